@@ -1,0 +1,33 @@
+"""The built-in ranking as the retrieval benchmark calls it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from builtin_plugins.tool_search._ranking import Bm25Ranker, Document
+
+
+def _ranker(catalog: list[dict[str, Any]]) -> Bm25Ranker:
+    return Bm25Ranker(
+        [
+            Document(
+                id=tool["id"],
+                name=tool["name"],
+                description=tool.get("description") or "",
+                parameters=tool.get("parameters"),
+                owner=tool.get("server") or "",
+            )
+            for tool in catalog
+        ]
+    )
+
+
+def rank(catalog: list[dict[str, Any]]) -> Callable[[str, int], list[str]]:
+    """Answer the ids that fit best, weak ones too."""
+    ranker = _ranker(catalog)
+    return lambda query, limit: [hit.id for hit in ranker.search(query, limit)]
+
+
+def rank_strict(catalog: list[dict[str, Any]]) -> Callable[[str, int], list[str]]:
+    """Answer only ids that are not weak: what absent capabilities are measured with."""
+    ranker = _ranker(catalog)
+    return lambda query, limit: [hit.id for hit in ranker.search(query, limit) if not hit.weak]

@@ -1,0 +1,116 @@
+"""A tool's parameters in one line, so that a search hit can be called without its schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+__all__ = ["clip", "signature", "summary"]
+
+MAX_SIGNATURE = 400
+MAX_REQUIRED = 2_000
+"""A call without its required parameters cannot work, so they are named beyond `MAX_SIGNATURE`; there is a bound all the same."""
+MAX_VALUES = 8
+MAX_DEPTH = 2
+MAX_NESTING = 6
+"""Levels of unions, arrays and references that are followed: a schema may refer to itself."""
+
+
+def signature(
+    name: str, parameters: Mapping[str, Any] | None, *, limit: int = MAX_SIGNATURE, most: int = MAX_REQUIRED
+) -> str:
+    """`create_issue(title: string, labels?: string[], state?: "open" | "closed")`: required first, then optional."""
+    properties = _mapping(parameters, "properties")
+    required = dict.fromkeys(_required(parameters))
+    names = [key for key in required if key in properties] + [key for key in properties if key not in required]
+    parts: list[str] = []
+    length = len(name)
+    for index, key in enumerate(names):
+        kind = _type(properties[key], 0, 0, parameters or {})
+        part = f"{key}{'' if key in required else '?'}: {kind}"
+        length += len(part) + 2
+        if length > (most if key in required else limit):
+            parts.append(f"... {len(names) - index} more{'' if key in required else ' optional'}")
+            break
+        parts.append(part)
+    return f"{name}({', '.join(parts)})"
+
+
+def summary(description: str, limit: int = 160) -> str:
+    """The description's first sentence in one line, clipped."""
+    text = " ".join(description.split())
+    end = text.find(". ")
+    text = text[: end + 1] if 0 < end < limit else text
+    return clip(text, limit)
+
+
+def clip(text: str, limit: int) -> str:
+    """The text, cut where it is longer."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _type(part: object, depth: int, level: int, root: Mapping[str, Any]) -> str:
+    if not isinstance(part, Mapping) or level > MAX_NESTING:
+        return "any"
+    schema = cast("Mapping[str, Any]", part)
+    if "$ref" in schema:
+        return _type(_target(schema["$ref"], root), depth, level + 1, root)
+    if "const" in schema:
+        return _literal(schema["const"])
+    values: object = schema.get("enum")
+    if isinstance(values, list) and values:
+        shown = [_literal(value) for value in cast("list[object]", values)[:MAX_VALUES]]
+        return " | ".join([*shown, "..."] if len(cast("list[object]", values)) > MAX_VALUES else shown)
+    for key in ("anyOf", "oneOf", "allOf"):
+        options: object = schema.get(key)
+        if isinstance(options, list) and options and (key != "allOf" or len(cast("list[object]", options)) == 1):
+            few = cast("list[object]", options)[:MAX_VALUES]
+            kinds = dict.fromkeys(_type(option, depth, level + 1, root) for option in few)
+            kinds.pop("null", None)
+            return " | ".join(kinds) or "null"
+    kind: object = schema.get("type")
+    if isinstance(kind, list):
+        named = [str(one) for one in cast("list[object]", kind) if one != "null"]
+        return " | ".join(named) or "null"
+    if kind == "array":
+        inner = _type(schema.get("items"), depth, level + 1, root)
+        return f"({inner})[]" if " | " in inner else f"{inner}[]"
+    if kind == "object" or "properties" in schema:
+        return _object(schema, depth, level, root)
+    return kind if isinstance(kind, str) else "any"
+
+
+def _object(schema: Mapping[str, Any], depth: int, level: int, root: Mapping[str, Any]) -> str:
+    properties = _mapping(schema, "properties")
+    if not properties or depth >= MAX_DEPTH:
+        return "object"
+    required = set(_required(schema))
+    shown = [
+        f"{key}{'' if key in required else '?'}: {_type(properties[key], depth + 1, level + 1, root)}"
+        for key in list(properties)[:MAX_VALUES]
+    ]
+    return "{" + ", ".join([*shown, "..."] if len(properties) > MAX_VALUES else shown) + "}"
+
+
+def _target(reference: object, root: Mapping[str, Any]) -> object:
+    """What a reference within the same schema stands for; nothing is ever fetched."""
+    place: Any = root
+    for step in str(reference).removeprefix("#/").split("/"):
+        place = cast("Mapping[str, Any]", place).get(step) if isinstance(place, Mapping) else None
+    return cast("object", place)
+
+
+def _literal(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return clip(text, 40)
+
+
+def _mapping(schema: Mapping[str, Any] | None, key: str) -> Mapping[str, Any]:
+    value: object = schema.get(key) if schema else None
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _required(schema: Mapping[str, Any] | None) -> list[str]:
+    value: object = schema.get("required") if schema else None
+    return [str(one) for one in cast("list[object]", value)] if isinstance(value, list) else []

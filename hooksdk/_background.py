@@ -1,0 +1,182 @@
+"""The host's own task: background workers and keepers live in it, so that no user's task holds a task group open."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, TypeVar, final
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+__all__ = [
+    "Background", "Keeper", "cancel_requests", "describe", "go_on_cancelling", "goes_up", "logger", "was_cancelled",
+]  # fmt: skip
+
+T = TypeVar("T")
+STOP_TIMEOUT = 10.0
+"""Seconds that background work may take to end once it is cancelled."""
+logger = logging.getLogger("hooksdk")
+"""The one logger of the library; it has no handler of its own."""
+
+
+def cancel_requests() -> int:
+    """How many cancellations this asyncio task was asked for so far; -1 under trio, which has no such count."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return -1
+    return task.cancelling() if task else 0
+
+
+def was_cancelled(requests_before: int) -> bool:
+    """True when a cancellation that arrived in the caller was asked for by somebody outside, since the count was taken.
+
+    asyncio lets anybody raise `CancelledError`; a handler that awaits a cancelled task does, and nobody asked for it.
+    Trio cannot raise `Cancelled` without a cancelled scope.
+    """
+    if requests_before < 0:
+        return True
+    return cancel_requests() > requests_before or anyio.current_effective_deadline() == -math.inf
+
+
+def goes_up(error: BaseException) -> bool:
+    """True for what nobody may keep to himself: an interrupt from the keyboard, or the end of the coroutine."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(goes_up, error.exceptions))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    return isinstance(error, (KeyboardInterrupt, GeneratorExit))
+
+
+async def go_on_cancelling(requests_before: int, error: BaseException | None = None) -> None:
+    """Raise the cancellation that somebody outside asked for since the count was taken, though other people's code may
+    have swallowed it or turned it into something else; `error` is what that code raised."""
+    if anyio.current_effective_deadline() == -math.inf:
+        await anyio.lowlevel.checkpoint_if_cancelled()
+    if cancel_requests() > requests_before >= 0:
+        raise error if isinstance(error, asyncio.CancelledError) else asyncio.CancelledError
+
+
+def describe(error: BaseException, limit: int = 300) -> str:
+    """The error's type and text in one line, clipped."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:
+        text = "(its text cannot be read)"
+    shown = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
+
+
+@final
+class Background:
+    """A task group in a task of its own, for one host."""
+
+    def __init__(self) -> None:
+        self._group: TaskGroup | None = None
+        self._stop = anyio.Event()
+        self._ended = anyio.Event()
+        self._task: object = None
+
+    async def start(self) -> None:
+        """Begin the task, and wait until it takes work."""
+        ready = anyio.Event()
+
+        async def live() -> None:
+            try:
+                async with anyio.create_task_group() as group:
+                    self._group = group
+                    ready.set()
+                    await self._stop.wait()
+                    group.cancel_scope.cancel()
+            except BaseException as error:
+                # Nothing may fail here but by the end of the event loop; a system task must not raise under trio.
+                if isinstance(error, Exception):
+                    logger.exception("background work of a host failed")
+                elif isinstance(error, asyncio.CancelledError):
+                    raise
+            finally:
+                self._group = None
+                self._ended.set()
+                ready.set()
+
+        if cancel_requests() < 0:
+            import trio
+
+            trio.lowlevel.spawn_system_task(live, name="hooksdk host", context=contextvars.Context())
+        else:
+            self._task = asyncio.get_running_loop().create_task(
+                live(), name="hooksdk host", context=contextvars.Context()
+            )
+        await ready.wait()
+
+    @property
+    def alive(self) -> bool:
+        """True while work can be given."""
+        return self._group is not None
+
+    def spawn(self, work: Callable[..., Awaitable[Any]], *args: object, name: str) -> bool:
+        """Run `work(*args)` in the background, in an empty context. False when the background has ended."""
+        if self._group is None:
+            return False
+        contextvars.Context().run(self._group.start_soon, work, *args, name=name)  # type: ignore[arg-type]
+        return True
+
+    async def stop(self) -> None:
+        """Cancel what still runs, and wait until it has ended."""
+        self._stop.set()
+        with anyio.move_on_after(STOP_TIMEOUT, shield=True):
+            await self._ended.wait()
+        if not self._ended.is_set():
+            logger.warning("background work of a host did not end within %g s of being cancelled", STOP_TIMEOUT)
+
+
+@final
+class Keeper(Generic[T]):
+    """Enters an async context manager in one background task, and leaves it in the same."""
+
+    def __init__(self, manager: AbstractAsyncContextManager[T], name: str) -> None:
+        self._manager = manager
+        self._name = name
+        self._leave = anyio.Event()
+        self._settled = anyio.Event()
+        self._ended = anyio.Event()
+        self._value: T | None = None
+        self._error: BaseException | None = None
+
+    async def enter(self, background: Background) -> T:
+        """Enter it, and return what it yields. Raises what entering raises."""
+        if not background.spawn(self._keep, name=self._name):
+            raise RuntimeError(f"{self._name}: the host is closed")
+        try:
+            await self._settled.wait()
+        except BaseException:
+            self._leave.set()
+            raise
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]
+
+    async def leave(self) -> None:
+        """Leave it, and wait until it is left. Raises what leaving raises."""
+        self._leave.set()
+        await self._ended.wait()
+        if self._error is not None:
+            raise self._error
+
+    async def _keep(self) -> None:
+        try:
+            async with self._manager as value:
+                self._value = value
+                self._settled.set()
+                await self._leave.wait()
+        except BaseException as error:
+            self._error = error if isinstance(error, Exception) else RuntimeError(describe(error))
+            if not isinstance(error, (Exception, SystemExit)):
+                raise
+        finally:
+            self._settled.set()
+            self._ended.set()

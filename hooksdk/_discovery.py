@@ -1,0 +1,163 @@
+"""Finding plugins: what the host's code gives, a project's plugins file, and installed packages' entry points."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import types
+from collections.abc import Callable, Iterable
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from hooksdk._registry import Plugin, Registry, plugin_id_of
+from hooksdk.config import Config, fold
+from hooksdk.errors import HookSDKError, PluginRefused
+from hooksdk.manifest import find_manifest, read_manifest
+
+__all__ = ["ENTRY_POINTS", "find_plugins"]
+
+ENTRY_POINTS = "hooksdk.plugins"
+"""The entry point group of installed plugins."""
+OWN_DISTRIBUTION = "hooksdk"
+PLUGINS_FILE = "hooksdk_plugins.py"
+
+
+def find_plugins(
+    registry: Registry,
+    given: Iterable[Any],
+    config: Config,
+    *,
+    folder: Path | None = None,
+    refused: Callable[[Plugin, HookSDKError], None] | None = None,
+) -> None:
+    """Fill the registry: code first, then the plugins file, then installed ones by name.
+
+    A plugin that cannot be loaded raises, or is handed to `refused` where that is given (for listings).
+    """
+
+    def add(plugin: Plugin) -> None:
+        if any(fold(plugin.id) == fold(name) for name in config.deny):
+            plugin.status, plugin.reason = "denied", "denied by the configuration"
+            return registry.note(plugin)
+        try:
+            return registry.add(plugin)
+        except HookSDKError as error:
+            if refused is None:
+                raise
+            plugin.status, plugin.reason = "refused", str(error)
+            registry.note(plugin)
+            return refused(plugin, error)
+
+    for holder in given:
+        add(Plugin(id=plugin_id_of(holder), origin="code", holder=holder))
+    for plugin in _from_file(config, folder or Path.cwd()):
+        add(plugin)
+    for entry in sorted(_installed(), key=lambda entry: entry.name):
+        plugin = Plugin(id=entry.name, origin=_origin(entry), version=entry.dist.version if entry.dist else "")
+        if registry.get(entry.name) is not None:
+            plugin.status, plugin.reason = "off", "given in code, which goes before the installed one"
+            registry.note(plugin)
+            continue
+        try:
+            _decide(plugin, config)
+            if plugin.loaded:
+                _read_manifest(plugin, entry)
+                _check_default(plugin, config)
+            if plugin.loaded:
+                plugin.holder = _load(plugin, entry)
+        except HookSDKError as error:
+            if refused is None:
+                raise
+            plugin.status, plugin.reason = "refused", str(error)
+            refused(plugin, error)
+        if plugin.loaded:
+            add(plugin)
+        else:
+            registry.note(plugin)
+
+
+def _installed() -> Iterable[EntryPoint]:
+    if os.environ.get("HOOKSDK_DISABLE_AUTOLOAD", "") not in {"", "0"}:
+        return [entry for entry in entry_points(group=ENTRY_POINTS) if _origin(entry) == "built-in"]
+    return entry_points(group=ENTRY_POINTS)
+
+
+def _origin(entry: EntryPoint) -> str:
+    return "built-in" if entry.dist and fold(entry.dist.name) == OWN_DISTRIBUTION else "installed"
+
+
+def _read_manifest(plugin: Plugin, entry: EntryPoint) -> None:
+    path = find_manifest(entry.module)
+    if path is None:
+        advice = f"Its package needs a hooksdk.plugin.json beside {entry.module}"
+        raise PluginRefused(plugin.id, "an installed plugin needs a manifest, and it has none", advice)
+    plugin.manifest = read_manifest(path)
+    if fold(plugin.manifest.id) != fold(plugin.id):
+        problem = f"its manifest says id '{plugin.manifest.id}', its entry point '{plugin.id}'"
+        raise PluginRefused(plugin.id, problem, "Make them equal")
+
+
+def _decide(plugin: Plugin, config: Config) -> None:
+    """`deny` beats `enabled = false` beats `allow` beats the default."""
+    section = config.plugin(plugin.id)
+    if any(fold(plugin.id) == fold(name) for name in config.deny):
+        plugin.status, plugin.reason = "denied", "denied by the configuration"
+    elif section is not None and not section.enabled:
+        plugin.status, plugin.reason = "off", "switched off by the configuration"
+    elif config.allow is not None and not any(fold(plugin.id) == fold(name) for name in config.allow):
+        if plugin.origin == "installed" or section is None:
+            plugin.status, plugin.reason = "not allowed", "not in the configuration's allow list"
+
+
+def _check_default(plugin: Plugin, config: Config) -> None:
+    named = config.plugin(plugin.id) is not None or any(fold(plugin.id) == fold(name) for name in config.allow or ())
+    if plugin.manifest and plugin.manifest.enabled_by_default is False and not named:
+        plugin.status, plugin.reason = "off", f"off unless configured: hooksdk plugins enable {plugin.id}"
+
+
+def _load(plugin: Plugin, entry: EntryPoint) -> Any:
+    try:
+        return entry.load()
+    except HookSDKError:
+        raise
+    except Exception as error:
+        raise PluginRefused(plugin.id, f"importing {entry.value} raised {type(error).__name__}: {error}") from error
+
+
+def _from_file(config: Config, folder: Path) -> list[Plugin]:
+    if config.plugins_file is False:
+        return []
+    path = folder / (PLUGINS_FILE if config.plugins_file is True else config.plugins_file)
+    if not path.is_file():
+        raise PluginRefused(
+            path.name, f"the plugins file {path} does not exist", "Write it, or set plugins_file = false"
+        )
+    name = path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except HookSDKError:
+        raise
+    except Exception as error:
+        raise PluginRefused(name, f"running {path} raised {type(error).__name__}: {error}") from error
+    found = [Plugin(id=plugin_id_of(module), origin=str(path), holder=module)]
+    for value in vars(module).values():
+        if isinstance(value, type) and value.__module__ == name and _is_plugin(value):
+            found.append(Plugin(id=plugin_id_of(value), origin=str(path), holder=value))
+    return found
+
+
+def _is_plugin(holder: type) -> bool:
+    marks = ("hooksdk_impl", "__hooksdk_tool__")
+    return any(
+        hasattr(value, mark)
+        for value in vars(holder).values()
+        if isinstance(value, types.FunctionType)
+        for mark in marks
+    )

@@ -1,0 +1,74 @@
+"""Calls, results and messages as the JSON that is stored."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from hooksdk import schema
+from hooksdk.calls import ToolCall, ToolResult
+
+__all__ = ["encode", "load_result", "plain_call", "plain_result", "request_of", "save_result", "summary_of"]
+
+logger = logging.getLogger("hooksdk")
+
+
+def encode(value: object) -> bytes:
+    """Compact JSON; ASCII only where the text holds half of a surrogate pair, which UTF-8 cannot write."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def save_result(result: ToolResult) -> dict[str, Any]:
+    """A result as JSON."""
+    saved: dict[str, Any] = {"text": result.text, "is_error": result.is_error, "structured": result.structured}
+    return saved if result.plain else {**saved, "blocks": result.blocks}
+
+
+def load_result(saved: dict[str, Any]) -> ToolResult:
+    """The result that was saved."""
+    blocks, structured = saved.get("blocks", ()), saved.get("structured")
+    return ToolResult(saved["text"], is_error=saved["is_error"], blocks=blocks, structured=structured)
+
+
+def plain_result(result: ToolResult) -> ToolResult:
+    """The result, or its text alone where the rest is not JSON: a result must never be lost."""
+    try:
+        encode(save_result(result))
+        return result
+    except (ValueError, TypeError, RecursionError) as error:
+        logger.warning("a result holds content that is not JSON; only its text is kept (%s)", error)
+        return ToolResult(result.text, is_error=result.is_error)
+
+
+def plain_call(call: ToolCall) -> list[Any]:
+    """Id, name and arguments of a call; arguments that are not JSON are left out."""
+    try:
+        encode(call.arguments)
+        return [call.id, call.name, call.arguments]
+    except (ValueError, TypeError, RecursionError):
+        return [call.id, call.name, None]
+
+
+def request_of(call: ToolCall) -> str:
+    """What a call asks for, whichever way its arguments are written."""
+    try:
+        return schema.canonical([call.name, schema.parse_arguments(call.arguments)])
+    except ValueError:
+        return repr((call.name, call.arguments))
+
+
+def summary_of(call: ToolCall | None) -> str:
+    """The arguments of a call in one short line."""
+    if call is None or call.arguments is None:
+        return ""
+    arguments = call.arguments
+    try:
+        text = arguments if isinstance(arguments, str) else schema.canonical(arguments)
+    except ValueError:
+        return ""
+    text = " ".join(text[:400].split())
+    return text if len(text) <= 80 else text[:79] + "…"

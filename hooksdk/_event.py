@@ -1,0 +1,122 @@
+"""What every event carries, and fields that hand out a fresh copy at each access, so that no handler can change what
+another one sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, overload
+
+from hooksdk import schema
+
+__all__ = ["Event", "Fresh", "RunInfo"]
+
+T = TypeVar("T")
+
+
+class Fresh(Generic[T]):
+    """A dataclass field whose value is kept as given and copied at each access. Whoever makes the event hands over a
+    value that nobody changes any more."""
+
+    def __init__(self, *default: T) -> None:
+        self._default = default
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, event: None, owner: type) -> T: ...
+    @overload
+    def __get__(self, event: object, owner: type) -> T: ...
+    def __get__(self, event: object | None, owner: type) -> Any:
+        if event is None:  # the dataclass asks for the default
+            if not self._default:
+                raise AttributeError(self._name)
+            return self._default[0]
+        return schema.clone(event.__dict__[self._name].value)
+
+    def __set__(self, event: object, value: T) -> None:
+        event.__dict__[self._name] = _Kept(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Keeps `vars(event)` from being a way to the value itself."""
+
+    value: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """Where an event comes from. Outside a run, `run_id` is empty and `attempt` 0."""
+
+    session_id: str = ""
+    run_id: str = ""
+    attempt: int = 0
+    agent_id: str = "main"
+    workspace_dir: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    requester: Fresh[Mapping[str, Any] | None] = Fresh(None)
+    """Who asked: id, is_owner, roles."""
+    trigger: str = "user"
+    """user, schedule, subagent or other."""
+    metadata: Fresh[Mapping[str, Any] | None] = Fresh(None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """What every event carries."""
+
+    info: RunInfo = field(default_factory=RunInfo, repr=False)
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        return self.info.session_id
+
+    @property
+    def run_id(self) -> str:
+        """The run's id; empty outside a run."""
+        return self.info.run_id
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt of the run, from 1; 0 outside a run."""
+        return self.info.attempt
+
+    @property
+    def agent_id(self) -> str:
+        """The agent whose run it is."""
+        return self.info.agent_id
+
+    @property
+    def workspace_dir(self) -> str | None:
+        """The folder that the agent works in, if it has one."""
+        return self.info.workspace_dir
+
+    @property
+    def provider(self) -> str | None:
+        """The model's provider."""
+        return self.info.provider
+
+    @property
+    def model(self) -> str | None:
+        """The model's name."""
+        return self.info.model
+
+    @property
+    def requester(self) -> Mapping[str, Any] | None:
+        """Who asked (id, is_owner, roles), a fresh copy."""
+        return self.info.requester
+
+    @property
+    def trigger(self) -> str:
+        """What began the run: user, schedule, subagent or other."""
+        return self.info.trigger
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the host added, a fresh copy."""
+        return self.info.metadata or {}

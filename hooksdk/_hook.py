@@ -1,0 +1,262 @@
+"""A hook: the spec function that is itself the decorator, the checks on its use, and handlers bound to an instance."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import types
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import (
+    Any,
+    Final,
+    Generic,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    final,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
+
+import anyio
+import pluggy
+
+from hooksdk._signature import is_async, locate
+from hooksdk.errors import HookUseError
+from hooksdk.patterns import PatternError, ToolPattern
+
+__all__ = ["Handler", "HandlerOptions", "Hook", "Kind", "define", "options_of"]
+
+Kind = Literal["notify", "observe", "decide", "narrow", "transform", "first_answer", "drain", "trace"]
+"""How a hook is fired; `_dispatch.py` has one function for each."""
+
+PROJECT: Final = "hooksdk"
+THREADS: Final = 4
+"""Worker threads that one threaded handler may hold at a time."""
+_MARK = "__hooksdk_handler__"
+_mark_impl = pluggy.HookimplMarker(PROJECT)
+
+E = TypeVar("E")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerOptions:
+    """What a decorator said about one handler."""
+
+    order: Literal[-1, 0, 1] = 0
+    timeout: float | None = None
+    tools: tuple[ToolPattern, ...] | None = None
+    required: bool = False
+    thread: bool = False
+
+
+@final
+class Hook(Generic[E, R]):
+    """One lifecycle hook. Decorate a function `(event)` or a method `(self, event)` with it: bare, `.first`, `.last`,
+    or called with options.
+
+    - `timeout`: seconds that the handler may take.
+    - `tools`: a tool pattern or several; the handler is called for matching tools only.
+    - `required`: what the handler was to change is withheld when it fails (a redactor).
+    - `thread`: run a plain `def` in a worker thread.
+    """
+
+    def __init__(
+        self, spec: Callable[[E], R], *, kind: Kind, timeout: float, options: frozenset[str], grant: str | None
+    ) -> None:
+        hints = get_type_hints(spec)
+        answers = hints.get("return", type(None))
+        alternatives = get_args(answers) if get_origin(answers) in {Union, types.UnionType} else (answers,)
+        self.name: Final[str] = spec.__name__
+        self.event: Final[type[E]] = hints["event"]
+        self.answers: Final[tuple[type, ...]] = tuple(kind for kind in alternatives if kind is not type(None))
+        self.kind: Final[Kind] = kind
+        self.timeout: Final[float] = timeout
+        self.allowed_options: Final[frozenset[str]] = options | {"timeout", "thread"}
+        self.grant: Final[str | None] = grant
+        self.spec: Final[Callable[[E], R]] = spec
+        self._options = HandlerOptions()
+        self.__doc__ = spec.__doc__
+
+    @property
+    def first(self) -> Hook[E, R]:
+        """This hook, for a handler that goes before the others."""
+        return self._with(order=-1)
+
+    @property
+    def last(self) -> Hook[E, R]:
+        """This hook, for a handler that goes after the others."""
+        return self._with(order=1)
+
+    @overload
+    def __call__(self, function: Callable[[Any, E], Awaitable[R]], /) -> Callable[[Any, E], Awaitable[R]]: ...
+    @overload
+    def __call__(self, function: Callable[[Any, E], R], /) -> Callable[[Any, E], R]: ...
+    @overload
+    def __call__(self, function: Callable[[E], Awaitable[R]], /) -> Callable[[E], Awaitable[R]]: ...
+    @overload
+    def __call__(self, function: Callable[[E], R], /) -> Callable[[E], R]: ...
+    @overload
+    def __call__(
+        self, /, *, timeout: float = ..., tools: str | Iterable[str] = ..., required: bool = ..., thread: bool = ...
+    ) -> Hook[E, R]: ...
+    def __call__(self, function: Any = None, /, **options: Any) -> Any:
+        if function is None:
+            return self._configured(options)
+        _check_function(self, function, self._options)
+        setattr(function, _MARK, self._options)
+        return _mark_impl(
+            function, specname=self.name, tryfirst=self._options.order == -1, trylast=self._options.order == 1
+        )
+
+    def _with(self, **changes: Any) -> Hook[E, R]:
+        other: Hook[E, R] = Hook(
+            self.spec, kind=self.kind, timeout=self.timeout, options=self.allowed_options, grant=self.grant
+        )
+        other._options = replace(self._options, **changes)
+        return other
+
+    def _configured(self, options: dict[str, Any]) -> Hook[E, R]:
+        for option in options:
+            if option not in self.allowed_options:
+                known = ", ".join(sorted(self.allowed_options))
+                raise HookUseError(self.name, "its options", f"it has no option '{option}'", f"It takes {known}")
+        changes = dict(options)
+        if "timeout" in changes and not _is_positive(changes["timeout"]):
+            problem = f"timeout={changes['timeout']!r} is not a number of seconds above 0"
+            raise HookUseError(self.name, "its options", problem, "Write such as timeout=3")
+        if "tools" in changes:
+            given = changes["tools"]
+            try:
+                patterns = (given,) if isinstance(given, str) else tuple(given)
+                changes["tools"] = tuple(ToolPattern(pattern) for pattern in patterns)
+            except (PatternError, TypeError) as error:
+                raise HookUseError(self.name, "its options", f"tools: {error}", "Mend the pattern") from None
+            if not changes["tools"]:
+                problem = "tools is empty, so the handler would never be called"
+                raise HookUseError(self.name, "its options", problem, "Leave tools out for all tools")
+        return self._with(**changes)
+
+    def __repr__(self) -> str:
+        return f"<hook {self.name}>"
+
+
+def define(
+    *, kind: Kind, timeout: float = 5.0, options: Iterable[str] = (), grant: str | None = None
+) -> Callable[[Callable[[E], R]], Hook[E, R]]:
+    """Turn a spec function into the hook of its name: the event and answer types are its annotations."""
+
+    def make(spec: Callable[[E], R]) -> Hook[E, R]:
+        return Hook(spec, kind=kind, timeout=timeout, options=frozenset(options), grant=grant)
+
+    return make
+
+
+def options_of(function: object) -> HandlerOptions:
+    """What the decorator said; the defaults for a plain pluggy impl."""
+    return cast("HandlerOptions", getattr(function, _MARK, HandlerOptions()))
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 and not math.isnan(value)
+
+
+def _check_function(hook: Hook[Any, Any], function: Any, options: HandlerOptions) -> None:
+    def refuse(problem: str, advice: str) -> None:
+        raise HookUseError(hook.name, locate(function), problem, advice)
+
+    if not inspect.isfunction(function):
+        return refuse("it decorates something that is not a function", "Decorate a `def` or `async def` directly")
+    if hasattr(function, _MARK):
+        refuse("the function already handles another hook", "Write one function for each hook")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        refuse("a generator cannot be a handler", "Return the answer instead of yielding it")
+    if options.thread and is_async(function):
+        refuse("thread=True is for a plain `def`", "Leave it out, or write `def`")
+    parent = function.__qualname__.rpartition(".")[0]
+    is_method = bool(parent) and not parent.endswith("<locals>")
+    expected = ["self", "event"] if is_method else ["event"]
+    parameters = list(inspect.signature(function).parameters)
+    if parameters != expected:
+        refuse(f"its parameters are ({', '.join(parameters)})", f"Write def {function.__name__}({', '.join(expected)})")
+    _check_event(hook, function, refuse)
+    return None
+
+
+def _check_event(hook: Hook[Any, Any], function: Any, refuse: Callable[[str, str], None]) -> None:
+    annotation = function.__annotations__.get("event")
+    if annotation is None:
+        return
+    if isinstance(annotation, str):
+        annotation = function.__globals__.get(annotation.strip("'\" "), annotation)
+    if isinstance(annotation, str):
+        # Under `from __future__ import annotations` the name may exist for the type checker only: compare the names.
+        given = annotation.strip("'\" ").rpartition(".")[2]
+        known = {base.__name__ for base in hook.event.__mro__} | {"Any"}
+        if given in known or not given.isidentifier():
+            return
+    else:
+        if annotation is Any or (isinstance(annotation, type) and issubclass(hook.event, annotation)):
+            return
+        if not isinstance(annotation, type):
+            return
+        given = annotation.__name__
+    refuse(f"its event is declared as {given}", f"{hook.name} is fired with {hook.event.__name__}")
+
+
+@final
+class Handler:
+    """One handler, bound to its plugin's instance, with everything that firing it needs worked out."""
+
+    __slots__ = (
+        "answers", "call", "function", "hook", "is_async", "limiter", "plugin", "required", "source", "threaded",
+        "timeout", "tools", "who",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        hook: Hook[Any, Any],
+        call: Callable[[Any], Any],
+        function: Any,
+        plugin: str,
+        *,
+        timeout: float | None = None,
+        limiter: anyio.CapacityLimiter | None = None,
+    ) -> None:
+        options = options_of(function)
+        code = function.__code__
+        self.hook = hook.name
+        self.answers = hook.answers
+        self.call = call
+        self.function: str = function.__qualname__
+        self.plugin = plugin
+        self.source = f"{code.co_filename}:{code.co_firstlineno}"
+        self.who = f"plugin '{plugin}', {function.__qualname__} ({self.source})"
+        self.is_async = is_async(function)
+        self.timeout = timeout or options.timeout or hook.timeout
+        self.tools = options.tools
+        self.required = options.required
+        # A plain `def` that observes would stall the run's event loop; one that decides is meant to be quick.
+        self.threaded = not self.is_async and (options.thread or hook.kind in {"observe", "trace"})
+        # A thread that hangs keeps its place, so that abandoned threads cannot pile up.
+        self.limiter = limiter or anyio.CapacityLimiter(THREADS)
+
+    def bound_to(self, instance: object) -> Handler:
+        """The same handler as a method of this instance; the threads' limit is shared by all instances."""
+        other = object.__new__(Handler)
+        for slot in Handler.__slots__:
+            setattr(other, slot, getattr(self, slot))
+        other.call = self.call.__get__(instance)
+        return other
+
+    def concerns(self, tool: Any) -> bool:
+        """True unless the handler is limited to other tools."""
+        return self.tools is None or (tool is not None and any(pattern.matches(tool) for pattern in self.tools))
+
+    def __repr__(self) -> str:
+        return f"<handler of {self.hook}: {self.who}>"

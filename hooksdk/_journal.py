@@ -1,0 +1,385 @@
+"""What messages and journal add up to. Pure: no file, no clock, nothing awaited; the same input gives the same bytes.
+
+Both sequences only ever grow. Every journal entry says in `m` how many messages were stored when it was written, so a replay
+meets messages and entries in the order in which they came, and a rebuilt ledger equals the one that lived.
+
+| kind | fields |
+|---|---|
+| format | name |
+| staged | call `[id, name, arguments]`, order (which call of the newest reply; null: not recorded yet), result, disposable |
+| answered | order, disposable, said (hash of the result's text, if its message reads otherwise): the message follows |
+| dropped | staged results whose calls were never recorded are given up |
+| trim, restore | n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason |
+| drain | done `[[n, status], ...]`: one entry applies everything that was queued |
+| compact | base (messages), upto (stored messages that the base stands for) |
+| state | plugin, state |
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from hooksdk import schema
+from hooksdk._encoding import load_result, request_of, summary_of
+from hooksdk._trims import DrainedTrim, TrimStatus, head
+from hooksdk.calls import ResultInfo, ToolCall, ToolResult
+from hooksdk.formats import FoundResult, Message, MessageFormat
+
+__all__ = ["Entry", "Ledger", "Record", "Slot", "view"]
+
+logger = logging.getLogger("hooksdk")
+
+Entry = dict[str, Any]
+"""One line of the journal."""
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """One result of the stored messages, without its body."""
+
+    number: int
+    position: int
+    index: int
+    occurrence: int
+    call_id: str
+    characters: int
+    tokens: int
+    is_error: bool
+    refusal: str | None
+    turn: int
+    call: ToolCall | None
+    disposable: bool = False
+    said: str | None = None
+    """The hash of the text that the run answered, which the format may have put in other words."""
+    shown: str | None = None
+    """The text that stands in its place, once a trim is applied."""
+    queued: Entry | None = None
+    """The last trim or restore of it that waits for the drain."""
+    summary: str | None = None
+
+    @property
+    def handle(self) -> str:
+        return f"r{self.number + 1}"
+
+    @property
+    def tool(self) -> str:
+        return self.call.name if self.call else ""
+
+    @property
+    def trimmed(self) -> bool:
+        """Trimmed, or about to be."""
+        return self.queued["kind"] == "trim" if self.queued else self.shown is not None
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One call of the newest reply, and what is known of its result."""
+
+    call: ToolCall
+    order: int
+    staged: ToolResult | None = None
+    record: Record | None = None
+    disposable: bool = False
+    said: str | None = None
+    by_run: bool = False
+    """Answered by the run, not by a message that the host recorded."""
+
+    @property
+    def open(self) -> bool:
+        return self.staged is None and self.record is None
+
+    def take(self, result: ToolResult, disposable: bool) -> None:
+        self.staged, self.disposable, self.by_run = result, disposable, True
+        self.said = schema.fingerprint(result.text)
+
+
+class Ledger:
+    """A session's messages and journal, added up. Without a format it keeps messages and plugin state only."""
+
+    def __init__(self, form: MessageFormat | None) -> None:
+        self.form = form
+        self.format_name: str | None = None
+        self.messages: list[Message] = []
+        self.records: list[Record] = []
+        self.by_id: dict[str, list[int]] = {}
+        self.handles: dict[str, int] = {}
+        self.slots: list[Slot] = []
+        self.orphans: list[tuple[ToolCall, ToolResult, bool]] = []
+        self.queue: dict[int, tuple[Entry, Record | None]] = {}
+        self.trims = 0
+        self.base: list[Message] = []
+        self.upto = 0
+        self.shown: dict[int, Message] = {}
+        self.forms: dict[int, set[str]] = {}
+        self.states: dict[str, dict[str, Any]] = {}
+        self.replies = 0
+        self.first_user: int | None = None
+        self._calls: dict[str, ToolCall] = {}
+        self._in_message: dict[int, list[Record]] = {}
+        self._unknown: set[str] = set()
+
+    @classmethod
+    def replay(cls, messages: Sequence[Message], journal: Iterable[Entry], form: MessageFormat | None) -> Ledger:
+        """The ledger of stored messages and journal entries."""
+        ledger = cls(form)
+        for entry in journal:
+            for message in messages[len(ledger.messages) : int(entry.get("m", 0))]:
+                ledger.add(message)
+            ledger.apply(entry)
+        for message in messages[len(ledger.messages) :]:
+            ledger.add(message)
+        return ledger
+
+    # Messages
+
+    def add(self, message: Message) -> None:
+        """One more stored message."""
+        position = len(self.messages)
+        self.messages.append(message)
+        if self.form is None:
+            return
+        found = self.form.results(message)
+        if self.form.is_reply(message):
+            self.replies += 1
+            self.slots = [Slot(call, order) for order, call in enumerate(self.form.calls(message))]
+            self._calls.update({slot.call.id: slot.call for slot in self.slots})
+            self.orphans = [orphan for orphan in self.orphans if not self._adopt(orphan)]
+        elif self.first_user is None and not found and message.get("role", "user") == "user":
+            self.first_user = position
+        for each in found:
+            self._add_result(position, each)
+
+    def _add_result(self, position: int, found: FoundResult) -> None:
+        slot = next((slot for slot in self.slots if slot.record is None and slot.call.id == found.call_id), None)
+        same_id = self.by_id.setdefault(found.call_id, [])
+        record = Record(
+            number=len(self.records),
+            position=position,
+            index=found.index,
+            occurrence=len(same_id),
+            call_id=found.call_id,
+            characters=len(found.text),
+            tokens=schema.estimate_tokens(found.text),
+            is_error=found.is_error,
+            refusal=found.why_not,
+            turn=self.replies,
+            call=slot.call if slot else self._calls.get(found.call_id),
+        )
+        if slot:
+            slot.record, record.disposable, record.said = record, slot.disposable, slot.said
+        same_id.append(record.number)
+        self.handles[record.handle] = record.number
+        self.records.append(record)
+        self._in_message.setdefault(position, []).append(record)
+
+    # Calls
+
+    def slot_of(self, call: ToolCall) -> Slot | None:
+        """The unanswered call of the newest reply that is meant. Ids repeat, even in one reply: then name and arguments
+        decide, then the order.
+        """
+        same = [slot for slot in self.slots if slot.open and slot.call.id == call.id]
+        if len(same) > 1:
+            wanted = request_of(call)
+            same.sort(key=lambda slot: (request_of(slot.call) != wanted, slot.call.name != call.name, slot.order))
+        return same[0] if same else None
+
+    def completes(self, slot: Slot) -> bool:
+        """True when this call's result may be appended at once, given the answers that are there already."""
+        earlier = self.slots if self.form and self.form.grouped else self.slots[: slot.order]
+        return all(each is slot or not each.open for each in earlier)
+
+    def due(self) -> list[Slot]:
+        """Answered calls whose results may be appended now: in the order of the calls, all together where the format
+        wants one message for all.
+        """
+        assert self.form is not None
+        waiting = [slot for slot in self.slots if slot.record is None]
+        ready = list(takewhile(lambda slot: slot.staged is not None, waiting))
+        return [] if self.form.grouped and len(ready) < len(waiting) else ready
+
+    def _adopt(self, orphan: tuple[ToolCall, ToolResult, bool]) -> bool:
+        call, result, disposable = orphan
+        slot = self.slot_of(call)
+        if slot:
+            slot.take(result, disposable)
+        return slot is not None
+
+    # The journal
+
+    def apply(self, entry: Entry) -> None:
+        """One more journal entry. Kinds that a newer version writes are left alone."""
+        step = getattr(self, f"_apply_{entry.get('kind')}", None)
+        if step is not None:
+            step(entry)
+        elif (kind := str(entry.get("kind"))) not in self._unknown:
+            self._unknown.add(kind)
+            logger.warning("journal entries of kind %r are unknown to this version: kept, not used", kind[:80])
+
+    def _apply_format(self, entry: Entry) -> None:
+        self.format_name = self.format_name or str(entry["name"])
+
+    def _apply_state(self, entry: Entry) -> None:
+        self.states[entry["plugin"]] = entry["state"]
+
+    def _apply_staged(self, entry: Entry) -> None:
+        call_id, name, arguments = entry["call"]
+        result, disposable = load_result(entry["result"]), bool(entry["disposable"])
+        if entry["order"] is None:
+            self.orphans.append((ToolCall(call_id, name, arguments), result, disposable))
+        elif int(entry["order"]) < len(self.slots):
+            slot = self.slots[int(entry["order"])]
+            slot.take(result, disposable)
+
+    def _apply_answered(self, entry: Entry) -> None:
+        if int(entry["order"]) < len(self.slots):
+            slot = self.slots[int(entry["order"])]
+            slot.disposable, slot.said = bool(entry["disposable"]), entry.get("said")
+
+    def _apply_dropped(self, _entry: Entry) -> None:
+        self.orphans.clear()
+
+    def _apply_trim(self, entry: Entry) -> None:
+        n, record = int(entry["n"]), self._find(entry)
+        self.trims = max(self.trims, n + 1)
+        self.queue[n] = entry, record
+        if record:
+            record.queued = entry
+
+    _apply_restore = _apply_trim
+
+    def _apply_drain(self, entry: Entry) -> None:
+        changed: set[int] = set()
+        for n, status in entry["done"]:
+            asked, record = self.queue.pop(n, ({}, None))
+            if record is None:
+                continue
+            if record.queued is asked:
+                record.queued = None
+            if status == "applied":
+                record.shown = asked["text"] if asked["kind"] == "trim" else None
+                changed.add(record.position)
+        for position in changed:
+            self._show(position)
+
+    def _show(self, position: int) -> None:
+        assert self.form is not None
+        message = self.messages[position]
+        for record in self.records_at(position):
+            if record.shown is not None:
+                message = self.form.replace(message, record.index, record.shown)
+        self.shown[position] = message
+        self.forms.setdefault(position, set()).add(schema.fingerprint(message))
+
+    def _apply_compact(self, entry: Entry) -> None:
+        self.base, self.upto = entry["base"], min(entry["upto"], len(self.messages))
+
+    # Results
+
+    def body(self, record: Record) -> FoundResult:
+        """The stored result itself."""
+        assert self.form is not None
+        return self.form.results(self.messages[record.position])[record.index]
+
+    def address(self, record: Record) -> dict[str, Any]:
+        """Where a result is and what it holds. The call id alone would not do: ids repeat."""
+        hashed = schema.fingerprint(self.body(record).content)
+        return {"position": record.position, "call_id": record.call_id, "occurrence": record.occurrence, "hash": hashed}
+
+    def records_at(self, position: int) -> list[Record]:
+        """The results of one stored message, in order."""
+        return self._in_message.get(position, [])
+
+    def _find(self, entry: Entry) -> Record | None:
+        """The result that a trim was made for, if it still stands there with the same content."""
+        at: dict[str, Any] = entry["at"]
+        numbers, occurrence = self.by_id.get(str(at["call_id"]), []), int(at["occurrence"])
+        record = self.records[numbers[occurrence]] if occurrence < len(numbers) else None
+        return record if record and self.address(record) == at else None
+
+    def judge(self) -> dict[int, DrainedTrim]:
+        """What a drain would do with everything queued, in order. Changes nothing."""
+        shown: dict[int, str | None] = {}
+        judged: dict[int, DrainedTrim] = {}
+        for n, (entry, record) in self.queue.items():
+            text = entry.get("text")
+            now = shown.get(record.number, record.shown) if record else None
+            status: TrimStatus = "applied"
+            if record is None:
+                status = "stale"
+            elif record.position < self.upto:
+                status = "gone"
+            elif (now is None) == (text is None):
+                status = "not_trimmed" if text is None else "already_trimmed"
+            saved = (0, 0)
+            if record and status == "applied":
+                shown[record.number] = text
+                before, after = (
+                    (record.characters, record.tokens) if each is None else (len(each), schema.estimate_tokens(each))
+                    for each in (now, text)
+                )
+                saved = (before[0] - after[0], before[1] - after[1])
+            judged[n] = DrainedTrim(
+                handle=entry["handle"],
+                kind=entry["kind"],
+                status=status,
+                owner=entry.get("owner", ""),
+                reason=entry.get("reason", ""),
+                tool=record.tool if record else "",
+                age=self.replies - record.turn if record else 0,
+                characters_saved=saved[0],
+                tokens_saved=saved[1],
+            )
+        return judged
+
+    def why_not(self, record: Record) -> str | None:
+        """Why a trim of this result would not be accepted."""
+        if record.position < self.upto:
+            return "it was compacted away"
+        if record.trimmed:
+            return "its trim is queued" if record.queued else "it is trimmed already"
+        if record.refusal:
+            return record.refusal
+        if self.first_user is not None and record.position < self.first_user:
+            return "it stands before the first user message"
+        if record.turn == self.replies:
+            return "the model has not read it yet"
+        if len(head(record.handle, record.tool, record.characters, record.is_error)) >= record.characters:
+            return "too short: the note in its place would be as long"
+        return None
+
+    def info(self, record: Record) -> ResultInfo:
+        """The result as plugins see it."""
+        if record.summary is None:
+            record.summary = summary_of(record.call)
+        return ResultInfo(
+            handle=record.handle,
+            call_id=record.call_id,
+            tool=record.tool,
+            position=record.position,
+            characters=record.characters,
+            tokens=record.tokens,
+            turns_ago=self.replies - record.turn,
+            arguments=record.summary,
+            is_error=record.is_error,
+            disposable=record.disposable,
+            trimmed=record.shown is not None,
+            queued=record.queued is not None and record.queued["kind"] == "trim",
+            why_not=self.why_not(record),
+        )
+
+    # The view
+
+    def view(self) -> list[Message]:
+        """What the model sees. The ledger's own messages: copy before handing them out."""
+        later = enumerate(self.messages[self.upto :], self.upto)
+        return [*self.base, *(self.shown.get(position, message) for position, message in later)]
+
+
+def view(messages: Sequence[Message], journal: Iterable[Entry], form: MessageFormat) -> list[Message]:
+    """What the model sees of stored messages and journal: fresh copies, the same for the same input."""
+    return [schema.clone(message) for message in Ledger.replay(messages, journal, form).view()]

@@ -1,0 +1,334 @@
+"""Plugins, registered with pluggy once per host: checked, ordered, and turned into plans for sessions."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import pluggy
+import pydantic
+from pydantic import BaseModel
+
+from hooksdk._hook import PROJECT, Handler, options_of
+from hooksdk._signature import locate
+from hooksdk.config import Config, PluginConfig, fold
+from hooksdk.errors import (
+    ConfigError,
+    DuplicatePlugin,
+    HookUseError,
+    MissingGrant,
+    PluginRefused,
+    UnknownHook,
+    did_you_mean,
+)  # fmt: skip
+from hooksdk.hooks import HOOKS
+from hooksdk.manifest import Manifest
+from hooksdk.patterns import ToolPattern
+from hooksdk.tools import Tool, marked_tools
+
+__all__ = ["Plugin", "Registry", "describe_plugins", "instantiate", "plugin_id_of"]
+
+CONSTRUCTOR = {"config", "state", "shared"}
+"""What a plugin class may ask for."""
+
+
+@dataclass(kw_only=True)
+class Plugin:
+    """One plugin that a host knows, loaded or not."""
+
+    id: str
+    origin: str
+    """`code`, `installed`, `built-in` or the path of a plugins file."""
+    holder: Any = None
+    """The module or class."""
+    manifest: Manifest | None = None
+    version: str = ""
+    status: str = "loaded"
+    """`loaded`, `off`, `denied`, `not allowed` or `refused`."""
+    reason: str = ""
+    config: Any = None
+    """The plugin's own configuration, checked: an instance of its `Config`, or a mapping."""
+    hooks: list[str] = field(default_factory=list[str])
+    tools: list[str] = field(default_factory=list[str])
+    missing_grant: MissingGrant | None = None
+    """Why its conversation hooks are left out, when they are."""
+    asks_for: tuple[str, ...] = ()
+    """What its constructor takes."""
+
+    @property
+    def is_class(self) -> bool:
+        """True for a class: each session has an instance of its own."""
+        return isinstance(self.holder, type)
+
+    @property
+    def loaded(self) -> bool:
+        """True when its handlers are called."""
+        return self.status == "loaded"
+
+
+class _Manager(pluggy.PluginManager):
+    """pluggy's manager, which takes a module's handlers only where they are defined."""
+
+    def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
+        if inspect.isclass(plugin) and isinstance(inspect.getattr_static(plugin, name, None), property):
+            return None
+        found = super().parse_hookimpl_opts(plugin, name)
+        if found is not None and isinstance(plugin, types.ModuleType):
+            function = getattr(plugin, name)
+            if getattr(function, "__module__", None) != plugin.__name__:
+                return None
+        return found
+
+
+def plugin_id_of(holder: Any) -> str:
+    """A plugin's id: its `plugin_id`, or the module's or class's name in snake_case."""
+    chosen = getattr(holder, "plugin_id", None)
+    if isinstance(chosen, str) and chosen:
+        return chosen
+    name = str(getattr(holder, "__name__", type(holder).__name__)).rpartition(".")[2]
+    if isinstance(holder, types.ModuleType):
+        return name
+    return "".join(f"_{char.lower()}" if char.isupper() and index else char.lower() for index, char in enumerate(name))
+
+
+@final
+class Registry:
+    """The loaded plugins of one host, and the plan of handlers that each session binds."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._manager = _Manager(PROJECT)
+        marker = pluggy.HookspecMarker(PROJECT)
+        specs = {name: staticmethod(marker(_plain_spec(name))) for name in HOOKS}
+        self._manager.add_hookspecs(type("hooksdk hooks", (), specs))
+        self.plugins: list[Plugin] = []
+        self._plan: dict[str, list[Handler]] | None = None
+
+    def add(self, plugin: Plugin) -> None:
+        """Register a plugin with everything it needs checked; nothing stays half-registered when it is refused."""
+        twin = next((one for one in self.plugins if one.loaded and fold(one.id) == fold(plugin.id)), None)
+        if twin is not None:
+            raise DuplicatePlugin(plugin.id, _where(twin), _where(plugin))
+        holder = plugin.holder
+        if not isinstance(holder, (type, types.ModuleType)):
+            kind = type(holder).__name__
+            advice = f"Give the class itself ({kind}, not {kind}()), so that each session has its own instance"
+            raise PluginRefused(plugin.id, f"it is an instance of {kind}, not a module or class", advice)
+        section = self._config.plugin(plugin.id)
+        plugin.asks_for = _constructor(plugin)
+        plugin.config = _configure(plugin, section)
+        self._register(plugin)
+        try:
+            self._check_handlers(plugin)
+            plugin.tools = [tool.name for tool in self.tools_of(plugin, None)]
+            _check_contracts(plugin)
+            self._check_grants(plugin, section)
+        except BaseException:
+            self._manager.unregister(holder)
+            raise
+        self.plugins.append(plugin)
+        self._plan = None
+
+    def note(self, plugin: Plugin) -> None:
+        """Keep a plugin that is not loaded in the list, with its reason."""
+        self.plugins.append(plugin)
+
+    def get(self, plugin_id: str) -> Plugin | None:
+        """The loaded plugin of this id, or None."""
+        return next((one for one in self.plugins if one.loaded and fold(one.id) == fold(plugin_id)), None)
+
+    @property
+    def loaded(self) -> list[Plugin]:
+        """The plugins whose handlers are called, in order of registration."""
+        return [plugin for plugin in self.plugins if plugin.loaded]
+
+    def tools_of(self, plugin: Plugin, instance: object) -> list[Tool]:
+        """The tools that `@tool` marks: of a module or an instance; of a class's blank instance when there is none yet."""
+        if plugin.is_class and instance is None:
+            instance = object.__new__(plugin.holder)
+        return marked_tools(plugin.holder if instance is None else instance, plugin.id)
+
+    def plans(self, instances: Mapping[str, object]) -> dict[str, tuple[Handler, ...]]:
+        """The handlers of every hook in firing order, bound to these instances (by plugin id)."""
+        if self._plan is None:
+            self._plan = self._make_plan()
+        return {
+            hook: tuple(
+                handler.bound_to(instances[handler.plugin]) if handler.plugin in instances else handler
+                for handler in handlers
+            )
+            for hook, handlers in self._plan.items()
+        }
+
+    def patterns(self) -> list[tuple[Plugin, str, ToolPattern]]:
+        """Every tool pattern that limits a handler: plugin, handler, pattern."""
+        by_id = {plugin.id: plugin for plugin in self.loaded}
+        found = (handler for handlers in (self._plan or self._make_plan()).values() for handler in handlers)
+        return [(by_id[one.plugin], one.who, pattern) for one in found for pattern in one.tools or ()]
+
+    def _register(self, plugin: Plugin) -> None:
+        try:
+            self._manager.register(plugin.holder, plugin.id)
+        except pluggy.PluginValidationError as error:
+            self._manager.unregister(plugin.holder) if self._manager.is_registered(plugin.holder) else None
+            raise HookUseError("hook", _where(plugin), str(error).replace("\n", " "), "Write def NAME(event)") from None
+        except ValueError as error:
+            raise DuplicatePlugin(plugin.id, "registered already", f"{_where(plugin)} ({error})") from None
+
+    def _check_handlers(self, plugin: Plugin) -> None:
+        callers = self._manager.get_hookcallers(plugin.holder) or []
+        for caller in callers:
+            for impl in caller.get_hookimpls():
+                if impl.plugin is not plugin.holder:
+                    continue
+                where = locate(impl.function)
+                if caller.name not in HOOKS:
+                    raise UnknownHook(caller.name, plugin.id, where, did_you_mean(caller.name, HOOKS))
+                if impl.wrapper or impl.hookwrapper:
+                    advice = "Use two handlers, such as before_tool_call and after_tool_call"
+                    raise HookUseError(
+                        caller.name, where, "wrapper handlers are not called: each hook decides by its answers", advice
+                    )
+                if "event" not in impl.argnames:
+                    raise HookUseError(caller.name, where, "it does not take the event", "Write def NAME(event)")
+        used = {caller.name for caller in callers}
+        plugin.hooks = [name for name in HOOKS if name in used]
+
+    def _check_grants(self, plugin: Plugin, section: PluginConfig | None) -> None:
+        if plugin.origin != "installed" or (section and "conversation" in section.grants):
+            return
+        needing = tuple(name for name in plugin.hooks if HOOKS[name].grant == "conversation")
+        asked = "conversation" in plugin.manifest.permissions if plugin.manifest else False
+        if not needing and not asked:
+            return
+        missing = MissingGrant(plugin.id, "conversation", needing or ("nothing yet, but asks for it",))
+        if self._config.on_missing_grant == "refuse":
+            raise missing
+        plugin.missing_grant = missing
+        plugin.reason = f"left out for want of the conversation grant: {', '.join(needing)}"
+        plugin.hooks = [name for name in plugin.hooks if name not in needing]
+
+    def _make_plan(self) -> dict[str, list[Handler]]:
+        position = {id(plugin.holder): index for index, plugin in enumerate(self.loaded)}
+        by_holder = {id(plugin.holder): plugin for plugin in self.loaded}
+        plan: dict[str, list[Handler]] = {}
+        for name, hook in HOOKS.items():
+            impls = [impl for impl in getattr(self._manager.hook, name).get_hookimpls() if id(impl.plugin) in by_holder]
+            # pluggy's own order is the reverse, and alphabetical within a class: sort, do not reverse.
+            impls.sort(
+                key=lambda impl: (_group(impl), position[id(impl.plugin)], impl.function.__code__.co_firstlineno)
+            )
+            handlers = [self._handler(by_holder[id(impl.plugin)], hook, impl.function) for impl in impls
+                        if name in by_holder[id(impl.plugin)].hooks]  # fmt: skip
+            if handlers:
+                plan[name] = handlers
+        return plan
+
+    def _handler(self, plugin: Plugin, hook: Any, function: Any) -> Handler:
+        return Handler(hook, function, function, plugin.id, timeout=self._config.timeout(plugin.id, hook.name))
+
+
+def _group(impl: Any) -> int:
+    return -1 if impl.tryfirst else 1 if impl.trylast else options_of(impl.function).order
+
+
+def _plain_spec(name: str) -> Any:
+    """A spec function of its own for each manager: pluggy marks the function object."""
+    spec = HOOKS[name].spec
+    return types.FunctionType(spec.__code__, spec.__globals__, name)
+
+
+def _where(plugin: Plugin) -> str:
+    holder = plugin.holder
+    name = (
+        f"{holder.__module__}.{holder.__qualname__}"
+        if isinstance(holder, type)
+        else str(getattr(holder, "__name__", holder))
+    )
+    return f"{name} ({plugin.origin})"
+
+
+def _constructor(plugin: Plugin) -> tuple[str, ...]:
+    if not plugin.is_class:
+        return ()
+    parameters = list(inspect.signature(plugin.holder).parameters.values())
+    for parameter in parameters:
+        if parameter.name not in CONSTRUCTOR and parameter.default is parameter.empty and parameter.kind not in {
+            parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD,
+        }:  # fmt: skip
+            advice = f"A plugin class may take {', '.join(sorted(CONSTRUCTOR))}; give anything else a default"
+            raise PluginRefused(plugin.id, f"its constructor wants '{parameter.name}'", advice)
+    return tuple(parameter.name for parameter in parameters if parameter.name in CONSTRUCTOR)
+
+
+def _configure(plugin: Plugin, section: PluginConfig | None) -> Any:
+    where = f"[plugins.{plugin.id}.config]"
+    given = dict(section.config) if section else {}
+    if plugin.manifest:
+        given = plugin.manifest.check_config(given, where)
+    model = getattr(plugin.holder, "Config", None)
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        known = {info.alias or name for name, info in model.model_fields.items()} | set(model.model_fields)
+        unknown = [name for name in given if name not in known]
+        if unknown and model.model_config.get("extra") != "allow":
+            listed = f" Known: {', '.join(sorted(known))}."
+            told = (f"'{name}' is not a setting.{did_you_mean(name, known) or listed}" for name in unknown)
+            raise ConfigError(where, tuple(told))
+        try:
+            return model.model_validate(given)
+        except pydantic.ValidationError as error:
+            told = (
+                f"'{'.'.join(map(str, one['loc']))}': {one['msg'].removeprefix('Value error, ')}"
+                for one in error.errors()
+            )
+            raise ConfigError(where, tuple(told)) from None
+    if given and "config" not in plugin.asks_for and not plugin.manifest:
+        raise ConfigError(where, (f"plugin '{plugin.id}' takes no configuration",))
+    return given
+
+
+def _check_contracts(plugin: Plugin) -> None:
+    if plugin.manifest is None:
+        return
+    for what, registered, listed in (
+        ("tool", plugin.tools, plugin.manifest.contracts.tools),
+        ("hook", plugin.hooks, plugin.manifest.contracts.hooks),
+    ):
+        outside = [name for name in registered if listed is not None and name not in listed]
+        if outside:
+            advice = f"List it under contracts.{what}s, or remove it"
+            raise PluginRefused(plugin.id, f"its manifest does not list the {what} '{outside[0]}'", advice)
+
+
+def instantiate(plugin: Plugin, available: Mapping[str, Any]) -> object:
+    """A session's own instance of a plugin class. Raises `PluginRefused` when its constructor does."""
+    try:
+        return plugin.holder(**{name: available[name] for name in plugin.asks_for})
+    except Exception as error:
+        raise PluginRefused(plugin.id, f"its constructor raised {type(error).__name__}: {error}") from error
+
+
+def describe_plugins(plugins: Iterable[Plugin]) -> Sequence[dict[str, Any]]:
+    """The plugins as JSON, for listings."""
+    return [
+        {
+            "id": plugin.id,
+            "status": plugin.status,
+            "reason": plugin.reason,
+            "origin": plugin.origin,
+            "version": plugin.version,
+            "description": _description(plugin),
+            "hooks": plugin.hooks,
+            "tools": plugin.tools,
+        }
+        for plugin in plugins
+    ]
+
+
+def _description(plugin: Plugin) -> str:
+    if plugin.manifest and plugin.manifest.description:
+        return plugin.manifest.description
+    return (inspect.getdoc(plugin.holder) or "").partition("\n")[0] if plugin.holder is not None else ""

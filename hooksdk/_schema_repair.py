@@ -1,0 +1,157 @@
+"""Arguments as a weak model meant them: shapes that only one reading of the schema explains."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from hooksdk._schema_explain import kind_of
+from hooksdk._schema_static import local_target
+
+__all__ = ["mend"]
+
+_WRAPPERS = frozenset(("arguments", "args", "input", "parameters"))
+_WORDS = {"true": True, "True": True, "false": False, "False": False}
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(\.\d{1,17})?([eE][+-]?\d{1,2})?")
+_UNKNOWN: tuple[frozenset[str], dict[str, Any]] = (frozenset(), {})
+
+
+def mend(schema: Mapping[str, Any], arguments: dict[str, Any], read: Callable[[str], Any]) -> dict[str, Any]:
+    """Mend in place what is certain. `read` reads strict JSON, and raises `ValueError`."""
+    mender = _Mender(schema, read)
+    given = mender.fold(mender.unwrap(arguments))
+    return cast("dict[str, Any]", mender.value(schema, given))
+
+
+class _Mender:
+    def __init__(self, root: Mapping[str, Any], read: Callable[[str], Any]) -> None:
+        self._root = root
+        self._read = read
+        self._plans: dict[int, tuple[frozenset[str], dict[str, Any]]] = {}
+        self._steps = 2_000
+
+    def unwrap(self, given: dict[str, Any]) -> dict[str, Any]:
+        known = self._properties(self._root)
+        if len(given) == 1 and known:
+            [(name, inner)] = given.items()
+            if name in _WRAPPERS and name not in known:
+                inner = self._json(inner) if isinstance(inner, str) else inner
+                if isinstance(inner, dict) and known.keys() >= cast("dict[str, Any]", inner).keys():
+                    return cast("dict[str, Any]", inner)
+        return given
+
+    def fold(self, given: dict[str, Any]) -> dict[str, Any]:
+        """`"a.b": 1` -> `a: {b: 1}` where the schema has it so."""
+        known = self._properties(self._root)
+        folded = {key: value for key, value in given.items() if key in known or "." not in key}
+        for key in [key for key in given if key not in folded]:
+            parts = key.split(".")[:20]
+            if parts[0] in _WRAPPERS and parts[0] not in known:
+                del parts[0]
+            if self._has(parts) and (place := self._place(folded, parts)) is not None:
+                place[parts[-1]] = given[key]
+            else:
+                folded[key] = given[key]
+        return folded
+
+    def value(self, schema: Any, value: Any) -> Any:
+        types, form = self._plan(schema)
+        if isinstance(value, str) and types and "string" not in types:
+            value = self._from_text(value, types)
+        if isinstance(value, dict):
+            self._object(form, cast("dict[str, Any]", value))
+        if isinstance(value, list) and isinstance(items := form.get("items"), dict):
+            return [self.value(items, each) for each in cast("list[Any]", value)]
+        return cast("Any", value)
+
+    def _object(self, form: dict[str, Any], value: dict[str, Any]) -> None:
+        known = cast("dict[str, Any]", form.get("properties") or {})
+        for key in list(value):
+            schema = known.get(key, form.get("additionalProperties"))
+            optional = key in known and key not in form.get("required", ())
+            if optional and value[key] in (None, "") and self._refuses(schema, value[key]):
+                del value[key]
+            else:
+                value[key] = self.value(schema, value[key])
+
+    def _refuses(self, schema: Any, empty: str | None) -> bool:
+        types, form = self._plan(schema)
+        if not types or "null" in types:
+            return False
+        allowed = form.get("enum")
+        too_short = empty == "" and form.get("minLength", 0) > 0
+        return "string" not in types or empty is None or too_short or (allowed is not None and empty not in allowed)
+
+    def _from_text(self, text: str, types: frozenset[str]) -> Any:
+        number = _NUMBER.fullmatch(text)
+        if number and ("number" in types or ("integer" in types and number[1] is number[2] is None)):
+            return self._read(text)
+        if "boolean" in types and text in _WORDS:
+            return _WORDS[text]
+        if "null" in types and text == "null":
+            return None
+        parsed = self._json(text)
+        kind = "object" if isinstance(parsed, dict) else "array" if isinstance(parsed, list) else None
+        return cast("Any", parsed) if kind in types else text
+
+    def _json(self, text: str) -> Any:
+        try:
+            return self._read(text)
+        except ValueError:
+            return None
+
+    def _properties(self, schema: Any) -> dict[str, Any]:
+        return self._plan(schema)[1].get("properties") or {}
+
+    def _has(self, parts: list[str]) -> bool:
+        here: Any = self._root
+        for part in parts:
+            known = self._properties(here)
+            if part not in known:
+                return False
+            here = known[part]
+        return bool(parts)
+
+    def _place(self, folded: dict[str, Any], parts: list[str]) -> dict[str, Any] | None:
+        """The object that the last part goes into, made where it is missing; None where something is in the way."""
+        place = folded
+        for part in parts[:-1]:
+            inner = place.setdefault(part, {})
+            if not isinstance(inner, dict):
+                return None
+            place = cast("dict[str, Any]", inner)
+        return None if parts[-1] in place else place
+
+    def _plan(self, schema: Any) -> tuple[frozenset[str], dict[str, Any]]:
+        """The types that a schema allows (none: not known), and its one form that is not null."""
+        if not isinstance(schema, dict):
+            return _UNKNOWN
+        key = id(cast("object", schema))
+        if key not in self._plans:
+            self._plans[key] = _UNKNOWN  # while it is being planned: it may refer to itself
+            self._plans[key] = self._new_plan(cast("dict[str, Any]", schema))
+        return self._plans[key]
+
+    def _new_plan(self, schema: dict[str, Any]) -> tuple[frozenset[str], dict[str, Any]]:
+        self._steps -= 1
+        if self._steps < 0:
+            return _UNKNOWN
+        if isinstance(reference := schema.get("$ref"), str):
+            try:
+                return self._plan(local_target(self._root, reference))
+            except LookupError:
+                return _UNKNOWN
+        if "type" in schema or "properties" in schema:
+            types: Any = schema.get("type", "object")
+            return frozenset([types] if isinstance(types, str) else types), schema
+        if isinstance(values := schema.get("enum"), list):
+            return frozenset(map(kind_of, cast("list[Any]", values))), schema
+        if isinstance(parts := schema.get("allOf"), list) and len(cast("list[Any]", parts)) == 1:
+            return self._plan(parts[0])
+        forms = schema.get("anyOf") or schema.get("oneOf") or ()
+        plans = [self._plan(form) for form in cast("list[Any]", forms)]
+        if not all(types for types, _ in plans):
+            return _UNKNOWN
+        real = [form for types, form in plans if types != frozenset(("null",))]
+        return frozenset[str]().union(*(types for types, _ in plans)), real[0] if len(real) == 1 else {}

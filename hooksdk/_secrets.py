@@ -1,0 +1,74 @@
+"""`{{secret:NAME}}` placeholders: found after a call was judged, filled in a private copy, taken out of what comes back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from hooksdk.calls import ToolResult
+
+__all__ = ["fill", "mask", "mask_result", "placeholders"]
+
+_PLACEHOLDER = re.compile(r"\{\{\s*secret:([A-Za-z0-9_.\-]+)\s*\}\}")
+
+
+def placeholders(value: object) -> list[str]:
+    """The names of all secrets that a JSON value asks for, each once, in order."""
+    found: dict[str, None] = {}
+
+    def note(text: str) -> str:
+        found.update(dict.fromkeys(_PLACEHOLDER.findall(text)))
+        return text
+
+    _map_strings(value, note)
+    return list(found)
+
+
+def fill(value: Any, secrets: Mapping[str, str]) -> Any:
+    """A copy of the value with the placeholders filled."""
+    return _map_strings(value, lambda text: _PLACEHOLDER.sub(lambda match: secrets[match[1]], text))
+
+
+def mask(value: Any, secrets: Mapping[str, str]) -> Any:
+    """A copy of the value with the secrets' values turned back into their placeholders, however they are written:
+    plain, in JSON, in a URL or in base64."""
+    spelt = _spellings(secrets)
+    if not spelt:
+        return value
+    pattern = re.compile("|".join(re.escape(text) for text in sorted(spelt, key=len, reverse=True)))
+    return _map_strings(value, lambda text: pattern.sub(lambda match: spelt[match[0]], text))
+
+
+def mask_result(result: ToolResult, secrets: Mapping[str, str]) -> ToolResult:
+    """The same for a result: text, blocks and structured form."""
+    blocks = () if result.plain else mask(result.blocks, secrets)
+    return ToolResult(
+        mask(result.text, secrets), is_error=result.is_error, blocks=blocks, structured=mask(result.structured, secrets)
+    )
+
+
+def _spellings(secrets: Mapping[str, str]) -> dict[str, str]:
+    spelt: dict[str, str] = {}
+    for name, value in secrets.items():
+        if value:
+            raw = value.encode("utf-8", "surrogatepass")
+            forms = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], quote(raw, safe="")}
+            forms |= (
+                {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()} if len(value) >= 6 else set()
+            )
+            spelt.update(dict.fromkeys(forms, f"{{{{secret:{name}}}}}"))
+    return spelt
+
+
+def _map_strings(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(str(key)): _map_strings(item, change) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, (list, tuple)):
+        return [_map_strings(item, change) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return value

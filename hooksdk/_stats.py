@@ -1,0 +1,99 @@
+"""The counters of one run."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.catalog import Catalog
+from hooksdk.tools import Tool
+from hooksdk.transcript import DrainReport
+
+__all__ = ["RunStats"]
+
+KEPT_CALLS = 1000
+"""How many calls are named one by one; later ones are only counted."""
+
+
+@final
+class RunStats:
+    """Counts what a run does; `as_dict()` is what `run.stats` and the `AgentEnd` event show."""
+
+    def __init__(self) -> None:
+        self.tokens_direct = 0
+        self.tokens_offered = 0
+        self.message_characters = 0
+        self._catalog: Counter[str] = Counter()
+        self._offered = 0
+        self._model_calls = 0
+        self._usage: Counter[str] = Counter()
+        self._statuses: Counter[str] = Counter()
+        self._origins: Counter[str] = Counter()
+        self._counters: Counter[str] = Counter()
+        self._calls: list[dict[str, Any]] = []
+        self._trims: Counter[str] = Counter()
+        self._tokens_trimmed = 0
+        self._nested = 0
+
+    def resolved(self, catalog: Catalog, offered: Sequence[Tool]) -> None:
+        """The tools are settled."""
+        self._catalog = Counter(tool.source for tool in catalog)
+        self._offered = len(offered)
+        self.tokens_direct, self.tokens_offered = catalog.tokens, sum(tool.tokens for tool in offered)
+
+    def sent(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """A model call is about to be made with these messages."""
+        self._model_calls += 1
+        self.message_characters = len(json.dumps(messages, ensure_ascii=False, separators=(",", ":")))
+
+    def replied(self, usage: Mapping[str, Any] | None) -> None:
+        """The model has replied; numbers in its usage are added up under their own names."""
+        for name, value in (usage or {}).items():
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                self._usage[name] += value  # type: ignore[assignment]
+
+    def called(self, call: ToolCall) -> None:
+        """A call is about to be judged."""
+        self._origins[call.origin] += 1
+
+    def finished(self, status: str, result: ToolResult, tool: Tool | None, call: ToolCall) -> None:
+        """A call has its result."""
+        self._statuses[status] += 1
+        if len(self._calls) < KEPT_CALLS:
+            told = {"id": call.id, "tool": tool.id if tool else None, "source": tool.source if tool else None}
+            self._calls.append({**told, "origin": call.origin, "status": status, "characters": len(result.text)})
+
+    def count(self, counter: str, amount: int = 1) -> None:
+        """A plugin's own counter."""
+        self._counters[counter] += amount
+
+    def drained(self, report: DrainReport) -> None:
+        """Queued trims were applied."""
+        self._trims.update(trim.status for trim in report.trims)
+        self._tokens_trimmed += sum(trim.tokens_saved for trim in report.trims)
+
+    def next_nested(self) -> int:
+        """A number for the next nested call."""
+        self._nested += 1
+        return self._nested
+
+    def as_dict(self) -> dict[str, Any]:
+        """All counters, as JSON."""
+        return {
+            "model_calls": self._model_calls,
+            "usage": dict(self._usage),
+            "catalog": dict(self._catalog),
+            "tools_offered": self._offered,
+            "tokens_direct": self.tokens_direct,
+            "tokens_offered": self.tokens_offered,
+            "message_characters": self.message_characters,
+            "tool_calls": dict(self._statuses),
+            "origins": dict(self._origins),
+            "counters": dict(self._counters),
+            "calls": [dict(call) for call in self._calls],
+            "trims": dict(self._trims),
+            "tokens_trimmed": self._tokens_trimmed,
+        }

@@ -1,0 +1,228 @@
+"""The way to one MCP server: a child process or an HTTP endpoint, what it says on stderr, and when it is gone."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import os
+import re
+import shutil
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, Self, TextIO, cast
+
+import anyio
+import httpx2
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+
+from hooksdk.adapters._mcp_config import ServerSpec
+
+__all__ = ["NoiseFilter", "Transport", "all_tools", "client_info", "first_cause", "one_line", "serving"]
+
+_logger = logging.getLogger("hooksdk")
+
+_KEPT = 4096
+"""Bytes of a server's stderr that are kept."""
+
+serving: ContextVar[str] = ContextVar("hooksdk_mcp_serving", default="")
+"""The server whose connection the current task belongs to; the SDK's own tasks inherit it."""
+
+
+class NoiseFilter(logging.Filter):
+    """Keeps the SDK from logging a traceback for each line that one of our servers prints beside the protocol.
+
+    It sits on the one logger that does so, and lets the records of everybody else's connections pass.
+    """
+
+    logger = logging.getLogger("mcp.client.stdio")
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        name = serving.get()
+        if not name or not str(record.msg).startswith("Failed to parse JSONRPC message"):
+            return True
+        _logger.debug("MCP server '%s' printed a line that is not MCP to its stdout; it is ignored", name)
+        return False
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """The end of a text as one line for a message: no colours, no control characters, at most `limit` characters.
+
+    Of a traceback only the error is left.
+    """
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07", "", text)
+    lines = [line for line in plain.splitlines() if line.strip()]
+    telling = [line for line in lines if not line.startswith((" ", "\t", "|", "Traceback (most recent"))]
+    clean = [" ".join(re.sub(r"[^ -~\u00a0-\U0010ffff]", " ", line).split()) for line in (telling or lines)[-3:]]
+    joined = " | ".join(clean)
+    return joined if len(joined) <= limit else "..." + joined[-limit + 3 :]
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """The first error inside a group of groups, or the error itself."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
+
+
+class Transport:
+    """Opens the way to one server once. `on_end` is called when the server ends the connection."""
+
+    def __init__(self, spec: ServerSpec, on_end: Callable[[], None]) -> None:
+        self._spec = spec
+        self._on_end = on_end
+        self._kept = b""
+        self._reader: threading.Thread | None = None
+        self.http_status = ""
+        """The HTTP status that refused the last request, such as `HTTP 401 Unauthorized`; empty where none did."""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[tuple[Any, Any]]:
+        """The streams of the connection, for a `ClientSession`."""
+        opened = self._http() if self._spec.url else self._stdio()
+        async with opened as (read, write):
+            yield _Watched(read, self._on_end), write
+
+    @asynccontextmanager
+    async def _stdio(self) -> AsyncGenerator[tuple[Any, Any]]:
+        spec = self._spec
+        folder = os.path.expanduser(spec.cwd) if spec.cwd else None  # noqa: ASYNC240, PTH111 - no file is touched
+        if folder and not await anyio.Path(folder).is_dir():
+            raise FileNotFoundError(f"the folder 'cwd' does not exist: {folder}")
+        parameters = StdioServerParameters(
+            command=_resolve(spec),
+            args=list(spec.args),
+            env=dict(spec.env),
+            cwd=folder,
+            encoding_error_handler="replace",  # noise need not be UTF-8, and must not end the connection
+        )
+        errors = self._capture()
+        try:
+            try:
+                opening = stdio_client(parameters, errlog=errors)
+                async with opening as streams:
+                    errors.close()  # the child has its own copy, so that the reader sees the end when it dies
+                    yield streams
+            except FileNotFoundError:
+                raise FileNotFoundError(
+                    f"the command '{spec.command}' was not found; install it, or give its full path"
+                ) from None
+        finally:
+            errors.close()
+
+    @asynccontextmanager
+    async def _http(self) -> AsyncGenerator[tuple[Any, Any]]:
+        async def note(response: httpx2.Response) -> None:
+            if response.request.method == "POST":
+                refused = response.status_code >= 400
+                self.http_status = f"HTTP {response.status_code} {response.reason_phrase}" if refused else ""
+
+        async with (
+            httpx2.AsyncClient(
+                headers=dict(self._spec.headers),
+                timeout=httpx2.Timeout(30.0, read=300.0),
+                event_hooks={"response": [note]},
+            ) as client,
+            streamable_http_client(self._spec.url, http_client=client) as streams,
+        ):
+            yield streams
+
+    def _capture(self) -> TextIO:
+        """The file that the child writes its stderr to. A thread reads the other end, which works on every system."""
+        read_end, write_end = os.pipe()
+
+        def keep() -> None:
+            try:
+                while chunk := os.read(read_end, 65536):
+                    self._kept = (self._kept + chunk)[-_KEPT:]
+            finally:
+                os.close(read_end)
+
+        self._reader = threading.Thread(target=keep, name=f"stderr of MCP server {self._spec.name}", daemon=True)
+        self._reader.start()
+        return os.fdopen(write_end, "w", encoding="utf-8")
+
+    async def last_words(self, patience: float = 0.3) -> str:
+        """The end of what the server wrote to stderr, as one line; a dead server's last words are waited for a moment."""
+        deadline = anyio.current_time() + patience
+        while self._reader is not None and self._reader.is_alive() and anyio.current_time() < deadline:  # noqa: ASYNC110 - a thread cannot set an event
+            await anyio.sleep(0.01)
+        return one_line(self._spec.redact(self._kept.decode("utf-8", "replace")))
+
+
+def _resolve(spec: ServerSpec) -> str:
+    """The command's path: on the server's PATH, else beside this Python, where a venv keeps its programs."""
+    command = os.path.expanduser(spec.command)  # noqa: PTH111 - a command is no path
+    path = (get_default_environment() | dict(spec.env)).get("PATH")
+    return shutil.which(command, path=path) or shutil.which(command, path=os.path.dirname(sys.executable)) or command  # noqa: PTH120
+
+
+class _Watched:
+    """The stream of a server's messages, which also tells when there will be no more."""
+
+    def __init__(self, inner: Any, on_end: Callable[[], None]) -> None:
+        self._inner = inner
+        self._on_end = on_end
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._inner, "last_context", None)
+
+    async def receive(self) -> SessionMessage | Exception:
+        return await self._inner.receive()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def __aiter__(self) -> _Watched:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self._inner.__anext__()
+        except (StopAsyncIteration, anyio.ClosedResourceError):
+            self._on_end()
+            raise
+
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._inner.__aexit__(kind, error, trace)
+
+
+async def all_tools(session: ClientSession) -> tuple[types.Tool, ...]:
+    found: list[types.Tool] = []
+    cursor: str | None = None
+    seen: set[str] = set()
+    while True:
+        try:
+            page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
+        except MCPError as error:
+            if error.code == types.METHOD_NOT_FOUND:
+                return ()  # a server of prompts or resources alone
+            raise
+        found += page.tools
+        cursor = page.next_cursor
+        if not cursor or cursor in seen:
+            return tuple(found)
+        seen.add(cursor)
+
+
+def client_info() -> types.Implementation:
+    try:
+        version = importlib.metadata.version("hooksdk")
+    except importlib.metadata.PackageNotFoundError:
+        version = "0"
+    return types.Implementation(name="hooksdk", version=version)

@@ -1,0 +1,244 @@
+"""A reference agent loop over a small `Model` protocol: what `run.py` asks of a host, in one place.
+
+Take it as it is, or as the pattern for a loop of your own. Policies, approvals, traces and trims are the session's
+plugins' part; nothing here knows of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import anyio
+
+from hooksdk import schema
+from hooksdk.calls import ToolCall
+from hooksdk.errors import HookSDKError
+from hooksdk.formats import Message, MessageFormat, get_format
+from hooksdk.run import Run
+from hooksdk.session import Session
+from hooksdk.tools import Tool
+
+__all__ = ["Limits", "Model", "ModelReply", "ModelUnavailable", "Outcome", "OutcomeReason", "run_agent"]
+
+OutcomeReason = Literal["completed", "turn_limit", "token_limit", "time_limit"]
+"""Why the agent stopped: it had no more calls to make, or a limit was reached."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelReply:
+    """What a model answered."""
+
+    message: Message
+    """The reply in the session's format, as the provider returned it."""
+    usage: Mapping[str, Any] | None = None
+    """The provider's own counts; numbers are added up under their own names in `Outcome.stats["usage"]`."""
+    stop_reason: str | None = None
+
+
+class Model(Protocol):
+    """A model as the loop needs it. A `provider` attribute is passed on to events where there is one."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, as events show it."""
+        ...
+
+    @property
+    def format(self) -> str | MessageFormat:
+        """The format of its messages: `openai-chat`, `anthropic`, or a format object."""
+        ...
+
+    @property
+    def context_window(self) -> int | None:
+        """Its context window in tokens, if it is known."""
+        ...
+
+    async def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> ModelReply:
+        """Answer these messages; `tools` are the definitions of what is offered, in the provider's JSON. What it raises
+        ends the run; `ModelUnavailable` says that another attempt may go well."""
+        ...
+
+
+@dataclass(eq=False)
+class ModelUnavailable(HookSDKError):
+    """A model raises this when the same request may go well a little later: a rate limit, an overload, a lost line."""
+
+    problem: str
+    seconds: float = 0.0
+    """How long to wait before the next attempt."""
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one run may take. A turn that has begun is finished, but for `seconds`, which cuts it off."""
+
+    turns: int = 20
+    """Model replies."""
+    tokens: int | None = None
+    """Tokens of all model calls together, by the model's `usage`; estimated where it tells none."""
+    seconds: float | None = None
+    parallel: int = 8
+    """How many calls of one reply run at a time."""
+    attempts: int = 1
+    """How often the run may be begun in all when the model is unavailable."""
+
+    def __post_init__(self) -> None:
+        for name in ("turns", "parallel", "attempts"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"Limits({name}={getattr(self, name)!r}): it must be at least 1")
+
+
+DEFAULT_LIMITS = Limits()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a run of the agent ended."""
+
+    text: str
+    """The prose of the last reply; empty when there was none."""
+    reason: OutcomeReason
+    turns: int
+    """Replies that the model gave."""
+    attempts: int
+    stats: Mapping[str, Any] = field(repr=False)
+    """The run's counters, those of the drain at its end among them."""
+
+
+async def run_agent(
+    session: Session,
+    model: Model,
+    prompt: str | Message | None,
+    *,
+    tools: Iterable[Tool] | Callable[[], Iterable[Tool]] = (),
+    limits: Limits = DEFAULT_LIMITS,
+    system: str | None = None,
+    agent_id: str = "main",
+    workspace_dir: str | None = None,
+    requester: Mapping[str, Any] | None = None,
+    trigger: str = "user",
+    metadata: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """Run the agent until it answers without calling a tool, or a limit is reached.
+
+    `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause left
+    open. `system` is recorded when the session has no messages yet. `tools` may be a function, which is asked again for
+    each attempt. Raises what the model raises (the run ends as `error`), `RunBlocked`, `PolicyFailed` and the errors of
+    the store; a cancellation ends the run as `cancelled`. However it ends, no call stays without a result.
+    """
+    form = get_format(model.format)
+    run = session.run(
+        prompt, agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger,
+        metadata=metadata, provider=getattr(model, "provider", None), model=model.name,
+        context_window=model.context_window, format=form,
+    )  # fmt: skip
+    loop = _Loop(run, model, form, tools if callable(tools) else tuple(tools), limits)
+    async with run:
+        with anyio.move_on_after(limits.seconds) as clock:
+            await loop.begin(prompt, None if session.messages else system)
+            await loop.go_on()
+        if clock.cancelled_caught:
+            loop.reason = "time_limit"
+    return Outcome(
+        text=loop.text, reason=loop.reason, turns=loop.turns, attempts=run.info.attempt, stats=run.stats
+    )  # fmt: skip
+
+
+@dataclass
+class _Loop:
+    run: Run
+    model: Model
+    form: MessageFormat
+    tools: tuple[Tool, ...] | Callable[[], Iterable[Tool]]
+    limits: Limits
+    definitions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    text: str = ""
+    turns: int = 0
+    tokens: int = 0
+    reason: OutcomeReason = "completed"
+
+    async def begin(self, prompt: str | Message | None, system: str | None) -> None:
+        await self.resolve_tools()
+        if system:
+            await self.run.record({"role": "system", "content": system})
+        if prompt is None:
+            await self.run_calls(self.run.pending)
+        else:
+            await self.run.record(self.form.user(prompt) if isinstance(prompt, str) else prompt)
+
+    async def resolve_tools(self) -> None:
+        self.definitions = self.form.tools(await self.run.resolve_tools(self.tools))
+
+    async def go_on(self) -> None:
+        while True:
+            if self.turns >= self.limits.turns:
+                self.reason = "turn_limit"
+                return
+            if self.limits.tokens is not None and self.tokens >= self.limits.tokens:
+                self.reason = "token_limit"
+                return
+            reply = await self.ask_model()
+            await self.run.record(reply.message, usage=reply.usage, stop_reason=reply.stop_reason)
+            self.turns += 1
+            self.text = self.form.text(reply.message)
+            calls = self.form.calls(reply.message)
+            if not calls:
+                return
+            await self.run_calls(calls)
+
+    async def ask_model(self) -> ModelReply:
+        while True:
+            messages = await self.run.prepare_messages()
+            try:
+                reply = await self.model.reply(messages, self.definitions)
+            except ModelUnavailable as error:
+                if self.run.info.attempt >= self.limits.attempts:
+                    raise
+                await anyio.sleep(error.seconds)
+                await self.run.retry()
+                await self.resolve_tools()
+                continue
+            used = tokens_of(reply.usage)
+            if used is None:
+                used = schema.estimate_tokens([messages, self.definitions, reply.message])
+            self.tokens += used
+            return reply
+
+    async def run_calls(self, calls: Sequence[ToolCall]) -> None:
+        """Each worker takes the next call, so calls begin in their order; the run records the results in it, too."""
+        waiting = iter(calls)
+        failed: list[Exception] = []
+
+        async def work() -> None:
+            for call in waiting:
+                try:
+                    await self.run.call_tool(call)
+                except Exception as error:
+                    failed.append(error)
+                    group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            for _ in range(min(self.limits.parallel, len(calls))):
+                group.start_soon(work)
+        if failed:
+            raise failed[0]
+
+
+_USED = (
+    "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
+    "prompt_tokens", "completion_tokens",
+)  # fmt: skip
+
+
+def tokens_of(usage: Mapping[str, Any] | None) -> int | None:
+    """All tokens of one model call, whichever provider's words tell them; None when nothing does."""
+    if usage is None:
+        return None
+    total = usage.get("total_tokens")
+    counts = [total] if isinstance(total, int) else [usage[name] for name in _USED if isinstance(usage.get(name), int)]
+    return sum(counts) if counts else None

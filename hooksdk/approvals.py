@@ -1,0 +1,72 @@
+"""Approvals: what a person is asked before a call, and what they answered."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import anyio
+
+from hooksdk._background import describe, logger
+from hooksdk._event import Fresh
+from hooksdk.tools import Tool, ToolCall
+
+__all__ = ["Approval", "ApprovalRequest", "Approver", "ask_approver"]
+
+MAX_TIMEOUT = 600.0
+"""Seconds that a person may be asked for at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalRequest:
+    """One question to a person about one tool call with its final arguments."""
+
+    title: str
+    description: str = ""
+    severity: Literal["info", "warning", "critical"] = "warning"
+    timeout: float = 120.0
+    """Seconds until no answer counts as no."""
+    plugin: str = ""
+    """The plugin that asks."""
+    session_id: str = ""
+    run_id: str = ""
+    agent_id: str = "main"
+    requester: Fresh[Mapping[str, Any] | None] = Fresh(None)
+    trigger: str = "user"
+    call: ToolCall
+    tool: Tool = field(repr=False)
+    arguments: Fresh[dict[str, Any]] = Fresh()
+    """A fresh copy of what will run."""
+
+
+@dataclass(frozen=True)
+class Approval:
+    """The answer. `reason` reaches the model when the call is refused."""
+
+    granted: bool
+    reason: str = ""
+
+
+Approver = Callable[[ApprovalRequest], Awaitable[Approval]]
+"""How the host asks a person: `async def (request) -> Approval`."""
+
+
+async def ask_approver(approver: Approver | None, request: ApprovalRequest) -> Approval:
+    """Ask, within the request's time limit. Nobody to ask, no answer in time, an answer of the wrong type and an
+    approver that raises all mean no."""
+    if approver is None:
+        return Approval(False, "it needs a person's approval, and nobody can be asked here")
+    answer: object = None
+    with anyio.move_on_after(min(request.timeout, MAX_TIMEOUT)) as scope:
+        try:
+            answer = await approver(request)
+        except Exception as error:
+            logger.warning("the approver failed, so the call is refused: %s", describe(error))
+            return Approval(False, "the approval could not be asked for")
+    if scope.cancel_called:
+        return Approval(False, f"nobody approved it within {request.timeout:g} s")
+    if not isinstance(answer, Approval):
+        logger.warning("the approver answered %s instead of an Approval, so the call is refused", type(answer).__name__)
+        return Approval(False, "the approval could not be asked for")
+    return answer

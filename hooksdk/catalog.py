@@ -1,0 +1,248 @@
+"""The catalog granted to one run, and what a running tool is given."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, final, overload
+
+from hooksdk import schema
+from hooksdk.calls import Origin, Results, ToolCall, ToolResult
+from hooksdk.errors import nearest
+from hooksdk.tools import BRIDGE_NAMES, Tool
+
+__all__ = ["Catalog", "Storage", "ToolContext", "build_catalog"]
+
+
+@final
+class Catalog(Sequence[Tool]):
+    """The tools granted to one run, after policy. Nothing outside it can be found, described or called. Immutable."""
+
+    __slots__ = ("_by_name", "_fingerprint", "_shared_names", "_tools", "diagnostics", "withheld")
+
+    withheld: Mapping[str, str]
+    """Tools handed to this run and taken away by policy: name to reason."""
+    diagnostics: tuple[str, ...]
+    """What was left out, renamed or copied without its schema, one line each."""
+
+    def __init__(
+        self,
+        tools: Iterable[Tool] = (),
+        *,
+        withheld: Mapping[str, str] | None = None,
+        shared_names: Mapping[str, Sequence[str]] | None = None,
+        diagnostics: Iterable[str] = (),
+    ) -> None:
+        self._tools = tuple(tools)
+        self._by_name = {tool.name: tool for tool in self._tools}
+        self._shared_names = dict(shared_names or {})
+        self._fingerprint: str | None = None
+        self.withheld = dict(withheld or {})
+        self.diagnostics = tuple(diagnostics)
+
+    def get(self, name: str) -> Tool | None:
+        """The tool that goes by this name or this id, or None."""
+        found = self._by_name.get(name)
+        if found is None and len(respelt := self._shared_names.get(name, ())) == 1:
+            found = self._by_name.get(respelt[0])
+        if found is None and name.count(":") >= 2:
+            found = next((tool for tool in self._tools if tool.id == name), None)
+        return found
+
+    def sharing(self, name: str) -> Sequence[str]:
+        """The granted names that stand for `name`, where several owners chose it; empty otherwise."""
+        return (
+            [full for full in self._shared_names.get(name, ()) if full in self._by_name] if self._shared_names else []
+        )
+
+    def suggest(self, name: str) -> list[str]:
+        """The up to three granted names nearest to `name`."""
+        return nearest(name, self._by_name)
+
+    def without(self, names: Mapping[str, str]) -> Catalog:
+        """This catalog with the tools of these names (or ids) withheld, each for its reason."""
+        gone = {
+            tool.name: names.get(tool.name, names.get(tool.id, ""))
+            for tool in self
+            if tool.name in names or tool.id in names
+        }
+        return Catalog(
+            (tool for tool in self if tool.name not in gone),
+            withheld={**self.withheld, **gone},
+            shared_names=self._shared_names,
+            diagnostics=self.diagnostics,
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all names, descriptions and schemas, the same for an unchanged catalog in any order."""
+        if self._fingerprint is None:
+            self._fingerprint = schema.fingerprint(sorted(tool.fingerprint for tool in self._tools))
+        return self._fingerprint
+
+    @property
+    def tokens(self) -> int:
+        """What all definitions together cost in the context window."""
+        return sum(tool.tokens for tool in self._tools)
+
+    @overload
+    def __getitem__(self, index: int) -> Tool: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Tool, ...]: ...
+    def __getitem__(self, index: int | slice) -> Tool | tuple[Tool, ...]:
+        return self._tools[index]
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools)
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._by_name if isinstance(item, str) else item in self._tools
+
+    def __repr__(self) -> str:
+        return f"Catalog({len(self)} tools, {len(self.withheld)} withheld)"
+
+
+def build_catalog(tools: Iterable[Tool]) -> Catalog:
+    """Give every tool a name of its own. Where two owners chose one name, both become `owner__name`; a tool without a
+    name is left out, and so is a second one of the same owner and name; `diagnostics` says so."""
+    notes: list[str] = []
+    named: list[Tool] = []
+    seen: set[str] = set()
+    for entry in tools:
+        notes.extend(f"{entry.id}: {note}" for note in entry.diagnostics)
+        if not entry.name.strip():
+            notes.append(f"{entry.id}: left out, it has no name")
+        elif entry.id in seen:
+            notes.append(f"{entry.id}: left out, its owner has another tool of that name")
+        else:
+            seen.add(entry.id)
+            named.append(entry)
+    groups: dict[str, list[Tool]] = {}
+    for entry in named:
+        groups.setdefault(_fold(entry.name), []).append(entry)
+    taken = {group[0].name for group in groups.values() if len(group) == 1}
+    renamed: dict[str, str] = {}
+    shared: dict[str, list[str]] = {}
+    for group in groups.values():
+        alone = len(group) == 1 and group[0].name not in BRIDGE_NAMES
+        if alone and _FITS.fullmatch(group[0].name):
+            continue
+        for entry in group:
+            name = (
+                _respelt(entry.name, entry, taken)
+                if alone
+                else _respelt(f"{entry.owner or entry.source}__{entry.name}", entry, taken)
+            )
+            kept = "its name is kept for a bridge tool" if entry.name in BRIDGE_NAMES else "another tool has its name"
+            why = "providers refuse its name" if alone else kept
+            taken.add(name)
+            renamed[entry.id] = name
+            if entry.name not in BRIDGE_NAMES:
+                shared.setdefault(entry.name, []).append(name)
+            notes.append(f"{entry.id}: offered as {name}, since {why}")
+    catalog = (entry.copy(name=renamed[entry.id]) if entry.id in renamed else entry for entry in named)
+    return Catalog(catalog, shared_names=shared, diagnostics=notes)
+
+
+def _fold(name: str) -> str:
+    """Names that a reader cannot tell apart count as one: width, case and invisible characters are folded."""
+    visible = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
+    return visible.casefold()
+
+
+_FITS = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""The names that every provider takes."""
+
+
+def _respelt(name: str, entry: Tool, taken: set[str]) -> str:
+    """The name in the characters and the length that providers take, and unlike every name taken."""
+    fitting = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    if len(fitting) > 64 or fitting in taken:
+        fitting = f"{fitting[:55]}_{schema.fingerprint(entry.id)[:8]}"
+    return fitting
+
+
+class Storage(Protocol):
+    """A plugin's own durable key-value space in the host's store, shared by all sessions. Values are JSON."""
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """The value kept under `key`, or `default`."""
+        ...
+
+    async def set(self, key: str, value: Any) -> None:
+        """Keep `value` under `key`; durable when this returns."""
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Forget `key`; no error when it is not there."""
+        ...
+
+    async def keys(self) -> Sequence[str]:
+        """All keys, sorted."""
+        ...
+
+
+class ToolContext(Protocol):
+    """What a running tool may use. A `@tool` parameter with this type is filled in by the run, and kept out of the
+    tool's schema. It is good while the call runs; afterwards its `call_tool` is refused."""
+
+    @property
+    def session_id(self) -> str:
+        """The session of the call."""
+        ...
+
+    @property
+    def run_id(self) -> str:
+        """The run of the call."""
+        ...
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt of the run, from 1."""
+        ...
+
+    @property
+    def agent_id(self) -> str:
+        """The agent whose run it is."""
+        ...
+
+    @property
+    def call(self) -> ToolCall:
+        """The call itself, under the tool's real name."""
+        ...
+
+    @property
+    def catalog(self) -> Catalog:
+        """The tools granted to this run."""
+        ...
+
+    @property
+    def results(self) -> Results:
+        """The session's tool results, to read and to trim; trims carry the plugin's name."""
+        ...
+
+    @property
+    def storage(self) -> Storage:
+        """The plugin's own key-value space in the host's store."""
+        ...
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the run is over or the call ran out of time: a tool in a thread should stop then."""
+        ...
+
+    def count(self, counter: str, amount: int = 1) -> None:
+        """Add to one of the run's counters, which `run.stats` and the `AgentEnd` event show under `counters`."""
+        ...
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, origin: Origin = "tool") -> ToolResult:
+        """Call another granted tool; every policy, approval and observer sees it like any other call."""
+        ...
+
+    async def progress(self, text: str, share: float | None = None) -> None:
+        """Tell the trace how far the call is; `share` runs from 0 to 1."""
+        ...

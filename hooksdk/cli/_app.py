@@ -1,0 +1,177 @@
+"""The commands, their options and their exit codes."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hooksdk._discovery import find_plugins
+from hooksdk._registry import Plugin, Registry, describe_plugins
+from hooksdk.cli._edit import switch_plugin
+from hooksdk.config import fold, load_config
+from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
+
+__all__ = ["app", "run"]
+
+INTERRUPTED = 130
+BAD_CONFIG = 3
+
+app = typer.Typer(
+    name="hooksdk", help="Plugins for AI agents.", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=True
+)
+plugins_app = typer.Typer(help="Look at plugins and switch them.", no_args_is_help=True)
+app.add_typer(plugins_app, name="plugins")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Project = Annotated[Path, typer.Option("--project", help="The folder whose configuration counts.", file_okay=False)]
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command with these arguments, and answer its exit code. Every foreseen problem is one clear line."""
+    try:
+        code = app(args=list(arguments), standalone_mode=False)
+    except KeyboardInterrupt:
+        _complain("stopped")
+        return INTERRUPTED
+    except typer.Exit as done:
+        return done.exit_code
+    except typer.Abort:
+        _complain("stopped")
+        return INTERRUPTED
+    except ConfigError as error:
+        _complain(str(error))
+        return BAD_CONFIG
+    except HookSDKError as error:
+        _complain(str(error))
+        return 1
+    except BrokenPipeError:
+        # Whoever read the output has seen enough, such as `head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if hasattr(error, "exit_code") and hasattr(error, "format_message"):
+            # A usage error of the command line itself.
+            if message := error.format_message():  # type: ignore[attr-defined]
+                _complain(message)
+            return int(error.exit_code)  # type: ignore[attr-defined]
+        raise
+    return code if isinstance(code, int) else 0
+
+
+def _complain(text: str) -> None:
+    Console(stderr=True, soft_wrap=True, highlight=False).print(f"[red]hooksdk:[/red] {escape(text)}")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"hooksdk {importlib.metadata.version('hooksdk')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Plugins for AI agents."""
+
+
+@app.command()
+def demo(
+    interactive: Annotated[bool, typer.Option("--interactive", help="Ask you for the approval, instead of granting it.")] = False,
+    folder: Annotated[Path | None, typer.Option(help="Where to work; a new temporary folder by default.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Let a scripted model do a real job on real MCP servers, with every hook at work. Needs no key and no network."""
+    try:
+        from hooksdk.cli._demo import run_demo
+    except ModuleNotFoundError as error:
+        _complain(f"the demo needs {error.name}: pip install 'hooksdk[demo]'")
+        raise typer.Exit(1) from None
+    raise typer.Exit(run_demo(folder=folder, interactive=interactive, as_json=as_json))
+
+
+@plugins_app.command("list")
+def list_plugins(as_json: Json = False, project: Project = Path()) -> None:
+    """List every plugin that a host here would know, loaded or not, with the reason."""
+    known = _find(project)
+    if as_json:
+        print(json.dumps({"schema": 1, "plugins": describe_plugins(known)}, indent=2, ensure_ascii=False))
+    else:
+        _print_plugins(known)
+    if any(plugin.status == "refused" for plugin in known):
+        raise typer.Exit(1)
+
+
+@plugins_app.command("enable")
+def enable_plugin(
+    plugin_id: Annotated[str, typer.Argument(metavar="ID")],
+    grant: Annotated[list[str] | None, typer.Option(help="A permission to give, such as conversation.")] = None,
+    project: Project = Path(),
+) -> None:
+    """Switch a plugin on in the project's hooksdk.toml, and give it grants."""
+    _check_known(project, plugin_id)
+    path = switch_plugin(project, plugin_id, enabled=True, grants=grant or [])
+    given = f", with {', '.join(grant)}" if grant else ""
+    print(f"{plugin_id} is on{given}: {path}")
+
+
+@plugins_app.command("disable")
+def disable_plugin(plugin_id: Annotated[str, typer.Argument(metavar="ID")], project: Project = Path()) -> None:
+    """Switch a plugin off in the project's hooksdk.toml."""
+    _check_known(project, plugin_id)
+    print(f"{plugin_id} is off: {switch_plugin(project, plugin_id, enabled=False, grants=[])}")
+
+
+def _find(project: Path) -> list[Plugin]:
+    config = load_config(folder=project)
+    registry = Registry(config)
+    find_plugins(registry, (), config, folder=project, refused=lambda _plugin, _error: None)
+    return registry.plugins
+
+
+def _check_known(project: Path, plugin_id: str) -> None:
+    known = [plugin.id for plugin in _find(project)]
+    if not any(fold(name) == fold(plugin_id) for name in known):
+        hint = did_you_mean(plugin_id, known) or " `hooksdk plugins list` shows those that are."
+        raise PluginRefused(plugin_id, f"it is not installed here.{hint}")
+
+
+def _print_plugins(known: Sequence[Plugin]) -> None:
+    console = Console(highlight=False)
+    if not known:
+        console.print("No plugins are installed.")
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in ("plugin", "status", "from", "hooks, tools and what it does"):
+        table.add_column(heading, overflow="fold")
+    colours: dict[str, str] = {"loaded": "green", "refused": "red", "denied": "yellow"}
+    for entry in describe_plugins(known):
+        status = str(entry["status"])
+        table.add_row(
+            escape(str(entry["id"])),
+            f"[{colours.get(status, 'dim')}]{status}[/]",
+            escape(str(entry["origin"])),
+            _told(entry),
+        )
+    console.print(table)
+
+
+def _told(entry: dict[str, Any]) -> str:
+    lines = [escape(str(entry["description"]))] if entry["description"] else []
+    if entry["hooks"]:
+        lines.append(f"[dim]hooks: {escape(', '.join(entry['hooks']))}[/]")
+    if entry["tools"]:
+        lines.append(f"[dim]tools: {escape(', '.join(entry['tools']))}[/]")
+    if entry["reason"]:
+        lines.append(f"[yellow]{escape(str(entry['reason']))}[/]")
+    return "\n".join(lines)

@@ -1,0 +1,353 @@
+"""Every error that hooksdk raises, and the did-you-mean that they share.
+
+```
+HookSDKError
+├── PluginError          a plugin's author can mend it
+│   ├── HookUseError     a hook decorator is used wrongly (also a TypeError)
+│   ├── UnknownHook      a handler for a hook that does not exist (also a LookupError)
+│   ├── DuplicatePlugin  two plugins with one id
+│   ├── BadAnswer        a handler answered with the wrong type
+│   ├── ToolSchemaError  `@tool` cannot make a schema, or the name is taken
+│   ├── PluginRefused    a plugin cannot be loaded: manifest, contract, constructor
+│   └── ToolError        a tool's or a bridge's own refusal: the model gets its text as the result
+├── HostError            the person who runs the host can mend it
+│   ├── ConfigError, MissingGrant
+│   ├── SessionClosed, SessionBusy, RunAlreadyOpen, RunClosed
+│   ├── FenceClosed      an edit of the transcript while a run is open
+│   ├── TranscriptChanged  somebody else changed the stored transcript, or a list does not match it
+│   ├── UnknownResult    no tool result has this handle or call id
+│   └── StoreError       the store cannot read or write
+└── PolicyError          a policy decided, or failed to
+    ├── HookTimeout, PolicyFailed
+    └── RunBlocked       `agent_start` refused the run
+```
+
+Errors carry their facts as fields and rebuild under pickle.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "BadAnswer",
+    "ConfigError",
+    "DuplicatePlugin",
+    "FenceClosed",
+    "HookSDKError",
+    "HookTimeout",
+    "HookUseError",
+    "HostError",
+    "MissingGrant",
+    "PluginError",
+    "PluginRefused",
+    "PolicyError",
+    "PolicyFailed",
+    "RunAlreadyOpen",
+    "RunBlocked",
+    "RunClosed",
+    "SessionBusy",
+    "SessionClosed",
+    "StoreError",
+    "ToolError",
+    "ToolSchemaError",
+    "TranscriptChanged",
+    "UnknownHook",
+    "UnknownResult",
+    "did_you_mean",
+    "nearest",
+]
+
+
+def nearest(word: str, known: Iterable[str], limit: int = 3) -> list[str]:
+    """The up to `limit` known words that `word` was most likely meant to be, best first."""
+    folded = {name.casefold().replace("-", "_"): name for name in known}
+    matches = difflib.get_close_matches(word.casefold().replace("-", "_"), folded, n=limit, cutoff=0.6)
+    return [folded[match] for match in matches]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """` Did you mean 'x'?`, with its leading blank, or nothing where no known word is near."""
+    matches = nearest(word, known)
+    return f" Did you mean {' or '.join(repr(match) for match in matches)}?" if matches else ""
+
+
+def _rebuild(kind: type[HookSDKError], fields: dict[str, Any]) -> HookSDKError:
+    error = kind.__new__(kind)
+    error.__dict__.update(fields)
+    return error
+
+
+class HookSDKError(Exception):
+    """The base of every error that hooksdk raises."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), dict(self.__dict__))
+
+
+class PluginError(HookSDKError):
+    """Something that a plugin's author can mend."""
+
+
+@dataclass(eq=False)
+class HookUseError(PluginError, TypeError):
+    """A hook decorator is used wrongly; raised when the plugin's module is imported."""
+
+    hook: str
+    """The hook's name."""
+    where: str
+    """The handler, as `module.function (file:line)`."""
+    problem: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"@hooks.{self.hook} on {self.where}: {self.problem}. {self.advice}"
+
+
+@dataclass(eq=False)
+class UnknownHook(PluginError, LookupError):
+    """A handler is marked for a hook that does not exist; nothing of its plugin stays registered."""
+
+    hook: str
+    plugin: str
+    where: str
+    suggestion: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"plugin '{self.plugin}': {self.where} is marked as a handler of '{self.hook}', which is not a hook."
+            f"{self.suggestion or ' See hooksdk.hooks for the list.'}"
+        )
+
+
+@dataclass(eq=False)
+class DuplicatePlugin(PluginError):
+    """Two plugins were given the same id."""
+
+    plugin: str
+    first: str
+    second: str
+
+    def __str__(self) -> str:
+        return (
+            f"two plugins are called '{self.plugin}': {self.first} and {self.second}. "
+            "Rename one (a `plugin_id` attribute on the class or module), or list only one of them."
+        )
+
+
+@dataclass(eq=False)
+class BadAnswer(PluginError):
+    """A handler answered with a value that its hook does not take."""
+
+    hook: str
+    who: str
+    got: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{self.who} answered {self.got} to {self.hook}; expected {self.expected}"
+
+
+@dataclass(eq=False)
+class ToolSchemaError(PluginError):
+    """`@tool` cannot turn a function into a tool, or its name is taken or reserved."""
+
+    tool: str
+    where: str
+    problem: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"tool '{self.tool}' ({self.where}): {self.problem}. {self.advice}"
+
+
+@dataclass(eq=False)
+class PluginRefused(PluginError):
+    """A plugin cannot be loaded: its manifest, its contract, its configuration or its constructor failed."""
+
+    plugin: str
+    problem: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return f"plugin '{self.plugin}' refused: {self.problem}" + (f". {self.advice}" if self.advice else "")
+
+
+@dataclass(eq=False)
+class ToolError(PluginError):
+    """A tool's own refusal: raise it in a tool or in `unwrap_tool_call`, and the model reads exactly this text."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class HostError(HookSDKError):
+    """Something that the person who runs the host can mend."""
+
+
+@dataclass(eq=False)
+class ConfigError(HostError):
+    """The configuration is wrong; `problems` names every wrong entry with its place."""
+
+    where: str
+    problems: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if len(self.problems) == 1:
+            return f"{self.where}: {self.problems[0]}"
+        return f"{self.where}:\n" + "\n".join(f"  - {problem}" for problem in self.problems)
+
+
+@dataclass(eq=False)
+class MissingGrant(HostError):
+    """An installed plugin needs a permission that the operator has not given."""
+
+    plugin: str
+    grant: str
+    hooks: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"plugin '{self.plugin}' handles {', '.join(self.hooks)}, which carry message text, and has no "
+            f"'{self.grant}' grant. Give it with: hooksdk plugins enable {self.plugin} --grant {self.grant}"
+        )
+
+
+@dataclass(eq=False)
+class SessionClosed(HostError):
+    """The host or session is closed, or not open yet."""
+
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.what} is not open. Use it inside `async with`"
+
+
+@dataclass(eq=False)
+class SessionBusy(HostError):
+    """Somebody else holds the session, and did not let it go within the time to wait."""
+
+    session_id: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"session '{self.session_id}' is held by another worker; waited {self.seconds:g} s. "
+            "Close it there first, or use another session id."
+        )
+
+
+@dataclass(eq=False)
+class RunAlreadyOpen(HostError):
+    """A session takes one run at a time."""
+
+    session_id: str
+    run_id: str
+
+    def __str__(self) -> str:
+        return (
+            f"session '{self.session_id}' already has run '{self.run_id}' open. "
+            "Leave that one first, or open another session (session.child() for a sub-agent)."
+        )
+
+
+@dataclass(eq=False)
+class RunClosed(HostError):
+    """The run is over (or has not begun), or the call that this context belonged to has returned."""
+
+    what: str
+
+    def __str__(self) -> str:
+        return self.what
+
+
+@dataclass(eq=False)
+class FenceClosed(HostError):
+    """The transcript may be edited only while `agent_end` runs."""
+
+    session_id: str
+
+    def __str__(self) -> str:
+        return (
+            f"the transcript of session '{self.session_id}' is fenced: use the editor inside an agent_end handler only. "
+            "To shorten a result at any time, queue a trim."
+        )
+
+
+@dataclass(eq=False)
+class TranscriptChanged(HostError):
+    """The stored transcript is not the one this run knows, or a message list does not match it."""
+
+    session_id: str
+    position: int
+    problem: str
+
+    def __str__(self) -> str:
+        return f"session '{self.session_id}', message {self.position}: {self.problem}"
+
+
+@dataclass(eq=False)
+class UnknownResult(HostError, LookupError):
+    """No tool result goes by this handle or call id, or several do."""
+
+    reference: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"'{self.reference}': {self.problem}"
+
+
+@dataclass(eq=False)
+class StoreError(HostError):
+    """The store could not read or write; what was stored before is whole."""
+
+    where: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.problem}"
+
+
+class PolicyError(HookSDKError):
+    """A policy decided against something, or failed to decide."""
+
+
+@dataclass(eq=False)
+class HookTimeout(PolicyError):
+    """A handler did not answer within its time limit."""
+
+    hook: str
+    who: str
+    """Plugin, function and file:line."""
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.who} did not answer {self.hook} within {self.seconds:g} s"
+
+
+@dataclass(eq=False)
+class PolicyFailed(PolicyError):
+    """A policy raised, hung or answered nonsense where the run cannot go on without it."""
+
+    hook: str
+    who: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.hook}: {self.who} failed, so the run cannot go on: {self.problem}"
+
+
+@dataclass(eq=False)
+class RunBlocked(PolicyError):
+    """A plugin refused the run before it began; nothing was recorded."""
+
+    who: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"run refused by {self.who}: {self.reason}"

@@ -1,0 +1,91 @@
+"""What hooksdk must know of a message format: where calls and results sit, and how one result is replaced.
+
+Messages are opaque JSON objects otherwise; whatever a format does not name here is kept to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.tools import Tool
+
+__all__ = ["FoundResult", "Message", "MessageFormat"]
+
+Message = dict[str, Any]
+"""One message of a transcript: a JSON object in the format's own shape."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundResult:
+    """One tool result inside a message."""
+
+    call_id: str
+    index: int
+    """Which result of the message it is, from 0: several share one message in some formats."""
+    text: str
+    """What the model reads of it; parts that are not text are named (`[image image/png, 12,345 characters]`)."""
+    content: Any
+    """The JSON value that a trim replaces, for the content hash."""
+    is_error: bool
+    why_not: str | None
+    """Why it cannot be shortened without breaking the request, or None."""
+
+
+class MessageFormat(Protocol):
+    """One provider's message format. Every method is pure: what it is given stays as it is."""
+
+    name: str
+    """`openai-chat`, `anthropic`, ..."""
+    grouped: bool
+    """True when all results of one turn must stand in one message."""
+
+    def check(self, message: object) -> str | None:
+        """Why this is not a message of the format, or None. Unknown keys and block types are fine."""
+        ...
+
+    def is_reply(self, message: Message) -> bool:
+        """True for a message that the model wrote: it counts as a turn."""
+        ...
+
+    def calls(self, message: Message) -> list[ToolCall]:
+        """The calls in a message that the model wrote, in order. Arguments may be raw JSON text."""
+        ...
+
+    def results(self, message: Message) -> list[FoundResult]:
+        """The tool results in a message, in order."""
+        ...
+
+    def replace(self, message: Message, index: int, text: str) -> Message:
+        """A copy of the message in which result number `index` reads `text`. Roles, ids, names, error flag, the kind
+        of the content (text stays text, a list stays a list), cache marks and all other results stay.
+        """
+        ...
+
+    def result_messages(self, answered: Sequence[tuple[ToolCall, ToolResult]]) -> list[Message]:
+        """The messages that answer these calls of one turn, in their order: one each, or one for all when `grouped`."""
+        ...
+
+    def add_context(self, messages: Sequence[Message], text: str) -> list[Message]:
+        """A new list for one request, in which the model also reads `text`: beside the newest user message, where it
+        breaks no pairing of calls and results and no cached prefix before it.
+        """
+        ...
+
+    def user(self, text: str) -> Message:
+        """A message of the person."""
+        ...
+
+    def reply(self, text: str, calls: Sequence[ToolCall] = ()) -> Message:
+        """A message of the model, as the provider would return it."""
+        ...
+
+    def text(self, message: Message) -> str:
+        """The prose of a message, without calls and results."""
+        ...
+
+    def tools(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
+        """The tool definitions, as the provider's request wants them."""
+        ...

@@ -1,0 +1,250 @@
+"""Anthropic's Messages API: content in blocks, results inside user messages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.formats._base import FoundResult, Message
+from hooksdk.formats._shared import (
+    NO_MESSAGE,
+    as_list,
+    as_object,
+    clean,
+    is_list,
+    is_object,
+    kind,
+    make_call,
+    marks,
+    parameters_for,
+    pieces,
+    prose,
+    reading,
+    shown,
+    sound,
+)
+from hooksdk.tools import Tool
+
+__all__ = ["Anthropic"]
+
+_ROLES = ("user", "assistant", "system")
+_KNOWN = ("text", "image", "document", "search_result")
+"""Blocks inside a result that may go."""
+_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+_IMAGE_LIMIT = 5 * 1024 * 1024
+"""Characters of base64 that the API takes for one image; one that is longer would make every later request fail."""
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+
+
+class Anthropic:
+    """The results of one turn stand together in one user message, before any other block of it.
+
+    Blocks of text must not be blank, an error must have text and nothing else, and images come as PNG, JPEG, GIF or
+    WebP of up to 5 MB: what does not fit is named in words, as other content that MCP knows and this API does not.
+    What the provider's own tools leave in a message (`server_tool_use` and its results) is no call and no result.
+    """
+
+    name: str = "anthropic"
+    grouped: bool = True
+
+    def check(self, message: object) -> str | None:
+        if not is_object(message):
+            return f"a message must be an object with a 'role', not {kind(message)}"
+        role = message.get("role")
+        if role in ("tool", "function", "developer") or "tool_calls" in message:
+            return (
+                f"this is a message of the format 'openai-chat' (role {role!r}); here calls are tool_use blocks, "
+                "and results are tool_result blocks of a user message"
+            )
+        if role not in _ROLES:
+            what = f"'{role}'" if isinstance(role, str) else "missing" if role is None else kind(role)
+            return f"a message needs a 'role' of {', '.join(_ROLES)}; it is {what}"
+        content = message.get("content")
+        if isinstance(content, str):
+            return None
+        if not is_list(content):
+            return f"'content' must be text or a list of blocks, not {kind(content)}"
+        problems = (_check_block(role, number, block) for number, block in enumerate(as_list(content)))
+        return next((problem for problem in problems if problem), None)
+
+    def is_reply(self, message: Message) -> bool:
+        return message.get("role") == "assistant"
+
+    def calls(self, message: Message) -> list[ToolCall]:
+        blocks = [as_object(each) for each in as_list(message.get("content"))] if self.is_reply(message) else []
+        used = [block for block in blocks if block.get("type") == "tool_use"]
+        return [make_call(block.get("id"), block.get("name"), block.get("input")) for block in used]
+
+    def results(self, message: Message) -> list[FoundResult]:
+        found: list[FoundResult] = []
+        for index, place in enumerate(_places(message)):
+            block = as_object(message["content"][place])
+            call_id = block.get("tool_use_id")
+            content = block.get("content")
+            found.append(
+                FoundResult(
+                    call_id=call_id if isinstance(call_id, str) else "",
+                    index=index,
+                    text=reading(content),
+                    content=content,
+                    is_error=block.get("is_error") is True,
+                    why_not=_why_not(content),
+                )
+            )
+        return found
+
+    def replace(self, message: Message, index: int, text: str) -> Message:
+        """A copy of the message in which result number `index` reads `text`. Blank text leaves a list empty, since a
+        blank block is refused; an error keeps a few words, since one without text is refused.
+        """
+        places = _places(message)
+        if not 0 <= index < len(places):
+            raise IndexError(f"this message has {len(places)} results, none with number {index}")
+        blocks = list(message["content"])
+        block = as_object(blocks[places[index]])
+        content = block.get("content")
+        text = _sendable(text, is_error=block.get("is_error") is True)
+        if is_list(content):
+            new: Any = [{"type": "text", "text": text, **marks(content)}] if text else []
+        else:
+            new = text
+        blocks[places[index]] = {**block, "content": new}
+        return {**message, "content": blocks}
+
+    def result_messages(self, answered: Sequence[tuple[ToolCall, ToolResult]]) -> list[Message]:
+        blocks = [_result_block(call, result) for call, result in answered]
+        return [{"role": "user", "content": blocks}] if blocks else []
+
+    def add_context(self, messages: Sequence[Message], text: str) -> list[Message]:
+        made = list(messages)
+        if not text.strip():
+            return made
+        newest = next((at for at in range(len(made) - 1, -1, -1) if made[at].get("role") == "user"), None)
+        if newest is None:
+            # The first message that is not the system's must be the user's.
+            start = next((at for at, message in enumerate(made) if message.get("role") != "system"), len(made))
+            return [*made[:start], self.user(text), *made[start:]]
+        content = made[newest].get("content")
+        before = as_list(content)
+        if isinstance(content, str) and content.strip():
+            before = [{"type": "text", "text": content}]
+        made[newest] = {**made[newest], "content": [*before, {"type": "text", "text": clean(text)}]}
+        return made
+
+    def user(self, text: str) -> Message:
+        return {"role": "user", "content": clean(text)}
+
+    def reply(self, text: str, calls: Sequence[ToolCall] = ()) -> Message:
+        """A message of the model. Arguments that are no JSON object stand under `INVALID_JSON`, as the API's
+        documentation advises.
+        """
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": clean(text)}] if text.strip() else []
+        used = [
+            {"type": "tool_use", "id": call.id, "name": call.name, "input": _as_input(call.arguments)} for call in calls
+        ]
+        return {"role": "assistant", "content": [*blocks, *used]}
+
+    def text(self, message: Message) -> str:
+        return prose(message.get("content"))
+
+    def tools(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
+        return [
+            {"name": clean(tool.name), "description": clean(tool.description), "input_schema": parameters_for(tool)}
+            for tool in tools
+        ]
+
+
+def _places(message: Message) -> list[int]:
+    """The positions of the results among the blocks of a message."""
+    if message.get("role") != "user":
+        return []
+    blocks = as_list(message.get("content"))
+    return [place for place, block in enumerate(blocks) if as_object(block).get("type") == "tool_result"]
+
+
+def _check_block(role: str, number: int, value: object) -> str | None:
+    block, place = as_object(value), f"content[{number}]"
+    block_type = block.get("type")
+    if not isinstance(block_type, str):
+        return f"{place} must be an object with a 'type', like {{'type': 'text', 'text': ...}}"
+    if block_type == "text" and not isinstance(block.get("text"), str):
+        return f"{place}.text must be text, not {kind(block.get('text'))}"
+    if block_type == "tool_result":
+        if role != "user":
+            return f"{place}: a tool_result belongs into a message of role 'user', not '{role}'"
+        if not isinstance(block.get("tool_use_id"), str):
+            return f"{place}: a tool_result needs a 'tool_use_id': the id of the call that it answers"
+        if not isinstance(block.get("content"), (str, list, type(None))):
+            return f"{place}.content must be text or a list of blocks, not {kind(block['content'])}"
+    if block_type == "tool_use":
+        if role != "assistant":
+            return f"{place}: a tool_use belongs into a message of role 'assistant', not '{role}'"
+        if not isinstance(block.get("id"), str) or not isinstance(block.get("name"), str):
+            return f"{place}: a tool_use needs an 'id' and a 'name' of text"
+        if not is_object(block.get("input")):
+            return f"{place}.input must be an object, not {kind(block.get('input'))}"
+    return None
+
+
+def _why_not(content: object) -> str | None:
+    if content is None or isinstance(content, str):
+        return None
+    if not is_list(content):
+        return f"its content is {kind(content)}, which is no content of this format"
+    for part in as_list(content):
+        block = as_object(part)
+        block_type = block.get("type")
+        if block_type == "tool_reference":
+            return "it holds tool references, which keep the tools loaded that later calls use"
+        if block_type not in _KNOWN:
+            return f"it holds a block of a type that is not known: {block_type!r}"
+        if as_object(block.get("citations")).get("enabled") is True:
+            return f"it holds a {block_type} that may be cited: citations count on its place"
+    return None
+
+
+def _sendable(text: str, *, is_error: bool) -> str:
+    if text.strip():
+        return clean(text)
+    return NO_MESSAGE if is_error else ""
+
+
+def _result_block(call: ToolCall, result: ToolResult) -> dict[str, Any]:
+    content: Any = _content(result)
+    made: dict[str, Any] = {"type": "tool_result", "tool_use_id": call.id, "content": content}
+    return made | {"is_error": True} if result.is_error else made
+
+
+def _content(result: ToolResult) -> str | list[dict[str, Any]]:
+    found = pieces(result)
+    if result.is_error or all(isinstance(piece, str) for piece in found):
+        plain = result.plain and result.text
+        text = result.text if plain else "\n".join(words for piece in found if (words := shown(piece)))
+        return _sendable(text, is_error=result.is_error)
+    blocks = [_image(piece) or {"type": "text", "text": shown(piece)} for piece in found]
+    return [block for block in blocks if block["type"] != "text" or block["text"].strip()]
+
+
+def _image(piece: str | dict[str, Any]) -> dict[str, Any] | None:
+    block = as_object(piece)
+    media, data = block.get("mimeType"), block.get("data")
+    if block.get("type") != "image" or media not in _IMAGES or not isinstance(data, str):
+        return None
+    if len(data) > _IMAGE_LIMIT or len(data) % 4 or not _BASE64.fullmatch(data):
+        return None
+    return {"type": "image", "source": {"type": "base64", "media_type": media, "data": data}}
+
+
+def _as_input(arguments: object) -> Any:
+    read: object = arguments
+    if isinstance(arguments, str):
+        try:
+            read = json.loads(arguments)
+        except (ValueError, RecursionError):
+            read = None
+    if is_object(read):
+        return sound(read)
+    return {} if arguments is None else {"INVALID_JSON": clean(str(arguments))}

@@ -1,0 +1,253 @@
+"""OpenAI's Chat Completions messages, which most other providers and local servers speak too."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.formats._base import FoundResult, Message
+from hooksdk.formats._shared import (
+    NO_MESSAGE,
+    as_list,
+    as_object,
+    clean,
+    is_list,
+    is_object,
+    kind,
+    make_call,
+    marks,
+    parameters_for,
+    pieces,
+    prose,
+    reading,
+    shown,
+    to_json,
+)
+from hooksdk.tools import Tool
+
+__all__ = ["OpenAIChat"]
+
+_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_ANSWERS = ("tool", "function")
+_PARTS = ("text", "refusal", "image_url", "input_audio", "file")
+"""Parts inside a result that may go."""
+_FOREIGN = ("tool_use", "tool_result")
+_LEGACY = "function_call:"
+"""Starts the id of a call in the deprecated `function_call` form, which has none: the function's name follows."""
+_SAYS_ERROR = re.compile(r"\s*error\b", re.IGNORECASE)
+
+
+class OpenAIChat:
+    """Each result is a message of role `tool`; its content is text, so other content is named in words.
+
+    The API has no error flag: an error begins with "Error". A call in the deprecated `function_call` form goes by the
+    id `function_call:NAME` and is answered by a message of role `function`. A custom call's text stands in
+    `{"input": text}`.
+    """
+
+    name: str = "openai-chat"
+    grouped: bool = False
+
+    def check(self, message: object) -> str | None:
+        """Why this is not a message of the format, or None. A tool message may have no content: servers differ."""
+        if not is_object(message):
+            return f"a message must be an object with a 'role', not {kind(message)}"
+        role = message.get("role")
+        if role not in _ROLES:
+            what = f"'{role}'" if isinstance(role, str) else "missing" if role is None else kind(role)
+            return f"a message needs a 'role' of {', '.join(_ROLES)}; it is {what}"
+        if role == "tool" and not isinstance(message.get("tool_call_id"), str):
+            return "a message of role 'tool' needs a 'tool_call_id': the id of the call that it answers"
+        if role == "function" and not isinstance(message.get("name"), str):
+            return "a message of role 'function' needs a 'name': the function that it answers"
+        return _check_content(role, message.get("content")) or (_check_calls(message) if role == "assistant" else None)
+
+    def is_reply(self, message: Message) -> bool:
+        return message.get("role") == "assistant"
+
+    def calls(self, message: Message) -> list[ToolCall]:
+        if not self.is_reply(message):
+            return []
+        found: list[ToolCall] = []
+        for each in as_list(message.get("tool_calls")):
+            call = as_object(each)
+            if is_object(call.get("custom")):
+                custom = as_object(call["custom"])
+                found.append(make_call(call.get("id"), custom.get("name"), {"input": custom.get("input")}))
+            elif call:
+                function = as_object(call.get("function"))
+                found.append(make_call(call.get("id"), function.get("name"), function.get("arguments")))
+        legacy = as_object(message.get("function_call"))
+        if legacy:
+            found.append(make_call(f"{_LEGACY}{legacy.get('name')}", legacy.get("name"), legacy.get("arguments")))
+        return found
+
+    def results(self, message: Message) -> list[FoundResult]:
+        role = message.get("role")
+        if role not in _ANSWERS:
+            return []
+        call_id = message.get("tool_call_id") if role == "tool" else f"{_LEGACY}{message.get('name')}"
+        content = message.get("content")
+        text = reading(content)
+        return [
+            FoundResult(
+                call_id=call_id if isinstance(call_id, str) else "",
+                index=0,
+                text=text,
+                content=content,
+                is_error=_SAYS_ERROR.match(text) is not None,
+                why_not=_why_not(content),
+            )
+        ]
+
+    def replace(self, message: Message, index: int, text: str) -> Message:
+        """A copy of the message in which its result reads `text`; content that is null becomes text, too."""
+        if index != 0 or message.get("role") not in _ANSWERS:
+            raise IndexError(f"this message of role {message.get('role')!r} has no result number {index}")
+        content = message.get("content")
+        text = clean(text)
+        as_part = is_list(content)
+        return {
+            **message,
+            "content": [{"type": "text", "text": text, **marks(content)}] if as_part else text,
+        }
+
+    def result_messages(self, answered: Sequence[tuple[ToolCall, ToolResult]]) -> list[Message]:
+        return [_answer(call, _content(result)) for call, result in answered]
+
+    def add_context(self, messages: Sequence[Message], text: str) -> list[Message]:
+        if not text.strip():
+            return list(messages)
+        end = self._last_complete(messages)
+        head, tail = list(messages[:end]), list(messages[end:])
+        if head and head[-1].get("role") == "user":
+            head[-1] = {**head[-1], "content": _longer(head[-1].get("content"), clean(text))}
+        else:
+            head.append(self.user(text))
+        return head + tail
+
+    def _last_complete(self, messages: Sequence[Message]) -> int:
+        """Where a message can be put in: the end, or before the last calls while one of them waits for its result."""
+        waiting = Counter[str]()
+        for position in range(len(messages) - 1, -1, -1):
+            waiting.subtract(result.call_id for result in self.results(messages[position]))
+            if self.is_reply(messages[position]):
+                waiting.update(call.id for call in self.calls(messages[position]))
+                return position if any(count > 0 for count in waiting.values()) else len(messages)
+        return len(messages)
+
+    def user(self, text: str) -> Message:
+        return {"role": "user", "content": clean(text)}
+
+    def reply(self, text: str, calls: Sequence[ToolCall] = ()) -> Message:
+        """A message of the model, as the API returns it: content is null where there are only calls."""
+        if not calls:
+            return {"role": "assistant", "content": clean(text)}
+        made = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _as_text(call.arguments)}}
+            for call in calls
+        ]
+        return {"role": "assistant", "content": clean(text) or None, "tool_calls": made}
+
+    def text(self, message: Message) -> str:
+        if message.get("role") in _ANSWERS:
+            return ""
+        said = prose(message.get("content"))
+        return said or next((each for each in _refusals(message) if isinstance(each, str)), "")
+
+    def tools(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
+        return [
+            {
+                "type": "function",
+                "function": {
+                    "name": clean(tool.name),
+                    "description": clean(tool.description),
+                    "parameters": parameters_for(tool),
+                },
+            }
+            for tool in tools
+        ]
+
+
+def _check_content(role: str, content: object) -> str | None:
+    if content is None:
+        return f"a message of role '{role}' needs 'content'" if role in ("system", "developer", "user") else None
+    if isinstance(content, str):
+        return None
+    if not is_list(content):
+        return f"'content' must be text or a list of parts, not {kind(content)}"
+    for number, part in enumerate(as_list(content)):
+        part_type = as_object(part).get("type")
+        if not isinstance(part_type, str):
+            return f"content[{number}] must be an object with a 'type', like {{'type': 'text', 'text': ...}}"
+        if part_type == "text" and not isinstance(part.get("text"), str):
+            return f"content[{number}].text must be text, not {kind(part.get('text'))}"
+        if part_type in _FOREIGN:
+            return f"content[{number}] is a {part_type} block: this is a message of the format 'anthropic'"
+    return None
+
+
+def _check_calls(message: Message) -> str | None:
+    made = message.get("tool_calls")
+    if made is not None and not is_list(made):
+        return f"'tool_calls' must be a list, not {kind(made)}"
+    for number, each in enumerate(as_list(made)):
+        place, call = f"tool_calls[{number}]", as_object(each)
+        if not isinstance(call.get("id"), str):
+            return f"{place} needs an 'id' of text"
+        word = "custom" if call.get("type") == "custom" or "custom" in call else "function"
+        if not isinstance(as_object(call.get(word)).get("name"), str):
+            return f"{place} needs a '{word}' object with a 'name'"
+        arguments = call[word].get("arguments", call[word].get("input"))
+        if not isinstance(arguments, (str, dict, type(None))):
+            return f"{place}.{word}: the arguments must be JSON text, not {kind(arguments)}"
+    legacy = message.get("function_call")
+    if legacy is not None and not isinstance(as_object(legacy).get("name"), str):
+        return "'function_call' must be an object with a 'name'"
+    return None
+
+
+def _why_not(content: object) -> str | None:
+    if content is None or isinstance(content, str):
+        return None
+    if not is_list(content):
+        return f"its content is {kind(content)}, which is no content of this format"
+    types = [as_object(part).get("type") for part in as_list(content)]
+    return next(
+        (f"it holds a part of a type that is not known: {each!r}" for each in types if each not in _PARTS), None
+    )
+
+
+def _content(result: ToolResult) -> str:
+    text = clean(result.text)
+    if not result.plain or (not text and result.structured is not None):
+        found = pieces(result)
+        if not all(isinstance(piece, str) for piece in found) or not text:
+            text = "\n".join(words for piece in found if (words := shown(piece)))
+    if not result.is_error or _SAYS_ERROR.match(text):
+        return text
+    return f"Error: {text if text.strip() else NO_MESSAGE}"
+
+
+def _answer(call: ToolCall, content: str) -> Message:
+    if call.id.startswith(_LEGACY):
+        return {"role": "function", "name": call.id.removeprefix(_LEGACY), "content": content}
+    return {"role": "tool", "tool_call_id": call.id, "content": content}
+
+
+def _longer(content: object, text: str) -> Any:
+    if is_list(content):
+        return [*as_list(content), {"type": "text", "text": text}]
+    return f"{content}\n\n{text}" if isinstance(content, str) and content else text
+
+
+def _as_text(arguments: object) -> str:
+    return clean(arguments) if isinstance(arguments, str) else to_json({} if arguments is None else arguments)
+
+
+def _refusals(message: Message) -> list[Any]:
+    parts = [as_object(part).get("refusal") for part in as_list(message.get("content"))]
+    return [message.get("refusal"), *parts]

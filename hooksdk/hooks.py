@@ -1,0 +1,418 @@
+"""Every hook, in the order in which a run fires them, with its event and its answers.
+
+The functions at the end of each section are the decorators: `@hooks.before_tool_call`. `None` means no opinion. Events
+are frozen, and everything that could be changed in them is a fresh copy at each access.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from hooksdk._event import Event, Fresh, RunInfo
+from hooksdk._hook import Hook, define
+from hooksdk.calls import Results, ToolCall, ToolResult
+from hooksdk.catalog import Catalog
+from hooksdk.errors import did_you_mean
+from hooksdk.tools import Tool
+from hooksdk.transcript import TranscriptEditor
+
+__all__ = [
+    "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",
+    "AgentStart", "Answer", "Ask", "AssembleTools", "BeforeCompaction", "BeforeModelCall", "BeforeToolCall", "Block",
+    "CallStatus", "EndReason", "Event", "NarrowTools", "Offer", "Replace", "ReplaceMessages", "ResolveSecrets", "Rewrite",
+    "RewriteToolCall", "RunInfo", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart", "Trace",
+    "TransformToolResult", "Trim", "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call",
+    "after_tool_call", "after_tools_resolved", "agent_end", "agent_start", "assemble_tools", "before_compaction",
+    "before_model_call", "before_tool_call", "narrow_tools", "resolve_secrets", "rewrite_tool_call", "session_end",
+    "session_start", "trace", "transform_tool_result", "unwrap_tool_call",
+]  # fmt: skip
+
+EndReason = Literal["completed", "paused", "error", "cancelled"]
+"""How a run ended."""
+SessionEndReason = Literal["closed", "reset", "idle", "shutdown"]
+"""Why a session ended."""
+CallStatus = Literal["ok", "error", "blocked", "answered", "invalid", "unknown"]
+"""What became of a tool call."""
+
+
+# Sessions and runs begin
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionStart(Event):
+    """A session has opened."""
+
+    resumed: bool = False
+    """True when the session existed before."""
+
+
+@define(kind="notify")
+def session_start(event: SessionStart) -> None:
+    """A session has a new set of plugin instances. Awaited; all handlers run; a failing one is logged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentStart(Event):
+    """A run is about to begin."""
+
+    input: Fresh[Any] = Fresh(None)
+    """What the host gave as the run's input."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """No: the call (or the run) does not happen. The model reads the reason."""
+
+    reason: str
+
+
+@define(kind="decide", timeout=15)
+def agent_start(event: AgentStart) -> Block | None:
+    """A run is about to begin; nothing is recorded yet. `Block` refuses it, and so does a handler that fails."""
+
+
+# What the model may use
+
+
+@dataclass(frozen=True, kw_only=True)
+class NarrowTools(Event):
+    """The tools handed to this run, each with the name that the model would see."""
+
+    tools: Sequence[Tool]
+
+
+@dataclass(frozen=True)
+class Withhold:
+    """Take tools away from this run, by name or id."""
+
+    names: Sequence[str]
+    reason: str
+
+
+@define(kind="narrow", timeout=15)
+def narrow_tools(event: NarrowTools) -> Withhold | None:
+    """Policy takes tools away, once per attempt; it can never add any. Each handler sees what the ones before it left.
+    A handler that fails ends the run: `PolicyFailed`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssembleTools(Event):
+    """The granted tools that need not be shown; core tools are not among them and cannot be lost."""
+
+    deferrable: Sequence[Tool]
+    context_window: int | None = None
+    """The model's context window in tokens, if the host knows it."""
+    tokens: int = 0
+    """What the deferrable tools' definitions cost together."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Tools to offer in addition (a new name each), and the names of deferrable tools not to show."""
+
+    tools: Sequence[Tool] = ()
+    defer: Sequence[str] = ()
+
+
+@define(kind="transform", timeout=15)
+def assemble_tools(event: AssembleTools) -> Offer | None:
+    """Decide what the model is shown, once per attempt. Each handler sees the deferrable tools that are still shown.
+    When a handler fails, or takes a name that is given or withheld, the plain catalog is offered."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AfterToolsResolved(Event):
+    """The tools of this attempt are settled."""
+
+    catalog: Catalog
+    """Every granted tool."""
+    offered: Sequence[Tool]
+    """What the model is shown."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the catalog's names, descriptions and schemas: the same for an unchanged catalog."""
+        return self.catalog.fingerprint
+
+
+@define(kind="observe")
+def after_tools_resolved(event: AfterToolsResolved) -> None:
+    """The resolved catalog, once per attempt, in the background: never inside a compaction."""
+
+
+# Each model call
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeforeModelCall(Event):
+    """The request that is about to be made."""
+
+    messages: Fresh[Sequence[Mapping[str, Any]]] = Fresh()
+    """The messages as the model would see them."""
+    tokens: int = 0
+    """An estimate of their size."""
+    results: Results = field(repr=False)
+    """The session's tool results, to list and to trim."""
+
+
+@dataclass(frozen=True)
+class AddContext:
+    """Text for the model to read in this request only."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class ReplaceMessages:
+    """Other messages for this request only; the stored ones stay."""
+
+    messages: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Trim:
+    """Shorten these tool results from now on: journalled, so the bytes are the same next time."""
+
+    handles: Sequence[str]
+    reason: str = ""
+
+
+@define(kind="transform", timeout=15, grant="conversation")
+def before_model_call(event: BeforeModelCall) -> AddContext | ReplaceMessages | Trim | None:
+    """Before each model call. Each handler sees the messages that the ones before it left; a failing one is skipped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AfterModelCall(Event):
+    """The model's reply, as recorded."""
+
+    message: Fresh[Mapping[str, Any]] = Fresh()
+    usage: Fresh[Mapping[str, Any] | None] = Fresh(None)
+    stop_reason: str | None = None
+
+
+@define(kind="observe", grant="conversation")
+def after_model_call(event: AfterModelCall) -> None:
+    """The model has replied; in the background."""
+
+
+# Each tool call
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CallEvent(Event):
+    call: ToolCall
+    """The call: id, origin (model, bridge, code, tool) and parent id."""
+    arguments: Fresh[dict[str, Any]] = Fresh()
+    """A fresh copy at each access."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnwrapToolCall(_CallEvent):
+    """A call by a name that is not in the catalog: a bridge tool's, or an unknown one."""
+
+    tool: Tool | None = None
+    """The bridge tool, or None for an unknown name."""
+    catalog: Catalog = field(repr=False)
+
+
+@define(kind="first_answer")
+def unwrap_tool_call(event: UnwrapToolCall) -> ToolCall | None:
+    """Turn a bridge call into the call that it stands for; the first answer counts. The named tool must be in the
+    catalog. A handler that raises is answered to the model; raise `ToolError` to choose the words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ToolEvent(_CallEvent):
+    tool: Tool
+    """The real tool, never the bridge."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteToolCall(_ToolEvent):
+    """A call whose arguments may still change."""
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Other arguments: the whole object, so a key can also be removed."""
+
+    arguments: Mapping[str, Any]
+
+
+@define(kind="transform", timeout=15, options={"tools"})
+def rewrite_tool_call(event: RewriteToolCall) -> Rewrite | None:
+    """Change a call's arguments before they are checked and judged. Each handler sees the last one's. A failing handler
+    blocks the call."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeforeToolCall(_ToolEvent):
+    """A call with its final arguments: what is judged is what runs."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Ask a person first. Refused when nobody can be asked, when they say no, and after `timeout` seconds."""
+
+    title: str
+    description: str = ""
+    severity: Literal["info", "warning", "critical"] = "warning"
+    timeout: float = 120.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The result of the call, without running the tool."""
+
+    result: ToolResult | str
+
+
+@define(kind="decide", timeout=15, options={"tools"})
+def before_tool_call(event: BeforeToolCall) -> Block | Ask | Answer | None:
+    """Judge a call. `Block` beats `Ask` beats `Answer` whatever the order, the first of each kind counts, and only a
+    `Block` stops later handlers. A handler that raises, is late or answers nonsense blocks the call."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolveSecrets(_ToolEvent):
+    """A judged call whose arguments hold `{{secret:NAME}}`."""
+
+    names: Sequence[str]
+    """The names that are still without a value."""
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Values for the placeholders, by name."""
+
+    values: Mapping[str, str] = field(repr=False)
+
+
+@define(kind="first_answer", options={"tools"})
+def resolve_secrets(event: ResolveSecrets) -> Secrets | None:
+    """Give values for secret placeholders, after the call was judged. Nobody else sees them. A failing handler blocks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformToolResult(_CallEvent):
+    """A result, before it is recorded."""
+
+    tool: Tool | None = None
+    """None for an unknown tool."""
+    result: ToolResult
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Another result for the same call."""
+
+    result: ToolResult | str
+
+
+@define(kind="transform", timeout=15, options={"tools", "required"}, grant="conversation")
+def transform_tool_result(event: TransformToolResult) -> Replace | None:
+    """Change a result before the model sees it and before it is stored. When a handler fails the result is kept; when
+    the handler is `required=True` (a redactor) the result is withheld."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AfterToolCall(_CallEvent):
+    """What became of a call."""
+
+    tool: Tool | None = None
+    """None for an unknown tool."""
+    result: ToolResult
+    status: CallStatus = "ok"
+    seconds: float = 0.0
+
+
+@define(kind="observe", options={"tools"})
+def after_tool_call(event: AfterToolCall) -> None:
+    """Fires once for every call, whatever became of it; in the background."""
+
+
+# Runs and sessions end
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentEnd(Event):
+    """A run is over, and the fence is open."""
+
+    reason: EndReason = "completed"
+    error: str | None = None
+    """The error's type and text, when the reason is `error`; the pause's reason, when it is `paused`."""
+    stats: Fresh[Mapping[str, Any]] = Fresh()
+    transcript: TranscriptEditor = field(repr=False)
+    """The one place where a transcript may be edited; closed once `agent_end` is over."""
+
+
+@define(kind="drain", timeout=30, grant="conversation")
+def agent_end(event: AgentEnd) -> None:
+    """A run is over, however it ended. Awaited, in reverse order; then the queue of trims drains."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionEnd(Event):
+    """A session is closing."""
+
+    reason: SessionEndReason = "closed"
+
+
+@define(kind="notify")
+def session_end(event: SessionEnd) -> None:
+    """A session is closing. Awaited, within the close's time limit; a failing handler is logged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeforeCompaction(Event):
+    """The host is about to shorten its transcript."""
+
+    tokens: int = 0
+
+
+@define(kind="notify", grant="conversation")
+def before_compaction(event: BeforeCompaction) -> None:
+    """The host is about to compact its messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AfterCompaction(Event):
+    """The host has shortened its transcript."""
+
+    tokens: int = 0
+
+
+@define(kind="notify", grant="conversation")
+def after_compaction(event: AfterCompaction) -> None:
+    """The host has compacted its messages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace(Event):
+    """One thing that the SDK itself saw. It holds names, sizes and times; never arguments, results or secrets."""
+
+    kind: str
+    """`hook`, `decision`, `call_started`, `call_finished`, `run_ended` and so on: docs/reference/trace.md."""
+    time: float = 0.0
+    """Seconds since the epoch."""
+    detail: Fresh[Mapping[str, Any]] = Fresh()
+
+
+@define(kind="trace")
+def trace(event: Trace) -> None:
+    """Records of everything above, in order, none lost. A handler that stalls past its limit is taken out."""
+
+
+HOOKS: Mapping[str, Hook[Any, Any]] = {
+    value.name: value for value in list(globals().values()) if isinstance(value, Hook)
+}
+"""Every hook by its name, in firing order."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        advice = did_you_mean(name, [*HOOKS, *__all__]) or " See docs/reference/hooks.md for the list."
+        raise AttributeError(f"hooksdk has no hook or event called '{name}'.{advice}")

@@ -1,0 +1,179 @@
+"""A host: one process's plugins, configuration, store and background work."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, final
+
+import anyio
+
+from hooksdk._background import Background, Keeper, describe, logger
+from hooksdk._discovery import find_plugins
+from hooksdk._registry import Plugin, Registry, describe_plugins
+from hooksdk.approvals import Approver
+from hooksdk.config import Config, load_config
+from hooksdk.errors import SessionClosed
+from hooksdk.session import Session, SessionParts
+from hooksdk.stores import open_store
+from hooksdk.transcript import Store
+
+__all__ = ["Host"]
+
+T = TypeVar("T")
+CLOSE_TIMEOUT = 10.0
+
+
+@final
+class Host:
+    """Plugins, configuration, stores and background workers of one process.
+
+    ```python
+    async with Host(plugins=[my_plugin]) as host, host.session("s1") as session:
+        ...
+    ```
+
+    - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.
+    - `store`: where transcripts live; by default what the configuration says (JSONL files under the user's state folder).
+    - `config`: a mapping laid over the configuration files and the environment, or a whole `Config` instead of them.
+    - `approver`: how a person is asked, `async def (request) -> Approval`; without one every `Ask` is refused.
+    - `folder`: the project folder whose configuration counts; the current one by default.
+
+    Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        plugins: Iterable[Any] = (),
+        *,
+        store: Store | None = None,
+        config: Mapping[str, Any] | Config | None = None,
+        approver: Approver | None = None,
+        folder: Path | str | None = None,
+    ) -> None:
+        where = None if folder is None else Path(folder)
+        self.config = config if isinstance(config, Config) else load_config(config, folder=where)
+        self._approver = approver
+        self._registry = Registry(self.config)
+        find_plugins(self._registry, plugins, self.config, folder=where)
+        self._own_store = store is None
+        self._store: Store = open_store(self.config.store) if store is None else store
+        self._background: Background | None = None
+        self._keepers: list[tuple[str, Keeper[Any]]] = []
+        self._shared: dict[str, Any] = {}
+        self._sessions: dict[str, Session] = {}
+
+    @property
+    def plugins(self) -> Sequence[Plugin]:
+        """Every plugin that the host knows, loaded or not, with the reason."""
+        return tuple(self._registry.plugins)
+
+    @property
+    def store(self) -> Store:
+        """Where transcripts and plugins' values live."""
+        return self._store
+
+    def describe(self) -> Sequence[dict[str, Any]]:
+        """The plugins as JSON."""
+        return describe_plugins(self._registry.plugins)
+
+    async def __aenter__(self) -> Self:
+        background = Background()
+        await background.start()
+        self._background = background
+        try:
+            for plugin in self._registry.loaded:
+                share = getattr(plugin.holder, "shared", None) if plugin.is_class else None
+                if share is not None:
+                    self._shared[plugin.id] = await self.enter(share(plugin.config), name=f"shared of {plugin.id}")
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            for session in reversed(list(self._sessions.values())):
+                await session.close("shutdown")
+            await self._close()
+
+    async def _close(self) -> None:
+        try:
+            for name, keeper in reversed(self._keepers):
+                with anyio.move_on_after(CLOSE_TIMEOUT) as scope:
+                    try:
+                        await keeper.leave()
+                    except Exception as error:
+                        logger.warning("%s failed at its end: %s", name, describe(error))
+                if scope.cancel_called:
+                    logger.warning("%s did not end within %g s", name, CLOSE_TIMEOUT)
+            self._keepers.clear()
+            if self._own_store:
+                await self._store.aclose()
+        finally:
+            background, self._background = self._background, None
+            if background is not None:
+                await background.stop()
+
+    async def enter(self, manager: AbstractAsyncContextManager[T], *, name: str = "") -> T:
+        """Let the host hold something that its sessions share, such as MCP connections: it is entered now, in a task of
+        its own, and left when the host closes."""
+        if self._background is None:
+            raise SessionClosed("the host")
+        keeper = Keeper(manager, name or type(manager).__name__)
+        value = await keeper.enter(self._background)
+        self._keepers.append((name or type(manager).__name__, keeper))
+        return value
+
+    def session(self, session_id: str | None = None) -> Session:
+        """A session, to use as `async with host.session("id") as session`. An id is opaque: any text; without one a new
+        session with a random id is opened. Entering raises `SessionBusy` while somebody else holds it."""
+        if self._background is None:
+            raise SessionClosed("the host")
+        parts = SessionParts(
+            config=self.config, registry=self._registry, background=self._background, store=self._store,
+            approver=self._approver, shared=self._shared, storage=self.storage, opened=self._opened, closed=self._closed,
+        )  # fmt: skip
+        return Session(uuid.uuid4().hex if session_id is None else session_id, parts)
+
+    def storage(self, plugin_id: str) -> PluginStorage:
+        """A plugin's own key-value space."""
+        return PluginStorage(self._store, plugin_id)
+
+    def _opened(self, session: Session) -> None:
+        self._sessions[session.id] = session
+
+    def _closed(self, session: Session) -> None:
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+
+
+@final
+class PluginStorage:
+    """One plugin's key-value space in a store."""
+
+    def __init__(self, store: Store, plugin_id: str) -> None:
+        self._store = store
+        self._space = plugin_id
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """The value kept under `key`, or `default`."""
+        return await self._store.get_value(self._space, key, default)
+
+    async def set(self, key: str, value: Any) -> None:
+        """Keep `value` under `key`; durable when this returns."""
+        await self._store.set_value(self._space, key, value)
+
+    async def delete(self, key: str) -> None:
+        """Forget `key`."""
+        await self._store.delete_value(self._space, key)
+
+    async def keys(self) -> Sequence[str]:
+        """All keys, sorted."""
+        return sorted(await self._store.list_keys(self._space))

@@ -1,0 +1,76 @@
+"""Tool patterns: `delete_*`, `mcp:github:*`. One syntax for handlers, policies and configuration."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Protocol, final
+
+from hooksdk.errors import did_you_mean
+
+__all__ = ["SOURCES", "PatternError", "ToolPattern"]
+
+SOURCES = ("host", "mcp", "plugin", "client")
+"""The first part of a tool's id."""
+
+
+class PatternError(ValueError):
+    """A tool pattern cannot be read; the text says what it must look like."""
+
+
+class _Identified(Protocol):
+    @property
+    def source(self) -> str: ...
+    @property
+    def owner(self) -> str: ...
+    @property
+    def own_name(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+
+
+@final
+@dataclass(frozen=True)
+class ToolPattern:
+    """Which tools something is about: a name (`delete_*`), or `source:owner:name` (`mcp:github:*`).
+
+    `*` stands for any text, `?` for one character, everything else for itself; upper and lower case count. A bare name
+    matches the name that the model sees as well as the owner's own. Raises `PatternError`.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        parts = self.text.split(":", 2) if isinstance(self.text, str) else []  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not parts or not all(part and part == part.strip() for part in parts):
+            raise PatternError(
+                f"{self.text!r} is not a tool pattern; write a name such as 'delete_*' or 'mcp:github:*'"
+            )
+        if len(parts) == 2:
+            raise PatternError(f"{self.text!r} has two parts; write all three, such as '{self.text}:*'")
+        if len(parts) == 3 and parts[0] not in SOURCES and not re.search(r"[*?]", parts[0]):
+            known = f"it is one of {', '.join(SOURCES)}, or *"
+            raise PatternError(
+                f"{self.text!r}: no tool has the source '{parts[0]}'; {known}.{did_you_mean(parts[0], SOURCES)}"
+            )
+        object.__setattr__(self, "_parts", tuple(_compile(part) for part in parts))
+
+    def matches(self, tool: _Identified) -> bool:
+        """True when the tool is one of those meant."""
+        parts: tuple[re.Pattern[str], ...] = self._parts  # type: ignore[attr-defined]
+        if len(parts) == 1:
+            return bool(parts[0].fullmatch(tool.name) or parts[0].fullmatch(tool.own_name))
+        source, owner, name = parts
+        return bool(source.fullmatch(tool.source) and owner.fullmatch(tool.owner) and name.fullmatch(tool.own_name))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _compile(glob: str) -> re.Pattern[str]:
+    # Runs of stars are one star, so that no pattern costs more than linear time.
+    pieces = re.split(r"(\*+|\?)", glob)
+    written = (
+        ".*" if piece.startswith("*") else "." if piece == "?" else re.escape(piece) for piece in pieces if piece
+    )
+    return re.compile("".join(written), re.DOTALL)

@@ -1,0 +1,341 @@
+"""One run, top to bottom: the order in which things happen is the order of the methods.
+
+A run is opened by a session, which hands it its parts. It holds no cancel scope and no task group across its body.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self, final
+
+import anyio
+
+from hooksdk import _call_steps as steps
+from hooksdk import hooks, schema
+from hooksdk._background import describe, logger
+from hooksdk._execution import MAX_DEPTH, Settled, Work
+from hooksdk._run_state import RunParts, RunState, assemble_tools, before_model_call, drain, narrow_tools
+from hooksdk.calls import Origin, ToolCall, ToolResult
+from hooksdk.catalog import Catalog, build_catalog
+from hooksdk.errors import PolicyFailed, RunBlocked, RunClosed
+from hooksdk.formats import Message
+from hooksdk.hooks import EndReason, RunInfo
+from hooksdk.tools import Tool
+from hooksdk.transcript import Transcript, TranscriptEditor
+
+__all__ = ["Compaction", "Run", "RunParts"]
+
+END_TIMEOUT = 60.0
+"""Seconds that the end of a run may take in all, before the drain is done without waiting for more handlers."""
+FLUSH_TIMEOUT = 5.0
+"""Seconds that observers have to see what came before `agent_end`."""
+
+
+@final
+class Run:
+    """One agent run: from a user's message to the final answer, a pause or an error.
+
+    Leaving the block ends the run: an exception makes it an `error`, a cancellation `cancelled`, `pause()` before it
+    `paused`; else it is `completed`. Its `agent_end` handlers and the drain of trims are done when the block is left.
+    """
+
+    def __init__(self, parts: RunParts, info: RunInfo, *, input: object, context_window: int | None) -> None:  # noqa: A002
+        self._parts = parts
+        self._hooks = parts.dispatcher
+        self._transcript = parts.transcript
+        self._state = RunState(parts, info, context_window)
+        self._input = input
+        self._offered: tuple[Tool, ...] = ()
+        self._announced = 0
+        self._compacting = False
+        self._paused: str | None = None
+        self._open = False
+
+    # What whoever runs it may ask
+
+    @property
+    def info(self) -> RunInfo:
+        """Session, run, attempt, agent, provider, model and so on."""
+        return self._state.info
+
+    @property
+    def tools(self) -> Catalog:
+        """The resolved catalog, for whoever wants to pull instead of being told. Raises `RunClosed` before it is."""
+        if self._state.catalog is None:
+            raise RunClosed("no tools are resolved yet: call run.resolve_tools(...) first")
+        return self._state.catalog
+
+    @property
+    def offered(self) -> Sequence[Tool]:
+        """What the model is shown."""
+        return self._offered
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Counters of this run so far: `docs/reference/stats.md` names them."""
+        return self._state.stats.as_dict()
+
+    @property
+    def pending(self) -> Sequence[ToolCall]:
+        """Calls of the newest reply that have no result yet, such as after a pause."""
+        return self._transcript.pending
+
+    # A run begins
+
+    async def __aenter__(self) -> Self:
+        self._parts.opened()
+        try:
+            await self._agent_start()
+            await self._transcript.use_format(self._parts.format)
+        except BaseException:
+            self._parts.closed()
+            raise
+        self._open = True
+        self._transcript.close_fence()
+        await self._hooks.trace(self.info, "run_started", trigger=self.info.trigger, model=self.info.model)
+        return self
+
+    async def _agent_start(self) -> None:
+        if not self._hooks.has("agent_start"):
+            return
+        verdict = await self._hooks.decide(
+            "agent_start", hooks.AgentStart(info=self.info, input=self._input), hooks.Block
+        )
+        if verdict.failure:
+            raise PolicyFailed("agent_start", verdict.failure.handler.who, str(verdict.failure))
+        if block := verdict.get(hooks.Block):
+            raise RunBlocked(f"plugin '{block[0].plugin}'", block[1].reason)
+
+    # What the model may use
+
+    async def resolve_tools(self, tools: Iterable[Tool] | Callable[[], Iterable[Tool]] = ()) -> list[Tool]:
+        """Settle the catalog of this attempt and answer what to offer the model. Given tools and the plugins' tools
+        pass `narrow_tools` and `assemble_tools`. Raises `PolicyFailed` when a narrowing plugin fails."""
+        self._check_open()
+        given = [*(tools() if callable(tools) else tools), *self._parts.tools]
+        catalog = build_catalog(given)
+        refused = {tool.name: "not granted to this session" for tool in catalog if not self._parts.allowed(tool)}
+        catalog = await narrow_tools(self._state, catalog.without(refused))
+        offered = await assemble_tools(self._state, catalog)
+        self._state.catalog = catalog
+        self._offered = tuple(offered)
+        self._state.stats.resolved(catalog, self._offered)
+        for note in catalog.diagnostics:
+            logger.info("%s", note, extra={"session": self.info.session_id})
+        await self._hooks.trace(
+            self.info, "tools_resolved", tools=len(catalog), offered=len(offered), withheld=len(catalog.withheld),
+            tokens=self._state.stats.tokens_direct, tokens_offered=self._state.stats.tokens_offered, notes=list(catalog.diagnostics),
+        )  # fmt: skip
+        self._after_tools_resolved(catalog)
+        return list(offered)
+
+    def _after_tools_resolved(self, catalog: Catalog) -> None:
+        if self._compacting or self._announced == self.info.attempt:
+            return
+        self._announced = self.info.attempt
+        if self._hooks.has("after_tools_resolved"):
+            event = hooks.AfterToolsResolved(info=self.info, catalog=catalog, offered=self._offered)
+            self._hooks.observe("after_tools_resolved", event)
+
+    # Each model call
+
+    async def prepare_messages(self, messages: Sequence[Message] | None = None) -> list[Message]:
+        """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
+        trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
+        match."""
+        self._check_open()
+        if messages is not None:
+            await self._transcript.match(messages)
+        await self._transcript.close_turn("not run: no result came before the next model call")
+        if self._parts.drain_early and self._transcript.queued:
+            await self._drain()
+        prepared = await before_model_call(self._state)
+        self._state.stats.sent(prepared)
+        await self._hooks.trace(
+            self.info, "model_called", messages=len(prepared), characters=self._state.stats.message_characters
+        )
+        return prepared
+
+    async def record(
+        self,
+        message: Message | Sequence[Message],
+        *,
+        usage: Mapping[str, Any] | None = None,
+        stop_reason: str | None = None,
+    ) -> None:
+        """Append a message (or several) to the transcript; durable when this returns. A reply of the model opens its
+        calls and is shown to `after_model_call`."""
+        self._check_open()
+        messages: list[Message] = [message] if isinstance(message, dict) else list(message)
+        await self._transcript.append(messages)
+        for entry in messages:
+            if self._parts.format.is_reply(entry):
+                await self._after_model_call(entry, usage, stop_reason)
+        await self._parts.checkpoint()
+
+    async def _after_model_call(
+        self, message: Message, usage: Mapping[str, Any] | None, stop_reason: str | None
+    ) -> None:
+        self._state.stats.replied(usage)
+        await self._hooks.trace(
+            self.info, "model_replied", usage=dict(usage) if usage else None, stop_reason=stop_reason
+        )
+        if self._hooks.has("after_model_call"):
+            kept = schema.clone(message)
+            event = hooks.AfterModelCall(info=self.info, message=kept, usage=usage, stop_reason=stop_reason)
+            self._hooks.observe("after_model_call", event)
+
+    # Each tool call: one line of `_call` is one step, in `_call_steps.py` under its name
+
+    async def call_tool(self, call: ToolCall) -> ToolResult:
+        """Run one call through every step, and record its result. Whatever goes wrong with the call is a result that
+        the model can read; only the host's own mistakes raise."""
+        self._check_open()
+        return await self._call(Work(call))
+
+    async def _call(self, work: Work) -> ToolResult:
+        state, catalog = self._state, self.tools
+        work.started = time.monotonic()
+        try:
+            try:
+                await steps.unwrap_tool_call(state, work, catalog)
+                await steps.call_started(state, work)
+                steps.check_scope(work, catalog)
+                steps.repair_arguments(state, work)
+                await steps.rewrite_tool_call(state, work)
+                steps.validate_arguments(work)
+                await steps.before_tool_call(state, work)
+                private = await steps.resolve_secrets(state, work)
+                work.result = await steps.run_tool(state, work, private, catalog, self._call_nested)
+                work.status = "error" if work.result.is_error else "ok"
+            except Settled as settled:
+                work.status, work.result = settled.status, settled.result
+            work.result = await steps.transform_tool_result(state, work, work.result)
+        except BaseException as error:
+            how = "failed inside the host" if isinstance(error, Exception) else "was cancelled while it ran"
+            work.status, work.result = "error", ToolResult.error(f"'{work.call.name}' {how}.")
+            raise
+        finally:
+            work.done = True
+            assert work.result is not None
+            await self._record_result(work, work.result)
+            await steps.after_tool_call(state, work, work.result)
+        return work.result
+
+    async def _call_nested(self, outer: Work, name: str, arguments: Mapping[str, Any], origin: Origin) -> ToolResult:
+        self._check_open()
+        if outer.depth + 1 >= MAX_DEPTH:
+            return ToolResult.error(f"'{name}' was not run: tools may call tools {MAX_DEPTH} deep.")
+        call_id = f"{outer.call.id}/{self._state.stats.next_nested()}"
+        call = ToolCall(call_id, name, dict(arguments), origin=origin, parent_id=outer.call.id)
+        return await self._call(Work(call, depth=outer.depth + 1, parent=outer))
+
+    async def _record_result(self, work: Work, result: ToolResult) -> None:
+        if work.depth == 0:  # nested results stay out of the transcript
+            with anyio.CancelScope(shield=True):
+                await self._transcript.answer(work.written, result, work.tool)
+                await self._parts.checkpoint()
+
+    # Between turns
+
+    @asynccontextmanager
+    async def compaction(self) -> AsyncGenerator[Compaction, None]:
+        """While the host shortens its messages: `async with run.compaction() as compaction:`, and in it
+        `await compaction.replace(messages)`. The stored messages stay whole; the view starts anew from these."""
+        self._check_open()
+        compaction = Compaction(self._transcript)
+        self._compacting = True
+        try:
+            if self._hooks.has("before_compaction"):
+                event = hooks.BeforeCompaction(info=self.info, tokens=self._transcript.tokens())
+                await self._hooks.notify("before_compaction", event)
+            yield compaction
+            if self._hooks.has("after_compaction"):
+                after = hooks.AfterCompaction(info=self.info, tokens=self._transcript.tokens())
+                await self._hooks.notify("after_compaction", after)
+        finally:
+            self._compacting = False
+
+    async def retry(self) -> None:
+        """Begin the next attempt, such as with another model: resolve the tools anew, then go on."""
+        self._check_open()
+        self._state.info = replace(self.info, attempt=self.info.attempt + 1)
+        await self._hooks.trace(self.info, "attempt_started", attempt=self.info.attempt)
+
+    def pause(self, reason: str) -> None:
+        """Let the run end as `paused` when the block is left: calls without a result stay open for the next run."""
+        self._check_open()
+        self._paused = reason
+
+    # A run ends
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        reason, told = self._ending(error)
+        self._open = False
+        problems: list[Exception] = []
+        try:
+            with anyio.CancelScope(shield=True) as scope:
+                scope.deadline = anyio.current_time() + END_TIMEOUT
+                await self._end(reason, told, problems)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._settle(reason, problems)
+            self._parts.closed()
+        if problems and error is None:
+            raise problems[0]
+
+    def _ending(self, error: BaseException | None) -> tuple[EndReason, str | None]:
+        if error is None:
+            return ("paused", self._paused) if self._paused is not None else ("completed", None)
+        return ("error", describe(error)) if isinstance(error, (Exception, SystemExit)) else ("cancelled", None)
+
+    async def _end(self, reason: EndReason, told: str | None, problems: list[Exception]) -> None:
+        if reason != "paused":
+            try:
+                await self._transcript.close_turn("not run: cancelled")
+            except Exception as problem:
+                problems.append(problem)
+        await self._hooks.flush(FLUSH_TIMEOUT)
+        self._transcript.open_fence()
+        if self._hooks.has("agent_end"):
+            editor = TranscriptEditor(self._transcript)
+            event = hooks.AgentEnd(info=self.info, reason=reason, error=told, stats=self.stats, transcript=editor)
+            await self._hooks.drain("agent_end", event)
+
+    async def _settle(self, reason: EndReason, problems: list[Exception]) -> None:
+        """What must happen however the run ended: the queue of trims drains, plugins' state is kept."""
+        self._transcript.open_fence()
+        for step in (self._drain, self._parts.checkpoint):
+            try:
+                await step()
+            except Exception as problem:
+                problems.append(problem)
+                logger.error("the end of run %s could not be stored: %s", self.info.run_id, describe(problem))
+        self._transcript.close_fence()
+        await self._hooks.trace(self.info, "run_ended", reason=reason, stats=self.stats)
+
+    async def _drain(self) -> None:
+        if report := await drain(self._state):
+            self._state.stats.drained(report)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise RunClosed(f"run '{self.info.run_id}' is not open: use it inside `async with session.run(...) as run`")
+
+
+@final
+class Compaction:
+    """An open compaction."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._transcript = transcript
+
+    async def replace(self, messages: Sequence[Message]) -> None:
+        """Let the model's view begin with these messages instead of all that was recorded so far."""
+        await self._transcript.compact(messages)

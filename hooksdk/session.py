@@ -1,0 +1,276 @@
+"""A session: one conversation, with its own plugin instances, transcript and trims."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, final
+
+import anyio
+
+from hooksdk import hooks, schema
+from hooksdk._background import Background, Keeper, describe, logger
+from hooksdk._dispatch import Dispatcher
+from hooksdk._registry import Plugin, Registry, instantiate
+from hooksdk.approvals import Approver
+from hooksdk.calls import Results
+from hooksdk.catalog import Storage
+from hooksdk.config import Config
+from hooksdk.errors import RunAlreadyOpen, SessionClosed
+from hooksdk.formats import Message, MessageFormat, get_format
+from hooksdk.hooks import RunInfo, SessionEndReason
+from hooksdk.patterns import ToolPattern
+from hooksdk.run import Run, RunParts
+from hooksdk.state import PluginState
+from hooksdk.tools import Tool
+from hooksdk.transcript import SessionLog, Store, Transcript
+
+__all__ = ["Session", "SessionParts"]
+
+CLOSE_TIMEOUT = 10.0
+"""Seconds that closing a session may take in all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionParts:
+    """What a host hands to its sessions."""
+
+    config: Config
+    registry: Registry
+    background: Background
+    store: Store
+    approver: Approver | None
+    shared: Mapping[str, Any]
+    """What `shared` of each plugin class yielded, by plugin."""
+    storage: Callable[[str], Storage]
+    opened: Callable[[Session], None]
+    closed: Callable[[Session], None]
+
+
+@dataclass
+class _Stateful:
+    state: PluginState
+    kept: str = "{}"
+
+
+@final
+class Session:
+    """One conversation. Use it as `async with host.session("id") as session`; it takes one run at a time."""
+
+    def __init__(
+        self, session_id: str, parts: SessionParts, *, allowed: Sequence[Sequence[ToolPattern]] = (), parent: str = ""
+    ) -> None:
+        self.id = session_id
+        self.resumed = False
+        """True when the session existed before."""
+        self._parts = parts
+        self._allowed = allowed
+        self._parent = parent
+        self._children = 0
+        self._log: SessionLog | None = None
+        self._transcript: Transcript | None = None
+        self._dispatcher: Dispatcher | None = None
+        self._keepers: list[tuple[Plugin, Keeper[Any]]] = []
+        self._instances: dict[str, object] = {}
+        self._states: dict[str, _Stateful] = {}
+        self._open_run: str | None = None
+        self._info = RunInfo(session_id=session_id)
+
+    # What whoever holds it may ask
+
+    @property
+    def messages(self) -> list[Message]:
+        """The stored messages, whole, in the session's format; fresh copies."""
+        return self._need_transcript().messages
+
+    @property
+    def format(self) -> str | None:
+        """The name of the message format, once a run has settled it."""
+        form = self._need_transcript().format
+        return form.name if form else None
+
+    @property
+    def results(self) -> Results:
+        """The session's tool results, to list, read and trim."""
+        return self._need_transcript().results("host")
+
+    def plugin(self, plugin_id: str) -> Any:
+        """This session's instance of a plugin class, for whoever wants to look at it. Raises `KeyError`."""
+        plugin = self._parts.registry.get(plugin_id)
+        return self._instances[plugin.id if plugin else plugin_id]
+
+    # It opens
+
+    async def __aenter__(self) -> Self:
+        self._parts.opened(self)
+        try:
+            self._log = await self._parts.store.open_session(self.id)
+            self._transcript = await Transcript.open(self._log, self.id)
+            self.resumed = self._transcript.existed
+            if self._transcript.queued:
+                # Queued by a run that crashed before its end.
+                report = await self._transcript.drain()
+                logger.info("session '%s': %d queued trims of an earlier run are drained", self.id, len(report.trims))
+            await self._open_plugins()
+            dispatcher = self._dispatcher = Dispatcher(
+                self._parts.registry.plans(self._instances), self._parts.background
+            )
+            await dispatcher.trace(self._info, "session_started", resumed=self.resumed, parent=self._parent or None)
+            await dispatcher.notify("session_start", hooks.SessionStart(info=self._info, resumed=self.resumed))
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._release()
+            raise
+        return self
+
+    async def _open_plugins(self) -> None:
+        assert self._transcript is not None
+        for plugin in self._parts.registry.loaded:
+            if not plugin.is_class:
+                continue
+            available: dict[str, Any] = {"config": plugin.config, "shared": self._parts.shared.get(plugin.id)}
+            if "state" in plugin.asks_for:
+                state = PluginState(self._transcript.state(plugin.id))
+                self._states[plugin.id] = _Stateful(state, schema.canonical(dict(state)))
+                available["state"] = state
+            instance = instantiate(plugin, available)
+            lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = getattr(instance, "lifespan", None)
+            if lifespan is not None:
+                keeper = Keeper(lifespan(), f"lifespan of {plugin.id}")
+                await keeper.enter(self._parts.background)
+                self._keepers.append((plugin, keeper))
+            self._instances[plugin.id] = instance
+
+    # It runs
+
+    def run(
+        self,
+        input: object = None,  # noqa: A002 - the field's own word
+        *,
+        agent_id: str = "main",
+        workspace_dir: str | None = None,
+        requester: Mapping[str, Any] | None = None,
+        trigger: str = "user",
+        metadata: Mapping[str, Any] | None = None,
+        provider: str | None = None,
+        model: str | None = None,
+        context_window: int | None = None,
+        format: str | MessageFormat = "openai-chat",  # noqa: A002 - the field's own word
+    ) -> Run:
+        """A run of this session, to use as `async with session.run(...) as run`.
+
+        `input` is what `agent_start` handlers judge; record it yourself. `context_window` is in tokens. `requester` is a
+        mapping with id, is_owner and roles; `trigger` is user, schedule, subagent or other. Entering raises
+        `RunAlreadyOpen`, `RunBlocked` or `PolicyFailed`.
+        """
+        dispatcher, transcript = self._dispatcher, self._need_transcript()
+        assert dispatcher is not None
+        extra = {"parent_session": self._parent} if self._parent else {}
+        info = RunInfo(
+            session_id=self.id, run_id=f"run-{uuid.uuid4().hex[:12]}", attempt=1, agent_id=agent_id,
+            workspace_dir=None if workspace_dir is None else str(workspace_dir), provider=provider, model=model,
+            requester=None if requester is None else schema.clone(dict(requester)), trigger=trigger,
+            metadata=schema.clone({**extra, **(metadata or {})}),
+        )  # fmt: skip
+
+        def opened() -> None:
+            if self._open_run is not None:
+                raise RunAlreadyOpen(self.id, self._open_run)
+            self._open_run = info.run_id
+
+        def closed() -> None:
+            if self._open_run == info.run_id:
+                self._open_run = None
+
+        parts = RunParts(
+            dispatcher=dispatcher, transcript=transcript, format=get_format(format), tools=self._tools(), results=self._results_for,
+            storage=self._parts.storage, approver=self._parts.approver, checkpoint=self._checkpoint, opened=opened,
+            closed=closed, allowed=self._is_allowed, drain_early=self._parts.config.drain == "next_model_call",
+        )  # fmt: skip
+        return Run(parts, info, input=schema.clone(input), context_window=context_window)
+
+    def child(self, session_id: str | None = None, *, tools: Iterable[str] | None = None) -> Session:
+        """A sub-agent's session, with a transcript and plugin instances of its own. `tools` are patterns (`read_*`,
+        `mcp:github:*`): what matches none of them is withheld there. It never gets more than its parent."""
+        self._children += 1
+        layer = () if tools is None else (tuple(ToolPattern(pattern) for pattern in tools),)
+        child_id = session_id or f"{self.id}/{self._children}-{uuid.uuid4().hex[:8]}"
+        return Session(child_id, self._parts, allowed=(*self._allowed, *layer), parent=self.id)
+
+    def _is_allowed(self, tool: Tool) -> bool:
+        return all(any(pattern.matches(tool) for pattern in layer) for layer in self._allowed)
+
+    def _tools(self) -> list[Tool]:
+        registry = self._parts.registry
+        return [
+            tool for plugin in registry.loaded for tool in registry.tools_of(plugin, self._instances.get(plugin.id))
+        ]
+
+    def _results_for(self, owner: str) -> Results:
+        plugin = self._parts.registry.get(owner)
+        refused = plugin.missing_grant if plugin else None
+        return self._need_transcript().results(owner, refused=refused)
+
+    async def _checkpoint(self) -> None:
+        """Make plugins' state durable where it changed."""
+        transcript = self._need_transcript()
+        for plugin_id, stateful in self._states.items():
+            try:
+                now = schema.canonical(dict(stateful.state))
+                if now != stateful.kept:
+                    await transcript.save_state(plugin_id, schema.clone(dict(stateful.state)))
+                    stateful.kept = now
+            except (ValueError, TypeError) as error:
+                logger.warning("the state of plugin '%s' is not JSON and is not kept: %s", plugin_id, describe(error))
+
+    # It closes
+
+    async def close(self, reason: SessionEndReason = "closed") -> None:
+        """Close the session: `session_end` handlers run, within a time limit. Closing twice is fine."""
+        if self._dispatcher is None:
+            return
+        dispatcher, self._dispatcher = self._dispatcher, None
+        with anyio.CancelScope(shield=True):
+            try:
+                with anyio.move_on_after(CLOSE_TIMEOUT) as scope:
+                    await dispatcher.flush(CLOSE_TIMEOUT / 2)
+                    await dispatcher.notify("session_end", hooks.SessionEnd(info=self._info, reason=reason))
+                    await self._checkpoint()
+                    await dispatcher.trace(self._info, "session_ended", reason=reason, dropped=dispatcher.dropped)
+                if scope.cancel_called:
+                    logger.warning("session '%s' was closed after %g s without waiting further", self.id, CLOSE_TIMEOUT)
+            finally:
+                await self._release()
+                await dispatcher.flush_trace(CLOSE_TIMEOUT)
+                dispatcher.stop()
+
+    async def _release(self) -> None:
+        for plugin, keeper in reversed(self._keepers):
+            with anyio.move_on_after(CLOSE_TIMEOUT) as scope:
+                try:
+                    await keeper.leave()
+                except Exception as error:
+                    logger.warning("the lifespan of plugin '%s' failed at its end: %s", plugin.id, describe(error))
+            if scope.cancel_called:
+                logger.warning("the lifespan of plugin '%s' did not end within %g s", plugin.id, CLOSE_TIMEOUT)
+        self._keepers.clear()
+        transcript, self._transcript = self._transcript, None
+        log, self._log = self._log, None
+        if transcript is not None:
+            await transcript.close()
+        elif log is not None:
+            await log.close()
+        self._parts.closed(self)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _need_transcript(self) -> Transcript:
+        if self._transcript is None:
+            raise SessionClosed(f"session '{self.id}'")
+        return self._transcript

@@ -1,0 +1,337 @@
+"""Append-only files, leases and value files: the part of `JsonlStore` that runs in worker threads.
+
+A step is one or more lines that are stored whole or not at all: every line of it but the last begins with a blank, which JSON
+ignores. What a crash can leave is a torn last step; it is left out on reading and cut off before the next append. Any other
+damage is reported and nothing is touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast, final
+
+from hooksdk._encoding import encode
+from hooksdk.errors import SessionBusy, StoreError, TranscriptChanged
+
+__all__ = ["AppendFile", "Lease", "ValueFile", "replace_file"]
+
+logger = logging.getLogger("hooksdk")
+
+_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+_BINARY = getattr(os, "O_BINARY", 0)
+
+
+def _lock(fd: int) -> bool:
+    """Lock an open file for this holder alone, if nobody else has it. The system lets it go when the process dies."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(fd, 1 << 30, os.SEEK_SET)
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def _sync_directory(path: Path) -> None:
+    if sys.platform != "win32":
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _write(fd: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(fd, left) :]
+
+
+def _read(fd: int) -> bytes:
+    os.lseek(fd, 0, os.SEEK_SET)
+    data = os.read(fd, os.fstat(fd).st_size + 1)
+    while more := os.read(fd, 1 << 24):
+        data += more
+    return data
+
+
+@final
+class Lease:
+    """The right to write one session, with a token that rises with every holder."""
+
+    def __init__(self, path: Path, fd: int, token: int) -> None:
+        self.path = path
+        self.token = token
+        self._fd = fd
+        self._pid = os.getpid()
+        self._inode = os.fstat(fd).st_ino
+
+    @classmethod
+    def take(cls, path: Path) -> Lease | None:
+        """The lease, or None while somebody else holds it. Raises `StoreError`."""
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o600)
+            try:
+                if not _lock(fd) or os.fstat(fd).st_ino != path.stat().st_ino:
+                    os.close(fd)
+                    return None
+                os.lseek(fd, 0, os.SEEK_SET)
+                token = int(os.read(fd, 32).strip() or b"0") + 1
+                os.lseek(fd, 0, os.SEEK_SET)
+                _write(fd, b"%020d\n" % token)
+                _sync(fd)
+            except BaseException:
+                os.close(fd)
+                raise
+            return cls(path, fd, token)
+        except (OSError, ValueError) as error:
+            raise StoreError(str(path), f"the lease cannot be taken: {error}") from error
+
+    def check(self, session_id: str) -> None:
+        """Raise `SessionBusy` when this is no longer the holder: somebody took over, or the process was forked."""
+        try:
+            held = self.path.stat().st_ino == self._inode and os.getpid() == self._pid
+        except OSError:
+            held = False
+        if not held:
+            raise SessionBusy(session_id, 0)
+
+    def release(self) -> None:
+        """Let the next one in."""
+        os.close(self._fd)
+
+
+@final
+class AppendFile:
+    """One file of JSON objects, a line each, that only grows."""
+
+    def __init__(self, path: Path, session_id: str) -> None:
+        self.path = path
+        self.session_id = session_id
+        try:
+            fresh = not path.exists()
+            self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _BINARY, 0o600)
+            if fresh:
+                _sync_directory(path.parent)
+        except OSError as error:
+            raise StoreError(str(path), f"cannot be opened: {error}") from error
+        self._forget()
+
+    def _forget(self) -> None:
+        self._size = 0
+        self._torn = 0
+        self._join = b""
+        self._hash = hashlib.sha256()
+        self._marks: list[int] = []
+        self._seen: tuple[int, ...] = ()
+
+    def _look(self) -> tuple[int, ...]:
+        stat = self.path.stat()
+        return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+
+    def _damaged(self, line: int, problem: str) -> StoreError:
+        advice = "Nothing was changed; mend or move the file"
+        return StoreError(f"{self.path}, line {line}", f"{problem}. {advice}")
+
+    # Reading
+
+    def read(self) -> list[dict[str, Any]]:
+        """All complete steps. Raises `StoreError` for damage other than a torn end."""
+        self._forget()
+        try:
+            self._seen = self._look()
+            data = _read(self._fd)
+        except OSError as error:
+            raise StoreError(str(self.path), f"cannot be read: {error}") from error
+        objects: list[dict[str, Any]] = []
+        step: list[dict[str, Any]] = []
+        start = number = 0
+        while (end := data.find(b"\n", start)) >= 0:
+            line, start, number = data[start:end], end + 1, number + 1
+            self._marks.append(zlib.crc32(line))
+            if line.strip():
+                step.append(self._parse(line, number))
+            if not line.startswith(b" "):
+                objects += step
+                step = []
+                self._size = start
+        tail = data[start:]
+        if tail and self._is_whole(tail, number + 1):
+            objects += [*step, self._parse(tail, number + 1)]
+            self._size, self._join = len(data), b"\n"
+            self._marks.append(zlib.crc32(tail))
+        self._torn = len(data) - self._size
+        if self._torn:
+            logger.warning("%s ends in a torn line (%d bytes): left out, as after a crash", self.path, self._torn)
+        self._hash.update(memoryview(data)[: self._size])
+        return objects
+
+    def _parse(self, line: bytes, number: int) -> dict[str, Any]:
+        try:
+            value = json.loads(line.decode())
+        except (ValueError, RecursionError) as error:
+            glued = " (two lines glued together?)" if b"}{" in line else ""
+            glued = " (a block of zeros)" if b"\0" in line else glued
+            raise self._damaged(number, f"this line is not JSON{glued}: {error}") from error
+        if not isinstance(value, dict):
+            raise self._damaged(number, f"this line is a {type(value).__name__}, not an object")
+        return cast("dict[str, Any]", value)
+
+    def _is_whole(self, tail: bytes, number: int) -> bool:
+        """False for what a torn write leaves: the beginning of an object, or of a step that goes on."""
+        if b"\0" in tail or not tail.startswith((b"{", b" ")):
+            raise self._damaged(number, "this is no line that was begun here (a block of zeros, or foreign text)")
+        try:
+            text = tail.decode()
+            _, end = json.JSONDecoder().raw_decode(text.lstrip(" "))
+        except (ValueError, RecursionError):
+            return False
+        if text.lstrip(" ")[end:].strip():
+            raise self._damaged(number, "this line is not JSON (two lines glued together?)")
+        return not tail.startswith(b" ")
+
+    # Writing
+
+    def append(self, values: Sequence[object]) -> None:
+        """Store one step: durable when it returns, and nothing of it after a failure. Raises `StoreError`."""
+        if not values:
+            return
+        try:
+            lines = [encode(value) + b"\n" for value in values]
+        except (ValueError, TypeError, RecursionError) as error:
+            raise StoreError(str(self.path), f"this is not JSON: {error}") from error
+        step = b"".join([b" " + line for line in lines[:-1]] + lines[-1:])
+        if self._seen != self._now():
+            self.verify()
+        try:
+            if self._torn:
+                self._cut()
+            _write(self._fd, self._join + step)
+            _sync(self._fd)
+        except OSError as error:
+            self._take_back()
+            raise StoreError(str(self.path), f"cannot be written: {error}. What was stored before is whole") from error
+        self._size += len(self._join + step)
+        self._hash.update(self._join + step)
+        self._marks += _line_marks(step)
+        self._join = b""
+        self._seen = self._now()
+
+    def _take_back(self) -> None:
+        with contextlib.suppress(OSError):
+            self._torn = max(os.fstat(self._fd).st_size - self._size, 0)
+            self._seen = self._now()
+            self._cut()
+
+    def _cut(self) -> None:
+        os.ftruncate(self._fd, self._size)
+        _sync(self._fd)
+        self._torn = 0
+        self._seen = self._now()
+
+    def _now(self) -> tuple[int, ...]:
+        try:
+            return self._look()
+        except OSError:
+            return ()
+
+    def verify(self) -> None:
+        """Raise `TranscriptChanged` when the content is not what was read and appended here."""
+        try:
+            seen, data = self._look(), _read(self._fd)
+        except OSError as error:
+            raise TranscriptChanged(self.session_id, 0, f"{self.path} cannot be read any more: {error}") from error
+        same = hashlib.sha256(memoryview(data)[: self._size]).digest() == self._hash.digest()
+        if not same or len(data) != self._size + self._torn or os.fstat(self._fd).st_ino != seen[3]:
+            marks = _line_marks(data)
+            pairs = enumerate(zip(marks, self._marks, strict=False))
+            line = next((n for n, (now, then) in pairs if now != then), min(len(marks), len(self._marks)))
+            advice = "Close the session and open it again to go on from what is stored now"
+            raise TranscriptChanged(
+                self.session_id, line, f"somebody else changed line {line + 1} of {self.path}. {advice}"
+            )
+        self._seen = seen
+
+    def close(self) -> None:
+        """No more appends."""
+        os.close(self._fd)
+
+
+def _line_marks(data: bytes) -> list[int]:
+    """One number a line, to say later which line was changed."""
+    return [zlib.crc32(line) for line in data.splitlines()]
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: beside it first, then in its place. Raises `StoreError`."""
+    try:
+        for old in path.parent.glob(f".{path.name}.*.tmp"):
+            old.unlink(missing_ok=True)
+        fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        try:
+            try:
+                _write(fd, data)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            Path(name).replace(path)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+            raise
+        _sync_directory(path.parent)
+    except OSError as error:
+        raise StoreError(str(path), f"cannot be written: {error}. What was stored before is whole") from error
+
+
+@final
+class ValueFile:
+    """One space of key-value storage: a JSON file, changed under a lock that other processes honour."""
+
+    def __init__(self, path: Path, space: str) -> None:
+        self.path = path
+        self.space = space
+
+    def read(self) -> dict[str, Any]:
+        """All values."""
+        try:
+            kept = json.loads(self.path.read_bytes())
+            return cast("dict[str, Any]", kept["values"])
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(str(self.path), f"cannot be read: {error}. Nothing was changed") from error
+
+    def change(self, change: Callable[[dict[str, Any]], None], wait: float = 5.0) -> None:
+        """Read, change and write the values, alone."""
+        deadline = time.monotonic() + wait
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fd = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | _BINARY, 0o600)
+        except OSError as error:
+            raise StoreError(str(self.path), f"cannot be opened: {error}") from error
+        try:
+            while not _lock(fd):
+                if time.monotonic() > deadline:
+                    raise StoreError(str(self.path), f"another process has held it for {wait:g} s")
+                time.sleep(0.005)
+            values = self.read()
+            change(values)
+            replace_file(self.path, encode({"space": self.space, "values": values}))
+        finally:
+            os.close(fd)

@@ -1,0 +1,278 @@
+"""Sessions on disk: two append-only files each, of JSON lines that any tool can read.
+
+`NAME.messages.jsonl` holds the messages, `NAME.journal.jsonl` the trims and everything else that is recorded about them; its
+first line names the session. `NAME.lock` is held while the session is open and counts its holders. Plugins' values are in
+`values/`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, TypeVarTuple, cast, final
+
+import anyio
+import anyio.to_thread
+
+from hooksdk._encoding import encode
+from hooksdk._storage import keep_trying, to_the_end
+from hooksdk.errors import StoreError
+from hooksdk.formats import Message
+from hooksdk.stores._files import AppendFile, Lease, ValueFile, replace_file
+
+__all__ = ["JsonlStore", "file_name"]
+
+Entry = dict[str, Any]
+T = TypeVar("T")
+P = TypeVarTuple("P")
+
+VERSION = 1
+"""Of the journal's header. A file of a higher version is refused."""
+
+
+def file_name(name: str) -> str:
+    """A safe file name for any text: its readable part, and a hash that tells it from all others in any file system."""
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "_", name[:200])[:40].strip("_") or "session"
+    return f"{readable}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+def _home() -> Path:
+    if home := os.environ.get("HOOKSDK_HOME"):
+        return Path(home).expanduser() / "sessions"
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "hooksdk" / "sessions"
+
+
+@final
+class JsonlLog:
+    """One session's two files. All file work is done in worker threads, one at a time."""
+
+    def __init__(
+        self, base: Path, session_id: str, lease: Lease, threads: anyio.CapacityLimiter, *, materialized: bool
+    ) -> None:
+        self.session_id = session_id
+        self.materialized = materialized
+        self.token = lease.token
+        self._view_path = base.with_name(base.name + ".view.jsonl")
+        self._lease = lease
+        self._busy = threading.Lock()
+        self._threads = threads
+        self._first: list[Entry] | None = None
+        self._loaded = False
+        self.is_open = True
+        self._messages = AppendFile(base.with_name(base.name + ".messages.jsonl"), session_id)
+        try:
+            self._journal = AppendFile(base.with_name(base.name + ".journal.jsonl"), session_id)
+            try:
+                self.existed = self._begin()
+            except BaseException:
+                self._journal.close()
+                raise
+        except BaseException:
+            self._messages.close()
+            raise
+
+    def _begin(self) -> bool:
+        """Write the header into a new journal, or one whose header was torn. True for a session that existed."""
+        known = self._read_journal()
+        if not known:
+            self._journal.append([{"hooksdk": "journal", "version": VERSION, "session": self.session_id}])
+        self._first = known[1:]
+        return bool(known) or self._messages.path.stat().st_size > 0
+
+    def _read_journal(self) -> list[Entry]:
+        entries = self._journal.read()
+        if entries:
+            header = entries[0]
+            if header.get("hooksdk") != "journal" or not isinstance(header.get("version"), int):
+                raise StoreError(
+                    f"{self._journal.path}, line 1", "this is not the header of a journal. Nothing was changed"
+                )
+            if header["version"] > VERSION:
+                problem = f"it was written by a newer hooksdk (version {header['version']}). Nothing was changed"
+                raise StoreError(str(self._journal.path), problem)
+            if header.get("session") != self.session_id:
+                raise StoreError(str(self._journal.path), "it belongs to another session. Nothing was changed")
+        return entries
+
+    async def _alone(self, work: Callable[[*P], T], *args: *P) -> T:
+        def locked() -> T:
+            with self._busy:
+                if not self.is_open:
+                    raise StoreError(f"session '{self.session_id}'", "it was closed")
+                return work(*args)
+
+        return await anyio.to_thread.run_sync(locked, limiter=self._threads)
+
+    async def read(self) -> tuple[list[Message], list[Entry]]:
+        """The messages and the journal."""
+        return await self._alone(self._read)
+
+    def _read(self) -> tuple[list[Message], list[Entry]]:
+        if self._loaded:
+            self._verify()
+        first, self._first = self._first, None
+        messages = self._messages.read()
+        self._loaded = True
+        return messages, self._read_journal()[1:] if first is None else first
+
+    async def append_messages(self, messages: Sequence[Message]) -> None:
+        """Store more messages."""
+        await self._alone(self._append, self._messages, messages)
+
+    async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None:
+        """Store more journal entries in one atomic step."""
+        await self._alone(self._append, self._journal, entries, verify)
+
+    def _append(self, file: AppendFile, values: Sequence[object], verify: bool = False) -> None:
+        if not self._loaded:
+            self._read()
+        if verify:
+            self._verify()
+        else:
+            self._lease.check(self.session_id)
+        file.append(values)
+
+    async def write_view(self, messages: Sequence[Message]) -> None:
+        """Write the view in one step."""
+        await self._alone(
+            lambda: replace_file(self._view_path, b"".join(encode(message) + b"\n" for message in messages))
+        )
+
+    async def verify(self) -> None:
+        """Raise `TranscriptChanged` when somebody else changed one of the files."""
+        await self._alone(self._verify)
+
+    def _verify(self) -> None:
+        self._lease.check(self.session_id)
+        self._messages.verify()
+        self._journal.verify()
+
+    async def close(self) -> None:
+        """Let the session go."""
+        if self.is_open:
+            await to_the_end(self._close)
+
+    async def _close(self) -> None:
+        await anyio.to_thread.run_sync(self.release, limiter=self._threads)
+
+    def release(self) -> None:
+        """The same, for those who cannot await."""
+        with self._busy:
+            if self.is_open:
+                self.is_open = False
+                self._messages.close()
+                self._journal.close()
+                self._lease.release()
+
+
+@final
+class JsonlStore:
+    """Sessions as files in one directory: `$HOOKSDK_HOME/sessions`, or `~/.local/state/hooksdk/sessions`, unless given.
+
+    With `materialize=True` the model's view is also written after each drain, as `NAME.view.jsonl`, for tools that read it.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str] | None = None, *, materialize: bool = False) -> None:
+        self.directory = _home() if directory is None else Path(directory).expanduser()
+        self._materialize = materialize
+        self._logs: list[JsonlLog] = []
+
+    async def open_session(self, session_id: str, *, wait: float = 5.0) -> JsonlLog:
+        """Take hold of a session, new or old. Raises `SessionBusy` when another holder does not let go in time."""
+        base = self.directory / file_name(session_id)
+        threads = anyio.CapacityLimiter(1)
+        lease: list[Lease] = []
+        opened: list[JsonlLog] = []
+
+        def try_once() -> bool:
+            self._make_directory()
+            lease.extend(filter(None, [Lease.take(base.with_name(base.name + ".lock"))]))
+            return bool(lease)
+
+        def open_files() -> None:
+            opened.append(JsonlLog(base, session_id, lease[0], threads, materialized=self._materialize))
+
+        async def take() -> bool:
+            return await to_the_end(anyio.to_thread.run_sync, try_once)
+
+        try:
+            await keep_trying(take, session_id, wait)
+            await to_the_end(anyio.to_thread.run_sync, open_files)
+        except BaseException:
+            for held in opened or lease:
+                held.release()
+            raise
+        self._logs = [*(log for log in self._logs if log.is_open), opened[0]]
+        return opened[0]
+
+    def _make_directory(self) -> None:
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(str(self.directory), f"the directory cannot be made: {error}") from error
+
+    async def session_exists(self, session_id: str) -> bool:
+        """True when the session has been opened before."""
+        path = self.directory / (file_name(session_id) + ".journal.jsonl")
+        return await anyio.to_thread.run_sync(_session_of, path) == session_id
+
+    async def list_sessions(self) -> list[str]:
+        """The ids of all sessions, sorted."""
+
+        def scan() -> list[str]:
+            found = (_session_of(path) for path in self.directory.glob("*.journal.jsonl"))
+            return sorted(name for name in found if name is not None)
+
+        return await anyio.to_thread.run_sync(scan)
+
+    def _space(self, space: str) -> ValueFile:
+        return ValueFile(self.directory / "values" / (file_name(space) + ".json"), space)
+
+    async def get_value(self, space: str, key: str, default: Any = None) -> Any:
+        """A stored value, a fresh copy."""
+        values = await anyio.to_thread.run_sync(lambda: self._space(space).read())
+        return values.get(key, default)
+
+    async def set_value(self, space: str, key: str, value: Any) -> None:
+        """Store a JSON value; durable when this returns."""
+        try:
+            fresh = json.loads(encode(value))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise StoreError(f"storage '{space}'", f"this is not JSON: {error}") from error
+
+        def put(values: dict[str, Any]) -> None:
+            values[key] = fresh
+
+        await to_the_end(anyio.to_thread.run_sync, lambda: self._space(space).change(put))
+
+    async def delete_value(self, space: str, key: str) -> None:
+        """Remove a value; one that is not there is no error."""
+
+        def drop(values: dict[str, Any]) -> None:
+            values.pop(key, None)
+
+        await to_the_end(anyio.to_thread.run_sync, lambda: self._space(space).change(drop))
+
+    async def list_keys(self, space: str) -> list[str]:
+        """The keys of a space, sorted."""
+        return sorted(await anyio.to_thread.run_sync(lambda: self._space(space).read()))
+
+    async def aclose(self) -> None:
+        """Let every session go."""
+        for log in self._logs:
+            await log.close()
+
+
+def _session_of(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            header = cast("Entry", json.loads(file.readline()))
+        return str(header["session"]) if header["hooksdk"] == "journal" else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,126 @@
+"""Sessions in memory: gone with the process, otherwise the same promises as on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+from hooksdk._encoding import encode
+from hooksdk._storage import keep_trying
+from hooksdk.errors import SessionBusy, StoreError
+from hooksdk.formats import Message
+
+__all__ = ["MemoryStore"]
+
+Entry = dict[str, Any]
+
+
+@dataclass
+class _Kept:
+    messages: list[bytes] = field(default_factory=list[bytes])
+    journal: list[bytes] = field(default_factory=list[bytes])
+    token: int = 0
+    held: bool = False
+
+
+def _encoded(session_id: str, values: Sequence[object]) -> list[bytes]:
+    try:
+        return [encode(value) for value in values]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreError(f"session '{session_id}'", f"this is not JSON: {error}") from error
+
+
+@final
+class MemoryLog:
+    """One session in memory."""
+
+    materialized = False
+
+    def __init__(self, session_id: str, kept: _Kept) -> None:
+        self.session_id = session_id
+        self.existed = kept.token > 0
+        kept.token += 1
+        self.token = kept.token
+        self._kept = kept
+        self._open = True
+
+    def _check(self) -> None:
+        if self._kept.token != self.token:
+            raise SessionBusy(self.session_id, 0)
+        if not self._open:
+            raise StoreError(f"session '{self.session_id}'", "it was closed")
+
+    async def read(self) -> tuple[list[Message], list[Entry]]:
+        self._check()
+        return [json.loads(line) for line in self._kept.messages], [json.loads(line) for line in self._kept.journal]
+
+    async def append_messages(self, messages: Sequence[Message]) -> None:
+        self._check()
+        self._kept.messages.extend(_encoded(self.session_id, messages))
+
+    async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None:  # noqa: ARG002 - nobody else can write
+        self._check()
+        self._kept.journal.extend(_encoded(self.session_id, entries))
+
+    async def write_view(self, messages: Sequence[Message]) -> None:
+        """Nobody could read it."""
+
+    async def verify(self) -> None:
+        self._check()
+
+    async def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._kept.held = False
+
+
+@final
+class MemoryStore:
+    """Sessions and plugin storage in memory, shared by all hosts that are given this object."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, _Kept] = {}
+        self._values: dict[str, dict[str, bytes]] = {}
+
+    async def open_session(self, session_id: str, *, wait: float = 5.0) -> MemoryLog:
+        """Take hold of a session, new or old. Raises `SessionBusy` when another holder does not let go in time."""
+        kept = self._sessions.setdefault(session_id, _Kept())
+
+        async def take() -> bool:
+            free = not kept.held
+            kept.held = True
+            return free
+
+        await keep_trying(take, session_id, wait)
+        return MemoryLog(session_id, kept)
+
+    async def session_exists(self, session_id: str) -> bool:
+        """True when the session has been opened before."""
+        return session_id in self._sessions and self._sessions[session_id].token > 0
+
+    async def list_sessions(self) -> list[str]:
+        """The ids of all sessions, sorted."""
+        return sorted(name for name, kept in self._sessions.items() if kept.token)
+
+    async def get_value(self, space: str, key: str, default: Any = None) -> Any:
+        """A stored value, a fresh copy."""
+        line = self._values.get(space, {}).get(key)
+        return default if line is None else json.loads(line)
+
+    async def set_value(self, space: str, key: str, value: Any) -> None:
+        """Store a JSON value."""
+        (line,) = _encoded(f"storage '{space}'", [value])
+        self._values.setdefault(space, {})[key] = line
+
+    async def delete_value(self, space: str, key: str) -> None:
+        """Remove a value; one that is not there is no error."""
+        self._values.get(space, {}).pop(key, None)
+
+    async def list_keys(self, space: str) -> list[str]:
+        """The keys of a space, sorted."""
+        return sorted(self._values.get(space, {}))
+
+    async def aclose(self) -> None:
+        """Nothing to let go."""

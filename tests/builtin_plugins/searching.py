@@ -1,0 +1,125 @@
+"""Shared by the tests of tool search: catalogs, and a host whose model is the test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from hooksdk import Host, MemoryStore, Run, Session, Tool, ToolCall, ToolResult
+from hooksdk.tools import Source
+
+BRIDGE = ["tool_search", "tool_describe", "tool_call"]
+
+
+async def echo(arguments: dict[str, Any]) -> str:
+    """What every tool here answers: its arguments."""
+    return "ran with " + json.dumps(arguments, sort_keys=True)
+
+
+def make(
+    name: str,
+    description: str = "",
+    owner: str = "github",
+    *,
+    source: Source = "mcp",
+    required: Sequence[str] = (),
+    core: bool = False,
+    **properties: Any,
+) -> Tool:
+    """A tool whose parameters are given by keyword: a type's name, or a schema."""
+    named = {key: {"type": kind} if isinstance(kind, str) else kind for key, kind in properties.items()}
+    parameters = {"type": "object", "properties": named, "required": list(required)}
+    return Tool(
+        name=name, description=description, parameters=parameters, source=source, owner=owner, core=core, execute=echo
+    )
+
+
+READ_FILE = make("read_file", "Read a file from the disk.", "core", source="host", path="string")
+CREATE_ISSUE = make(
+    "create_issue", "Create an issue in a repository.", required=["title"],
+    title="string", labels={"type": "array", "items": {"type": "string"}}, state={"enum": ["open", "closed"]},
+)  # fmt: skip
+SEND_EMAIL = make("send_email", "Send an email message.", "gmail", required=["to"], to="string", count="integer")
+GET_FORECAST = make("get_forecast", "Weather forecast for a city.", "weather", required=["city"], city="string")
+CATALOG = [READ_FILE, CREATE_ISSUE, SEND_EMAIL, GET_FORECAST]
+
+
+def filler(name: str, tokens: int, owner: str = "bulk") -> Tool:
+    """A tool whose definition costs exactly so many tokens."""
+    bare = make(name, "", owner)
+    tool = make(name, "x" * max(0, 4 * (tokens - bare.tokens)), owner)
+    assert tool.tokens == tokens
+    return tool
+
+
+class Search:
+    """A run with tool search, played by the test in the model's place."""
+
+    def __init__(self, host: Host, session: Session, run: Run) -> None:
+        self.host = host
+        self.session = session
+        self.run = run
+        self._calls = 0
+
+    @property
+    def offered(self) -> list[str]:
+        """The names that the model is shown."""
+        return [tool.name for tool in self.run.offered]
+
+    async def reply(self, *calls: tuple[str, object]) -> list[ToolCall]:
+        """Record a reply of the model with these calls; arguments that are no text become JSON."""
+        made: list[ToolCall] = []
+        for name, arguments in calls:
+            self._calls += 1
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            made.append(ToolCall(f"c{self._calls}", name, text))
+        written = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in made
+        ]
+        await self.run.record({"role": "assistant", "content": None, "tool_calls": written})
+        return made
+
+    async def call(self, name: str, arguments: object = None) -> ToolResult:
+        """One reply with one call, and its result."""
+        (call,) = await self.reply((name, {} if arguments is None else arguments))
+        return await self.run.call_tool(call)
+
+    async def search(self, *queries: str, **more: Any) -> dict[str, Any]:
+        """What tool_search answers."""
+        return json.loads((await self.call("tool_search", {"queries": list(queries), **more})).text)
+
+    async def hits(self, query: str, **more: Any) -> list[str]:
+        """The names that one query finds."""
+        (group,) = (await self.search(query, **more))["results"]
+        return [hit["name"] for hit in group["hits"]]
+
+    async def describe(self, *names: str, **more: Any) -> dict[str, Any]:
+        """What tool_describe answers."""
+        return json.loads((await self.call("tool_describe", {"names": list(names), **more})).text)
+
+
+def configuration(**config: Any) -> dict[str, Any]:
+    """A host's configuration with tool search and nothing else that is installed."""
+    return {"allow": ["tool_search"], "plugins": {"tool_search": {"config": config}}}
+
+
+@asynccontextmanager
+async def searching(
+    tools: Sequence[Tool] = CATALOG,
+    *plugins: Any,
+    window: int | None = 200_000,
+    enabled: object = "on",
+    trigger: str = "user",
+    **config: Any,
+) -> AsyncGenerator[Search, None]:
+    """A host, a session and a run whose tools are resolved."""
+    async with (
+        Host(plugins=plugins, store=MemoryStore(), config=configuration(enabled=enabled, **config)) as host,
+        host.session("s") as session,
+        session.run(context_window=window, trigger=trigger) as run,
+    ):
+        await run.resolve_tools(tools)
+        yield Search(host, session, run)

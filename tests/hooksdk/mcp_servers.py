@@ -1,0 +1,56 @@
+"""Shared by the tests of MCP servers: entries for the servers in tests/servers, and how to use their tools."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+
+from hooksdk.adapters.mcp import McpServers
+from hooksdk.calls import ToolResult
+from hooksdk.tools import Tool
+
+SERVERS = Path(__file__).parents[1] / "servers"
+
+
+class Progress:
+    """A tool's context that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, float | None]] = []
+
+    async def progress(self, text: str, share: float | None = None) -> None:
+        self.told.append((text, share))
+
+
+def script(name: str, *arguments: str, **entry: Any) -> dict[str, Any]:
+    return {"command": sys.executable, "args": [str(SERVERS / f"{name}.py"), *arguments], **entry}
+
+
+def find(servers: McpServers, name: str, owner: str = "") -> Tool:
+    return next(tool for tool in servers.tools() if tool.name == name and owner in {"", tool.owner})
+
+
+async def use(servers: McpServers, name: str, context: Any = None, /, **arguments: Any) -> ToolResult:
+    execute = find(servers, name).execute
+    assert execute is not None
+    return cast("ToolResult", await execute(arguments, context))
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    with anyio.fail_after(seconds):
+        while not condition():
+            await anyio.sleep(0.02)

@@ -1,0 +1,295 @@
+"""The rules of the providers' APIs, written from their documentation and error texts, without any code of hooksdk.
+
+`violations(format, messages)` and `tool_violations(format, tools)` say what a provider would refuse.
+`in_format(format, conversation)` writes a neutral conversation in a provider's shape.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, TypeGuard, cast
+
+from jsonschema import Draft202012Validator
+
+Json = dict[str, Any]
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
+OPENAI_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+ANTHROPIC_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]+")
+USER_PARTS = {"text", "image_url", "input_audio", "file"}
+RESULT_BLOCKS = {"text", "image", "document", "search_result", "tool_reference", "browser_state"}
+
+
+def is_object(value: object) -> TypeGuard[Json]:
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
+
+
+def violations(form: str, messages: list[Json]) -> list[str]:
+    """What the provider would refuse in these messages."""
+    found = list(_openai(messages) if form == "openai-chat" else _anthropic(messages))
+    try:
+        json.dumps(messages, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError as error:
+        found.append(f"not sendable: {error}")
+    return found
+
+
+def _openai(messages: list[Json]) -> Iterator[str]:
+    waiting: Counter[str] = Counter()
+    function: str | None = None
+    for at, message in enumerate(messages):
+        role, content = message.get("role"), message.get("content")
+        if role not in ("tool", "function") and (waiting.total() or function):
+            yield f"{at}: calls {sorted(waiting)} {function} are not answered before this {role} message"
+            waiting.clear()
+            function = None
+        if role in ("system", "developer"):
+            yield from _openai_content(at, content, {"text"})
+        elif role == "user":
+            yield from _openai_content(at, content, USER_PARTS)
+        elif role == "assistant":
+            made, function_call = message.get("tool_calls"), message.get("function_call")
+            if content is not None:
+                yield from _openai_content(at, content, {"text", "refusal"})
+            elif not made and not function_call and not message.get("refusal"):
+                yield f"{at}: content is required unless there are calls"
+            if made is not None and not made:
+                yield f"{at}: tool_calls is empty"
+            for call in cast("list[Json]", made or []):
+                waiting[call["id"]] += 1
+                yield from _openai_call(at, call)
+            if function_call:
+                function = function_call["name"]
+                if not isinstance(function_call["arguments"], str):
+                    yield f"{at}: function_call.arguments is no string"
+        elif role == "tool":
+            yield from _openai_content(at, content, {"text"})
+            if waiting[message.get("tool_call_id", "")] < 1:
+                yield f"{at}: no call before it has the id {message.get('tool_call_id')!r}"
+            else:
+                waiting = +(waiting - Counter([message["tool_call_id"]]))
+        elif role == "function":
+            if message.get("name") != function or not isinstance(content, str):
+                yield f"{at}: a function message must name the function called and have text"
+            function = None
+        else:
+            yield f"{at}: unknown role {role!r}"
+
+
+def _openai_call(at: int, call: Json) -> Iterator[str]:
+    if not isinstance(call["id"], str):
+        yield f"{at}: the id of a call is no string"
+    body = call.get("custom" if call.get("type") == "custom" else "function")
+    if call.get("type") not in ("function", "custom") or not is_object(body):
+        yield f"{at}: a call is neither function nor custom"
+    elif not OPENAI_NAME.fullmatch(body["name"]):
+        yield f"{at}: {body['name']!r} is no function name"
+    elif not isinstance(body.get("arguments" if call["type"] == "function" else "input"), str):
+        yield f"{at}: the arguments are no string"
+
+
+def _openai_content(at: int, content: Any, allowed: set[str]) -> Iterator[str]:
+    if isinstance(content, str):
+        return
+    if not is_list(content) or not content:
+        yield f"{at}: content must be a string or a list with parts, not {content!r}"
+        return
+    for part in content:
+        if part.get("type") not in allowed:
+            yield f"{at}: a part of type {part.get('type')!r} is not allowed here"
+        elif part["type"] == "text" and not isinstance(part.get("text"), str):
+            yield f"{at}: a text part without text"
+
+
+def _anthropic(messages: list[Json]) -> Iterator[str]:
+    waiting: Counter[str] = Counter()
+    first = next((message for message in messages if message.get("role") != "system"), None)
+    if first is not None and first.get("role") != "user":
+        yield "the first message must use the user role"
+    for at, message in enumerate(messages):
+        role, content = message.get("role"), message.get("content")
+        if role not in ("user", "assistant", "system"):
+            yield f"{at}: unknown role {role!r}"
+        last = at == len(messages) - 1 and role == "assistant"
+        blocks: list[Json] = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+        if not blocks and not last:
+            yield f"{at}: all messages must have non-empty content except for the optional final assistant message"
+        results = [block for block in blocks if block["type"] == "tool_result"]
+        if results and blocks[: len(results)] != results:
+            yield f"{at}: tool_result blocks must come first"
+        if results and role != "user":
+            yield f"{at}: tool_result blocks can only be in user messages"
+        answered = Counter(str(block["tool_use_id"]) for block in results)
+        if waiting - answered:
+            yield f"{at}: tool_use ids were found without tool_result blocks immediately after: {sorted(waiting - answered)}"
+        if answered - waiting:
+            yield f"{at}: unexpected tool_use_id found in tool_result blocks: {sorted(answered - waiting)}"
+        waiting = Counter()
+        for block in blocks:
+            yield from _anthropic_block(at, block)
+            if block["type"] == "tool_use":
+                waiting[block["id"]] += 1
+                if role != "assistant":
+                    yield f"{at}: tool_use blocks can only be in assistant messages"
+
+
+def _anthropic_block(at: int, block: Json) -> Iterator[str]:
+    match block["type"]:
+        case "text":
+            if not block["text"].strip():
+                yield f"{at}: text content blocks must contain non-whitespace text"
+        case "tool_use":
+            if not ANTHROPIC_ID.fullmatch(block["id"]) or not ANTHROPIC_NAME.fullmatch(block["name"]):
+                yield f"{at}: id {block['id']!r} or name {block['name']!r} does not match the pattern"
+            if not is_object(block["input"]):
+                yield f"{at}: input must be an object"
+        case "thinking":
+            if not isinstance(block.get("signature"), str):
+                yield f"{at}: a thinking block without its signature"
+        case "image":
+            yield from _anthropic_image(at, block)
+        case "tool_result":
+            inner: Any = block.get("content", "")
+            blocks: list[Json] = inner if is_list(inner) else []
+            if not isinstance(inner, (str, list)) or not isinstance(block.get("is_error", False), bool):
+                yield f"{at}: tool_result content must be text or a list, is_error a boolean"
+                return
+            for each in blocks:
+                if each["type"] not in RESULT_BLOCKS:
+                    yield f"{at}: a tool_result cannot hold a {each['type']}"
+                yield from _anthropic_block(at, each)
+            if block.get("is_error") and not (inner.strip() if isinstance(inner, str) else inner):
+                yield f"{at}: tool_result: content cannot be empty if `is_error` is true"
+            if block.get("is_error") and any(each["type"] != "text" for each in blocks):
+                yield f"{at}: tool_result: all content must be type `text` if `is_error` is true"
+        case _:
+            pass
+
+
+def _anthropic_image(at: int, block: Json) -> Iterator[str]:
+    source = block["source"]
+    if source["type"] != "base64":
+        return
+    if source["media_type"] not in ("image/jpeg", "image/png", "image/gif", "image/webp"):
+        yield f"{at}: media type {source['media_type']} is not supported"
+    if len(source["data"]) > 5_242_880:
+        yield f"{at}: image exceeds 5 MB maximum"
+    try:
+        base64.b64decode(source["data"], validate=True)
+    except ValueError:
+        yield f"{at}: invalid base64 data"
+
+
+def tool_violations(form: str, tools: list[Json]) -> list[str]:
+    """What the provider would refuse in these tool definitions; names apart, which are the catalog's business."""
+    found: list[str] = []
+    for tool in tools:
+        body = tool["function"] if form == "openai-chat" else tool
+        schema = body["parameters" if form == "openai-chat" else "input_schema"]
+        allowed = (
+            {"name", "description", "parameters"} if form == "openai-chat" else {"name", "description", "input_schema"}
+        )
+        if set(body) - allowed or not isinstance(body["description"], str):
+            found.append(f"{body['name']}: unexpected keys {sorted(set(body) - allowed)}")
+        if schema.get("type") != "object" or not is_object(schema.get("properties")):
+            found.append(f"{body['name']}: schema must have type 'object' and properties")
+        refused = {"oneOf", "anyOf", "allOf", "enum", "not", "const", "$ref"} & set(schema)
+        if refused:
+            found.append(f"{body['name']}: not supported at the top level: {sorted(refused)}")
+        found += [f"{body['name']}: {error.message}" for error in cast("Any", META).iter_errors(schema)]
+        found += [f"{body['name']}: array schema missing items" for each in _walk(schema) if _lacks_items(each)]
+        json.dumps(tool, ensure_ascii=False).encode()
+    return found
+
+
+META = Draft202012Validator(Draft202012Validator.META_SCHEMA)
+
+
+def _lacks_items(schema: Json) -> bool:
+    return schema.get("type") == "array" and "items" not in schema
+
+
+def _walk(value: Any) -> Iterator[Json]:
+    if is_object(value):
+        yield value
+        below = [each for key, each in value.items() if key not in ("default", "enum", "const", "examples")]
+    else:
+        below = value if is_list(value) else []
+    for each in below:
+        yield from _walk(each)
+
+
+def in_format(form: str, conversation: list[Json]) -> list[Json]:
+    """A neutral conversation in the shape of a provider: turns with `user` text, or `text`, `calls` and `results`.
+
+    A call is (id, name, arguments); a result is (id, content, is_error) with the provider's own content.
+    """
+    made: list[Json] = []
+    for turn in conversation:
+        if "user" in turn:
+            made.append({"role": "user", "content": turn["user"]})
+        elif form == "openai-chat":
+            made += _openai_turn(turn)
+        else:
+            made += _anthropic_turn(turn)
+    return made
+
+
+def _openai_turn(turn: Json) -> list[Json]:
+    reply: Json = {"role": "assistant", "content": turn["text"]}
+    if turn["calls"]:
+        reply["tool_calls"] = [
+            {"id": call_id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+            for call_id, name, arguments in turn["calls"]
+        ]
+    answers = [{"role": "tool", "tool_call_id": call_id, "content": content} for call_id, content, _ in turn["results"]]
+    return [reply, *answers]
+
+
+def _anthropic_turn(turn: Json) -> list[Json]:
+    blocks: list[Json] = [{"type": "thinking", "thinking": "...", "signature": "c2lnbmVk"}]
+    if turn["text"].strip():
+        blocks.append({"type": "text", "text": turn["text"]})
+    elif not turn["calls"]:
+        blocks.append({"type": "text", "text": "(nothing)"})
+    for call_id, name, arguments in turn["calls"]:
+        blocks.append({"type": "tool_use", "id": call_id, "name": name, "input": arguments})
+    made: list[Json] = [{"role": "assistant", "content": blocks}]
+    results: list[Json] = []
+    for call_id, content, is_error in turn["results"]:
+        results.append({"type": "tool_result", "tool_use_id": call_id, "content": content})
+        if is_error:
+            results[-1]["is_error"] = True
+    return [*made, {"role": "user", "content": results}] if results else made
+
+
+def neutral(messages: list[Json]) -> list[Json]:
+    """A transcript in OpenAI's shape as a neutral conversation; system messages are left out."""
+    turns: list[Json] = []
+    for message in messages:
+        if message["role"] == "user":
+            turns.append({"user": message["content"]})
+        elif message["role"] == "assistant":
+            given: list[Json] = message.get("tool_calls") or []
+            made = [(c["id"], c["function"]["name"], _object(c["function"]["arguments"])) for c in given]
+            turns.append({"text": message["content"] or "", "calls": made, "results": []})
+        elif message["role"] == "tool":
+            turns[-1]["results"].append((message["tool_call_id"], message["content"], False))
+    return turns
+
+
+def _object(text: str) -> Json:
+    try:
+        read = json.loads(text)
+    except ValueError:
+        return {"text": text}
+    return read if is_object(read) else {"text": text}

@@ -1,0 +1,297 @@
+"""What every store promises, and what the files of `JsonlStore` look like."""
+
+from __future__ import annotations
+
+import json
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from transcripts import OPENAI, body, history, make_store, opened
+
+from hooksdk.errors import ConfigError, SessionBusy, StoreError
+from hooksdk.stores import JsonlStore, MemoryStore, Store, open_store
+
+pytestmark = pytest.mark.anyio
+
+ODD_IDS = [
+    "plain", "Plain", "PLAIN", "", ".", "..", "../../etc/passwd", "a/b\\c", "nul\0byte", "x" * 10_000, "x" * 10_001, "CON",
+    "naïve 会话 🙂", "\u0301", "\ud800", "line\nbreak", "C:\\x", "*?<>|", " ", "-rf", "session", "ſession", "a" * 39 + "é",
+]  # fmt: skip
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=["memory", "jsonl"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return make_store(request.param, tmp_path / "sessions")
+
+
+def only(directory: Path, ending: str) -> Path:
+    (path,) = directory.glob(f"*{ending}")
+    return path
+
+
+# --- sessions ---
+
+
+async def test_messages_and_journal_come_back_in_order(store: Store) -> None:
+    log = await store.open_session("s")
+    assert (log.existed, await log.read()) == (False, ([], []))
+    await log.append_messages([{"n": 1}, {"n": 2}])
+    await log.append_journal([{"kind": "a"}])
+    await log.append_messages([{"n": 3}])
+    await log.append_messages([])
+    await log.close()
+    log = await store.open_session("s")
+    assert log.existed
+    assert await log.read() == ([{"n": 1}, {"n": 2}, {"n": 3}], [{"kind": "a"}])
+
+
+async def test_what_is_not_json_is_refused_and_nothing_of_the_step_is_stored(store: Store) -> None:
+    log = await store.open_session("s")
+    for append in (log.append_messages, log.append_journal):
+        with pytest.raises(StoreError, match="not JSON"):
+            await append([{"fine": 1}, {"not": object()}])
+    assert await log.read() == ([], [])
+
+
+async def test_a_session_has_one_holder_at_a_time_and_its_token_rises(store: Store) -> None:
+    first = await store.open_session("s")
+    started = time.monotonic()
+    with pytest.raises(SessionBusy) as caught:
+        await store.open_session("s", wait=0.1)
+    assert 0.1 <= time.monotonic() - started < 2
+    assert (caught.value.session_id, caught.value.seconds) == ("s", 0.1)
+    await store.open_session("other", wait=0)
+    await first.close()
+    await first.close()
+    second = await store.open_session("s", wait=0)
+    assert second.token > first.token
+
+
+async def test_who_waits_gets_the_session_when_its_holder_lets_go(store: Store) -> None:
+    first = await store.open_session("s")
+    order: list[str] = []
+
+    async def wait() -> None:
+        second = await store.open_session("s")
+        order.append("second")
+        assert (await second.read())[0] == [{"n": 1}]
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await anyio.sleep(0.05)
+        order.append("first")
+        await first.append_messages([{"n": 1}])
+        await first.close()
+    assert order == ["first", "second"]
+
+
+async def test_a_former_holder_cannot_write_or_read_any_more(store: Store) -> None:
+    first = await store.open_session("s")
+    await first.close()
+    second = await store.open_session("s")
+    for attempt in (first.append_messages([{}]), first.append_journal([{}]), first.read(), first.verify()):
+        with pytest.raises((SessionBusy, StoreError)):
+            await attempt
+    assert await second.read() == ([], [])
+
+
+async def test_waiting_for_a_session_can_be_cancelled_and_leaves_it_free(store: Store) -> None:
+    first = await store.open_session("s")
+    with anyio.move_on_after(0.05) as scope:
+        await store.open_session("s", wait=60)
+    assert scope.cancelled_caught
+    await first.close()
+    await (await store.open_session("s", wait=0)).close()
+
+
+async def test_any_text_is_a_session_id(store: Store, tmp_path: Path) -> None:
+    for number, name in enumerate(ODD_IDS):
+        assert not await store.session_exists(name)
+        log = await store.open_session(name, wait=0)
+        await log.append_messages([{"n": number}])
+    assert await store.list_sessions() == sorted(ODD_IDS)
+    await store.aclose()
+    outside = [path for path in tmp_path.rglob("*") if path.is_file() and path.parent != tmp_path / "sessions"]
+    assert outside == []
+    if isinstance(store, JsonlStore):
+        for number, name in enumerate(ODD_IDS):
+            assert (await (await store.open_session(name)).read())[0] == [{"n": number}]
+        names = [path.name for path in store.directory.iterdir()]
+        assert len({name.casefold() for name in names}) == len(names) == 3 * len(ODD_IDS)
+        assert max(map(len, names)) < 100
+
+
+async def test_sessions_that_share_call_ids_stay_apart(store: Store) -> None:
+    async with opened(store, "a") as one, opened(store, "b") as other:
+        for transcript in (one, other):
+            await transcript.append(history(OPENAI, [body(1)], "same"))
+        await one.results("p").trim("same")
+        await one.drain()
+        assert other.view() == other.messages
+        assert (await other.drain()).trims == ()
+
+
+# --- values ---
+
+
+async def test_values_are_kept_by_space_and_key(store: Store) -> None:
+    assert await store.get_value("plugin", "k") is None
+    assert await store.get_value("plugin", "k", 7) == 7
+    for key in ("k", "../x", "", "é\ud800"):
+        await store.set_value("plugin", key, {"key": key, "list": [1, None, 2.5]})
+        assert (await store.get_value("plugin", key))["key"] == key
+    await store.set_value("../plugin", "k", "another space")
+    await store.delete_value("plugin", "../x")
+    await store.delete_value("plugin", "never there")
+    assert await store.list_keys("plugin") == ["", "k", "é\ud800"]
+    assert await store.list_keys("empty") == []
+
+
+async def test_a_value_is_apart_from_what_was_passed_and_what_is_handed_out(store: Store) -> None:
+    value: dict[str, Any] = {"list": [1]}
+    await store.set_value("p", "k", value)
+    value["list"].append(2)
+    (await store.get_value("p", "k"))["list"].append(3)
+    assert await store.get_value("p", "k") == {"list": [1]}
+
+
+async def test_a_value_that_is_not_json_is_refused_and_the_old_one_stays(store: Store) -> None:
+    await store.set_value("p", "k", 1)
+    with pytest.raises(StoreError, match="not JSON"):
+        await store.set_value("p", "k", {"x": object()})
+    assert await store.get_value("p", "k") == 1
+
+
+async def test_parallel_changes_of_one_space_lose_nothing(store: Store) -> None:
+    async with anyio.create_task_group() as group:
+        for number in range(30):
+            group.start_soon(store.set_value, "p", f"k{number:02}", number)
+    assert [await store.get_value("p", key) for key in await store.list_keys("p")] == list(range(30))
+
+
+# --- choosing one ---
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind"), [("memory", MemoryStore), ("jsonl", JsonlStore), ("jsonl:/tmp/a:b", JsonlStore)]
+)
+async def test_a_store_is_opened_by_its_name(spec: str, kind: type[Store]) -> None:
+    store = open_store(spec)
+    assert isinstance(store, kind)
+    if spec.endswith("b"):
+        assert isinstance(store, JsonlStore)
+        assert store.directory == Path("/tmp/a:b")
+
+
+@pytest.mark.parametrize("spec", ["", "jsnol", "sqlite:x", "memory:x"])
+async def test_an_unknown_store_is_refused_with_what_there_is(spec: str) -> None:
+    with pytest.raises(ConfigError, match="memory, jsonl or jsonl:DIRECTORY"):
+        open_store(spec)
+
+
+async def test_the_default_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HOOKSDK_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert JsonlStore().directory == tmp_path / ".local/state/hooksdk/sessions"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert JsonlStore().directory == tmp_path / "state/hooksdk/sessions"
+    monkeypatch.setenv("HOOKSDK_HOME", str(tmp_path / "home"))
+    assert JsonlStore().directory == tmp_path / "home/sessions"
+
+
+# --- the files of JsonlStore ---
+
+
+async def test_the_directory_is_made_when_first_used_and_private(tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path / "deep" / "sessions")
+    assert await store.get_value("p", "k") is None
+    assert await store.list_sessions() == []
+    assert not (tmp_path / "deep").exists()
+    await (await store.open_session("s")).close()
+    await store.set_value("p", "k", 1)
+    directories = [store.directory, store.directory / "values"]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in directories] == [0o700, 0o700]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*.*")} == {0o600}
+
+
+async def test_the_messages_file_is_plain_json_lines(tmp_path: Path) -> None:
+    async with opened(JsonlStore(tmp_path)) as transcript:
+        await transcript.append(history(OPENAI, [body(1)]))
+    lines = only(tmp_path, ".messages.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == history(OPENAI, [body(1)])
+    header = json.loads(only(tmp_path, ".journal.jsonl").read_text().splitlines()[0])
+    assert header == {"hooksdk": "journal", "version": 1, "session": "s"}
+
+
+async def test_stored_lines_are_never_rewritten(tmp_path: Path) -> None:
+    before: dict[str, bytes] = {}
+    async with opened(JsonlStore(tmp_path)) as transcript:
+        for step in range(4):
+            await transcript.append(history(OPENAI, [body(step)]))
+            await transcript.results("p").trim(f"r{step + 1}")
+            await transcript.drain()
+            now = {path.name: path.read_bytes() for path in tmp_path.glob("*.jsonl")}
+            assert all(now[name].startswith(content) for name, content in before.items())
+            before = now
+
+
+async def test_a_materialized_view_is_written_after_each_drain(tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path, materialize=True)
+    async with opened(store) as transcript:
+        await transcript.append(history(OPENAI, [body(1)]))
+        (tmp_path / f".{only(tmp_path, '.journal.jsonl').name.replace('journal', 'view')}.left.tmp").write_text(
+            "from a crash"
+        )
+        await transcript.results("p").trim("r1")
+        await transcript.drain()
+        lines = only(tmp_path, ".view.jsonl").read_text().splitlines()
+        assert [json.loads(line) for line in lines] == transcript.view()
+    assert list(tmp_path.glob(".*.tmp")) == []
+
+
+async def test_left_over_temporary_value_files_are_swept(tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path)
+    await store.set_value("p", "k", 1)
+    left = only(tmp_path / "values", ".json").parent / f".{only(tmp_path / 'values', '.json').name}.x.tmp"
+    left.write_text("from a crash")
+    await JsonlStore(tmp_path).set_value("p", "k", 2)
+    assert not left.exists()
+
+
+async def test_closing_the_store_lets_every_session_go(tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path)
+    logs = [await store.open_session(name) for name in ("a", "b")]
+    await store.aclose()
+    with pytest.raises(StoreError):
+        await logs[0].append_messages([{}])
+    await JsonlStore(tmp_path).open_session("a", wait=0)
+
+
+async def test_a_broken_value_file_is_reported_and_left_alone(tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path)
+    await store.set_value("p", "k", 1)
+    path = only(tmp_path / "values", ".json")
+    path.write_text("{broken")
+    for attempt in (store.get_value("p", "k"), store.set_value("p", "k", 2), store.list_keys("p")):
+        with pytest.raises(StoreError, match="Nothing was changed"):
+            await attempt
+    assert path.read_text() == "{broken"
+
+
+async def test_a_directory_that_cannot_be_made_is_told_clearly(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = JsonlStore(tmp_path / "file" / "sessions")
+    with pytest.raises(StoreError, match="cannot be made"):
+        await store.open_session("s")
+    with pytest.raises(StoreError):
+        await store.set_value("p", "k", 1)

@@ -1,0 +1,353 @@
+"""What is stored, and how calls and results meet, in both stores and both formats."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+from transcripts import (
+    ANTHROPIC,
+    DISPOSABLE,
+    OPENAI,
+    House,
+    body,
+    call,
+    history,
+    make_store,
+    open_transcript,
+    opened,
+    shape,
+    texts,
+    turn,
+)
+
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.errors import ConfigError, SessionClosed, StoreError, TranscriptChanged
+from hooksdk.formats import Message, MessageFormat
+from hooksdk.stores import Store
+from hooksdk.transcript import Transcript
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=["memory", "jsonl"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return make_store(request.param, tmp_path)
+
+
+@pytest.fixture(params=[OPENAI, ANTHROPIC], ids=["openai-chat", "anthropic"])
+def form(request: pytest.FixtureRequest) -> MessageFormat:
+    return request.param
+
+
+@pytest.fixture
+async def transcript(store: Store, form: MessageFormat) -> AsyncIterator[Transcript]:
+    async with opened(store, form=form) as transcript:
+        yield transcript
+
+
+# --- messages ---
+
+
+async def test_stored_messages_come_back_when_the_session_is_opened_again(store: Store, form: MessageFormat) -> None:
+    async with opened(store, form=form) as transcript:
+        assert not transcript.existed
+        await transcript.append(history(form, [body(1)]))
+    async with opened(store, form=None) as transcript:
+        assert transcript.existed
+        assert transcript.messages == transcript.view() == history(form, [body(1)])
+
+
+async def test_what_is_stored_is_apart_from_what_was_passed_and_what_is_handed_out(
+    transcript: Transcript, form: MessageFormat
+) -> None:
+    message = form.user("hello")
+    await transcript.append([message])
+    message["content"] = "changed"
+    transcript.messages[0]["content"] = transcript.view()[0]["content"] = "changed"
+    assert transcript.messages == transcript.view() == [form.user("hello")]
+
+
+async def test_a_message_that_is_not_of_the_format_is_refused_and_nothing_of_its_batch_is_stored(
+    transcript: Transcript, form: MessageFormat
+) -> None:
+    with pytest.raises(TranscriptChanged, match="message 1: this is no message of format"):
+        await transcript.append([form.user("hello"), {"text": "no role"}])
+    assert transcript.messages == []
+
+
+@pytest.mark.parametrize("strange", [object(), {1: 2}, float("nan")], ids=["object", "number-key", "nan"])
+async def test_a_message_holding_what_is_not_json_never_breaks_the_session(store: Store, strange: object) -> None:
+    async with opened(store) as transcript:
+        try:
+            await transcript.append([{"role": "user", "content": "x", "extra": strange}])
+        except TranscriptChanged as error:
+            assert "cannot be stored" in str(error)
+        await transcript.append([OPENAI.user("fine")])
+    async with opened(store) as transcript:
+        assert transcript.messages[-1] == OPENAI.user("fine")
+
+
+async def test_text_with_half_a_surrogate_pair_is_stored_as_it_is(store: Store) -> None:
+    async with opened(store) as transcript:
+        await transcript.append([{"role": "user", "content": "a\ud800b\u2028é😀"}])
+    async with opened(store) as transcript:
+        assert transcript.messages == [{"role": "user", "content": "a\ud800b\u2028é😀"}]
+
+
+async def test_the_format_of_a_session_stays_the_same_for_good(store: Store) -> None:
+    async with opened(store, form=ANTHROPIC):
+        pass
+    async with opened(store, form=None) as transcript:
+        assert transcript.format and transcript.format.name == "anthropic"
+        with pytest.raises(ConfigError, match="format='anthropic'"):
+            await transcript.use_format(OPENAI)
+        await transcript.use_format(ANTHROPIC)
+
+
+async def test_messages_without_a_declared_format_are_refused(store: Store) -> None:
+    async with opened(store, form=None) as transcript:
+        assert transcript.format is None
+        with pytest.raises(ConfigError, match="no message format yet"):
+            await transcript.append([OPENAI.user("hello")])
+
+
+async def test_a_session_in_a_format_of_the_hosts_own_is_rebuilt_when_the_format_is_declared(store: Store) -> None:
+    form = House()
+    async with opened(store, form=form) as transcript:
+        await transcript.append(history(form, [body(1)]))
+        await transcript.results("p").trim("r1")
+        await transcript.drain()
+        await transcript.save_state("p", {"n": 1})
+        shown = transcript.view()
+    async with opened(store, form=None) as transcript:
+        assert transcript.format is None
+        assert transcript.state("p") == {"n": 1}
+        await transcript.use_format(form)
+        assert transcript.view() == shown
+
+
+async def test_a_closed_transcript_takes_nothing_more(store: Store) -> None:
+    transcript = await open_transcript(store)
+    await transcript.close()
+    await transcript.close()
+    with pytest.raises(SessionClosed):
+        await transcript.append([OPENAI.user("late")])
+
+
+async def test_plugin_state_is_kept_and_journalled_only_when_it_changed(store: Store) -> None:
+    log = await store.open_session("s")
+    transcript = await Transcript.open(log, "s")
+    state = {"left": [1]}
+    await transcript.save_state("budget", state)
+    written = len((await log.read())[1])
+    await transcript.save_state("budget", {"left": [1]})
+    await transcript.save_state("other", {})
+    assert len((await log.read())[1]) == written
+    state["left"].append(2)
+    assert transcript.state("budget") == {"left": [1]}
+    await transcript.close()
+    async with opened(store) as transcript:
+        assert transcript.state("budget") == {"left": [1]}
+        assert transcript.state("unknown") == {}
+
+
+async def test_journal_entries_of_a_newer_version_are_kept_and_ignored(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = await store.open_session("s")
+    await log.read()
+    await log.append_journal(
+        [{"kind": "hologram", "m": 0}, {"kind": "state", "plugin": "p", "state": {"n": 1}, "m": 0}]
+    )
+    await log.close()
+    with caplog.at_level(logging.WARNING, logger="hooksdk"):
+        async with opened(store, form=None) as transcript:
+            assert transcript.state("p") == {"n": 1}
+    assert "hologram" in caplog.text
+    log = await store.open_session("s")
+    assert (await log.read())[1][0]["kind"] == "hologram"
+
+
+async def test_a_journal_entry_without_its_fields_is_told_as_a_store_error(store: Store) -> None:
+    log = await store.open_session("s")
+    await log.read()
+    await log.append_journal([{"kind": "state", "m": 0}])
+    with pytest.raises(StoreError, match="journal cannot be understood"):
+        await Transcript.open(log, "s")
+
+
+# --- calls and results ---
+
+
+async def test_a_reply_opens_its_calls_and_answers_close_them(transcript: Transcript, form: MessageFormat) -> None:
+    await transcript.append([form.user("q"), form.reply("", [call(1), call(2)])])
+    assert [each.id for each in transcript.pending] == ["c1", "c2"]
+    await transcript.answer(transcript.pending[0], ToolResult("one"), None)
+    assert [each.id for each in transcript.pending] == ["c2"]
+    await transcript.answer(transcript.pending[0], ToolResult("two"), None)
+    assert transcript.pending == ()
+    assert texts(transcript, transcript.messages) == ["one", "two"]
+
+
+async def test_results_join_the_messages_in_the_order_of_the_calls_grouped_as_the_format_asks(
+    transcript: Transcript, form: MessageFormat
+) -> None:
+    await transcript.append([form.user("q"), form.reply("", [call(1), call(2), call(3)])])
+    stored = [len(transcript.messages)]
+    for number in (2, 1, 3):
+        await transcript.answer(call(number), ToolResult(f"text {number}"), None)
+        stored.append(len(transcript.messages))
+    assert stored == ([2, 2, 2, 3] if form.grouped else [2, 2, 4, 5])
+    assert texts(transcript, transcript.messages) == ["text 1", "text 2", "text 3"]
+
+
+async def test_answers_from_parallel_tasks_keep_the_order_of_the_calls(
+    transcript: Transcript, form: MessageFormat
+) -> None:
+    calls = [call(number) for number in range(8)]
+    await transcript.append([form.user("q"), form.reply("", calls)])
+    async with anyio.create_task_group() as group:
+        for each in reversed(calls):
+            group.start_soon(transcript.answer, each, ToolResult(each.id), None)
+    assert texts(transcript, transcript.messages) == [each.id for each in calls]
+
+
+async def test_a_result_that_the_host_records_itself_answers_its_call(
+    transcript: Transcript, form: MessageFormat
+) -> None:
+    await transcript.append([form.user("q"), *turn(form, 1, "mine")])
+    assert transcript.pending == ()
+
+
+async def test_open_calls_and_waiting_results_survive_until_the_session_is_opened_again(
+    store: Store, form: MessageFormat
+) -> None:
+    async with opened(store, form=form) as transcript:
+        await transcript.append([form.user("q"), form.reply("", [call(1), call(2)])])
+        await transcript.answer(call(2), ToolResult("two", structured={"n": 2}), DISPOSABLE)
+    async with opened(store, form=form) as transcript:
+        assert [each.id for each in transcript.pending] == ["c1"]
+        await transcript.answer(transcript.pending[0], ToolResult("one"), None)
+        assert texts(transcript, transcript.messages) == ["one", "two"]
+        assert [info.disposable for info in transcript.list_results()] == [False, True]
+
+
+async def test_an_answer_waits_for_the_reply_that_made_the_call(store: Store, form: MessageFormat) -> None:
+    async with opened(store, form=form) as transcript:
+        await transcript.append([form.user("q")])
+        await transcript.answer(call(1), ToolResult("early"), DISPOSABLE)
+        assert len(transcript.messages) == 1
+    async with opened(store, form=form) as transcript:
+        await transcript.append([form.reply("", [call(1)])])
+        assert transcript.pending == ()
+        assert texts(transcript, transcript.messages) == ["early"]
+        assert transcript.list_results()[0].disposable
+
+
+async def test_an_answer_whose_reply_never_comes_is_left_out_with_a_warning(
+    store: Store, form: MessageFormat, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(store, form=form) as transcript:
+        await transcript.append([form.user("q")])
+        await transcript.answer(call(1), ToolResult("lost"), None)
+        with caplog.at_level(logging.WARNING, logger="hooksdk"):
+            assert await transcript.close_turn("not run") == 0
+    assert "c1" in caplog.text
+    async with opened(store, form=form) as transcript:
+        await transcript.append([form.reply("", [call(1)])])
+        assert len(transcript.pending) == 1
+
+
+async def test_the_end_of_a_turn_gives_open_calls_an_error_result(transcript: Transcript, form: MessageFormat) -> None:
+    await transcript.append([form.user("q"), form.reply("", [call(1), call(2), call(3)])])
+    await transcript.answer(call(3), ToolResult("three"), None)
+    assert await transcript.close_turn("not run: cancelled") == 2
+    assert [text.removeprefix("Error: ") for text in texts(transcript, transcript.messages)] == [
+        *["not run: cancelled"] * 2,
+        "three",
+    ]
+    assert [info.is_error for info in transcript.list_results()] == [True, True, False]
+    assert await transcript.close_turn("not run: cancelled") == 0
+
+
+async def test_equal_ids_in_one_reply_are_told_apart_by_arguments_and_then_by_order(
+    transcript: Transcript, form: MessageFormat
+) -> None:
+    calls = [call(1, "same"), call(2, "same"), call(2, "same")]
+    await transcript.append([form.user("q"), form.reply("", calls)])
+    await transcript.answer(ToolCall("same", "read_file", '{"path": "file2"}'), ToolResult("two"), None)
+    await transcript.answer(call(2, "same"), ToolResult("three"), None)
+    await transcript.answer(call(1, "same"), ToolResult("one"), None)
+    assert texts(transcript, transcript.messages) == ["one", "two", "three"]
+
+
+async def test_an_id_that_comes_again_in_a_later_turn_is_a_new_call(store: Store, form: MessageFormat) -> None:
+    async with opened(store, form=form) as transcript:
+        await transcript.append([form.user("q"), form.reply("", [call(1, "same"), call(2, "other")])])
+        await transcript.answer(call(2, "other"), ToolResult("staged first"), None)
+        await transcript.answer(call(1, "same"), ToolResult("first"), None)
+        await transcript.append([form.reply("", [call(3, "same"), call(4, "other")])])
+    async with opened(store, form=form) as transcript:
+        assert len(transcript.pending) == 2
+        await transcript.answer(call(3, "same"), ToolResult("second"), None)
+        await transcript.close_turn("closed")
+        found = [text.removeprefix("Error: ") for text in texts(transcript, transcript.messages)]
+        assert found == ["first", "staged first", "second", "closed"]
+
+
+async def test_a_result_that_the_run_recorded_is_not_stored_a_second_time(
+    transcript: Transcript, form: MessageFormat
+) -> None:
+    await transcript.append([form.user("q"), form.reply("", [call(1), call(2)])])
+    answers = [(call(1), ToolResult("one")), (call(2), ToolResult.error("no such file"))]
+    for made, result in answers:
+        await transcript.answer(made, result, None)
+    stored = transcript.messages
+    await transcript.append(form.result_messages(answers))
+    assert transcript.messages == stored
+
+
+async def test_an_error_result_in_the_hosts_plain_words_is_the_one_that_the_run_recorded(store: Store) -> None:
+    async with opened(store) as transcript:
+        await transcript.append([OPENAI.user("q"), OPENAI.reply("", [call(1)])])
+        await transcript.answer(call(1), ToolResult.error("no such file"), None)
+        plain: Message = {"role": "tool", "tool_call_id": "c1", "content": "no such file"}
+        await transcript.append([plain])
+    async with opened(store) as transcript:
+        await transcript.match([*transcript.view()[:-1], plain])
+        assert shape(transcript.messages) == ["user", "assistant", "tool"]
+
+
+async def test_another_text_for_a_result_that_the_run_recorded_is_refused(
+    transcript: Transcript, form: MessageFormat
+) -> None:
+    await transcript.append([form.user("q"), form.reply("", [call(1)])])
+    await transcript.answer(call(1), ToolResult("one"), None)
+    with pytest.raises(TranscriptChanged, match="Leave this message out"):
+        await transcript.append(form.result_messages([(call(1), ToolResult("two"))]))
+
+
+async def test_when_the_conversation_goes_on_open_calls_get_a_result_first(
+    transcript: Transcript, form: MessageFormat
+) -> None:
+    await transcript.append([form.user("q"), form.reply("", [call(1)])])
+    await transcript.append([form.user("never mind")])
+    assert "conversation went on" in texts(transcript, transcript.messages)[0]
+    assert form.text(transcript.messages[-1]) == "never mind"
+
+
+async def test_a_result_that_is_not_json_keeps_its_text(transcript: Transcript, form: MessageFormat) -> None:
+    await transcript.append([form.user("q"), form.reply("", [call(1), call(2)])])
+    await transcript.answer(call(2), ToolResult("two", structured=b"\xff"), None)
+    await transcript.answer(call(1), ToolResult("one\ud800"), None)
+    assert texts(transcript, transcript.messages)[1] == "two"
+    assert transcript.pending == ()

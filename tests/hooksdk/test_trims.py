@@ -1,0 +1,372 @@
+"""Trims, the view that they make, lists that hosts pass, compaction and the fence: in both stores and both formats."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from transcripts import ANTHROPIC, DISPOSABLE, OPENAI, body, call, history, make_store, opened, texts, turn
+
+from hooksdk.calls import Results, ToolResult
+from hooksdk.errors import FenceClosed, MissingGrant, TranscriptChanged, UnknownResult
+from hooksdk.formats import Message, MessageFormat
+from hooksdk.stores import Store
+from hooksdk.transcript import Transcript, TranscriptEditor
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=["memory", "jsonl"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return make_store(request.param, tmp_path)
+
+
+@pytest.fixture(params=[OPENAI, ANTHROPIC], ids=["openai-chat", "anthropic"])
+def form(request: pytest.FixtureRequest) -> MessageFormat:
+    return request.param
+
+
+@pytest.fixture
+async def transcript(store: Store, form: MessageFormat) -> AsyncIterator[Transcript]:
+    """A session with three results that the model has read."""
+    async with opened(store, form=form) as transcript:
+        await transcript.append(history(form, [body(1), body(2), body(3)]))
+        yield transcript
+
+
+# --- queue and drain ---
+
+
+async def test_a_trim_waits_for_the_drain_and_changes_the_view_only(
+    transcript: Transcript, form: MessageFormat
+) -> None:
+    stored = transcript.messages
+    receipt = await transcript.results("p").trim("r2", "it was fine")
+    assert (receipt.status, receipt.characters_before) == ("queued", 500)
+    assert (transcript.queued, transcript.view()) == (1, stored)
+    report = await transcript.drain()
+    assert report.counts == {"applied": 1}
+    assert transcript.queued == 0
+    assert transcript.messages == stored
+    assert texts(transcript, transcript.view()) == [body(1), receipt.text, body(3)]
+    assert receipt.text.endswith("Summary: it was fine")
+    assert receipt.characters_after == len(receipt.text)
+
+
+async def test_the_note_says_what_was_there_and_how_to_get_it_back(transcript: Transcript) -> None:
+    text = (await transcript.results("p").trim("r1")).text
+    assert all(part in text for part in ("r1", "read_file", "500 characters", "recall-tool-result"))
+    assert transcript.results("p").read("r1") == body(1)
+
+
+async def test_queued_and_applied_trims_survive_and_give_the_same_bytes(store: Store, form: MessageFormat) -> None:
+    async with opened(store, form=form) as transcript:
+        await transcript.append(history(form, [body(1), body(2)]))
+        await transcript.results("p").trim("r1", "first")
+        await transcript.drain()
+        shown = transcript.view()
+        await transcript.results("p").trim("r2", "second")
+    async with opened(store, form=None) as transcript:
+        assert (transcript.view(), transcript.queued) == (shown, 1)
+        assert (await transcript.drain()).applied == 1
+        assert "second" in texts(transcript, transcript.view())[1]
+
+
+async def test_a_second_drain_changes_and_writes_nothing(store: Store) -> None:
+    log = await store.open_session("s")
+    transcript = await Transcript.open(log, "s")
+    await transcript.use_format(OPENAI)
+    await transcript.append(history(OPENAI, [body(1)]))
+    await transcript.results("p").trim("r1")
+    await transcript.drain()
+    shown, journal = transcript.view(), (await log.read())[1]
+    assert (await transcript.drain()).trims == ()
+    assert (transcript.view(), (await log.read())[1]) == (shown, journal)
+
+
+async def test_a_drain_reports_who_trimmed_what_and_what_it_saved(transcript: Transcript) -> None:
+    before, tokens = transcript.characters(), transcript.tokens()
+    await transcript.results("cleaner").trim("r1", reason="old news")
+    (trim,) = (report := await transcript.drain()).trims
+    assert (trim.handle, trim.owner, trim.reason, trim.tool, trim.age) == ("r1", "cleaner", "old news", "read_file", 3)
+    assert trim.characters_saved == report.characters_saved == before - transcript.characters()
+    assert abs(report.tokens_saved - (tokens - transcript.tokens())) <= 1
+
+
+async def test_the_first_replacement_wins(transcript: Transcript) -> None:
+    results = transcript.results("p")
+    first = await results.trim("r1", "first")
+    again = await results.trim("r1", "second")
+    assert (again.status, again.text) == ("already_queued", first.text)
+    await transcript.drain()
+    again = await results.trim("r1", "third")
+    assert (again.status, again.text) == ("already_trimmed", first.text)
+    assert transcript.queued == 0
+
+
+async def test_a_restore_shows_the_whole_result_again_and_allows_a_new_trim(
+    transcript: Transcript, form: MessageFormat
+) -> None:
+    results, whole = transcript.results("p"), transcript.view()
+    assert (await results.restore("r1")).status == "not_trimmed"
+    await results.trim("r1", "first")
+    await transcript.drain()
+    assert (await results.restore("r1")).status == "queued"
+    assert (await results.restore("r1")).status == "already_queued"
+    report = await transcript.drain()
+    assert report.characters_saved < 0
+    assert transcript.view() == whole
+    assert (await results.trim("r1", "second")).status == "queued"
+
+
+async def test_a_trim_taken_back_before_the_drain_leaves_everything_as_it_was(transcript: Transcript) -> None:
+    results, whole = transcript.results("p"), transcript.view()
+    await results.trim("r1")
+    await results.restore("r1")
+    assert (await transcript.drain()).characters_saved == 0
+    assert transcript.view() == whole
+
+
+async def test_a_plugin_without_its_grant_is_told_at_once(transcript: Transcript) -> None:
+    results = transcript.results("p", refused=MissingGrant("p", "conversation", ("agent_end",)))
+    with pytest.raises(MissingGrant):
+        await results.trim("r1")
+    with pytest.raises(MissingGrant):
+        await results.restore("r1")
+    assert len(results.list()) == 3
+
+
+# --- which result is meant ---
+
+
+async def test_results_are_listed_without_their_bodies(transcript: Transcript, form: MessageFormat) -> None:
+    results = transcript.results("p")
+    assert isinstance(results, Results)
+    await results.trim("r1")
+    await transcript.drain()
+    await results.trim("r2")
+    infos = results.list()
+    assert [(info.handle, info.call_id, info.tool, info.characters, info.tokens) for info in infos] == [
+        (f"r{n}", f"c{n}", "read_file", 500, 125) for n in (1, 2, 3)
+    ]
+    assert [(info.trimmed, info.queued, info.trimmable) for info in infos] == [
+        (True, False, False),
+        (False, True, False),
+        (False, False, True),
+    ]
+    assert [info.turns_ago for info in infos] == [3, 2, 1]
+    assert "file3" in infos[2].arguments
+    assert not any(body(n)[20:] in repr(infos) for n in (1, 2, 3))
+
+
+async def test_handles_stay_when_the_session_grows_and_is_opened_again(store: Store) -> None:
+    async with opened(store) as transcript:
+        await transcript.append(history(OPENAI, [body(1), body(2)], "same"))
+    async with opened(store) as transcript:
+        await transcript.append(history(OPENAI, [body(3)], "same"))
+        assert [transcript.read_result(f"r{n}") for n in (1, 2, 3)] == [body(1), body(2), body(3)]
+
+
+async def test_a_call_id_serves_as_long_as_it_is_unambiguous(transcript: Transcript, form: MessageFormat) -> None:
+    results = transcript.results("p")
+    assert results.read("c2") == results.read(" R2 ") == body(2)
+    await transcript.append([*turn(form, 4, body(4), "c2"), form.reply("ok")])
+    with pytest.raises(UnknownResult, match="2 results have this call id: r2, r4"):
+        await results.trim("c2")
+
+
+@pytest.mark.parametrize("wrong", ["r9", "9", "cc3", "", "\ud800"])
+async def test_an_unknown_reference_names_the_handles_that_exist(transcript: Transcript, wrong: str) -> None:
+    with pytest.raises(UnknownResult, match=r"from r1 to r3; the newest: r3 \(read_file\)"):
+        await transcript.results("p").trim(wrong)
+
+
+async def test_without_results_a_reference_says_so(store: Store) -> None:
+    async with opened(store) as transcript:
+        with pytest.raises(UnknownResult, match="no tool result in this session yet"):
+            transcript.results("p").read("r1")
+
+
+# --- what may be trimmed ---
+
+
+async def test_a_result_that_the_model_has_not_read_is_not_trimmed(transcript: Transcript, form: MessageFormat) -> None:
+    await transcript.append(turn(form, 4, body(4)))
+    assert transcript.list_results()[3].why_not == "the model has not read it yet"
+    receipt = await transcript.results("p").trim("r4")
+    assert (receipt.status, receipt.characters_after) == ("not_trimmed", 500)
+    assert "has not read it yet" in receipt.text
+    await transcript.append([form.reply("read")])
+    assert (await transcript.results("p").trim("r4")).status == "queued"
+
+
+async def test_a_result_before_the_first_user_message_stays(store: Store) -> None:
+    async with opened(store) as transcript:
+        example = [{"role": "system", "content": "examples"}, *turn(OPENAI, 1, body(1))]
+        await transcript.append([*example, *history(OPENAI, [body(2)])])
+        assert "before the first user message" in (await transcript.results("p").trim("r1")).text
+        assert (await transcript.results("p").trim("r2")).status == "queued"
+
+
+async def test_a_result_that_the_format_cannot_shorten_stays(store: Store) -> None:
+    async with opened(store) as transcript:
+        messages = history(OPENAI, [body(1)])
+        messages[2]["content"] = [{"type": "hologram", "data": "x" * 500}]
+        await transcript.append(messages)
+        assert "hologram" in (await transcript.results("p").trim("r1")).text
+
+
+async def test_a_short_result_is_not_worth_a_note(store: Store, form: MessageFormat) -> None:
+    async with opened(store, form=form) as transcript:
+        await transcript.append(history(form, ["x" * 80]))
+        assert "too short" in (transcript.list_results()[0].why_not or "")
+        assert "too short" in (await transcript.results("p").trim("r1")).text
+
+
+@pytest.mark.parametrize(
+    "replacement",
+    ["y" * 9_000, '"' * 9_000, "\ud800" * 300, "\n\0\x1b" * 900, "   "],
+    ids=["long", "quotes", "surrogates", "control", "blank"],
+)
+async def test_a_replacement_never_makes_the_message_longer(
+    store: Store, form: MessageFormat, replacement: str
+) -> None:
+    for size in (140, 500, 5_000):
+        async with opened(store, str(size), form) as transcript:
+            await transcript.append(history(form, [body(1, size)]))
+            before = transcript.characters()
+            receipt = await transcript.results("p").trim("r1", replacement)
+            await transcript.drain()
+            assert receipt.characters_after < size
+            assert receipt.characters_after < 2_200
+            assert transcript.characters() < before
+            receipt.text.encode()
+
+
+async def test_a_trimmed_error_still_reads_as_an_error(store: Store, form: MessageFormat) -> None:
+    async with opened(store, form=form) as transcript:
+        await transcript.append([form.user("q"), form.reply("", [call(1)])])
+        await transcript.answer(call(1), ToolResult.error(body(1)), None)
+        await transcript.append([form.reply("ok")])
+        await transcript.results("p").trim("r1")
+        await transcript.drain()
+        (found,) = [found for message in transcript.view() for found in form.results(message)]
+        assert found.is_error
+
+
+# --- lists that a host passes ---
+
+
+async def test_a_list_in_any_form_that_was_ever_shown_is_taken_and_its_end_appended(
+    transcript: Transcript, form: MessageFormat
+) -> None:
+    results, lists = transcript.results("p"), [transcript.messages]
+    for handle in ("r1", "r3"):
+        await results.trim(handle)
+        await transcript.drain()
+        lists.append(transcript.view())
+    await results.restore("r1")
+    await transcript.drain()
+    mixed = [each[number % 3] for number, each in enumerate(zip(*lists, strict=True))]
+    for number, given in enumerate([*lists, mixed]):
+        new = [form.user(f"more {n}") for n in range(number)]
+        await transcript.match([*given, *new])
+    assert [form.text(message) for message in transcript.messages[-3:]] == ["more 0", "more 1", "more 2"]
+
+
+async def test_a_whole_list_starts_an_empty_session(store: Store, form: MessageFormat) -> None:
+    async with opened(store, form=form) as transcript:
+        await transcript.match(history(form, [body(1)]))
+        assert transcript.messages == history(form, [body(1)])
+        assert transcript.pending == ()
+
+
+async def test_a_result_in_another_shape_of_the_format_is_the_same_result(store: Store) -> None:
+    async with opened(store) as transcript:
+        await transcript.append(history(OPENAI, [body(1)]))
+        given = transcript.messages
+        given[2]["content"] = [{"type": "text", "text": body(1)}]
+        await transcript.match(given)
+
+
+async def test_results_in_a_hosts_list_are_those_that_the_run_recorded(
+    transcript: Transcript, form: MessageFormat
+) -> None:
+    given = [*transcript.view(), form.reply("", [call(4), call(5)])]
+    await transcript.answer(call(5), ToolResult("five"), DISPOSABLE)
+    await transcript.answer(call(4), ToolResult("four"), None)
+    await transcript.match(
+        [*given, *form.result_messages([(call(4), ToolResult("four")), (call(5), ToolResult("five"))])]
+    )
+    assert texts(transcript, transcript.messages)[3:] == ["four", "five"]
+    assert [info.disposable for info in transcript.list_results()][3:] == [False, True]
+
+
+@pytest.mark.parametrize("change", [{"extra": 1}, {"role": "system"}, {"content": "other"}, {"number": True}])
+async def test_a_list_that_differs_is_refused_at_the_first_difference(store: Store, change: Message) -> None:
+    async with opened(store) as transcript:
+        await transcript.append([OPENAI.user("a"), {"role": "user", "content": "b", "number": 1}, OPENAI.user("c")])
+        given = transcript.messages
+        given[1].update(change)
+        with pytest.raises(TranscriptChanged, match=r"message 1: .*prepare_messages"):
+            await transcript.match([*given, OPENAI.user("new")])
+        assert len(transcript.messages) == 3
+
+
+async def test_a_list_shorter_than_the_view_is_refused(transcript: Transcript) -> None:
+    with pytest.raises(TranscriptChanged, match=r"message 7: the list ends here, but 1 more"):
+        await transcript.match(transcript.view()[:-1])
+
+
+# --- compaction and the fence ---
+
+
+async def test_a_compaction_begins_the_view_anew_and_keeps_what_is_stored(store: Store, form: MessageFormat) -> None:
+    async with opened(store, form=form) as transcript:
+        await transcript.append(history(form, [body(1), body(2)]))
+        stored = transcript.messages
+        await transcript.results("p").trim("r1")
+        await transcript.compact([form.user("summary"), *stored[-3:]])
+        assert (await transcript.drain()).counts == {"gone": 1}
+        assert "compacted away" in (await transcript.results("p").trim("r1")).text
+        assert transcript.results("p").read("r1") == body(1)
+        assert transcript.messages == stored
+    async with opened(store, form=form) as transcript:
+        assert transcript.view() == [form.user("summary"), *stored[-3:]]
+        await transcript.match([*transcript.view(), form.user("more")])
+        await transcript.results("p").trim("r2")
+        assert (await transcript.drain()).applied == 1
+        assert texts(transcript, transcript.view())[0].startswith("[Result r2")
+        with pytest.raises(TranscriptChanged):
+            await transcript.match(transcript.messages)
+
+
+async def test_a_compaction_with_a_message_that_is_not_of_the_format_changes_nothing(transcript: Transcript) -> None:
+    view = transcript.view()
+    with pytest.raises(TranscriptChanged, match="message 0"):
+        await transcript.compact([{"text": "summary"}])
+    assert transcript.view() == view
+
+
+async def test_the_editor_works_only_while_the_fence_is_open(transcript: Transcript) -> None:
+    editor = TranscriptEditor(transcript)
+    transcript.close_fence()
+    for use in (editor.messages, lambda: editor.results):
+        with pytest.raises(FenceClosed):
+            use()
+    with pytest.raises(FenceClosed):
+        await editor.trim("r1")
+    transcript.open_fence()
+    assert editor.messages() == transcript.messages
+    assert len(editor.results.list()) == 3
+    assert (await editor.trim("r1")).status == "queued"
+    assert (await editor.restore("r1")).status == "queued"
+    transcript.close_fence()
+    with pytest.raises(FenceClosed):
+        await editor.restore("r1")

@@ -1,0 +1,80 @@
+"""Helpers of the transcript and store tests: opening sessions, whole turns, and a format of a host's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
+from hooksdk.formats.openai_chat import OpenAIChat
+from hooksdk.stores import JsonlStore, MemoryStore, Store
+from hooksdk.tools import Tool
+from hooksdk.transcript import Transcript
+
+OPENAI, ANTHROPIC = (get_format(name) for name in FORMATS)
+DISPOSABLE = Tool(name="tool_search", disposable=True)
+
+
+class House(OpenAIChat):
+    """A format that a host brings along."""
+
+    name: str = "house"
+
+
+def make_store(kind: str, directory: Path) -> Store:
+    return MemoryStore() if kind == "memory" else JsonlStore(directory)
+
+
+async def open_transcript(
+    store: Store, session_id: str = "s", form: MessageFormat | None = OPENAI, wait: float = 0.2
+) -> Transcript:
+    transcript = await Transcript.open(await store.open_session(session_id, wait=wait), session_id)
+    if form is not None:
+        await transcript.use_format(form)
+    return transcript
+
+
+@asynccontextmanager
+async def opened(
+    store: Store, session_id: str = "s", form: MessageFormat | None = OPENAI, wait: float = 0.2
+) -> AsyncIterator[Transcript]:
+    transcript = await open_transcript(store, session_id, form, wait)
+    try:
+        yield transcript
+    finally:
+        await transcript.close()
+
+
+def call(number: int, call_id: str | None = None, name: str = "read_file") -> ToolCall:
+    return ToolCall(call_id or f"c{number}", name, {"path": f"file{number}"})
+
+
+def turn(form: MessageFormat, number: int, text: str, call_id: str | None = None) -> list[Message]:
+    """One reply with one call, and its result."""
+    made = call(number, call_id)
+    return [form.reply("", [made]), *form.result_messages([(made, ToolResult(text))])]
+
+
+def history(form: MessageFormat, texts: Sequence[str], call_id: str | None = None) -> list[Message]:
+    """A question, one turn for each text, and a last reply: every result has been read by the model."""
+    messages = [form.user("question")]
+    for number, text in enumerate(texts, 1):
+        messages += turn(form, number, text, call_id)
+    return [*messages, form.reply("answer")]
+
+
+def texts(transcript: Transcript, messages: Sequence[Message]) -> list[str]:
+    """What the results in these messages read."""
+    assert transcript.format
+    return [found.text for message in messages for found in transcript.format.results(message)]
+
+
+def body(number: int, length: int = 500) -> str:
+    return f"result {number}: ".ljust(length, "x")
+
+
+def shape(messages: Sequence[Message]) -> list[Any]:
+    return [message["role"] for message in messages]
