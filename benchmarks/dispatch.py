@@ -78,7 +78,9 @@ async def firing(count: int) -> Measured:
         assert lifted is not None
         calls = [handler.call for handler in limited.plans["before_tool_call"]]
         manager = pluggy.PluginManager("hooksdk")
-        manager.add_hookspecs(type("specs", (), {"before_tool_call": staticmethod(pluggy.HookspecMarker("hooksdk")(_spec()))}))
+        manager.add_hookspecs(
+            type("specs", (), {"before_tool_call": staticmethod(pluggy.HookspecMarker("hooksdk")(_spec()))})
+        )
         for number, plugin in enumerate(plugins):
             manager.register(plugin(), str(number))
 
@@ -131,10 +133,10 @@ async def observing() -> Measured:
         for _ in range(400):
             await dispatcher.flush(1)
             await asyncio.sleep(0)
-            for name in found:
+            for times in found.values():
                 started = time.perf_counter()
                 dispatcher.observe("after_tool_call", event)
-                found[name].append((time.perf_counter() - started) * 1e6)
+                times.append((time.perf_counter() - started) * 1e6)
         return {name: statistics.median(times) for name, times in found.items()}
 
 
@@ -161,7 +163,11 @@ async def calling() -> Measured:
             await run._call(Work(ToolCall("c", "t", {"path": "a"}), depth=1))
 
         return await measure(
-            {"a call without policies": lambda: call(plain_run), "a call with three policies": lambda: call(guarded_run)}, 50
+            {
+                "a call without policies": lambda: call(plain_run),
+                "a call with three policies": lambda: call(guarded_run),
+            },
+            50,
         )
 
 
@@ -203,7 +209,10 @@ def show(title: str, found: Measured, limit: str = "") -> None:
 async def main(as_json: bool) -> None:
     tables = {
         "No handler": (await nobody(), "aim: nothing"),
-        **{f"{count} async handlers": (await firing(count), "aim: limits off <= 1.5, on <= 10 at 10 handlers") for count in (1, 10, 100)},
+        **{
+            f"{count} async handlers": (await firing(count), "aim: limits off <= 1.5, on <= 10 at 10 handlers")
+            for count in (1, 10, 100)
+        },
         "An observed event, as the run sees it": (await observing(), "aim: <= 2 us awake, <= 5 us to wake it"),
         "A tool call": (await calling(), "aim: three policies add <= 100 us"),
         "The drain": (await draining(), "aim: <= 2"),

@@ -15,7 +15,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 __all__ = [
-    "Background", "Keeper", "cancel_requests", "describe", "go_on_cancelling", "goes_up", "logger", "was_cancelled",
+    "Background", "Keeper", "cancel_requests", "describe", "go_on_cancelling", "goes_up", "logger",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -34,17 +34,6 @@ def cancel_requests() -> int:
     return task.cancelling() if task else 0
 
 
-def was_cancelled(requests_before: int) -> bool:
-    """True when a cancellation that arrived in the caller was asked for by somebody outside, since the count was taken.
-
-    asyncio lets anybody raise `CancelledError`; a handler that awaits a cancelled task does, and nobody asked for it.
-    Trio cannot raise `Cancelled` without a cancelled scope.
-    """
-    if requests_before < 0:
-        return True
-    return cancel_requests() > requests_before or anyio.current_effective_deadline() == -math.inf
-
-
 def goes_up(error: BaseException) -> bool:
     """True for what nobody may keep to himself: an interrupt from the keyboard, or the end of the coroutine."""
     if isinstance(error, BaseExceptionGroup):
@@ -54,17 +43,20 @@ def goes_up(error: BaseException) -> bool:
 
 async def go_on_cancelling(requests_before: int, error: BaseException | None = None) -> None:
     """Raise the cancellation that somebody outside asked for since the count was taken, though other people's code may
-    have swallowed it or turned it into something else; `error` is what that code raised."""
+    have swallowed it or turned it into something else; `error` is what that code raised.
+
+    asyncio lets anybody raise `CancelledError`; a handler that awaits a cancelled task does, and nobody asked for it.
+    """
     if anyio.current_effective_deadline() == -math.inf:
         await anyio.lowlevel.checkpoint_if_cancelled()
     if cancel_requests() > requests_before >= 0:
         raise error if isinstance(error, asyncio.CancelledError) else asyncio.CancelledError
 
 
-def describe(error: BaseException, limit: int = 300) -> str:
-    """The error's type and text in one line, clipped."""
+def describe(error: BaseException, limit: int = 300, clean: Callable[[str], str] = str) -> str:
+    """The error's type and text in one line, clipped; `clean` is given the text as it was."""
     try:
-        text = " ".join(str(error).split())
+        text = " ".join(clean(str(error)).split())
     except Exception:
         text = "(its text cannot be read)"
     shown = f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -9,11 +9,10 @@ from typing import Any
 
 from hooksdk import _secrets as secrets
 from hooksdk import hooks, schema
-from hooksdk._background import logger
 from hooksdk._dispatch import Failure
-from hooksdk._execution import Context, Settled, Work, check_output, execute
+from hooksdk._execution import MAX_DEPTH, Context, Settled, Work, check_output, execute
 from hooksdk._hook import Handler
-from hooksdk._run_state import RunState
+from hooksdk._run_state import RunState, results_of
 from hooksdk.approvals import ApprovalRequest, ask_approver
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
@@ -33,10 +32,13 @@ async def unwrap_tool_call(state: RunState, work: Work, catalog: Catalog) -> Non
     if not state.hooks.has("unwrap_tool_call"):
         return
     event = hooks.UnwrapToolCall(
-        info=state.info, call=work.call, arguments=work.call.arguments, tool=bridge, catalog=catalog
+        info=state.info, call=work.call, arguments=_readable(work.call.arguments), tool=bridge, catalog=catalog
     )
     answer, failure = await state.hooks.first_answer("unwrap_tool_call", event)
     if failure is not None:
+        if not isinstance(failure.error, ToolError):
+            failure.log()
+        await call_started(state, work)
         told = str(failure.error) if isinstance(failure.error, ToolError) else f"'{work.call.name}' failed: {failure}"
         raise Settled("invalid", ToolResult.error(told))
     if answer is not None:
@@ -45,6 +47,14 @@ async def unwrap_tool_call(state: RunState, work: Work, catalog: Catalog) -> Non
         await state.hooks.trace(
             state.info, "unwrapped", call_id=work.call.id, bridge=work.written.name, tool=answer.name
         )
+
+
+def _readable(written: object) -> dict[str, Any]:
+    """What the model wrote as an object, and nothing where it is none: `event.call.arguments` has it as it was written."""
+    try:
+        return schema.parse_arguments(written)
+    except schema.BadArguments:
+        return {}
 
 
 def _renamed(call: ToolCall, name: str) -> ToolCall:
@@ -61,6 +71,9 @@ async def call_started(state: RunState, work: Work) -> None:
 
 def check_scope(work: Work, catalog: Catalog) -> None:
     """Nothing outside the catalog runs, on whatever path the call came; a bridge that nobody unwrapped does not either."""
+    if work.depth >= MAX_DEPTH:
+        told = f"'{work.call.name}' was not run: tools may call tools {MAX_DEPTH} deep."
+        raise Settled("blocked", ToolResult.error(told))
     if work.tool is None or (work.tool.execute is None and work.call.name in BRIDGE_NAMES):
         raise Settled("unknown", ToolResult.error(refusal_of(work.call.name, catalog)))
 
@@ -144,11 +157,14 @@ async def resolve_secrets(state: RunState, work: Work) -> dict[str, Any]:
     names = secrets.placeholders(private) if state.hooks.has("resolve_secrets") else []
     if not names:
         return private
-    event = hooks.ResolveSecrets(info=state.info, call=work.call, tool=tool, arguments=work.arguments, names=names)
+    event = hooks.ResolveSecrets(
+        info=state.info, call=work.call, tool=tool, arguments=work.arguments, names=tuple(names)
+    )
     answer, failure = await state.hooks.first_answer("resolve_secrets", event, tool)
     if failure is not None:
         raise policy_failed(failure)
-    values = {name: str(value) for name, value in answer.values.items() if name in names} if answer else {}
+    given: Mapping[str, Any] = answer.values if answer else {}
+    values = {name: value for name, value in given.items() if name in names and isinstance(value, str)}
     if missing := [name for name in names if name not in values]:
         raise Settled("blocked", ToolResult.error(f"Blocked: no plugin gives a value for {', '.join(missing)}"))
     work.secrets = values
@@ -168,7 +184,7 @@ async def run_tool(
     assert tool is not None
     owner = tool.owner if tool.source == "plugin" else tool.id
     context = Context(
-        work, state.info, catalog, state.parts.results(owner), state.parts.storage(owner),
+        work, state.info, catalog, results_of(state, owner), state.parts.storage(owner),
         call_nested=call_nested, report=functools.partial(state.hooks.trace, state.info), count=state.stats.count,
     )  # fmt: skip
     result = await execute(work, private, context)
@@ -185,7 +201,7 @@ async def transform_tool_result(state: RunState, work: Work, result: ToolResult)
         current[0] = current[0].with_text(given) if isinstance(given, str) else given
 
     async def fail(failure: Failure) -> bool:
-        logger.warning("%s failed in transform_tool_result: %s", failure.handler.who, failure)
+        failure.log(", so the result is withheld" if failure.handler.required else "")
         if failure.handler.required:
             current[0] = ToolResult.error(f"The result is withheld: {failure.handler.plugin} could not check it.")
         return False
@@ -229,9 +245,6 @@ def refusal_of(name: str, catalog: Catalog) -> str:
 
 def policy_failed(failure: Failure) -> Settled:
     """A policy that cannot judge lets nothing through. The model learns whose it is; the log has the details."""
-    logger.warning(
-        "%s failed in %s, so the call is blocked: %s", failure.handler.who, failure.handler.hook, failure,
-        extra={"plugin": failure.handler.plugin, "hook": failure.handler.hook},
-    )  # fmt: skip
+    failure.log(", so the call is blocked")
     told = f"Blocked: plugin '{failure.handler.plugin}' failed while it judged this call, so it was not run."
     return Settled("blocked", ToolResult.error(told))

@@ -9,13 +9,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Self, TypeVar, TypeVarTuple
 
 import anyio
-import anyio.to_thread
 
 from hooksdk import schema
 from hooksdk._encoding import encode, plain_call, plain_result, save_result
 from hooksdk._journal import Entry, Ledger
 from hooksdk._matching import MismatchError, checked, compare, without_repeats
-from hooksdk._storage import SessionLog, to_the_end
+from hooksdk._storage import SessionLog, in_thread, to_the_end
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
@@ -55,7 +54,7 @@ class Conversation:
         if form is None and named in FORMATS:
             form = get_format(named)
         try:
-            self._ledger = await anyio.to_thread.run_sync(Ledger.replay, messages, journal, form)
+            self._ledger = await in_thread(Ledger.replay, messages, journal, form)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             problem = f"the journal cannot be understood ({type(error).__name__}: {error}); nothing was changed"
             raise StoreError(f"session '{self.session_id}'", problem) from error
@@ -105,13 +104,14 @@ class Conversation:
 
     async def _use_format(self, form: MessageFormat) -> None:
         if (named := self._ledger.format_name) is None:
-            self._ledger.form = form
             await self._journal({"kind": "format", "name": form.name})
         elif named != form.name:
             advice = f"session '{self.session_id}' is kept in '{named}', so '{form.name}' cannot be used"
             raise ConfigError("format", (f"{advice}. Run it with format='{named}', or take another session id",))
-        elif self._ledger.form is None:
-            await self._load(form)
+        if type(self._ledger.form) is not type(form):
+            if self._ledger.messages:
+                await self._load(form)
+            self._ledger.form = form
         await self._flush()
 
     @property
@@ -125,6 +125,11 @@ class Conversation:
     def messages(self) -> list[Message]:
         """The stored messages, whole: fresh copies."""
         return [schema.clone(message) for message in self._ledger.messages]
+
+    @property
+    def length(self) -> int:
+        """How many messages are stored."""
+        return len(self._ledger.messages)
 
     def view(self) -> list[Message]:
         """What the model sees: the newest compaction and what came after it, with the applied trims. Fresh copies."""
@@ -193,20 +198,23 @@ class Conversation:
         """Record a call's result; durable when this returns. It joins the messages in the order of the calls, as soon as the
         earlier ones have theirs. A call whose reply is not recorded yet waits for it.
         """
-        await self._exclusive(self._answer, call, result, tool is not None and tool.disposable)
+        ran = tool.name if tool is not None and tool.name != call.name else ""
+        await self._exclusive(self._answer, call, result, tool is not None and tool.disposable, ran)
 
-    async def _answer(self, call: ToolCall, result: ToolResult, disposable: bool) -> None:
+    async def _answer(self, call: ToolCall, result: ToolResult, disposable: bool, ran: str) -> None:
         result = plain_result(result)
         slot = self._ledger.slot_of(call)
         if slot is None or not self._ledger.completes(slot):
-            entry = {"kind": "staged", "call": plain_call(call), "order": slot.order if slot else None}
-            await self._journal({**entry, "result": save_result(result), "disposable": disposable})
+            place = {"reply": self._ledger.last_reply, "order": slot.order if slot else None}
+            entry = {"kind": "staged", "call": plain_call(call), **place}
+            await self._journal({**entry, "result": save_result(result), "disposable": disposable, "ran": ran})
             return
         written = [found.text for made in self._result_messages([(call, result)]) for found in self._form.results(made)]
         said = None if written == [result.text] else schema.fingerprint(result.text)
-        if disposable or said:
-            await self._journal({"kind": "answered", "order": slot.order, "disposable": disposable, "said": said})
-        slot.take(result, disposable)
+        if disposable or ran or said:
+            place = {"reply": self._ledger.last_reply, "order": slot.order}
+            await self._journal({"kind": "answered", **place, "disposable": disposable, "ran": ran, "said": said})
+        slot.take(result, disposable, ran)
         try:
             await self._flush()
         except HookSDKError:

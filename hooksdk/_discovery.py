@@ -6,14 +6,15 @@ import importlib.util
 import os
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from hooksdk._background import logger
 from hooksdk._registry import Plugin, Registry, plugin_id_of
 from hooksdk.config import Config, fold
-from hooksdk.errors import HookSDKError, PluginRefused
+from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 from hooksdk.manifest import find_manifest, read_manifest
 
 __all__ = ["ENTRY_POINTS", "find_plugins"]
@@ -38,8 +39,7 @@ def find_plugins(
     """
 
     def add(plugin: Plugin) -> None:
-        if any(fold(plugin.id) == fold(name) for name in config.deny):
-            plugin.status, plugin.reason = "denied", "denied by the configuration"
+        if _is_off(plugin, config):
             return registry.note(plugin)
         try:
             return registry.add(plugin)
@@ -56,7 +56,8 @@ def find_plugins(
         add(plugin)
     for entry in sorted(_installed(), key=lambda entry: entry.name):
         plugin = Plugin(id=entry.name, origin=_origin(entry), version=entry.dist.version if entry.dist else "")
-        if registry.get(entry.name) is not None:
+        twin = registry.get(entry.name)
+        if twin is not None and twin.origin not in {"installed", "built-in"}:
             plugin.status, plugin.reason = "off", "given in code, which goes before the installed one"
             registry.note(plugin)
             continue
@@ -76,6 +77,23 @@ def find_plugins(
             add(plugin)
         else:
             registry.note(plugin)
+    if refused is None:
+        _check_names(config, [plugin.id for plugin in registry.plugins])
+
+
+def _check_names(config: Config, known: Sequence[str]) -> None:
+    """A plugin that is configured under a misspelt name would be missing without a word, and a policy with it."""
+    for name in config.plugins:
+        if not any(fold(name) == fold(one) for one in known):
+            hint = did_you_mean(name, known)
+            if hint:
+                raise ConfigError("configuration", (f"'plugins.{name}': no such plugin is installed or given.{hint}",))
+            logger.warning("configuration: [plugins.%s] is for a plugin that is neither installed nor given", name)
+    for name in (*config.deny, *(config.allow or ())):
+        if not any(fold(name) == fold(one) for one in known):
+            logger.warning(
+                "configuration: '%s' in deny or allow is no known plugin.%s", name, did_you_mean(name, known)
+            )
 
 
 def _installed() -> Iterable[EntryPoint]:
@@ -99,16 +117,24 @@ def _read_manifest(plugin: Plugin, entry: EntryPoint) -> None:
         raise PluginRefused(plugin.id, problem, "Make them equal")
 
 
-def _decide(plugin: Plugin, config: Config) -> None:
-    """`deny` beats `enabled = false` beats `allow` beats the default."""
+def _is_off(plugin: Plugin, config: Config) -> bool:
+    """True, with status and reason set, for what the operator denied or switched off, wherever it comes from."""
     section = config.plugin(plugin.id)
     if any(fold(plugin.id) == fold(name) for name in config.deny):
         plugin.status, plugin.reason = "denied", "denied by the configuration"
     elif section is not None and not section.enabled:
         plugin.status, plugin.reason = "off", "switched off by the configuration"
-    elif config.allow is not None and not any(fold(plugin.id) == fold(name) for name in config.allow):
-        if plugin.origin == "installed" or section is None:
-            plugin.status, plugin.reason = "not allowed", "not in the configuration's allow list"
+    return not plugin.loaded
+
+
+def _decide(plugin: Plugin, config: Config) -> None:
+    """`deny` beats `enabled = false` beats `allow` beats the default."""
+    section = config.plugin(plugin.id)
+    if _is_off(plugin, config):
+        return
+    allowed = config.allow is None or any(fold(plugin.id) == fold(name) for name in config.allow)
+    if not allowed and (plugin.origin == "installed" or section is None):
+        plugin.status, plugin.reason = "not allowed", "not in the configuration's allow list"
 
 
 def _check_default(plugin: Plugin, config: Config) -> None:
@@ -122,7 +148,7 @@ def _load(plugin: Plugin, entry: EntryPoint) -> Any:
         return entry.load()
     except HookSDKError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginRefused(plugin.id, f"importing {entry.value} raised {type(error).__name__}: {error}") from error
 
 
@@ -134,7 +160,8 @@ def _from_file(config: Config, folder: Path) -> list[Plugin]:
         raise PluginRefused(
             path.name, f"the plugins file {path} does not exist", "Write it, or set plugins_file = false"
         )
-    name = path.stem
+    # Under a name of its own, so that a file called like an importable module does not take that one's place.
+    name = path.stem if config.plugins_file is True else f"{Path(PLUGINS_FILE).stem}.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -143,9 +170,11 @@ def _from_file(config: Config, folder: Path) -> list[Plugin]:
     try:
         spec.loader.exec_module(module)
     except HookSDKError:
+        del sys.modules[name]
         raise
-    except Exception as error:
-        raise PluginRefused(name, f"running {path} raised {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise PluginRefused(path.stem, f"running {path} raised {type(error).__name__}: {error}") from error
     found = [Plugin(id=plugin_id_of(module), origin=str(path), holder=module)]
     for value in vars(module).values():
         if isinstance(value, type) and value.__module__ == name and _is_plugin(value):

@@ -6,6 +6,7 @@ stops the rest. All awaited kinds share `_in_order`, which holds the rules on ti
 
 from __future__ import annotations
 
+import asyncio
 import math
 import reprlib
 import time
@@ -50,11 +51,19 @@ class Dispatcher:
     def __init__(self, plans: Plans, background: Background) -> None:
         self.plans = plans
         self._observers = Observers(background, self._observed)
+        # anyio looks up the event loop each time that it makes a scope, which costs as much as ten handlers.
+        self._scope = type(anyio.CancelScope())
+        self._loop = asyncio.get_running_loop() if cancel_requests() >= 0 else None
+        self._clock = self._loop.time if self._loop else anyio.current_time
         self._tracing = {
             handler: Mailbox(handler.plugin, background, self._traced, TRACE_CAPACITY)
             for handler in plans.get("trace", ())
         }
-        self._unlimited = {hook for hook, plan in plans.items() if all(handler.timeout == math.inf for handler in plan)}
+        self._unlimited = {
+            hook: tuple(handler.call for handler in plan)
+            for hook, plan in plans.items()
+            if all(handler.timeout == math.inf and handler.is_async and handler.tools is None for handler in plan)
+        }
 
     def has(self, hook: str) -> bool:
         """True when anybody handles this hook: nothing else needs doing otherwise."""
@@ -64,26 +73,65 @@ class Dispatcher:
 
     async def notify(self, hook: str, event: Event) -> None:
         """All handlers in order; a failing one is logged and the others run."""
-        await self._in_order(self.plans.get(hook, ()), lambda: event, _ignore, _log)
+        await self._in_order(self.plans.get(hook, ()), event, _ignore, _log)
 
     async def decide(self, hook: str, event: Event, stop: type, tool: object = None) -> Verdict:
         """All handlers in order until one answers `stop`, or fails; the first answer of each type counts. The caller
         tells of a failure."""
+        handlers = self.plans.get(hook, ())
+        if hook not in self._unlimited or self._tracing:
+            return await self._decide(handlers, event, stop, tool)
+        # Where the operator has lifted every limit, only the calls need doing until somebody has an opinion.
+        task = asyncio.current_task(self._loop) if self._loop else None
+        requests = task.cancelling() if task else -1
+        answer: Any = None
+        error: BaseException | None = None
+        for handle in self._unlimited[hook]:
+            try:
+                answer = await handle(event)
+            except BaseException as raised:
+                if goes_up(raised):
+                    raise
+                error = raised
+            if answer is not None or error is not None:
+                break
+        else:
+            if task is None or task.cancelling() > requests:
+                await go_on_cancelling(requests)
+            return _NO_OPINION
+        await go_on_cancelling(requests, error)
+        rest = handlers[self._unlimited[hook].index(handle) :]
+        return await self._decide(rest, event, stop, tool, answer, _failure(rest[0], answer, error, 0.0))
+
+    async def _decide(
+        self,
+        handlers: Sequence[Handler],
+        event: Event,
+        stop: type,
+        tool: object,
+        answer: Any = None,
+        failure: Failure | None = None,
+    ) -> Verdict:
+        """The same; the first handler may have been called already, with this answer or failure."""
         verdict = Verdict()
 
         async def accept(handler: Handler, answer: Any) -> bool:
-            # By the declared type, so that an answer of a subclass counts as what it is.
             kind = next(kind for kind in handler.answers if isinstance(answer, kind))
             verdict.answers.setdefault(kind, (handler, answer))
-            await self.trace(event.info, "decision", hook=hook, plugin=handler.plugin, handler=handler.function,
-                             decision=kind.__name__, reason=getattr(answer, "reason", ""))  # fmt: skip
+            await self.trace(event.info, "decision", hook=handler.hook, plugin=handler.plugin,
+                             handler=handler.function, decision=kind.__name__,
+                             reason=getattr(answer, "reason", ""))  # fmt: skip
             return isinstance(answer, stop)
 
         async def fail(failure: Failure) -> bool:
             verdict.failure = failure
             return True
 
-        await self._in_order(self.plans.get(hook, ()), lambda: event, accept, fail, tool)
+        if failure is not None or answer is not None:
+            if await (fail(failure) if failure else accept(handlers[0], answer)):
+                return verdict
+            handlers = handlers[1:]
+        await self._in_order(handlers, event, accept, fail, tool)
         return verdict
 
     async def transform(
@@ -119,12 +167,12 @@ class Dispatcher:
             found[1] = failure
             return True
 
-        await self._in_order(self.plans.get(hook, ()), lambda: event, accept, fail, tool)
+        await self._in_order(self.plans.get(hook, ()), event, accept, fail, tool)
         return found[0], found[1]
 
     async def drain(self, hook: str, event: Event) -> None:
         """All handlers in reverse order, each with its own time limit; a failing one is logged and the others run."""
-        await self._in_order(tuple(reversed(self.plans.get(hook, ()))), lambda: event, _ignore, _log)
+        await self._in_order(tuple(reversed(self.plans.get(hook, ()))), event, _ignore, _log)
 
     def observe(self, hook: str, event: Event) -> None:
         """Queue the event for its observers; never waits."""
@@ -172,104 +220,79 @@ class Dispatcher:
     async def _in_order(
         self,
         handlers: Sequence[Handler],
-        event_of: Callable[[], Event],
+        event: Event | Callable[[], Event],
         accept: Callable[[Handler, Any], Awaitable[bool]],
         fail: Callable[[Failure], Awaitable[bool]],
         tool: object = None,
     ) -> None:
-        """Call handlers in order until `accept` or `fail` says stop.
+        """Call handlers in order until `accept` or `fail` says stop; a callable makes each its own event.
 
         One cancel scope serves all handlers: its deadline is moved when it would come too early for the next one, and it
         is opened anew after an answer or a time-out. An answer after the limit is late even if the handler swallowed the
         cancellation (the scope tells) or never yielded (the clock tells).
         """
         if not handlers:
-            return None
-        requests = cancel_requests()
-        if handlers[0].hook in self._unlimited and not self._tracing:
-            return await self._in_order_unlimited(handlers, event_of, accept, fail, tool, requests)
+            return
+        task = asyncio.current_task(self._loop) if self._loop else None
+        requests = task.cancelling() if task else -1
+        clock = self._clock
+        tracing = bool(self._tracing)
+        fixed = isinstance(event, Event)
         queue = iter(handlers)
-        handler = next(queue, None)
-        while handler is not None:
-            event: Event | None = None
+        limit = handlers[0].timeout
+        handler: Handler | None = None
+        while True:
+            given: Event | None = None
             answer: Any = None
             error: BaseException | None = None
-            started = 0.0
-            with anyio.CancelScope() as scope:
-                set_at = limit = -1.0
-                while handler is not None:
+            set_at = started = now = clock()
+            # The scope ends a little after the limit, so that its deadline need not move for each handler.
+            with self._scope(deadline=now + 1.1 * limit) as scope:
+                for handler in queue:
                     if handler.tools is not None and not handler.concerns(tool):
-                        handler = next(queue, None)
                         continue
-                    started = time.monotonic()
-                    # The scope ends a little after the limit, so that its deadline need not move for each handler.
+                    started = now
                     if handler.timeout != limit or started - set_at > 0.1 * limit:
                         limit, set_at = handler.timeout, started
-                        scope.deadline = anyio.current_time() + 1.1 * limit
+                        scope.deadline = started + 1.1 * limit
                     try:
-                        event = event_of()
-                        answer = await (handler.call(event) if handler.is_async else call(handler, event))
+                        given = event if fixed else event()  # type: ignore[operator]
+                        answer = await (handler.call(given) if handler.is_async else call(handler, given))
                     except BaseException as raised:
                         # A cancellation is kept back too: whose it was shows once the scope is left.
                         if goes_up(raised):
                             raise
                         error = raised
+                    now = clock()
                     if (
-                        answer is not None or error is not None or scope.cancel_called
-                        or time.monotonic() - started > limit or self._tracing
-                    ):  # fmt: skip
+                        answer is not None
+                        or error is not None
+                        or tracing
+                        or now - started > limit
+                        or scope.cancel_called
+                    ):
                         break
-                    handler = next(queue, None)
-            if handler is not None:
-                seconds = time.monotonic() - started
-                await go_on_cancelling(requests, error)
-                if scope.cancel_called or seconds > handler.timeout:
-                    error = HookTimeout(handler.hook, handler.who, handler.timeout)
-                failure = _failure(handler, answer, error, seconds)
-                if self._tracing and event is not None:
-                    await self._trace_hook(handler, event.info, seconds, answer, failure)
-                stop = await (fail(failure) if failure else _accept(handler, answer, accept))
-                handler = None if stop else next(queue, None)
-        # A handler may have swallowed a cancellation of the whole run: it still counts.
-        return await go_on_cancelling(requests)
-
-    async def _in_order_unlimited(
-        self,
-        handlers: Sequence[Handler],
-        event_of: Callable[[], Event],
-        accept: Callable[[Handler, Any], Awaitable[bool]],
-        fail: Callable[[Failure], Awaitable[bool]],
-        tool: object,
-        requests: int,
-    ) -> None:
-        """The same where the operator has lifted every limit: no scope, and nobody is late."""
-        for handler in handlers:
-            if handler.tools is not None and not handler.concerns(tool):
-                continue
-            answer: Any = None
-            error: BaseException | None = None
-            started = time.monotonic()
-            try:
-                event = event_of()
-                answer = await (handler.call(event) if handler.is_async else call(handler, event))
-            except BaseException as raised:
-                if goes_up(raised):
-                    raise
-                error = raised
-            if answer is not None or error is not None:
-                await go_on_cancelling(requests, error)
-                failure = _failure(handler, answer, error, time.monotonic() - started)
-                if await (fail(failure) if failure else _accept(handler, answer, accept)):
-                    return None
-        return await go_on_cancelling(requests)
-
-    # What is seen of them
+                else:
+                    handler = None
+            if handler is None:
+                break
+            await go_on_cancelling(requests, error)
+            if scope.cancel_called or now - started > handler.timeout:
+                error = HookTimeout(handler.hook, handler.who, handler.timeout)
+            failure = _failure(handler, answer, error, now - started)
+            if tracing and given is not None:
+                await self._trace_hook(handler, given.info, now - started, answer, failure)
+            if await fail(failure) if failure else answer is not None and await accept(handler, answer):
+                break
+        if task is None or task.cancelling() > requests:
+            # A handler may have swallowed a cancellation of the whole run: it still counts.
+            await go_on_cancelling(requests)
 
     async def _trace_hook(
         self, handler: Handler, info: RunInfo, seconds: float, answer: object, failure: Failure | None
     ) -> None:
         outcome = "failed" if failure else "passed" if answer is None else type(answer).__name__
-        problem = {"problem": str(failure)} if failure else {}
+        problem = {"problem": type(failure.error).__name__} if failure else {}
         await self.trace(
             info, "hook", hook=handler.hook, plugin=handler.plugin, handler=handler.function, outcome=outcome,
             seconds=round(seconds, 6), **problem,
@@ -299,6 +322,9 @@ class Dispatcher:
         )  # fmt: skip
 
 
+_NO_OPINION = Verdict()
+
+
 async def _ignore(_handler: Handler, _answer: Any) -> bool:
     return False
 
@@ -306,10 +332,6 @@ async def _ignore(_handler: Handler, _answer: Any) -> bool:
 async def _log(failure: Failure) -> bool:
     failure.log()
     return False
-
-
-async def _accept(handler: Handler, answer: Any, accept: Callable[[Handler, Any], Awaitable[bool]]) -> bool:
-    return answer is not None and await accept(handler, answer)
 
 
 def _failure(handler: Handler, answer: object, error: BaseException | None, seconds: float) -> Failure | None:

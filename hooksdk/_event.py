@@ -3,13 +3,24 @@ another one sees."""
 
 from __future__ import annotations
 
+import functools
+import math
+import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
 from hooksdk import schema
+from hooksdk.calls import ToolCall
 
-__all__ = ["Event", "Fresh", "RunInfo"]
+__all__ = ["CallEvent", "CallStatus", "Checked", "EndReason", "Event", "Fresh", "RunInfo", "SessionEndReason"]
+
+EndReason = Literal["completed", "paused", "error", "cancelled"]
+"""How a run ended."""
+SessionEndReason = Literal["closed", "reset", "idle", "shutdown"]
+"""Why a session ended."""
+CallStatus = Literal["ok", "error", "blocked", "answered", "invalid", "unknown"]
+"""What became of a tool call."""
 
 T = TypeVar("T")
 
@@ -47,6 +58,33 @@ class _Kept:
     value: Any
 
 
+class Checked:
+    """A dataclass whose fields are checked when it is made, so that a wrong one is its author's failure, there and then:
+    an answer that the run cannot use would otherwise come out far from the handler that gave it."""
+
+    def __post_init__(self) -> None:
+        for name, kinds in _field_types(type(self)).items():
+            value = getattr(self, name)
+            if not isinstance(value, kinds):
+                expected = " or ".join(kind.__name__ for kind in kinds)
+                raise TypeError(f"{type(self).__name__}({name}=...) is to be {expected}, not {type(value).__name__}")
+            if isinstance(value, float) and math.isnan(value):
+                raise ValueError(f"{type(self).__name__}({name}=...) is not a number")
+
+
+@functools.cache
+def _field_types(kind: type) -> dict[str, tuple[type, ...]]:
+    # Of our own classes only: the annotations of a plugin's subclass may exist for the type checker alone.
+    own = next(base for base in kind.__mro__ if base.__module__.startswith("hooksdk."))
+    found: dict[str, tuple[type, ...]] = {}
+    for name, hint in get_type_hints(own).items():
+        parts = get_args(hint) if get_origin(hint) in {Union, types.UnionType} else (hint,)
+        kinds = [get_origin(part) or part for part in parts]
+        if all(isinstance(one, type) for one in kinds):
+            found[name] = (*kinds, int) if float in kinds else tuple(kinds)
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
     """Where an event comes from. Outside a run, `run_id` is empty and `attempt` 0."""
@@ -65,11 +103,15 @@ class RunInfo:
     metadata: Fresh[Mapping[str, Any] | None] = Fresh(None)
 
 
+def _nowhere() -> RunInfo:
+    return RunInfo()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Event:
     """What every event carries."""
 
-    info: RunInfo = field(default_factory=RunInfo, repr=False)
+    info: RunInfo = field(default_factory=_nowhere, repr=False)
 
     @property
     def session_id(self) -> str:
@@ -120,3 +162,13 @@ class Event:
     def metadata(self) -> Mapping[str, Any]:
         """What the host added, a fresh copy."""
         return self.info.metadata or {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallEvent(Event):
+    """What the events of a tool call carry."""
+
+    call: ToolCall
+    """The call: id, origin (model, bridge, code, tool) and parent id."""
+    arguments: Fresh[dict[str, Any]] = Fresh()
+    """A fresh copy at each access."""

@@ -11,9 +11,10 @@ from typing import Any, final
 
 import anyio
 import anyio.to_thread
+from anyio.lowlevel import RunVar
 
 from hooksdk import schema
-from hooksdk._background import cancel_requests, describe, was_cancelled
+from hooksdk._background import cancel_requests, describe, go_on_cancelling, goes_up
 from hooksdk._secrets import mask
 from hooksdk._signature import is_async, to_result
 from hooksdk.calls import Origin, Results, ToolCall, ToolResult
@@ -26,9 +27,12 @@ __all__ = ["MAX_DEPTH", "Context", "Settled", "Work", "check_output", "execute"]
 
 MAX_DEPTH = 8
 """How deep tools may call tools."""
+THREADS = 40
+"""Worker threads that one tool may hold at a time, those that were left behind among them."""
+_limiters: RunVar[dict[str, anyio.CapacityLimiter] | None] = RunVar("hooksdk tool threads", None)
 
 
-class Settled(Exception):  # noqa: N818 - not an error: the call has its result
+class Settled(Exception):
     """A step of a call found the call's result; the steps after it are left out."""
 
     def __init__(self, status: CallStatus, result: ToolResult) -> None:
@@ -56,6 +60,8 @@ class Work:
     scope: anyio.CancelScope | None = None
     """The time limit of the running tool."""
     started: float = 0.0
+    left: bool = False
+    """The tool returned or was given up; a thread of it may go on."""
     done: bool = False
 
     def __post_init__(self) -> None:
@@ -131,8 +137,13 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        scope = self._work.scope
-        return self._work.done or (scope is not None and scope.cancel_called)
+        work = self._work
+        if work.done or work.left or work.scope is None:
+            return work.done or work.left
+        try:
+            return work.scope.cancel_called
+        except RuntimeError:  # trio tells it to the thread of its event loop only
+            return False
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, origin: Origin = "tool") -> ToolResult:
         if self._work.done:
@@ -156,25 +167,44 @@ async def execute(work: Work, arguments: dict[str, Any], context: Context) -> To
         return ToolResult.error(f"'{tool.name}' cannot be run here: it has no executor.")
     given = (arguments, context) if _takes_context(tool.execute) else (arguments,)
     requests = cancel_requests()
+    problem: BaseException | None = None
+    result = ToolResult()
     with anyio.CancelScope(deadline=anyio.current_time() + tool.timeout) as work.scope:
         try:
             if is_async(tool.execute):
                 value = await tool.execute(*given)
             else:
-                value = await anyio.to_thread.run_sync(tool.execute, *given, abandon_on_cancel=True)
+                value = await anyio.to_thread.run_sync(
+                    tool.execute, *given, abandon_on_cancel=True, limiter=_threads_of(tool)
+                )
                 value = await value if inspect.isawaitable(value) else value
             result = to_result(value)
-        except ToolError as error:
-            result = ToolResult.error(error.text)
-        except (Exception, SystemExit) as error:
-            result = ToolResult.error(f"'{tool.name}' failed: {describe(error, 2000)}")
-        except anyio.get_cancelled_exc_class():
-            if work.scope.cancel_called or was_cancelled(requests):
+        except BaseException as error:
+            if goes_up(error):
                 raise
-            result = ToolResult.error(f"'{tool.name}' failed: it was cancelled from inside")
-        if not work.scope.cancel_called:
-            return result
-    return ToolResult.error(f"'{tool.name}' did not finish within {tool.timeout:g} s and was stopped.")
+            problem = error
+        finally:
+            work.left = True
+    await go_on_cancelling(requests, problem)
+    if work.scope.cancel_called:
+        return ToolResult.error(f"'{tool.name}' did not finish within {tool.timeout:g} s and was stopped.")
+    if isinstance(problem, ToolError):
+        return ToolResult.error(problem.text)
+    if isinstance(problem, anyio.get_cancelled_exc_class()):
+        return ToolResult.error(f"'{tool.name}' failed: it was cancelled from inside")
+    if problem is not None:
+        # Masked before it is clipped and set in one line: half a secret, or one on two lines, is found no more.
+        told = describe(problem, 2000, lambda text: mask(text, work.secrets))
+        return ToolResult.error(f"'{tool.name}' failed: {told}")
+    return result
+
+
+def _threads_of(tool: Tool) -> anyio.CapacityLimiter:
+    """Each tool has threads of its own: what hangs in them keeps nobody else from running, stores least of all."""
+    limiters = _limiters.get()
+    if limiters is None:
+        _limiters.set(limiters := {})
+    return limiters.setdefault(tool.id, anyio.CapacityLimiter(THREADS))
 
 
 def _takes_context(executor: Callable[..., Any]) -> bool:

@@ -26,10 +26,10 @@ import anyio
 import pluggy
 
 from hooksdk._signature import is_async, locate
-from hooksdk.errors import HookUseError
+from hooksdk.errors import HookUseError, did_you_mean
 from hooksdk.patterns import PatternError, ToolPattern
 
-__all__ = ["Handler", "HandlerOptions", "Hook", "Kind", "define", "options_of"]
+__all__ = ["Handler", "HandlerOptions", "Hook", "Kind", "define", "options_of", "origin_of", "other_parameters"]
 
 Kind = Literal["notify", "observe", "decide", "narrow", "transform", "first_answer", "drain", "trace"]
 """How a hook is fired; `_dispatch.py` has one function for each."""
@@ -39,6 +39,8 @@ THREADS: Final = 4
 """Worker threads that one threaded handler may hold at a time."""
 _MARK = "__hooksdk_handler__"
 _mark_impl = pluggy.HookimplMarker(PROJECT)
+
+_event_names: set[str] = set()
 
 E = TypeVar("E")
 R = TypeVar("R")
@@ -74,6 +76,7 @@ class Hook(Generic[E, R]):
         alternatives = get_args(answers) if get_origin(answers) in {Union, types.UnionType} else (answers,)
         self.name: Final[str] = spec.__name__
         self.event: Final[type[E]] = hints["event"]
+        _event_names.add(self.event.__name__)
         self.answers: Final[tuple[type, ...]] = tuple(kind for kind in alternatives if kind is not type(None))
         self.kind: Final[Kind] = kind
         self.timeout: Final[float] = timeout
@@ -122,24 +125,30 @@ class Hook(Generic[E, R]):
         return other
 
     def _configured(self, options: dict[str, Any]) -> Hook[E, R]:
+        def refuse(problem: str, advice: str) -> HookUseError:
+            return HookUseError(self.name, f"its options ({_caller()})", problem, advice)
+
         for option in options:
             if option not in self.allowed_options:
                 known = ", ".join(sorted(self.allowed_options))
-                raise HookUseError(self.name, "its options", f"it has no option '{option}'", f"It takes {known}")
+                near = did_you_mean(option, self.allowed_options)
+                raise refuse(f"it has no option '{option}'", f"It takes {known}.{near}")
         changes = dict(options)
         if "timeout" in changes and not _is_positive(changes["timeout"]):
             problem = f"timeout={changes['timeout']!r} is not a number of seconds above 0"
-            raise HookUseError(self.name, "its options", problem, "Write such as timeout=3")
+            raise refuse(problem, "Write such as timeout=3")
+        for option in ("required", "thread"):
+            if not isinstance(changes.get(option, True), bool):
+                raise refuse(f"{option}={changes[option]!r} is not True or False", f"Write {option}=True")
         if "tools" in changes:
             given = changes["tools"]
             try:
                 patterns = (given,) if isinstance(given, str) else tuple(given)
                 changes["tools"] = tuple(ToolPattern(pattern) for pattern in patterns)
             except (PatternError, TypeError) as error:
-                raise HookUseError(self.name, "its options", f"tools: {error}", "Mend the pattern") from None
+                raise refuse(f"tools: {error}", "Mend the pattern") from None
             if not changes["tools"]:
-                problem = "tools is empty, so the handler would never be called"
-                raise HookUseError(self.name, "its options", problem, "Leave tools out for all tools")
+                raise refuse("tools is empty, so the handler would never be called", "Leave tools out for all tools")
         return self._with(**changes)
 
     def __repr__(self) -> str:
@@ -157,9 +166,22 @@ def define(
     return make
 
 
+def origin_of(function: Any) -> Any:
+    """The function as it was written, inside decorators that say what they wrap."""
+    return inspect.unwrap(function)
+
+
 def options_of(function: object) -> HandlerOptions:
     """What the decorator said; the defaults for a plain pluggy impl."""
     return cast("HandlerOptions", getattr(function, _MARK, HandlerOptions()))
+
+
+def _caller() -> str:
+    """`file:line` of the code that uses the decorator."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "?"
 
 
 def _is_positive(value: object) -> bool:
@@ -171,7 +193,9 @@ def _check_function(hook: Hook[Any, Any], function: Any, options: HandlerOptions
         raise HookUseError(hook.name, locate(function), problem, advice)
 
     if not inspect.isfunction(function):
-        return refuse("it decorates something that is not a function", "Decorate a `def` or `async def` directly")
+        problem = "it decorates something that is not a function"
+        advice = "Decorate a `def` or `async def` directly, and name the options: (timeout=3)"
+        raise HookUseError(hook.name, f"{function!r:.80} ({_caller()})", problem, advice)
     if hasattr(function, _MARK):
         refuse("the function already handles another hook", "Write one function for each hook")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -181,11 +205,18 @@ def _check_function(hook: Hook[Any, Any], function: Any, options: HandlerOptions
     parent = function.__qualname__.rpartition(".")[0]
     is_method = bool(parent) and not parent.endswith("<locals>")
     expected = ["self", "event"] if is_method else ["event"]
-    parameters = list(inspect.signature(function).parameters)
-    if parameters != expected:
-        refuse(f"its parameters are ({', '.join(parameters)})", f"Write def {function.__name__}({', '.join(expected)})")
+    if shown := other_parameters(function, expected):
+        refuse(f"its parameters are {shown}", f"Write def {function.__name__}({', '.join(expected)})")
     _check_event(hook, function, refuse)
-    return None
+
+
+def other_parameters(function: Any, expected: list[str]) -> str | None:
+    """The function's parameters as they are written, where they are not these plain ones; else None."""
+    parameters = list(inspect.signature(function).parameters.values())
+    plain = all(one.kind in {one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD} for one in parameters)
+    if plain and [one.name for one in parameters] == expected:
+        return None
+    return str(inspect.signature(function)).partition(" ->")[0]
 
 
 def _check_event(hook: Hook[Any, Any], function: Any, refuse: Callable[[str, str], None]) -> None:
@@ -195,10 +226,10 @@ def _check_event(hook: Hook[Any, Any], function: Any, refuse: Callable[[str, str
     if isinstance(annotation, str):
         annotation = function.__globals__.get(annotation.strip("'\" "), annotation)
     if isinstance(annotation, str):
-        # Under `from __future__ import annotations` the name may exist for the type checker only: compare the names.
+        # Under `from __future__ import annotations` the name may exist for the type checker only, and be an alias:
+        # refuse the name of another event, and nothing else.
         given = annotation.strip("'\" ").rpartition(".")[2]
-        known = {base.__name__ for base in hook.event.__mro__} | {"Any"}
-        if given in known or not given.isidentifier():
+        if given not in _event_names or given in {base.__name__ for base in hook.event.__mro__}:
             return
     else:
         if annotation is Any or (isinstance(annotation, type) and issubclass(hook.event, annotation)):
@@ -229,7 +260,7 @@ class Handler:
         limiter: anyio.CapacityLimiter | None = None,
     ) -> None:
         options = options_of(function)
-        code = function.__code__
+        code = origin_of(function).__code__
         self.hook = hook.name
         self.answers = hook.answers
         self.call = call
@@ -242,7 +273,8 @@ class Handler:
         self.tools = options.tools
         self.required = options.required
         # A plain `def` that observes would stall the run's event loop; one that decides is meant to be quick.
-        self.threaded = not self.is_async and (options.thread or hook.kind in {"observe", "trace"})
+        wraps_async = self.is_async or is_async(origin_of(function))
+        self.threaded = not wraps_async and (options.thread or hook.kind in {"observe", "trace"})
         # A thread that hangs keeps its place, so that abandoned threads cannot pile up.
         self.limiter = limiter or anyio.CapacityLimiter(THREADS)
 

@@ -6,8 +6,8 @@ meets messages and entries in the order in which they came, and a rebuilt ledger
 | kind | fields |
 |---|---|
 | format | name |
-| staged | call `[id, name, arguments]`, order (which call of the newest reply; null: not recorded yet), result, disposable |
-| answered | order, disposable, said (hash of the result's text, if its message reads otherwise): the message follows |
+| staged | call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable, ran (the real tool, where the call names a bridge) |
+| answered | reply, order, disposable, ran, said (hash of the result's text, if its message reads otherwise): the message follows |
 | dropped | staged results whose calls were never recorded are given up |
 | trim, restore | n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason |
 | drain | done `[[n, status], ...]`: one entry applies everything that was queued |
@@ -53,6 +53,8 @@ class Record:
     turn: int
     call: ToolCall | None
     disposable: bool = False
+    ran: str = ""
+    """The tool that ran, where the call named a bridge."""
     said: str | None = None
     """The hash of the text that the run answered, which the format may have put in other words."""
     shown: str | None = None
@@ -67,7 +69,7 @@ class Record:
 
     @property
     def tool(self) -> str:
-        return self.call.name if self.call else ""
+        return self.ran or (self.call.name if self.call else "")
 
     @property
     def trimmed(self) -> bool:
@@ -84,6 +86,7 @@ class Slot:
     staged: ToolResult | None = None
     record: Record | None = None
     disposable: bool = False
+    ran: str = ""
     said: str | None = None
     by_run: bool = False
     """Answered by the run, not by a message that the host recorded."""
@@ -92,8 +95,8 @@ class Slot:
     def open(self) -> bool:
         return self.staged is None and self.record is None
 
-    def take(self, result: ToolResult, disposable: bool) -> None:
-        self.staged, self.disposable, self.by_run = result, disposable, True
+    def take(self, result: ToolResult, disposable: bool, ran: str) -> None:
+        self.staged, self.disposable, self.ran, self.by_run = result, disposable, ran, True
         self.said = schema.fingerprint(result.text)
 
 
@@ -108,7 +111,7 @@ class Ledger:
         self.by_id: dict[str, list[int]] = {}
         self.handles: dict[str, int] = {}
         self.slots: list[Slot] = []
-        self.orphans: list[tuple[ToolCall, ToolResult, bool]] = []
+        self.orphans: list[tuple[ToolCall, ToolResult, bool, str]] = []
         self.queue: dict[int, tuple[Entry, Record | None]] = {}
         self.trims = 0
         self.base: list[Message] = []
@@ -117,6 +120,7 @@ class Ledger:
         self.forms: dict[int, set[str]] = {}
         self.states: dict[str, dict[str, Any]] = {}
         self.replies = 0
+        self.last_reply = -1
         self.first_user: int | None = None
         self._calls: dict[str, ToolCall] = {}
         self._in_message: dict[int, list[Record]] = {}
@@ -145,6 +149,7 @@ class Ledger:
         found = self.form.results(message)
         if self.form.is_reply(message):
             self.replies += 1
+            self.last_reply = position
             self.slots = [Slot(call, order) for order, call in enumerate(self.form.calls(message))]
             self._calls.update({slot.call.id: slot.call for slot in self.slots})
             self.orphans = [orphan for orphan in self.orphans if not self._adopt(orphan)]
@@ -170,7 +175,7 @@ class Ledger:
             call=slot.call if slot else self._calls.get(found.call_id),
         )
         if slot:
-            slot.record, record.disposable, record.said = record, slot.disposable, slot.said
+            slot.record, record.disposable, record.ran, record.said = record, slot.disposable, slot.ran, slot.said
         same_id.append(record.number)
         self.handles[record.handle] = record.number
         self.records.append(record)
@@ -202,11 +207,11 @@ class Ledger:
         ready = list(takewhile(lambda slot: slot.staged is not None, waiting))
         return [] if self.form.grouped and len(ready) < len(waiting) else ready
 
-    def _adopt(self, orphan: tuple[ToolCall, ToolResult, bool]) -> bool:
-        call, result, disposable = orphan
+    def _adopt(self, orphan: tuple[ToolCall, ToolResult, bool, str]) -> bool:
+        call, result, disposable, ran = orphan
         slot = self.slot_of(call)
         if slot:
-            slot.take(result, disposable)
+            slot.take(result, disposable, ran)
         return slot is not None
 
     # The journal
@@ -226,19 +231,22 @@ class Ledger:
     def _apply_state(self, entry: Entry) -> None:
         self.states[entry["plugin"]] = entry["state"]
 
+    def _slot_at(self, entry: Entry) -> Slot | None:
+        reply, order = int(entry["reply"]), int(entry["order"])
+        return self.slots[order] if reply == self.last_reply and order < len(self.slots) else None
+
     def _apply_staged(self, entry: Entry) -> None:
         call_id, name, arguments = entry["call"]
-        result, disposable = load_result(entry["result"]), bool(entry["disposable"])
+        result, disposable, ran = load_result(entry["result"]), bool(entry["disposable"]), str(entry.get("ran", ""))
         if entry["order"] is None:
-            self.orphans.append((ToolCall(call_id, name, arguments), result, disposable))
-        elif int(entry["order"]) < len(self.slots):
-            slot = self.slots[int(entry["order"])]
-            slot.take(result, disposable)
+            self.orphans.append((ToolCall(call_id, name, arguments), result, disposable, ran))
+        elif (slot := self._slot_at(entry)) and slot.call.id == call_id:
+            slot.take(result, disposable, ran)
 
     def _apply_answered(self, entry: Entry) -> None:
-        if int(entry["order"]) < len(self.slots):
-            slot = self.slots[int(entry["order"])]
+        if slot := self._slot_at(entry):
             slot.disposable, slot.said = bool(entry["disposable"]), entry.get("said")
+            slot.ran = str(entry.get("ran", ""))
 
     def _apply_dropped(self, _entry: Entry) -> None:
         self.orphans.clear()

@@ -12,7 +12,7 @@ import pluggy
 import pydantic
 from pydantic import BaseModel
 
-from hooksdk._hook import PROJECT, Handler, options_of
+from hooksdk._hook import PROJECT, Handler, options_of, origin_of, other_parameters
 from hooksdk._signature import locate
 from hooksdk.config import Config, PluginConfig, fold
 from hooksdk.errors import (
@@ -31,7 +31,7 @@ from hooksdk.tools import Tool, marked_tools
 
 __all__ = ["Plugin", "Registry", "describe_plugins", "instantiate", "plugin_id_of"]
 
-CONSTRUCTOR = {"config", "state", "shared"}
+CONSTRUCTOR = {"config", "state", "shared", "storage"}
 """What a plugin class may ask for."""
 
 
@@ -73,8 +73,6 @@ class _Manager(pluggy.PluginManager):
     """pluggy's manager, which takes a module's handlers only where they are defined."""
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
-        if inspect.isclass(plugin) and isinstance(inspect.getattr_static(plugin, name, None), property):
-            return None
         found = super().parse_hookimpl_opts(plugin, name)
         if found is not None and isinstance(plugin, types.ModuleType):
             function = getattr(plugin, name)
@@ -120,15 +118,12 @@ class Registry:
         section = self._config.plugin(plugin.id)
         plugin.asks_for = _constructor(plugin)
         plugin.config = _configure(plugin, section)
+        used = {self._check_handler(plugin, name, opts) for name, opts in self._marked(holder)}
+        plugin.hooks = [name for name in HOOKS if name in used]
+        plugin.tools = [tool.name for tool in self.tools_of(plugin, None)]
+        _check_contracts(plugin)
+        self._check_grants(plugin, section)
         self._register(plugin)
-        try:
-            self._check_handlers(plugin)
-            plugin.tools = [tool.name for tool in self.tools_of(plugin, None)]
-            _check_contracts(plugin)
-            self._check_grants(plugin, section)
-        except BaseException:
-            self._manager.unregister(holder)
-            raise
         self.plugins.append(plugin)
         self._plan = None
 
@@ -148,7 +143,10 @@ class Registry:
     def tools_of(self, plugin: Plugin, instance: object) -> list[Tool]:
         """The tools that `@tool` marks: of a module or an instance; of a class's blank instance when there is none yet."""
         if plugin.is_class and instance is None:
-            instance = object.__new__(plugin.holder)
+            try:
+                instance = object.__new__(plugin.holder)
+            except TypeError as error:
+                raise PluginRefused(plugin.id, f"no instance of it can be made: {error}") from None
         return marked_tools(plugin.holder if instance is None else instance, plugin.id)
 
     def plans(self, instances: Mapping[str, object]) -> dict[str, tuple[Handler, ...]]:
@@ -172,30 +170,41 @@ class Registry:
     def _register(self, plugin: Plugin) -> None:
         try:
             self._manager.register(plugin.holder, plugin.id)
-        except pluggy.PluginValidationError as error:
-            self._manager.unregister(plugin.holder) if self._manager.is_registered(plugin.holder) else None
-            raise HookUseError("hook", _where(plugin), str(error).replace("\n", " "), "Write def NAME(event)") from None
+        except pluggy.PluginValidationError as error:  # a rule of pluggy's that is not among our own checks
+            raise PluginRefused(plugin.id, " ".join(str(error).split())) from None
         except ValueError as error:
             raise DuplicatePlugin(plugin.id, "registered already", f"{_where(plugin)} ({error})") from None
 
-    def _check_handlers(self, plugin: Plugin) -> None:
-        callers = self._manager.get_hookcallers(plugin.holder) or []
-        for caller in callers:
-            for impl in caller.get_hookimpls():
-                if impl.plugin is not plugin.holder:
-                    continue
-                where = locate(impl.function)
-                if caller.name not in HOOKS:
-                    raise UnknownHook(caller.name, plugin.id, where, did_you_mean(caller.name, HOOKS))
-                if impl.wrapper or impl.hookwrapper:
-                    advice = "Use two handlers, such as before_tool_call and after_tool_call"
-                    raise HookUseError(
-                        caller.name, where, "wrapper handlers are not called: each hook decides by its answers", advice
-                    )
-                if "event" not in impl.argnames:
-                    raise HookUseError(caller.name, where, "it does not take the event", "Write def NAME(event)")
-        used = {caller.name for caller in callers}
-        plugin.hooks = [name for name in HOOKS if name in used]
+    def _marked(self, holder: Any) -> Iterable[tuple[str, Any]]:
+        """The names under which a plugin has marked handlers, with what their markers say."""
+        for name in dir(holder):
+            opts = self._manager.parse_hookimpl_opts(holder, name)
+            if opts is not None:
+                yield name, opts
+
+    def _check_handler(self, plugin: Plugin, name: str, opts: Any) -> str:
+        """The hook that a marked function handles. Plain pluggy impls have not met the decorator's checks."""
+        hook: str = opts["specname"] or name
+        function = inspect.getattr_static(plugin.holder, name)
+        where = locate(function)
+        if hook not in HOOKS:
+            raise UnknownHook(hook, plugin.id, where, did_you_mean(hook, HOOKS))
+
+        def refuse(problem: str, advice: str) -> HookUseError:
+            return HookUseError(hook, f"plugin '{plugin.id}', {where}", problem, advice)
+
+        if opts["wrapper"] or opts["hookwrapper"]:
+            advice = "Use two handlers, such as before_tool_call and after_tool_call"
+            raise refuse("wrapper handlers are not called: each hook decides by its answers", advice)
+        if not inspect.isfunction(function):
+            kind = type(function).__name__
+            raise refuse(f"a {kind} cannot be a handler", "Write a plain function or method")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise refuse("a generator cannot be a handler", "Return the answer instead of yielding it")
+        expected = ["self", "event"] if plugin.is_class else ["event"]
+        if shown := other_parameters(function, expected):
+            raise refuse(f"its parameters are {shown}", f"Write def {name}({', '.join(expected)})")
+        return hook
 
     def _check_grants(self, plugin: Plugin, section: PluginConfig | None) -> None:
         if plugin.origin != "installed" or (section and "conversation" in section.grants):
@@ -204,11 +213,11 @@ class Registry:
         asked = "conversation" in plugin.manifest.permissions if plugin.manifest else False
         if not needing and not asked:
             return
-        missing = MissingGrant(plugin.id, "conversation", needing or ("nothing yet, but asks for it",))
+        missing = MissingGrant(plugin.id, "conversation", needing or ("tool results through its tools",))
         if self._config.on_missing_grant == "refuse":
             raise missing
         plugin.missing_grant = missing
-        plugin.reason = f"left out for want of the conversation grant: {', '.join(needing)}"
+        plugin.reason = f"left out: {', '.join(needing or ('trims',))}. {missing}"
         plugin.hooks = [name for name in plugin.hooks if name not in needing]
 
     def _make_plan(self) -> dict[str, list[Handler]]:
@@ -219,7 +228,11 @@ class Registry:
             impls = [impl for impl in getattr(self._manager.hook, name).get_hookimpls() if id(impl.plugin) in by_holder]
             # pluggy's own order is the reverse, and alphabetical within a class: sort, do not reverse.
             impls.sort(
-                key=lambda impl: (_group(impl), position[id(impl.plugin)], impl.function.__code__.co_firstlineno)
+                key=lambda impl: (
+                    _group(impl),
+                    position[id(impl.plugin)],
+                    origin_of(impl.function).__code__.co_firstlineno,
+                )
             )
             handlers = [self._handler(by_holder[id(impl.plugin)], hook, impl.function) for impl in impls
                         if name in by_holder[id(impl.plugin)].hooks]  # fmt: skip
@@ -307,7 +320,7 @@ def instantiate(plugin: Plugin, available: Mapping[str, Any]) -> object:
     """A session's own instance of a plugin class. Raises `PluginRefused` when its constructor does."""
     try:
         return plugin.holder(**{name: available[name] for name in plugin.asks_for})
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PluginRefused(plugin.id, f"its constructor raised {type(error).__name__}: {error}") from error
 
 

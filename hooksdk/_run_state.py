@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import final
 
 from hooksdk import hooks, schema
-from hooksdk._background import logger
 from hooksdk._dispatch import Dispatcher, Failure
 from hooksdk._hook import Handler
 from hooksdk._stats import RunStats
 from hooksdk.approvals import Approver
-from hooksdk.calls import Results
+from hooksdk.calls import ResultInfo, Results, TrimReceipt
 from hooksdk.catalog import Catalog, Storage
 from hooksdk.errors import PolicyFailed
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.hooks import RunInfo
 from hooksdk.tools import Tool
-from hooksdk.transcript import DrainReport, Transcript
+from hooksdk.transcript import Transcript
 
-__all__ = ["RunParts", "RunState", "assemble_tools", "before_model_call", "drain", "narrow_tools"]
+__all__ = ["RunParts", "RunState", "assemble_tools", "before_model_call", "drain", "narrow_tools", "results_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ async def assemble_tools(state: RunState, catalog: Catalog) -> list[Tool]:
 
     async def fail(failure: Failure) -> bool:
         failed.append(failure)
-        logger.warning("%s failed in assemble_tools, so the plain catalog is offered: %s", failure.handler.who, failure)
+        failure.log(", so the plain catalog is offered")
         return True
 
     def event() -> hooks.AssembleTools:
@@ -141,7 +141,7 @@ async def before_model_call(state: RunState) -> list[Message]:
 
     def event() -> hooks.BeforeModelCall:
         now = current()
-        results = state.parts.results("before_model_call")
+        results = results_of(state, "before_model_call")
         return hooks.BeforeModelCall(info=state.info, messages=now, tokens=schema.estimate_tokens(now), results=results)
 
     async def edit(handler: Handler, answer: hooks.AddContext | hooks.ReplaceMessages | hooks.Trim) -> None:
@@ -155,7 +155,7 @@ async def before_model_call(state: RunState) -> list[Message]:
             replaced.append(fresh)
             context.clear()
         else:
-            results = state.parts.results(handler.plugin)
+            results = results_of(state, handler.plugin)
             for handle in answer.handles:
                 await results.trim(handle, reason=answer.reason)
             await drain(state)
@@ -164,14 +164,47 @@ async def before_model_call(state: RunState) -> list[Message]:
     return current()
 
 
-async def drain(state: RunState) -> DrainReport | None:
-    """Apply the queued trims in one atomic step, and tell the trace what became of each."""
+async def drain(state: RunState) -> None:
+    """Apply the queued trims in one atomic step, count them, and tell the trace what became of each."""
     if not state.parts.transcript.queued:
-        return None
+        return
     report = await state.parts.transcript.drain()
+    state.stats.drained(report)
     for trim in report.trims:
         await state.hooks.trace(
             state.info, "trim_drained", handle=trim.handle, status=trim.status, plugin=trim.owner, tool=trim.tool,
             turns_ago=trim.age, tokens_saved=trim.tokens_saved,
         )  # fmt: skip
-    return report
+
+
+def results_of(state: RunState, owner: str) -> Results:
+    """The session's results, bound to a plugin; what it queues is told to the trace."""
+    return _TracedResults(state, owner)
+
+
+@final
+class _TracedResults:
+    def __init__(self, state: RunState, owner: str) -> None:
+        self._state = state
+        self._owner = owner
+        self._results = state.parts.results(owner)
+
+    def list(self) -> Sequence[ResultInfo]:
+        return self._results.list()
+
+    def read(self, reference: str) -> str:
+        return self._results.read(reference)
+
+    async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
+        return await self._told("trim_queued", await self._results.trim(reference, replacement, reason=reason))
+
+    async def restore(self, reference: str) -> TrimReceipt:
+        return await self._told("restore_queued", await self._results.restore(reference))
+
+    async def _told(self, kind: str, receipt: TrimReceipt) -> TrimReceipt:
+        if receipt.status == "queued":
+            await self._state.hooks.trace(
+                self._state.info, kind, plugin=self._owner, handle=receipt.handle,
+                characters_before=receipt.characters_before, characters_after=receipt.characters_after,
+            )  # fmt: skip
+        return receipt

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from hooksdk.calls import ToolResult
 
@@ -57,10 +57,11 @@ def _spellings(secrets: Mapping[str, str]) -> dict[str, str]:
         if value:
             raw = value.encode("utf-8", "surrogatepass")
             forms = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], quote(raw, safe="")}
+            forms |= {quote(raw), quote_plus(raw), repr(value)[1:-1], " ".join(value.split())}
             forms |= (
                 {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()} if len(value) >= 6 else set()
             )
-            spelt.update(dict.fromkeys(forms, f"{{{{secret:{name}}}}}"))
+            spelt.update(dict.fromkeys(forms - {""}, f"{{{{secret:{name}}}}}"))
     return spelt
 
 

@@ -83,7 +83,10 @@ def read_signature(function: Callable[..., Any], *, late: bool = False) -> Signa
             continue
         fields[parameter.name] = _field(function, name, parameter, annotation, descriptions)
     model = _model(function, name, fields)
-    parameters = model.model_json_schema(schema_generator=_Untitled)
+    try:
+        parameters = model.model_json_schema(schema_generator=_Untitled)
+    except pydantic.errors.PydanticUserError as error:
+        raise _no_schema(function, name, error) from None
     for key in ("title", "description"):
         parameters.pop(key, None)
     parameters.setdefault("properties", {})
@@ -126,9 +129,13 @@ def _model(function: Callable[..., Any], name: str, fields: dict[str, Any]) -> t
     config = pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False)
     try:
         return pydantic.create_model(name, __config__=config, **numbered)
-    except pydantic.errors.PydanticSchemaGenerationError as error:
-        advice = "Use JSON types, pydantic models, dataclasses or TypedDicts"
-        raise ToolSchemaError(name, locate(function), str(error).splitlines()[0], advice) from None
+    except pydantic.errors.PydanticUserError as error:
+        raise _no_schema(function, name, error) from None
+
+
+def _no_schema(function: Callable[..., Any], name: str, error: Exception) -> ToolSchemaError:
+    advice = "Use JSON types, pydantic models, dataclasses or TypedDicts"
+    return ToolSchemaError(name, locate(function), str(error).splitlines()[0].rstrip("."), advice)
 
 
 def _executor(

@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 import anyio
+import anyio.to_thread
 
 from hooksdk._journal import Entry
 from hooksdk.errors import SessionBusy
 from hooksdk.formats import Message
 
-__all__ = ["SessionLog", "Store", "keep_trying", "to_the_end"]
+__all__ = ["SessionLog", "Store", "in_thread", "keep_trying", "to_the_end"]
 
 logger = logging.getLogger("hooksdk")
 
@@ -123,6 +124,11 @@ async def to_the_end(step: Callable[[*P], Coroutine[Any, Any, T]], *args: *P) ->
     if not task.cancelled() and (failure := task.exception()):
         logger.warning("a step of the transcript failed while its caller was cancelled: %s", failure)
     raise cancelled
+
+
+async def in_thread(work: Callable[[*P], T], *args: *P, limiter: anyio.CapacityLimiter | None = None) -> T:
+    """Run blocking work in a worker thread. Never behind the threads that plugins and tools keep busy."""
+    return await anyio.to_thread.run_sync(work, *args, limiter=limiter or anyio.CapacityLimiter(1))
 
 
 async def keep_trying(take: Callable[[], Awaitable[bool]], session_id: str, wait: float) -> None:

@@ -20,7 +20,7 @@ from hooksdk.run import Run
 from hooksdk.session import Session
 from hooksdk.tools import Tool
 
-__all__ = ["Limits", "Model", "ModelReply", "ModelUnavailable", "Outcome", "OutcomeReason", "run_agent"]
+__all__ = ["Limits", "Model", "ModelReply", "ModelUnavailable", "Outcome", "OutcomeReason", "run_agent", "tokens_of"]
 
 OutcomeReason = Literal["completed", "turn_limit", "token_limit", "time_limit"]
 """Why the agent stopped: it had no more calls to make, or a limit was reached."""
@@ -144,9 +144,7 @@ async def run_agent(
             await loop.go_on()
         if clock.cancelled_caught:
             loop.reason = "time_limit"
-    return Outcome(
-        text=loop.text, reason=loop.reason, turns=loop.turns, attempts=run.info.attempt, stats=run.stats
-    )  # fmt: skip
+    return Outcome(text=loop.text, reason=loop.reason, turns=loop.turns, attempts=run.info.attempt, stats=run.stats)
 
 
 @dataclass
@@ -221,6 +219,7 @@ class _Loop:
                 except Exception as error:
                     failed.append(error)
                     group.cancel_scope.cancel()
+                    return
 
         async with anyio.create_task_group() as group:
             for _ in range(min(self.limits.parallel, len(calls))):

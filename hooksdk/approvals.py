@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import anyio
 
-from hooksdk._background import describe, logger
+from hooksdk._background import cancel_requests, describe, go_on_cancelling, goes_up, logger
 from hooksdk._event import Fresh
 from hooksdk.tools import Tool, ToolCall
 
@@ -58,15 +59,23 @@ async def ask_approver(approver: Approver | None, request: ApprovalRequest) -> A
     if approver is None:
         return Approval(False, "it needs a person's approval, and nobody can be asked here")
     answer: object = None
-    with anyio.move_on_after(min(request.timeout, MAX_TIMEOUT)) as scope:
+    problem: BaseException | None = None
+    seconds = min(request.timeout, MAX_TIMEOUT) if request.timeout > 0 else 0.0  # NaN is no time at all
+    started, requests = time.monotonic(), cancel_requests()
+    with anyio.move_on_after(seconds) as scope:
         try:
             answer = await approver(request)
-        except Exception as error:
-            logger.warning("the approver failed, so the call is refused: %s", describe(error))
-            return Approval(False, "the approval could not be asked for")
-    if scope.cancel_called:
-        return Approval(False, f"nobody approved it within {request.timeout:g} s")
-    if not isinstance(answer, Approval):
+        except BaseException as error:
+            if goes_up(error):
+                raise
+            problem = error
+    await go_on_cancelling(requests, problem)
+    if scope.cancel_called or not time.monotonic() - started <= seconds:
+        return Approval(False, f"nobody approved it within {seconds:g} s")
+    if problem is not None:
+        logger.warning("the approver failed, so the call is refused: %s", describe(problem))
+        return Approval(False, "the approval could not be asked for")
+    if not isinstance(answer, Approval) or not isinstance(answer.granted, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         logger.warning("the approver answered %s instead of an Approval, so the call is refused", type(answer).__name__)
         return Approval(False, "the approval could not be asked for")
     return answer

@@ -175,7 +175,7 @@ class ResultInfo:
     """Short, stable and never reused in the session: `r17`."""
     call_id: str
     tool: str
-    """The tool's name as the call wrote it, or empty when the call is not in the transcript."""
+    """The tool that ran, whatever bridge the call came by; empty when the call is not in the transcript."""
     position: int
     """Which message of the transcript holds it, from 0."""
     characters: int

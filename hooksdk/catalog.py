@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol, final, overload
 
 from hooksdk import schema
@@ -38,7 +39,7 @@ class Catalog(Sequence[Tool]):
         self._by_name = {tool.name: tool for tool in self._tools}
         self._shared_names = dict(shared_names or {})
         self._fingerprint: str | None = None
-        self.withheld = dict(withheld or {})
+        self.withheld = MappingProxyType(dict(withheld or {}))
         self.diagnostics = tuple(diagnostics)
 
     def get(self, name: str) -> Tool | None:
@@ -61,12 +62,13 @@ class Catalog(Sequence[Tool]):
         return nearest(name, self._by_name)
 
     def without(self, names: Mapping[str, str]) -> Catalog:
-        """This catalog with the tools of these names (or ids) withheld, each for its reason."""
-        gone = {
-            tool.name: names.get(tool.name, names.get(tool.id, ""))
-            for tool in self
-            if tool.name in names or tool.id in names
-        }
+        """This catalog with the tools of these names withheld, each for its reason. A name is the model's, the owner's
+        own, or the id."""
+        gone: dict[str, str] = {}
+        for tool in self:
+            known = next((name for name in (tool.name, tool.own_name, tool.id) if name in names), None)
+            if known is not None:
+                gone[tool.name] = names[known]
         return Catalog(
             (tool for tool in self if tool.name not in gone),
             withheld={**self.withheld, **gone},

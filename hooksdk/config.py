@@ -4,6 +4,7 @@ earlier ones."""
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -108,7 +109,8 @@ def _sources(
     if project.is_file():
         sources.append((str(project), _read_toml(project)))
     elif pyproject.is_file():
-        table = _read_toml(pyproject).get("tool", {}).get("hooksdk")
+        tools = _read_toml(pyproject).get("tool")
+        table = cast("dict[str, Any]", tools).get("hooksdk") if isinstance(tools, dict) else None
         if table is not None:
             sources.append((f"{pyproject} [tool.hooksdk]", table))
     sources.append(("environment", _from_environment(env)))
@@ -147,6 +149,8 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _validate(data: Mapping[str, Any], where: str) -> Config:
+    if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(where, (f"is to be a table of settings, not {data!r:.60}",))
     try:
         return Config.model_validate(dict(data))
     except pydantic.ValidationError as error:
@@ -162,13 +166,19 @@ def _tell(problem: dict[str, Any]) -> str:
         if in_section and not hint:
             hint = f" The plugin's own settings go under [plugins.{path[1]}.config]."
         return f"'{'.'.join(path)}' is not a setting." + (hint or f" Known: {', '.join(known)}.")
+    if problem["type"] == "literal_error":
+        near = did_you_mean(str(problem["input"]), re.findall(r"'([^']*)'", problem["ctx"]["expected"]))
+        return f"'{'.'.join(path)}': {problem['msg']} (got {problem['input']!r:.60}).{near}"
     return f"'{'.'.join(path)}': {problem['msg'].removeprefix('Value error, ')} (got {problem['input']!r:.60})"
 
 
-def _merge(into: dict[str, Any], data: Mapping[str, Any]) -> None:
-    for key, value in data.items():
+def _merge(into: dict[str, Any], data: Mapping[str, Any], parent: str = "") -> None:
+    for given, value in data.items():
+        # A plugin's section counts as the same whether its id is written with - or _.
+        same = (name for name in into if fold(name) == fold(given))
+        key = next(same, given) if parent == "plugins" else given
         if isinstance(value, Mapping) and isinstance(into.get(key), dict):
-            _merge(into[key], cast("Mapping[str, Any]", value))
+            _merge(into[key], cast("Mapping[str, Any]", value), "" if parent else key)
         else:
             into[key] = _plain(value)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from hooksdk._event import Event, Fresh, RunInfo
+from hooksdk._event import CallEvent, CallStatus, Checked, EndReason, Event, Fresh, RunInfo, SessionEndReason
 from hooksdk._hook import Hook, define
 from hooksdk.calls import Results, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
@@ -28,16 +28,6 @@ __all__ = [
     "before_model_call", "before_tool_call", "narrow_tools", "resolve_secrets", "rewrite_tool_call", "session_end",
     "session_start", "trace", "transform_tool_result", "unwrap_tool_call",
 ]  # fmt: skip
-
-EndReason = Literal["completed", "paused", "error", "cancelled"]
-"""How a run ended."""
-SessionEndReason = Literal["closed", "reset", "idle", "shutdown"]
-"""Why a session ended."""
-CallStatus = Literal["ok", "error", "blocked", "answered", "invalid", "unknown"]
-"""What became of a tool call."""
-
-
-# Sessions and runs begin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +52,7 @@ class AgentStart(Event):
 
 
 @dataclass(frozen=True)
-class Block:
+class Block(Checked):
     """No: the call (or the run) does not happen. The model reads the reason."""
 
     reason: str
@@ -84,7 +74,7 @@ class NarrowTools(Event):
 
 
 @dataclass(frozen=True)
-class Withhold:
+class Withhold(Checked):
     """Take tools away from this run, by name or id."""
 
     names: Sequence[str]
@@ -109,7 +99,7 @@ class AssembleTools(Event):
 
 
 @dataclass(frozen=True)
-class Offer:
+class Offer(Checked):
     """Tools to offer in addition (a new name each), and the names of deferrable tools not to show."""
 
     tools: Sequence[Tool] = ()
@@ -158,21 +148,21 @@ class BeforeModelCall(Event):
 
 
 @dataclass(frozen=True)
-class AddContext:
+class AddContext(Checked):
     """Text for the model to read in this request only."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class ReplaceMessages:
+class ReplaceMessages(Checked):
     """Other messages for this request only; the stored ones stay."""
 
     messages: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Trim:
+class Trim(Checked):
     """Shorten these tool results from now on: journalled, so the bytes are the same next time."""
 
     handles: Sequence[str]
@@ -202,15 +192,7 @@ def after_model_call(event: AfterModelCall) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _CallEvent(Event):
-    call: ToolCall
-    """The call: id, origin (model, bridge, code, tool) and parent id."""
-    arguments: Fresh[dict[str, Any]] = Fresh()
-    """A fresh copy at each access."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnwrapToolCall(_CallEvent):
+class UnwrapToolCall(CallEvent):
     """A call by a name that is not in the catalog: a bridge tool's, or an unknown one."""
 
     tool: Tool | None = None
@@ -225,7 +207,7 @@ def unwrap_tool_call(event: UnwrapToolCall) -> ToolCall | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ToolEvent(_CallEvent):
+class _ToolEvent(CallEvent):
     tool: Tool
     """The real tool, never the bridge."""
 
@@ -236,7 +218,7 @@ class RewriteToolCall(_ToolEvent):
 
 
 @dataclass(frozen=True)
-class Rewrite:
+class Rewrite(Checked):
     """Other arguments: the whole object, so a key can also be removed."""
 
     arguments: Mapping[str, Any]
@@ -254,7 +236,7 @@ class BeforeToolCall(_ToolEvent):
 
 
 @dataclass(frozen=True)
-class Ask:
+class Ask(Checked):
     """Ask a person first. Refused when nobody can be asked, when they say no, and after `timeout` seconds."""
 
     title: str
@@ -264,7 +246,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Checked):
     """The result of the call, without running the tool."""
 
     result: ToolResult | str
@@ -285,7 +267,7 @@ class ResolveSecrets(_ToolEvent):
 
 
 @dataclass(frozen=True)
-class Secrets:
+class Secrets(Checked):
     """Values for the placeholders, by name."""
 
     values: Mapping[str, str] = field(repr=False)
@@ -297,7 +279,7 @@ def resolve_secrets(event: ResolveSecrets) -> Secrets | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformToolResult(_CallEvent):
+class TransformToolResult(CallEvent):
     """A result, before it is recorded."""
 
     tool: Tool | None = None
@@ -306,7 +288,7 @@ class TransformToolResult(_CallEvent):
 
 
 @dataclass(frozen=True)
-class Replace:
+class Replace(Checked):
     """Another result for the same call."""
 
     result: ToolResult | str
@@ -319,7 +301,7 @@ def transform_tool_result(event: TransformToolResult) -> Replace | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AfterToolCall(_CallEvent):
+class AfterToolCall(CallEvent):
     """What became of a call."""
 
     tool: Tool | None = None
@@ -406,9 +388,8 @@ def trace(event: Trace) -> None:
     """Records of everything above, in order, none lost. A handler that stalls past its limit is taken out."""
 
 
-HOOKS: Mapping[str, Hook[Any, Any]] = {
-    value.name: value for value in list(globals().values()) if isinstance(value, Hook)
-}
+_all: list[Any] = list(globals().values())
+HOOKS: Mapping[str, Hook[Any, Any]] = {found.name: found for found in _all if type(found) is Hook}  # pyright: ignore[reportUnknownVariableType]
 """Every hook by its name, in firing order."""
 
 if not TYPE_CHECKING:

@@ -16,12 +16,12 @@ from hooksdk._discovery import find_plugins
 from hooksdk._registry import Plugin, Registry, describe_plugins
 from hooksdk.approvals import Approver
 from hooksdk.config import Config, load_config
-from hooksdk.errors import SessionClosed
+from hooksdk.errors import PluginRefused, SessionClosed
 from hooksdk.session import Session, SessionParts
 from hooksdk.stores import open_store
-from hooksdk.transcript import Store
+from hooksdk.transcript import Store, to_the_end
 
-__all__ = ["Host"]
+__all__ = ["Host", "PluginStorage"]
 
 T = TypeVar("T")
 CLOSE_TIMEOUT = 10.0
@@ -87,8 +87,12 @@ class Host:
         try:
             for plugin in self._registry.loaded:
                 share = getattr(plugin.holder, "shared", None) if plugin.is_class else None
-                if share is not None:
+                if share is None:
+                    continue
+                try:
                     self._shared[plugin.id] = await self.enter(share(plugin.config), name=f"shared of {plugin.id}")
+                except Exception as error:
+                    raise PluginRefused(plugin.id, f"its shared(...) raised {describe(error)}") from error
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self._close()
@@ -98,10 +102,19 @@ class Host:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        with anyio.CancelScope(shield=True):
-            for session in reversed(list(self._sessions.values())):
+        problems: list[Exception] = []
+        await to_the_end(self._leave, problems)
+        if problems and error is None:
+            raise problems[0]
+
+    async def _leave(self, problems: list[Exception]) -> None:
+        for session in reversed(list(self._sessions.values())):
+            try:
                 await session.close("shutdown")
-            await self._close()
+            except Exception as problem:
+                problems.append(problem)
+                logger.error("session '%s' could not be closed: %s", session.id, describe(problem))
+        await self._close()
 
     async def _close(self) -> None:
         try:

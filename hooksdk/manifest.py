@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from hooksdk import schema
 from hooksdk.errors import ConfigError, PluginRefused
 
-__all__ = ["FILE_NAMES", "Manifest", "find_manifest", "read_manifest"]
+__all__ = ["FILE_NAMES", "Activation", "Contracts", "Manifest", "find_manifest", "read_manifest"]
 
 FILE_NAMES = ("hooksdk.plugin.json", "openclaw.plugin.json")
 """The manifest's file name, and its ancestor's."""
@@ -96,7 +96,7 @@ def read_manifest(path: Path) -> Manifest:
         data = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise PluginRefused(who, f"its manifest {path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PluginRefused(who, f"its manifest {path} is not JSON: {error}") from None
     try:
         return Manifest.model_validate(data)

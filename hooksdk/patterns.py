@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, final
 
 from hooksdk.errors import did_you_mean
@@ -39,6 +39,7 @@ class ToolPattern:
     """
 
     text: str
+    _parts: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         parts = self.text.split(":", 2) if isinstance(self.text, str) else []  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -57,7 +58,7 @@ class ToolPattern:
 
     def matches(self, tool: _Identified) -> bool:
         """True when the tool is one of those meant."""
-        parts: tuple[re.Pattern[str], ...] = self._parts  # type: ignore[attr-defined]
+        parts = self._parts
         if len(parts) == 1:
             return bool(parts[0].fullmatch(tool.name) or parts[0].fullmatch(tool.own_name))
         source, owner, name = parts

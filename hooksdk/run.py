@@ -5,8 +5,9 @@ A run is opened by a session, which hands it its parts. It holds no cancel scope
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -17,7 +18,7 @@ import anyio
 from hooksdk import _call_steps as steps
 from hooksdk import hooks, schema
 from hooksdk._background import describe, logger
-from hooksdk._execution import MAX_DEPTH, Settled, Work
+from hooksdk._execution import Settled, Work
 from hooksdk._run_state import RunParts, RunState, assemble_tools, before_model_call, drain, narrow_tools
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog, build_catalog
@@ -25,12 +26,13 @@ from hooksdk.errors import PolicyFailed, RunBlocked, RunClosed
 from hooksdk.formats import Message
 from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.tools import Tool
-from hooksdk.transcript import Transcript, TranscriptEditor
+from hooksdk.transcript import Transcript, TranscriptEditor, to_the_end
 
 __all__ = ["Compaction", "Run", "RunParts"]
 
 END_TIMEOUT = 60.0
 """Seconds that the end of a run may take in all, before the drain is done without waiting for more handlers."""
+NOT_RUN = "not run: cancelled"
 FLUSH_TIMEOUT = 5.0
 """Seconds that observers have to see what came before `agent_end`."""
 
@@ -91,12 +93,12 @@ class Run:
         try:
             await self._agent_start()
             await self._transcript.use_format(self._parts.format)
+            await self._hooks.trace(self.info, "run_started", trigger=self.info.trigger, model=self.info.model)
         except BaseException:
             self._parts.closed()
             raise
         self._open = True
         self._transcript.close_fence()
-        await self._hooks.trace(self.info, "run_started", trigger=self.info.trigger, model=self.info.model)
         return self
 
     async def _agent_start(self) -> None:
@@ -149,10 +151,12 @@ class Run:
         match."""
         self._check_open()
         if messages is not None:
+            known = self._transcript.length
             await self._transcript.match(messages)
+            await self._show_replies(messages[len(messages) - (self._transcript.length - known) :])
         await self._transcript.close_turn("not run: no result came before the next model call")
-        if self._parts.drain_early and self._transcript.queued:
-            await self._drain()
+        if self._parts.drain_early:
+            await drain(self._state)
         prepared = await before_model_call(self._state)
         self._state.stats.sent(prepared)
         await self._hooks.trace(
@@ -172,10 +176,15 @@ class Run:
         self._check_open()
         messages: list[Message] = [message] if isinstance(message, dict) else list(message)
         await self._transcript.append(messages)
-        for entry in messages:
-            if self._parts.format.is_reply(entry):
-                await self._after_model_call(entry, usage, stop_reason)
+        await self._show_replies(messages, None if usage is None else schema.clone(dict(usage)), stop_reason)
         await self._parts.checkpoint()
+
+    async def _show_replies(
+        self, messages: Sequence[Message], usage: Mapping[str, Any] | None = None, stop_reason: str | None = None
+    ) -> None:
+        for message in messages:
+            if self._parts.format.is_reply(message):
+                await self._after_model_call(message, usage, stop_reason)
 
     async def _after_model_call(
         self, message: Message, usage: Mapping[str, Any] | None, stop_reason: str | None
@@ -228,8 +237,6 @@ class Run:
 
     async def _call_nested(self, outer: Work, name: str, arguments: Mapping[str, Any], origin: Origin) -> ToolResult:
         self._check_open()
-        if outer.depth + 1 >= MAX_DEPTH:
-            return ToolResult.error(f"'{name}' was not run: tools may call tools {MAX_DEPTH} deep.")
         call_id = f"{outer.call.id}/{self._state.stats.next_nested()}"
         call = ToolCall(call_id, name, dict(arguments), origin=origin, parent_id=outer.call.id)
         return await self._call(Work(call, depth=outer.depth + 1, parent=outer))
@@ -284,9 +291,10 @@ class Run:
                 scope.deadline = anyio.current_time() + END_TIMEOUT
                 await self._end(reason, told, problems)
         finally:
-            with anyio.CancelScope(shield=True):
-                await self._settle(reason, problems)
-            self._parts.closed()
+            try:
+                await to_the_end(self._settle, reason, problems)  # also when asyncio cancels the task once more
+            finally:
+                self._parts.closed()
         if problems and error is None:
             raise problems[0]
 
@@ -298,7 +306,7 @@ class Run:
     async def _end(self, reason: EndReason, told: str | None, problems: list[Exception]) -> None:
         if reason != "paused":
             try:
-                await self._transcript.close_turn("not run: cancelled")
+                await self._transcript.close_turn(NOT_RUN)
             except Exception as problem:
                 problems.append(problem)
         await self._hooks.flush(FLUSH_TIMEOUT)
@@ -309,9 +317,13 @@ class Run:
             await self._hooks.drain("agent_end", event)
 
     async def _settle(self, reason: EndReason, problems: list[Exception]) -> None:
-        """What must happen however the run ended: the queue of trims drains, plugins' state is kept."""
+        """What must happen however the run ended: every call has a result, the queue of trims drains, plugins' state is
+        kept."""
         self._transcript.open_fence()
-        for step in (self._drain, self._parts.checkpoint):
+        steps: list[Callable[[], Awaitable[object]]] = [functools.partial(drain, self._state), self._parts.checkpoint]
+        if reason != "paused" and self._transcript.pending:
+            steps.insert(0, functools.partial(self._transcript.close_turn, NOT_RUN))
+        for step in steps:
             try:
                 await step()
             except Exception as problem:
@@ -319,10 +331,6 @@ class Run:
                 logger.error("the end of run %s could not be stored: %s", self.info.run_id, describe(problem))
         self._transcript.close_fence()
         await self._hooks.trace(self.info, "run_ended", reason=reason, stats=self.stats)
-
-    async def _drain(self) -> None:
-        if report := await drain(self._state):
-            self._state.stats.drained(report)
 
     def _check_open(self) -> None:
         if not self._open:

@@ -19,14 +19,14 @@ from hooksdk.approvals import Approver
 from hooksdk.calls import Results
 from hooksdk.catalog import Storage
 from hooksdk.config import Config
-from hooksdk.errors import RunAlreadyOpen, SessionClosed
+from hooksdk.errors import PluginRefused, RunAlreadyOpen, SessionClosed
 from hooksdk.formats import Message, MessageFormat, get_format
 from hooksdk.hooks import RunInfo, SessionEndReason
 from hooksdk.patterns import ToolPattern
 from hooksdk.run import Run, RunParts
 from hooksdk.state import PluginState
 from hooksdk.tools import Tool
-from hooksdk.transcript import SessionLog, Store, Transcript
+from hooksdk.transcript import SessionLog, Store, Transcript, to_the_end
 
 __all__ = ["Session", "SessionParts"]
 
@@ -87,6 +87,11 @@ class Session:
         return self._need_transcript().messages
 
     @property
+    def view(self) -> list[Message]:
+        """The messages as the model sees them: compacted, and with the applied trims; fresh copies."""
+        return self._need_transcript().view()
+
+    @property
     def format(self) -> str | None:
         """The name of the message format, once a run has settled it."""
         form = self._need_transcript().format
@@ -105,9 +110,9 @@ class Session:
     # It opens
 
     async def __aenter__(self) -> Self:
-        self._parts.opened(self)
         try:
             self._log = await self._parts.store.open_session(self.id)
+            self._parts.opened(self)
             self._transcript = await Transcript.open(self._log, self.id)
             self.resumed = self._transcript.existed
             if self._transcript.queued:
@@ -121,8 +126,11 @@ class Session:
             await dispatcher.trace(self._info, "session_started", resumed=self.resumed, parent=self._parent or None)
             await dispatcher.notify("session_start", hooks.SessionStart(info=self._info, resumed=self.resumed))
         except BaseException:
+            opened, self._dispatcher = self._dispatcher, None
             with anyio.CancelScope(shield=True):
                 await self._release()
+            if opened is not None:
+                opened.stop()
             raise
         return self
 
@@ -136,11 +144,16 @@ class Session:
                 state = PluginState(self._transcript.state(plugin.id))
                 self._states[plugin.id] = _Stateful(state, schema.canonical(dict(state)))
                 available["state"] = state
+            if "storage" in plugin.asks_for:
+                available["storage"] = self._parts.storage(plugin.id)
             instance = instantiate(plugin, available)
             lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = getattr(instance, "lifespan", None)
             if lifespan is not None:
-                keeper = Keeper(lifespan(), f"lifespan of {plugin.id}")
-                await keeper.enter(self._parts.background)
+                try:
+                    keeper = Keeper(lifespan(), f"lifespan of {plugin.id}")
+                    await keeper.enter(self._parts.background)
+                except Exception as error:
+                    raise PluginRefused(plugin.id, f"its lifespan raised {describe(error)}") from error
                 self._keepers.append((plugin, keeper))
             self._instances[plugin.id] = instance
 
@@ -233,19 +246,24 @@ class Session:
         if self._dispatcher is None:
             return
         dispatcher, self._dispatcher = self._dispatcher, None
-        with anyio.CancelScope(shield=True):
+        await to_the_end(self._close, dispatcher, reason)
+
+    async def _close(self, dispatcher: Dispatcher, reason: SessionEndReason) -> None:
+        try:
+            with anyio.move_on_after(CLOSE_TIMEOUT) as scope:
+                await dispatcher.flush(CLOSE_TIMEOUT / 2)
+                await dispatcher.notify("session_end", hooks.SessionEnd(info=self._info, reason=reason))
+                await self._checkpoint()
+                await dispatcher.trace(self._info, "session_ended", reason=reason, dropped=dispatcher.dropped)
+            if scope.cancel_called:
+                logger.warning("session '%s' was closed after %g s without waiting further", self.id, CLOSE_TIMEOUT)
+        finally:
             try:
-                with anyio.move_on_after(CLOSE_TIMEOUT) as scope:
-                    await dispatcher.flush(CLOSE_TIMEOUT / 2)
-                    await dispatcher.notify("session_end", hooks.SessionEnd(info=self._info, reason=reason))
-                    await self._checkpoint()
-                    await dispatcher.trace(self._info, "session_ended", reason=reason, dropped=dispatcher.dropped)
-                if scope.cancel_called:
-                    logger.warning("session '%s' was closed after %g s without waiting further", self.id, CLOSE_TIMEOUT)
-            finally:
-                await self._release()
+                # Before the lifespans end: a trace handler may need what its plugin holds open.
                 await dispatcher.flush_trace(CLOSE_TIMEOUT)
+            finally:
                 dispatcher.stop()
+                await self._release()
 
     async def _release(self) -> None:
         for plugin, keeper in reversed(self._keepers):
@@ -259,11 +277,13 @@ class Session:
         self._keepers.clear()
         transcript, self._transcript = self._transcript, None
         log, self._log = self._log, None
-        if transcript is not None:
-            await transcript.close()
-        elif log is not None:
-            await log.close()
-        self._parts.closed(self)
+        try:
+            if transcript is not None:
+                await transcript.close()
+            elif log is not None:
+                await log.close()
+        finally:
+            self._parts.closed(self)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -234,7 +234,7 @@ def _keep(value: Mapping[str, Any] | None, what: str, notes: list[str]) -> dict[
     if value is None:
         return None
     try:
-        return cast("dict[str, Any]", schema.clone(dict(value)))
+        return schema.clone(dict(value))
     except Exception as error:
         notes.append(f"its {what} cannot be copied and is left out: {error}")
         return None

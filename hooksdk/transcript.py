@@ -179,7 +179,10 @@ class Transcript(Conversation):
         await self._exclusive(self._save_state, plugin, state)
 
     async def _save_state(self, plugin: str, state: dict[str, Any]) -> None:
-        fresh = json.loads(encode(schema.clone(state)))
+        try:
+            fresh = json.loads(encode(schema.clone(state)))
+        except (ValueError, TypeError) as error:
+            raise StoreError(f"state of plugin '{plugin}'", f"this is not JSON: {error}") from error
         if not same(fresh, self._ledger.states.get(plugin, {})):
             await self._journal({"kind": "state", "plugin": plugin, "state": fresh})
 

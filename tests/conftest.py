@@ -1,4 +1,4 @@
-"""Fixtures for all tests."""
+"""What every test gets: both event loops, and a home of its own."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import pytest
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """Every asynchronous test runs on both."""
     return request.param
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A state folder and a user's configuration of its own for every test."""
-    folder = tmp_path / "hooksdk-home"
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test reads the configuration or writes the sessions of whoever runs it."""
+    folder = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOOKSDK_HOME", str(folder))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     return folder

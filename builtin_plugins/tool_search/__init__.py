@@ -204,6 +204,7 @@ class ToolSearch:
         return [search, describe, call]
 
     def _search(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        arguments = _unwrapped(arguments)
         queries = _texts(arguments.get("queries", arguments.get("query")))
         if not queries:
             return ToolResult.error('tool_search needs queries, such as {"queries": ["create a github issue"]}')
@@ -237,6 +238,7 @@ class ToolSearch:
         return group
 
     def _describe(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        arguments = _unwrapped(arguments)
         names = _texts(arguments.get("names", arguments.get("name")))
         if not names:
             return ToolResult.error('tool_describe needs names, such as {"names": ["create_issue"]}')
@@ -255,6 +257,8 @@ class ToolSearch:
         answer: dict[str, Any] = {"tools": described}
         if problems:
             answer["problems"] = problems
+        if len(names) > MAX_DESCRIBED:
+            answer["note"] = f"Only the first {MAX_DESCRIBED} names were looked up."
         return ToolResult(_compact(answer), is_error=not described)
 
 
@@ -321,6 +325,12 @@ def _told(owners: Counter[str]) -> str:
             named[-1] = f"{len(ordered) - len(named) + 1} more sources"
             break
     return ", ".join(named)
+
+
+def _unwrapped(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Weak models wrap the arguments once more."""
+    inner: object = arguments.get("arguments", arguments.get("args")) if len(arguments) == 1 else None
+    return cast("dict[str, Any]", inner) if isinstance(inner, dict) else arguments
 
 
 def _texts(value: object) -> list[str]:

@@ -27,7 +27,11 @@ INTERRUPTED = 130
 BAD_CONFIG = 3
 
 app = typer.Typer(
-    name="hooksdk", help="Plugins for AI agents.", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=True
+    name="hooksdk",
+    help="Plugins for AI agents.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=True,
 )
 plugins_app = typer.Typer(help="Look at plugins and switch them.", no_args_is_help=True)
 app.add_typer(plugins_app, name="plugins")
@@ -39,12 +43,12 @@ Project = Annotated[Path, typer.Option("--project", help="The folder whose confi
 def run(arguments: Sequence[str]) -> int:
     """Run the command with these arguments, and answer its exit code. Every foreseen problem is one clear line."""
     try:
-        code = app(args=list(arguments), standalone_mode=False)
+        code: object = app(args=list(arguments), standalone_mode=False)
     except KeyboardInterrupt:
         _complain("stopped")
         return INTERRUPTED
     except typer.Exit as done:
-        return done.exit_code
+        code = done.exit_code
     except typer.Abort:
         _complain("stopped")
         return INTERRUPTED
@@ -61,10 +65,14 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "format_message"):
             # A usage error of the command line itself.
-            if message := error.format_message():  # type: ignore[attr-defined]
+            usage: Any = error
+            if message := usage.format_message():
                 _complain(message)
-            return int(error.exit_code)  # type: ignore[attr-defined]
+            return int(usage.exit_code)
         raise
+    if code == INTERRUPTED:
+        # typer turns Ctrl-C into this code by itself, without a word.
+        _complain("stopped")
     return code if isinstance(code, int) else 0
 
 
@@ -80,14 +88,18 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _common(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Plugins for AI agents."""
 
 
 @app.command()
 def demo(
-    interactive: Annotated[bool, typer.Option("--interactive", help="Ask you for the approval, instead of granting it.")] = False,
+    interactive: Annotated[
+        bool, typer.Option("--interactive", help="Ask you for the approval, instead of granting it.")
+    ] = False,
     folder: Annotated[Path | None, typer.Option(help="Where to work; a new temporary folder by default.")] = None,
     as_json: Json = False,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -61,7 +62,9 @@ def _history() -> bytes:
         stamp = f"{author} <{mail}> {FIRST_DAY + number * 61_200} +0000"
         message = f"{subject}\n".encode()
         text = "".join(f"{line}\n" for line in SUBJECTS[:number]).encode()
-        head = f"commit refs/heads/main\nmark :{number}\nauthor {stamp}\ncommitter {stamp}\ndata {len(message)}\n".encode()
+        head = (
+            f"commit refs/heads/main\nmark :{number}\nauthor {stamp}\ncommitter {stamp}\ndata {len(message)}\n".encode()
+        )
         before = f"from :{number - 1}\n".encode() if number > 1 else b""
         parts += [head, message, before, f"M 100644 inline CHANGES\ndata {len(text)}\n".encode(), text, b"\n"]
     return b"".join(parts)
@@ -71,6 +74,8 @@ def _git(folder: Path, *arguments: str, stream: bytes | None = None) -> None:
     done = subprocess.run(  # noqa: S603 - fixed arguments
         ["git", "-C", str(folder), *arguments],  # noqa: S607 - the user's git, whatever its place
         input=stream, capture_output=True, check=False,
+        # Called from a git hook, git's own variables would point it at another repository.
+        env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
     )  # fmt: skip
     if done.returncode:
         raise OSError(f"git {arguments[0]} failed: {done.stderr.decode(errors='replace').strip()}")

@@ -92,7 +92,7 @@ class Lease:
                     os.close(fd)
                     return None
                 os.lseek(fd, 0, os.SEEK_SET)
-                token = int(os.read(fd, 32).strip() or b"0") + 1
+                token = _token(os.read(fd, 32)) + 1
                 os.lseek(fd, 0, os.SEEK_SET)
                 _write(fd, b"%020d\n" % token)
                 _sync(fd)
@@ -115,6 +115,13 @@ class Lease:
     def release(self) -> None:
         """Let the next one in."""
         os.close(self._fd)
+
+
+def _token(kept: bytes) -> int:
+    try:
+        return int(kept.strip() or b"0")
+    except ValueError:
+        return int(time.time())  # A power cut can leave zeros; the time still rises.
 
 
 @final
@@ -231,7 +238,8 @@ class AppendFile:
         self._hash.update(self._join + step)
         self._marks += _line_marks(step)
         self._join = b""
-        self._seen = self._now()
+        seen = self._now()
+        self._seen = seen if seen[:1] == (self._size,) else ()
 
     def _take_back(self) -> None:
         with contextlib.suppress(OSError):
@@ -274,8 +282,8 @@ class AppendFile:
 
 
 def _line_marks(data: bytes) -> list[int]:
-    """One number a line, to say later which line was changed."""
-    return [zlib.crc32(line) for line in data.splitlines()]
+    """One number for each whole line, to say later which one was changed."""
+    return [zlib.crc32(line) for line in data.split(b"\n")[:-1]]
 
 
 def replace_file(path: Path, data: bytes) -> None:

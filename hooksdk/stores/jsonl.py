@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
 import threading
@@ -17,15 +18,16 @@ from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple, cast, final
 
 import anyio
-import anyio.to_thread
 
 from hooksdk._encoding import encode
-from hooksdk._storage import keep_trying, to_the_end
+from hooksdk._storage import in_thread, keep_trying, to_the_end
 from hooksdk.errors import StoreError
 from hooksdk.formats import Message
 from hooksdk.stores._files import AppendFile, Lease, ValueFile, replace_file
 
-__all__ = ["JsonlStore", "file_name"]
+__all__ = ["JsonlLog", "JsonlStore", "file_name"]
+
+logger = logging.getLogger("hooksdk")
 
 Entry = dict[str, Any]
 T = TypeVar("T")
@@ -80,10 +82,15 @@ class JsonlLog:
     def _begin(self) -> bool:
         """Write the header into a new journal, or one whose header was torn. True for a session that existed."""
         known = self._read_journal()
+        stored = self._messages.path.stat().st_size > 0
+        if stored and not known:
+            logger.warning(
+                "%s is empty although messages are stored: trims and plugin state are lost", self._journal.path
+            )
         if not known:
             self._journal.append([{"hooksdk": "journal", "version": VERSION, "session": self.session_id}])
         self._first = known[1:]
-        return bool(known) or self._messages.path.stat().st_size > 0
+        return bool(known) or stored
 
     def _read_journal(self) -> list[Entry]:
         entries = self._journal.read()
@@ -107,7 +114,7 @@ class JsonlLog:
                     raise StoreError(f"session '{self.session_id}'", "it was closed")
                 return work(*args)
 
-        return await anyio.to_thread.run_sync(locked, limiter=self._threads)
+        return await in_thread(locked, limiter=self._threads)
 
     async def read(self) -> tuple[list[Message], list[Entry]]:
         """The messages and the journal."""
@@ -159,7 +166,7 @@ class JsonlLog:
             await to_the_end(self._close)
 
     async def _close(self) -> None:
-        await anyio.to_thread.run_sync(self.release, limiter=self._threads)
+        await in_thread(self.release, limiter=self._threads)
 
     def release(self) -> None:
         """The same, for those who cannot await."""
@@ -199,11 +206,11 @@ class JsonlStore:
             opened.append(JsonlLog(base, session_id, lease[0], threads, materialized=self._materialize))
 
         async def take() -> bool:
-            return await to_the_end(anyio.to_thread.run_sync, try_once)
+            return await to_the_end(in_thread, try_once)
 
         try:
             await keep_trying(take, session_id, wait)
-            await to_the_end(anyio.to_thread.run_sync, open_files)
+            await to_the_end(in_thread, open_files)
         except BaseException:
             for held in opened or lease:
                 held.release()
@@ -220,7 +227,7 @@ class JsonlStore:
     async def session_exists(self, session_id: str) -> bool:
         """True when the session has been opened before."""
         path = self.directory / (file_name(session_id) + ".journal.jsonl")
-        return await anyio.to_thread.run_sync(_session_of, path) == session_id
+        return await in_thread(_session_of, path) == session_id
 
     async def list_sessions(self) -> list[str]:
         """The ids of all sessions, sorted."""
@@ -229,14 +236,14 @@ class JsonlStore:
             found = (_session_of(path) for path in self.directory.glob("*.journal.jsonl"))
             return sorted(name for name in found if name is not None)
 
-        return await anyio.to_thread.run_sync(scan)
+        return await in_thread(scan)
 
     def _space(self, space: str) -> ValueFile:
         return ValueFile(self.directory / "values" / (file_name(space) + ".json"), space)
 
     async def get_value(self, space: str, key: str, default: Any = None) -> Any:
         """A stored value, a fresh copy."""
-        values = await anyio.to_thread.run_sync(lambda: self._space(space).read())
+        values = await in_thread(lambda: self._space(space).read())
         return values.get(key, default)
 
     async def set_value(self, space: str, key: str, value: Any) -> None:
@@ -249,7 +256,7 @@ class JsonlStore:
         def put(values: dict[str, Any]) -> None:
             values[key] = fresh
 
-        await to_the_end(anyio.to_thread.run_sync, lambda: self._space(space).change(put))
+        await to_the_end(in_thread, lambda: self._space(space).change(put))
 
     async def delete_value(self, space: str, key: str) -> None:
         """Remove a value; one that is not there is no error."""
@@ -257,11 +264,11 @@ class JsonlStore:
         def drop(values: dict[str, Any]) -> None:
             values.pop(key, None)
 
-        await to_the_end(anyio.to_thread.run_sync, lambda: self._space(space).change(drop))
+        await to_the_end(in_thread, lambda: self._space(space).change(drop))
 
     async def list_keys(self, space: str) -> list[str]:
         """The keys of a space, sorted."""
-        return sorted(await anyio.to_thread.run_sync(lambda: self._space(space).read()))
+        return sorted(await in_thread(lambda: self._space(space).read()))
 
     async def aclose(self) -> None:
         """Let every session go."""

@@ -12,7 +12,7 @@ from hooksdk._storage import keep_trying
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
 
-__all__ = ["MemoryStore"]
+__all__ = ["MemoryLog", "MemoryStore"]
 
 Entry = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ async def open_transcript(
 @asynccontextmanager
 async def opened(
     store: Store, session_id: str = "s", form: MessageFormat | None = OPENAI, wait: float = 0.2
-) -> AsyncIterator[Transcript]:
+) -> AsyncGenerator[Transcript]:
     transcript = await open_transcript(store, session_id, form, wait)
     try:
         yield transcript

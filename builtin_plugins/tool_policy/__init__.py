@@ -1,0 +1,95 @@
+"""Allow, deny or ask, by rules from the configuration. The first rule that fits decides; after the last, `default`.
+
+What no call could ever be allowed is withheld: the model does not see it. What depends on a call's arguments is judged when
+the call is made. Every call is judged in full, so a tool that came round the narrowing is caught there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from builtin_plugins.tool_policy._rules import Action, CompiledRule, Rule, Undecidable, read_rules
+from hooksdk import Tool, hooks
+from hooksdk.hooks import Ask, BeforeToolCall, Block, NarrowTools, Withhold
+from hooksdk.tools import BRIDGE_NAMES
+
+__all__ = ["ToolPolicy"]
+
+
+class ToolPolicy:
+    """Allow, deny or ask by rules."""
+
+    class Config(BaseModel):
+        """Settings."""
+
+        model_config = ConfigDict(extra="forbid")
+        rules: Annotated[list[Rule], BeforeValidator(read_rules)] = Field(default_factory=list[Rule])
+        """Asked in order; the first that fits decides."""
+        default: Action = "allow"
+        """What holds where no rule fits."""
+
+        @model_validator(mode="after")
+        def _check(self) -> ToolPolicy.Config:
+            if not self.rules and "default" not in self.model_fields_set:
+                raise ValueError('there are no rules; write one, such as {action = "deny", tools = "delete_*"}')
+            return self
+
+    def __init__(self, config: Config) -> None:
+        self._rules = [CompiledRule(rule, f"rule {number}") for number, rule in enumerate(config.rules, 1)]
+        self._default = CompiledRule(Rule(action=config.default, reason=_NO_RULE[config.default]), "the default")
+
+    @hooks.narrow_tools
+    def narrow(self, event: NarrowTools) -> Withhold | None:
+        """Withhold the tools of which no call could be allowed."""
+        rules = [rule for rule in self._rules if rule.fits_run(event)]
+        closed = {tool.id: rule for tool in event.tools if (rule := self._closing(tool, rules))}
+        reasons = {rule.rule.reason for rule in closed.values()}
+        reason = reasons.pop() if len(reasons) == 1 else ""
+        return Withhold(list(closed), reason or "the tool policy denies it") if closed else None
+
+    def _closing(self, tool: Tool, rules: list[CompiledRule]) -> CompiledRule | None:
+        """The rule that denies whatever call of the tool the ones before it let pass; None when some may be allowed."""
+        for rule in self._for_tool(tool, rules):
+            if rule.rule.action != "deny":
+                return None
+            if not rule.conditional:
+                return rule
+        return None
+
+    @hooks.before_tool_call.first
+    def judge(self, event: BeforeToolCall) -> Block | Ask | None:
+        """Let the first rule that fits the call decide."""
+        arguments = event.arguments
+        for rule in self._for_tool(event.tool, self._rules):
+            if not rule.fits_run(event):
+                continue
+            try:
+                if rule.conditional and not rule.fits_arguments(arguments):
+                    continue
+            except Undecidable as problem:
+                return Block(f"the arguments cannot be checked against {rule.name} of the tool policy: {problem}")
+            return _verdict(rule, event.tool)
+        return None
+
+    def _for_tool(self, tool: Tool, rules: list[CompiledRule]) -> Iterator[CompiledRule]:
+        """The rules that are about this tool, then the default. It is not meant for the bridge tools, which show and run
+        nothing but what is allowed anyway."""
+        yield from (rule for rule in rules if rule.fits_tool(tool))
+        if tool.name not in BRIDGE_NAMES:
+            yield self._default
+
+
+_NO_RULE: dict[Action, str] = {"allow": "", "deny": "no rule of the tool policy allows it", "ask": ""}
+
+
+def _verdict(rule: CompiledRule, tool: Tool) -> Block | Ask | None:
+    said = rule.rule
+    if said.action == "deny":
+        return Block(said.reason or f"{rule.name} of the tool policy denies it")
+    if said.action == "ask":
+        title = said.title or f"Run {tool.label or tool.name}?"
+        return Ask(title, said.reason or f"{rule.name} of the tool policy asks for a person.", said.severity)
+    return None

@@ -1,0 +1,153 @@
+"""Three tools with which a model keeps its own context small: list the tool results, trim one, read one again.
+
+The tools are core tools, so that tool search never defers them: whoever has to search for the means to free the context
+window must fill it first, and the note in a trimmed result's place names `recall-tool-result`, which must then be at hand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+from hooksdk import Annotations, ResultInfo, ToolContext, ToolError, ToolResult, TrimReceipt, tool
+from hooksdk.errors import HookSDKError, UnknownResult
+
+__all__ = ["ToolResults"]
+
+WHEN = "when this run ends, or before the next model call where the host is set so; until then you see it whole"
+
+Reference = Annotated[str, Field(description="The handle, such as r17, or the call id.")]
+
+
+class ToolResults:
+    """Let the model list, trim and recall tool results."""
+
+    class Config(BaseModel):
+        """Settings."""
+
+        model_config = ConfigDict(extra="forbid")
+        max_listed: PositiveInt = 40
+        """Results that one listing names; of more, those with the most to gain."""
+        max_recalled: PositiveInt = 20_000
+        """Characters that one recall answers unless the model asks for another `limit`, which may not be larger."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    @tool(name="list-tool-results", core=True, disposable=True, annotations=Annotations(read_only=True))
+    async def list_results(
+        self,
+        context: ToolContext,
+        min_characters: Annotated[int, Field(ge=0, description="Only results of at least this size.")] = 0,
+        only_trimmable: Annotated[bool, Field(description="Only results that can be trimmed now.")] = False,
+    ) -> str:
+        """List earlier tool results with their sizes, newest last, to find those that can be trimmed. Never their text."""
+        every = context.results.list()
+        wanted = [one for one in every if one.characters >= min_characters and (one.trimmable or not only_trimmable)]
+        shown = _most_to_gain(wanted, self._config.max_listed)
+        return _listing(every, wanted, shown)
+
+    @tool(
+        name="trim-tool-result", core=True, disposable=True,
+        annotations=Annotations(read_only=False, destructive=False, idempotent=True),
+    )  # fmt: skip
+    async def trim_result(
+        self,
+        context: ToolContext,
+        id: Reference,  # noqa: A002 - the word that models know
+        replacement: Annotated[str | None, Field(description="What to keep of it: the facts you still need.")] = None,
+        reason: Annotated[str, Field(description="Why it is not needed whole any more.")] = "",
+    ) -> ToolResult:
+        """Shorten one earlier tool result that is not needed whole any more. recall-tool-result gets it back."""
+        try:
+            receipt = await context.results.trim(id, replacement, reason=reason)
+        except UnknownResult as error:
+            raise ToolError(f"Nothing was trimmed. {error}") from None
+        except HookSDKError as error:
+            raise ToolError(f"Nothing was trimmed: {error}") from None
+        return _answer(receipt)
+
+    @tool(name="recall-tool-result", core=True, disposable=True, annotations=Annotations(read_only=True))
+    async def recall_result(
+        self,
+        context: ToolContext,
+        id: Reference,  # noqa: A002 - the word that models know
+        offset: Annotated[int, Field(ge=0, description="The character to begin with.")] = 0,
+        limit: Annotated[int | None, Field(ge=1, description="How many characters to read.")] = None,
+    ) -> str:
+        """Read an earlier tool result again as it was, whether it is trimmed or not. A long one comes in parts."""
+        try:
+            text = context.results.read(id)
+        except UnknownResult as error:
+            raise ToolError(str(error)) from None
+        if not text:
+            return "[This result holds no text.]"
+        if offset >= len(text):
+            raise ToolError(f"The result has {len(text):,} characters, so there is nothing from {offset:,} on.")
+        end = min(len(text), offset + min(limit or self._config.max_recalled, self._config.max_recalled))
+        if (offset, end) == (0, len(text)):
+            return text
+        rest = f"go on with offset={end}" if end < len(text) else "this is the end"
+        return f"{text[offset:end]}\n[Characters {offset:,} to {end:,} of {len(text):,}; {rest}.]"
+
+
+def _most_to_gain(results: Sequence[ResultInfo], limit: int) -> list[ResultInfo]:
+    """The trimmable results that are largest, then the newest others; in their own order."""
+    if len(results) <= limit:
+        return list(results)
+    order = sorted(
+        range(len(results)),
+        key=lambda at: (not results[at].trimmable, -results[at].characters if results[at].trimmable else -at),
+    )
+    return [results[at] for at in sorted(order[:limit])]
+
+
+def _listing(every: Sequence[ResultInfo], wanted: Sequence[ResultInfo], shown: Sequence[ResultInfo]) -> str:
+    """One JSON object with one line for each result."""
+    trimmable = [one for one in every if one.trimmable]
+    told: dict[str, Any] = {
+        "total": len(every),
+        "trimmable": len(trimmable),
+        "trimmable_tokens": sum(one.tokens for one in trimmable),
+    }
+    if len(wanted) < len(every):
+        told["filtered_out"] = len(every) - len(wanted)
+    if len(shown) < len(wanted):
+        told["left_out"] = len(wanted) - len(shown)
+        told["hint"] = (
+            "the largest trimmable results are shown; give min_characters or only_trimmable to narrow the list"
+        )
+    head = _json(told)[:-1]
+    rows = ",\n".join(_json(_row(one)) for one in shown)
+    return f'{head},"results":[\n{rows}\n]}}' if rows else f'{head},"results":[]}}'
+
+
+def _row(one: ResultInfo) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "handle": one.handle, "call_id": one.call_id[:80], "tool": one.tool[:80], "characters": one.characters,
+        "tokens": one.tokens, "turns_ago": one.turns_ago, "arguments": one.arguments,
+        "already_trimmed": one.trimmed, "queued": one.queued, "trimmable": one.trimmable,
+    }  # fmt: skip
+    return row if one.trimmable else {**row, "why_not": one.why_not}
+
+
+def _answer(receipt: TrimReceipt) -> ToolResult:
+    told: dict[str, Any] = {"handle": receipt.handle, "status": receipt.status}
+    if receipt.status == "not_trimmed":
+        return ToolResult.error(_json({**told, "why_not": receipt.text}))
+    told["characters_before"] = receipt.characters_before
+    told["characters_after"] = receipt.characters_after
+    if receipt.status == "already_trimmed":
+        told["note"] = "nothing was changed; the first replacement stays"
+    else:
+        told["applied"] = WHEN
+    if receipt.status == "already_queued":
+        told["note"] = "it waits already; the first replacement stays"
+    return ToolResult(_json(told))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

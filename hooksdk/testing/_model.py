@@ -1,0 +1,185 @@
+"""A model that follows a script instead of weights."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+from hooksdk import schema
+from hooksdk.agent import ModelReply
+from hooksdk.calls import ToolCall
+from hooksdk.formats import Message, MessageFormat, get_format
+
+__all__ = ["Call", "Reply", "Script", "ScriptedModel", "SeenResult", "Turn", "call", "say"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One tool call of a scripted reply. `arguments` may also be the text that a model wrote."""
+
+    tool: str
+    arguments: object = None
+    id: str | None = None
+    """By default `c1`, `c2` and so on, counted by the model."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One scripted reply: prose, calls, or both."""
+
+    text: str = ""
+    calls: Sequence[Call] = ()
+    usage: Mapping[str, Any] | None = None
+    """By default `input_tokens` and `output_tokens`, estimated."""
+    stop_reason: str | None = None
+
+
+def say(text: str, *calls: Call) -> Reply:
+    """A reply of prose, and of calls if some are given."""
+    return Reply(text, calls)
+
+
+def call(tool: str, /, **arguments: Any) -> Call:
+    """A call of the tool with these arguments: `call("read_file", path="a")`. Several go into a list."""
+    return Call(tool, arguments)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenResult:
+    """One tool result as the model reads it."""
+
+    call_id: str
+    tool: str
+    """The name that the model called."""
+    text: str
+    is_error: bool
+
+    def json(self) -> Any:
+        """The text read as JSON."""
+        return json.loads(self.text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What the model is sent, in a form that a script can work with, whatever the message format."""
+
+    number: int
+    """How often this model was asked so far, from 1."""
+    messages: Sequence[Message]
+    tools: Sequence[Mapping[str, Any]]
+    """The definitions as sent, in the provider's JSON."""
+    prompt: str
+    """The newest prose of the person."""
+    results: Sequence[SeenResult]
+    """What came back from the calls of the reply before."""
+    definitions: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    """By tool name: `name`, `description` and `parameters` (the JSON Schema)."""
+
+    @property
+    def offered(self) -> list[str]:
+        """The names of the tools that the model is shown."""
+        return list(self.definitions)
+
+    @property
+    def result(self) -> SeenResult:
+        """The one result of the reply before; an `AssertionError` when there are none or several."""
+        assert len(self.results) == 1, f"turn {self.number} has {len(self.results)} results, not one: {self.results}"
+        return self.results[0]
+
+    def result_of(self, tool: str) -> SeenResult:
+        """The first result of that tool in the reply before; an `AssertionError` when there is none."""
+        found = next((result for result in self.results if result.tool == tool), None)
+        assert found is not None, f"turn {self.number} has no result of {tool!r}: {self.results}"
+        return found
+
+
+Answer = Reply | str | Call | Sequence[Call]
+Script = Callable[[Turn], Answer | Awaitable[Answer]] | Sequence[Answer]
+"""What a scripted model goes by: a function of the turn, plain or async, or the replies one after another."""
+
+
+@final
+class ScriptedModel:
+    """A `Model` whose replies come from a script.
+
+    The script is a function of the `Turn` that answers a text, a `Call`, a list of them, or a `Reply`; or a list of such
+    answers, one for each turn. `turns` holds everything that the model was sent.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        format: str | MessageFormat = "openai-chat",  # noqa: A002 - the protocol's own word
+        name: str = "scripted",
+        context_window: int | None = 200_000,
+    ) -> None:
+        self.name = name
+        self.format = format
+        self.context_window = context_window
+        self.turns: list[Turn] = []
+        self._script = script
+        self._form = get_format(format)
+        self._calls = 0
+
+    async def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> ModelReply:
+        """The script's reply to these messages."""
+        turn = read_turn(self._form, len(self.turns) + 1, messages, tools)
+        self.turns.append(turn)
+        answer = _as_reply(await self._ask(turn))
+        calls = [ToolCall(one.id or self._next_id(), one.tool, one.arguments) for one in answer.calls]
+        message = self._form.reply(answer.text, calls)
+        estimate = {
+            "input_tokens": schema.estimate_tokens([list(messages), list(tools)]),
+            "output_tokens": schema.estimate_tokens(message),
+        }
+        stop_reason = answer.stop_reason or ("tool_calls" if calls else "stop")
+        return ModelReply(message=message, usage=answer.usage or estimate, stop_reason=stop_reason)
+
+    async def _ask(self, turn: Turn) -> Answer:
+        if not callable(self._script):
+            told = f"the script has {len(self._script)} replies, and the model was asked for number {turn.number}"
+            assert turn.number <= len(self._script), told
+            return self._script[turn.number - 1]
+        answer = self._script(turn)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    def _next_id(self) -> str:
+        self._calls += 1
+        return f"c{self._calls}"
+
+
+def read_turn(
+    form: MessageFormat, number: int, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
+) -> Turn:
+    """What a model is sent, read by the format."""
+    replied = max((at for at, message in enumerate(messages) if form.is_reply(message)), default=-1)
+    names = {one.id: one.name for one in form.calls(messages[replied])} if replied >= 0 else {}
+    results = [
+        SeenResult(call_id=one.call_id, tool=names.get(one.call_id, ""), text=one.text, is_error=one.is_error)
+        for message in messages[replied + 1 :]
+        for one in form.results(message)
+    ]
+    said = (form.text(message) for message in reversed(messages) if message.get("role") == "user")
+    definitions = [_definition(tool) for tool in tools]
+    return Turn(
+        number=number, messages=list(messages), tools=list(tools), prompt=next((text for text in said if text), ""),
+        results=results, definitions={one["name"]: one for one in definitions},
+    )  # fmt: skip
+
+
+def _definition(tool: Mapping[str, Any]) -> dict[str, Any]:
+    told = tool.get("function", tool)
+    parameters = told.get("parameters", told.get("input_schema"))
+    return {"name": told.get("name", ""), "description": told.get("description", ""), "parameters": parameters}
+
+
+def _as_reply(answer: Answer) -> Reply:
+    if isinstance(answer, Reply):
+        return answer
+    if isinstance(answer, str):
+        return Reply(answer)
+    return Reply(calls=[answer] if isinstance(answer, Call) else answer)

@@ -1,0 +1,176 @@
+"""Hosts and sessions for tests, and whole runs in one line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hooksdk import hooks
+from hooksdk.agent import DEFAULT_LIMITS, Limits, Outcome, OutcomeReason, run_agent
+from hooksdk.approvals import Approver
+from hooksdk.config import load_config
+from hooksdk.errors import PluginRefused, did_you_mean
+from hooksdk.formats import Message, MessageFormat
+from hooksdk.host import Host
+from hooksdk.session import Session
+from hooksdk.stores import MemoryStore
+from hooksdk.testing._model import Script, ScriptedModel, Turn
+from hooksdk.tools import Tool
+from hooksdk.transcript import Store
+
+__all__ = ["GivenTools", "Played", "open_host", "open_session", "play"]
+
+KIT = "testing_kit"
+GivenTools = Iterable[Tool | Callable[..., Any]]
+"""Tools, or plain functions that become tools of the host."""
+
+
+@asynccontextmanager
+async def open_host(
+    *plugins: Any,
+    tools: GivenTools = (),
+    config: Mapping[str, Any] | None = None,
+    store: Store | None = None,
+    approver: Approver | None = None,
+) -> AsyncGenerator[Host, None]:
+    """A host for tests: no configuration file and no variable of the environment is read, nothing is written to disk.
+
+    `plugins` are modules and classes, or the ids of installed plugins, such as `"tool_search"`; no other installed plugin
+    is loaded. `tools` are what `play` hands to each run. `config` is the host's configuration as a mapping.
+    """
+    named = [plugin for plugin in plugins if isinstance(plugin, str)]
+    given = [plugin for plugin in plugins if not isinstance(plugin, str)]
+    merged = {**(config or {}), "allow": [*named, *(config or {}).get("allow", ())]}
+    settings = load_config(merged, folder=Path(os.devnull), environment={"XDG_CONFIG_HOME": os.devnull})
+    host = Host(
+        plugins=[_make_kit(tools), *given], store=MemoryStore() if store is None else store, config=settings,
+        approver=approver, folder=os.devnull,
+    )  # fmt: skip
+    loaded = {plugin.id for plugin in host.plugins if plugin.loaded}
+    for name in named:
+        if name not in loaded:
+            others = [plugin.id for plugin in host.plugins if plugin.origin != "code"]
+            raise PluginRefused(name, "no installed plugin has this id" + did_you_mean(name, others))
+    async with host:
+        yield host
+
+
+@asynccontextmanager
+async def open_session(
+    *plugins: Any,
+    tools: GivenTools = (),
+    config: Mapping[str, Any] | None = None,
+    store: Store | None = None,
+    approver: Approver | None = None,
+    session_id: str = "test",
+) -> AsyncGenerator[Session, None]:
+    """One session of a host for tests; the parameters are those of `open_host`. With the same `store` and `session_id`
+    a second one goes on where the first has ended."""
+    async with (
+        open_host(*plugins, tools=tools, config=config, store=store, approver=approver) as host,
+        host.session(session_id) as session,
+    ):
+        yield session
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """A run that was played, and what was seen of it."""
+
+    outcome: Outcome
+    turns: Sequence[Turn]
+    """What the model was sent, turn by turn."""
+    calls: Sequence[hooks.AfterToolCall]
+    """Every call with its result and status, as observers see them, in the order in which they ended."""
+    messages: Sequence[Message]
+    """The stored transcript after the run."""
+
+    @property
+    def text(self) -> str:
+        """The last reply's prose."""
+        return self.outcome.text
+
+    @property
+    def reason(self) -> OutcomeReason:
+        """Why the agent stopped."""
+        return self.outcome.reason
+
+    def call(self, tool: str) -> hooks.AfterToolCall:
+        """The only call of the tool; an `AssertionError` when there is none, or more than one."""
+        found = [one for one in self.calls if one.call.name == tool]
+        called = [one.call.name for one in self.calls]
+        assert len(found) == 1, f"{tool!r} was called {len(found)} times, not once; the calls were {called}"
+        return found[0]
+
+
+async def play(
+    session: Session,
+    script: Script | ScriptedModel,
+    prompt: str | Message | None = "Go on.",
+    *,
+    tools: GivenTools | None = None,
+    format: str | MessageFormat = "openai-chat",  # noqa: A002 - the field's own word
+    context_window: int | None = 200_000,
+    limits: Limits = DEFAULT_LIMITS,
+    system: str | None = None,
+    agent_id: str = "main",
+    workspace_dir: str | None = None,
+    requester: Mapping[str, Any] | None = None,
+    trigger: str = "user",
+    metadata: Mapping[str, Any] | None = None,
+) -> Played:
+    """Play one whole run with a scripted model. `session` comes from `open_session` or `open_host`; its tools are used
+    unless others are given. `format` and `context_window` are the scripted model's."""
+    kit = _kit_of(session)
+    model = script
+    if not isinstance(model, ScriptedModel):
+        model = ScriptedModel(model, format=format, context_window=context_window)
+    calls, turns = len(kit.calls), len(model.turns)
+    outcome = await run_agent(
+        session, model, prompt, tools=kit.tools if tools is None else _as_tools(tools), limits=limits, system=system,
+        agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata,
+    )  # fmt: skip
+    return Played(
+        outcome=outcome, turns=model.turns[turns:], calls=kit.calls[calls:], messages=session.messages
+    )  # fmt: skip
+
+
+def _as_tools(tools: GivenTools) -> list[Tool]:
+    return [
+        one if isinstance(one, Tool) else Tool.from_function(one, source="host", owner="test") for one in tools
+    ]  # fmt: skip
+
+
+class _Kit:
+    """What `play` needs to know of a session: a plugin like any other."""
+
+    plugin_id = KIT
+    tools: Sequence[Tool] = ()
+
+    def __init__(self) -> None:
+        self.calls: list[hooks.AfterToolCall] = []
+
+    @hooks.after_tool_call
+    async def saw(self, event: hooks.AfterToolCall) -> None:
+        self.calls.append(event)
+
+
+def _make_kit(tools: GivenTools) -> type[_Kit]:
+    class Kit(_Kit):
+        pass
+
+    Kit.tools = _as_tools(tools)
+    return Kit
+
+
+def _kit_of(session: Session) -> _Kit:
+    try:
+        kit = session.plugin(KIT)
+    except KeyError:
+        raise TypeError("play() needs a session of open_session() or open_host(); for others use run_agent()") from None
+    assert isinstance(kit, _Kit)
+    return kit

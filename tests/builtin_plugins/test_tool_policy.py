@@ -1,0 +1,387 @@
+"""Rules from the configuration allow, deny and ask."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from hooksdk import Annotations, Approval, ApprovalRequest, Host, MemoryStore, Run, Tool, ToolCall, ToolResult, hooks
+from hooksdk.errors import ConfigError
+from hooksdk.hooks import AssembleTools, Offer
+from hooksdk.tools import Source
+
+pytestmark = pytest.mark.anyio
+
+
+class Stage:
+    """A run whose tools are resolved, with the test in the model's place."""
+
+    def __init__(self, run: Run, ran: list[str], asked: list[ApprovalRequest]) -> None:
+        self.run = run
+        self.ran = ran
+        self.asked = asked
+        self._calls = 0
+
+    @property
+    def granted(self) -> list[str]:
+        return [tool.name for tool in self.run.tools]
+
+    async def call(self, name: str, /, **arguments: Any) -> ToolResult:
+        self._calls += 1
+        call = ToolCall(f"c{self._calls}", name, arguments)
+        function = {"name": name, "arguments": json.dumps(arguments)}
+        written = {"id": call.id, "type": "function", "function": function}
+        await self.run.record({"role": "assistant", "content": None, "tool_calls": [written]})
+        return await self.run.call_tool(call)
+
+
+def settings(rules: Sequence[object] = (), **config: Any) -> dict[str, Any]:
+    """The policy's configuration; `search=True` switches tool search on beside it."""
+    search = config.pop("search", False)
+    written = {"rules": list(rules), **config} if rules else config
+    plugins: dict[str, Any] = {"tool_policy": {"config": written}}
+    if search:
+        plugins["tool_search"] = {"config": {"enabled": "on"}}
+    return {"allow": list(plugins), "plugins": plugins}
+
+
+@asynccontextmanager
+async def judged(
+    *rules: object, tools: Sequence[Tool] | None = None, approve: bool | None = None, plugins: Sequence[Any] = (),
+    run: Mapping[str, Any] | None = None, **config: Any,
+) -> AsyncGenerator[Stage, None]:  # fmt: skip
+    ran: list[str] = []
+    asked: list[ApprovalRequest] = []
+
+    async def approver(request: ApprovalRequest) -> Approval:
+        asked.append(request)
+        return Approval(granted=bool(approve))
+
+    host = Host(
+        plugins=plugins, store=MemoryStore(), config=settings(rules, **config),
+        approver=None if approve is None else approver,
+    )  # fmt: skip
+    async with host, host.session("s") as session, session.run(context_window=200_000, **(run or {})) as opened:
+        given = [noting(tool, ran) for tool in tools or TOOLS]
+        await opened.resolve_tools(given)
+        await opened.record({"role": "user", "content": "Go on."})
+        yield Stage(opened, ran, asked)
+
+
+def noting(tool: Tool, ran: list[str]) -> Tool:
+    async def execute(arguments: dict[str, Any]) -> str:
+        ran.append(tool.own_name)
+        return "done"
+
+    return tool.copy(execute=execute)
+
+
+def make(name: str, source: Source = "mcp", owner: str = "github", label: str = "", **annotations: bool) -> Tool:
+    return Tool(
+        name=name, description=f"To {name}.", parameters={"type": "object"}, source=source, owner=owner, label=label,
+        annotations=Annotations(**annotations),
+    )  # fmt: skip
+
+
+READ = make("read_file", "host", "core", read_only=True)
+WRITE = make("write_file", "host", "core", destructive=True)
+ISSUE = make("create_issue")
+DELETE = make("delete_issue", destructive=True)
+MAIL = make("send_mail", owner="gmail")
+TOOLS = [READ, WRITE, ISSUE, DELETE, MAIL]
+ALL = [tool.name for tool in TOOLS]
+IN_TMP = {"properties": {"path": {"pattern": "^/tmp/"}}, "required": ["path"]}
+
+
+# What a rule is about
+
+
+@pytest.mark.parametrize(
+    ("rule", "withheld"),
+    [
+        ({"tools": "delete_*"}, ["delete_issue"]),
+        ({"tools": ["delete_*", "send_mail"]}, ["delete_issue", "send_mail"]),
+        ({"tools": "mcp:github:*"}, ["create_issue", "delete_issue"]),
+        ({"annotations": {"destructive": True}}, ["write_file", "delete_issue"]),
+        ({"annotations": {"destructive": True}, "sources": "mcp"}, ["delete_issue"]),
+        ({"sources": ["host"]}, ["read_file", "write_file"]),
+        ({"owners": "g*"}, ["create_issue", "delete_issue", "send_mail"]),
+        ({"owners": ["gmai?"]}, ["send_mail"]),
+        ({}, ALL),
+    ],
+)
+async def test_a_deny_without_conditions_on_the_call_withholds_the_tools_it_is_about(
+    rule: dict[str, Any], withheld: list[str]
+):
+    async with judged({"action": "deny", **rule}) as stage:
+        assert stage.granted == [name for name in ALL if name not in withheld]
+        assert list(stage.run.tools.withheld) == withheld
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_an_annotation_that_a_tool_does_not_say_never_fits(wanted: bool):
+    async with judged({"action": "deny", "annotations": {"destructive": wanted}}) as stage:
+        assert "create_issue" in stage.granted
+
+
+async def test_the_first_rule_that_fits_decides():
+    rules = [{"action": "allow", "tools": "delete_issue"}, {"action": "deny", "tools": "*_issue"}]
+    async with judged(*rules) as stage:
+        assert "delete_issue" in stage.granted
+        assert "create_issue" not in stage.granted
+
+
+@pytest.mark.parametrize(
+    ("condition", "fitting", "other"),
+    [
+        ({"agents": "worker-*"}, {"agent_id": "worker-3"}, {"agent_id": "main"}),
+        ({"triggers": ["schedule", "subagent"]}, {"trigger": "schedule"}, {"trigger": "user"}),
+        ({"requester": {"is_owner": False}}, {"requester": {"is_owner": False}}, {"requester": {"is_owner": True}}),
+        ({"requester": {"is_owner": False}}, {}, {"requester": {"is_owner": True}}),
+        ({"requester": {"is_owner": True}}, {"requester": {"is_owner": True}}, {}),
+        (
+            {"requester": {"roles": ["guest"]}},
+            {"requester": {"roles": ["x", "guest"]}},
+            {"requester": {"roles": ["x"]}},
+        ),
+        ({"requester": {"roles": "guest"}}, {"requester": {"roles": "guest"}}, {}),
+        ({"requester": {"id": "u1"}}, {"requester": {"id": "u1"}}, {"requester": {"id": "u2"}}),
+        ({"requester": {"id": "7"}}, {"requester": {"id": 7}}, {}),
+    ],
+)
+async def test_conditions_on_the_run_withhold_in_the_runs_they_fit(
+    condition: dict[str, Any], fitting: dict[str, Any], other: dict[str, Any]
+):
+    rule = {"action": "deny", "tools": "write_file", **condition}
+    async with judged(rule, run=fitting) as stage:
+        assert "write_file" not in stage.granted
+    async with judged(rule, run=other) as stage:
+        assert "write_file" in stage.granted
+
+
+# Conditions on the call
+
+
+async def test_a_deny_with_conditions_on_the_arguments_blocks_the_call_and_only_this_one():
+    rule = {"action": "deny", "tools": "write_file", "arguments": IN_TMP, "reason": "not in /tmp"}
+    async with judged(rule) as stage:
+        assert "write_file" in stage.granted
+        blocked = await stage.call("write_file", path="/tmp/x")
+        assert blocked.is_error
+        assert "not in /tmp" in blocked.text
+        assert (await stage.call("write_file", path="/home/x")).text == "done"
+        assert stage.ran == ["write_file"]
+
+
+async def test_an_allow_with_conditions_lets_only_the_fitting_calls_past_a_later_deny():
+    rules = [{"action": "allow", "tools": "write_file", "arguments": IN_TMP}, {"action": "deny", "tools": "write_file"}]
+    async with judged(*rules) as stage:
+        assert "write_file" in stage.granted
+        assert not (await stage.call("write_file", path="/tmp/x")).is_error
+        assert (await stage.call("write_file", path="/etc/x")).is_error
+        assert (await stage.call("write_file")).is_error
+        assert stage.ran == ["write_file"]
+
+
+async def test_a_tool_of_which_no_call_could_be_allowed_is_withheld_though_a_condition_stands_before():
+    rules = [{"action": "deny", "tools": "write_file", "arguments": IN_TMP}, {"action": "deny", "tools": "write_file"}]
+    async with judged(*rules) as stage:
+        assert "write_file" not in stage.granted
+
+
+async def test_a_deny_without_a_reason_names_its_rule():
+    async with judged({"action": "allow", "tools": "x"}, {"action": "deny", "arguments": IN_TMP}) as stage:
+        assert "rule 2 of the tool policy" in (await stage.call("write_file", path="/tmp/x")).text
+
+
+async def test_arguments_that_cannot_be_checked_are_blocked():
+    steps: dict[str, Any] = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(30)}
+    chain = {"$defs": {**steps, "d30": {"type": "object"}}, "$ref": "#/$defs/d0"}
+    for action in ("allow", "deny"):
+        async with judged({"action": action, "tools": "write_file", "arguments": chain}) as stage:
+            result = await stage.call("write_file", path="x")
+            assert result.is_error
+            assert "cannot be checked against rule 1" in result.text
+            assert stage.ran == []
+
+
+async def test_a_withheld_tool_cannot_be_called_and_the_model_reads_why():
+    async with judged({"action": "deny", "tools": "delete_*", "reason": "nothing is deleted here"}) as stage:
+        result = await stage.call("delete_issue")
+        assert result.is_error
+        assert "nothing is deleted here" in result.text
+        assert stage.ran == []
+
+
+async def test_a_tool_that_came_round_the_narrowing_is_blocked_when_it_is_called():
+    class Sneaky:
+        @hooks.assemble_tools
+        def offer(self, event: AssembleTools) -> Offer:
+            return Offer(tools=[make("delete_all", "plugin", "sneaky").copy(execute=lambda arguments: "gone")])  # pyright: ignore[reportUnknownLambdaType]
+
+    async with judged({"action": "deny", "tools": "delete_*"}, plugins=[Sneaky]) as stage:
+        result = await stage.call("delete_all")
+        assert result.is_error
+        assert "rule 1" in result.text
+
+
+# Asking
+
+
+async def test_an_ask_runs_the_call_once_a_person_agrees():
+    rule = {"action": "ask", "tools": "send_mail", "title": "Send it?", "reason": "mail leaves", "severity": "critical"}
+    async with judged(rule, approve=True) as stage:
+        assert not (await stage.call("send_mail", to="a@b")).is_error
+        (request,) = stage.asked
+        assert (request.title, request.description, request.severity) == ("Send it?", "mail leaves", "critical")
+
+
+async def test_an_ask_that_is_refused_blocks_the_call():
+    async with judged({"action": "ask", "tools": "send_mail"}, approve=False) as stage:
+        assert (await stage.call("send_mail")).is_error
+        assert stage.asked[0].title == "Run send_mail?"
+        assert stage.ran == []
+
+
+async def test_an_ask_that_nobody_can_answer_blocks_the_call():
+    async with judged({"action": "ask", "tools": "send_mail"}) as stage:
+        assert (await stage.call("send_mail")).is_error
+        assert stage.ran == []
+
+
+async def test_an_asked_tool_is_named_by_its_label():
+    async with judged(default="ask", tools=[make("send_mail", label="Send mail")], approve=True) as stage:
+        await stage.call("send_mail")
+        assert stage.asked[0].title == "Run Send mail?"
+
+
+# The default, and the bridge tools
+
+
+async def test_under_a_default_of_deny_only_what_a_rule_allows_is_granted():
+    async with judged({"action": "allow", "tools": "mcp:github:*"}, default="deny") as stage:
+        assert stage.granted == ["create_issue", "delete_issue"]
+
+
+async def test_under_a_default_of_deny_a_conditional_allow_keeps_the_tool_and_judges_each_call():
+    async with judged({"action": "allow", "tools": "write_file", "arguments": IN_TMP}, default="deny") as stage:
+        assert stage.granted == ["write_file"]
+        assert not (await stage.call("write_file", path="/tmp/x")).is_error
+        assert "no rule of the tool policy allows it" in (await stage.call("write_file", path="/x")).text
+
+
+async def test_under_a_default_of_ask_everything_is_granted_and_every_call_is_asked():
+    async with judged({"action": "allow", "tools": "read_file"}, default="ask", approve=True) as stage:
+        assert stage.granted == ALL
+        await stage.call("read_file")
+        await stage.call("write_file")
+        assert [request.call.name for request in stage.asked] == ["write_file"]
+
+
+@pytest.mark.parametrize("default", ["deny", "ask"])
+async def test_a_strict_default_does_not_close_the_search_for_allowed_tools(default: str):
+    rules = [{"action": "allow", "tools": "create_issue"}]
+    async with judged(*rules, default=default, search=True, approve=False) as stage:
+        found = await stage.call("tool_search", queries=["create issue", "send mail"])
+        described = await stage.call("tool_describe", names=["create_issue"])
+        called = await stage.call("tool_call", name="create_issue", arguments={})
+        assert not found.is_error
+        assert not described.is_error
+        assert "create_issue" in found.text
+        assert called.text == "done"
+        assert stage.asked == []
+
+
+async def test_a_rule_for_all_tools_does_not_close_the_search_either():
+    rules = [{"action": "allow", "tools": "create_issue"}, {"action": "deny"}]
+    async with judged(*rules, search=True) as stage:
+        assert "create_issue" in (await stage.call("tool_search", queries=["create issue"])).text
+
+
+async def test_nothing_that_is_denied_comes_through_the_bridge():
+    async with judged({"action": "allow", "tools": "create_issue"}, default="deny", search=True) as stage:
+        found = await stage.call("tool_search", queries=["delete issue", "send mail"])
+        called = await stage.call("tool_call", name="delete_issue", arguments={})
+        assert "delete_issue" not in found.text
+        assert called.is_error
+        assert stage.ran == []
+
+
+async def test_a_call_through_the_bridge_is_judged_under_its_real_name():
+    rule = {"action": "deny", "tools": "create_issue", "arguments": {"required": ["secret"]}, "reason": "no secrets"}
+    async with judged(rule, search=True) as stage:
+        result = await stage.call("tool_call", name="create_issue", arguments={"secret": 1})
+        assert "no secrets" in result.text
+        assert stage.ran == []
+
+
+async def test_a_rule_that_spells_a_bridge_tool_out_closes_it():
+    async with judged({"action": "deny", "tools": "tool_search", "reason": "no searching"}, search=True) as stage:
+        assert "no searching" in (await stage.call("tool_search", queries=["create issue"])).text
+        assert not (await stage.call("tool_describe", names=["create_issue"])).is_error
+
+
+async def test_a_foreign_tool_that_is_named_like_a_bridge_is_judged_like_any_other():
+    async with judged(tools=[make("tool_search", owner="evil")], default="deny") as stage:
+        assert stage.granted == []
+
+
+# Mistakes in the configuration
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ({}, "it has no action"),
+        ({"action": "denny"}, "Did you mean 'deny'?"),
+        ({"action": "deny", "tool": "x"}, "'tool' is not a known setting. Did you mean 'tools'?"),
+        ({"action": "deny", "tools": "mpc:x:*"}, "Did you mean 'mcp'?"),
+        ({"action": "deny", "tools": "github:*"}, "write all three"),
+        ({"action": "deny", "tools": []}, "an empty list fits nothing"),
+        ({"action": "deny", "tools": [3]}, "tools.0"),
+        ({"action": "deny", "agents": []}, "an empty list fits nothing"),
+        ({"action": "deny", "sources": "mpc"}, "'mpc' is not a known source. Did you mean 'mcp'?"),
+        ({"action": "deny", "triggers": "scheduled"}, "Did you mean 'schedule'?"),
+        ({"action": "deny", "annotations": {}}, "it is empty"),
+        ({"action": "deny", "annotations": {"destructve": True}}, "Did you mean 'destructive'?"),
+        ({"action": "deny", "annotations": {"destructive": "maybe"}}, "annotations.destructive"),
+        ({"action": "deny", "requester": {}}, "write is_owner, roles or id"),
+        ({"action": "deny", "requester": {"role": "x"}}, "Did you mean 'roles'?"),
+        ({"action": "deny", "arguments": {}}, "every call fits"),
+        ({"action": "deny", "arguments": {"type": "objct"}}, "not a JSON Schema"),
+        ({"action": "deny", "arguments": {"$ref": "#/nowhere"}}, "not a JSON Schema"),
+        ({"action": "deny", "arguments": {"path": {"const": "x"}}}, 'Arguments stand under properties: {"properties"'),
+        ({"action": "deny", "arguments": {"properties": {"path": {"patern": "x"}}}}, "'properties.path.patern'"),
+        ({"action": "deny", "arguments": {"anyOf": [{"requird": ["x"]}]}}, "'anyOf.0.requird'"),
+        ({"action": "deny", "arguments": {"not": {"requird": ["x"]}}}, "'not.requird'"),
+        ({"action": "ask", "severity": "high"}, "severity"),
+        ("deny", "dictionary"),
+    ],
+)
+async def test_a_mistake_in_a_rule_is_told_at_the_start_with_its_number_and_what_to_write(rule: object, told: str):
+    with pytest.raises(ConfigError) as caught:
+        Host(store=MemoryStore(), config=settings([{"action": "allow", "tools": "x"}, rule]))
+    assert "rule 2: " in str(caught.value)
+    assert told in str(caught.value)
+
+
+async def test_all_mistakes_are_told_at_once():
+    with pytest.raises(ConfigError) as caught:
+        Host(store=MemoryStore(), config=settings([{"action": "allow", "tool": "x"}, {"action": "no"}]))
+    assert "rule 1: " in str(caught.value)
+    assert "rule 2: " in str(caught.value)
+
+
+@pytest.mark.parametrize("config", [{}, {"ruls": []}, {"default": "maybe"}, {"rules": {"action": "deny"}}])
+async def test_a_policy_without_rules_or_with_wrong_settings_is_refused(config: dict[str, Any]):
+    with pytest.raises(ConfigError):
+        Host(store=MemoryStore(), config=settings(**config))
+
+
+async def test_a_schema_may_have_arguments_that_are_named_like_a_misspelling():
+    schema = {"properties": {"patern": {"x-note": "ours", "additionalProperties": {"type": "string"}}}}
+    Host(store=MemoryStore(), config=settings([{"action": "deny", "arguments": schema}]))

@@ -1,0 +1,358 @@
+"""Calling deferred tools: shapes that models write, refusals, and what policies and records see."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+from searching import CATALOG, READ_FILE, SEND_EMAIL, echo, make, searching
+
+from hooksdk import Tool, ToolCall, ToolContext, hooks, tool
+from hooksdk.hooks import (
+    AfterToolCall,
+    AgentEnd,
+    BeforeToolCall,
+    Block,
+    NarrowTools,
+    Rewrite,
+    RewriteToolCall,
+    Trace,
+    TransformToolResult,
+    UnwrapToolCall,
+    Withhold,
+)
+
+pytestmark = pytest.mark.anyio
+
+RAN = 'ran with {"title": "x"}'
+RAN_EMAIL = 'ran with {"count": 3, "to": "a"}'
+
+
+# Shapes
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"name": "create_issue", "arguments": {"title": "x"}},
+        '{"name": "create_issue", "arguments": {"title": "x"}}',
+        {"name": "create_issue", "arguments": '{"title": "x"}'},
+        json.dumps(json.dumps({"name": "create_issue", "arguments": {"title": "x"}})),
+        {"name": "create_issue", "title": "x"},
+        {"name": "create_issue", "arguments.title": "x"},
+        {"name": "create_issue", "args": {"title": "x"}},
+        {"name": "create_issue", "input": {"title": "x"}},
+        {"name": "create_issue", "parameters": {"title": "x"}},
+        {"name": "create_issue", "params": {"title": "x"}},
+        {"tool": "create_issue", "arguments": {"title": "x"}},
+        {"tool_name": "create_issue", "arguments": {"title": "x"}},
+        {"toolName": "create_issue", "arguments": {"title": "x"}},
+        {"id": "create_issue", "args": {"title": "x"}},
+        {"name": " create_issue ", "arguments": {"title": "x"}},
+        {"name": "mcp:github:create_issue", "arguments": {"title": "x"}},
+        {"name": "create_issue", "arguments": {"arguments": {"title": "x"}}},
+        {"name": "create_issue", "arguments": {}, "title": "x"},
+        {"name": "create_issue", "arguments": None, "title": "x"},
+        {"name": "create_issue", "arguments": "", "title": "x"},
+        {"calls": [{"name": "create_issue", "arguments": {"title": "x"}}]},
+        {"calls": '[{"name": "create_issue", "arguments": {"title": "x"}}]'},
+        {"tool_calls": [{"tool": "create_issue", "title": "x"}]},
+    ],
+    ids=str,
+)
+async def test_openclaw_96115_every_shape_of_a_bridge_call_reaches_the_tool_alike(written: object) -> None:
+    """There flattened and dotted arguments were dropped, and the tool ran without them."""
+    async with searching() as played:
+        result = await played.call("tool_call", written)
+        assert (result.text, result.is_error) == (RAN, False)
+
+
+@pytest.mark.parametrize("arguments", [{}, None, "", "null", "{}", "  "])
+async def test_no_arguments_in_every_shape_are_an_empty_object(arguments: object) -> None:
+    async with searching([READ_FILE, make("ping", "Ping.")]) as played:
+        assert (await played.call("tool_call", {"name": "ping", "arguments": arguments})).text == "ran with {}"
+        assert (await played.call("tool_call", {"name": "ping"})).text == "ran with {}"
+        written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        assert (await played.call("ping", written)).text == "ran with {}"
+
+
+async def test_values_are_mended_by_the_tools_own_schema() -> None:
+    async with searching() as played:
+        for written in ({"name": "send_email", "arguments": {"to": "a", "count": "3"}},
+                        {"name": "send_email", "to": "a", "count": "3"}):  # fmt: skip
+            assert (await played.call("tool_call", written)).text == RAN_EMAIL
+
+
+async def test_a_key_given_in_both_places_counts_where_the_arguments_are() -> None:
+    async with searching() as played:
+        written = {"name": "create_issue", "arguments": {"title": "x"}, "title": "y"}
+        assert (await played.call("tool_call", written)).text == RAN
+
+
+async def test_a_tool_with_a_parameter_called_name_is_called_with_it() -> None:
+    parameters = {"type": "object", "properties": {"name": {"type": "string"}, "id": {"type": "string"}}}
+    add_user = Tool(name="add_user", source="mcp", owner="users", parameters=parameters, execute=echo)
+    async with searching([add_user]) as played:
+        written = {"name": "add_user", "arguments": {"name": "Ada", "id": "7"}}
+        assert (await played.call("tool_call", written)).text == 'ran with {"id": "7", "name": "Ada"}'
+
+
+async def test_a_deferred_tool_called_directly_by_its_name_just_works() -> None:
+    async with searching() as played:
+        assert (await played.call("create_issue", {"title": "x"})).text == RAN
+
+
+# Refusals
+
+
+class Policy:
+    """Withholds one tool."""
+
+    @hooks.narrow_tools
+    def narrow(self, event: NarrowTools) -> Withhold | None:
+        return Withhold(["get_forecast"], "no weather here")
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ({"name": "read_file", "arguments": {}}, "Call read_file itself, not through tool_call"),
+        ({"name": "get_forecast", "arguments": {}}, "withheld from this run (no weather here). Do not retry"),
+        ({"name": "create_isue", "arguments": {}}, "no tool called 'create_isue'. Did you mean create_issue"),
+        ({"name": "Create-Issue", "arguments": {}}, "Did you mean create_issue"),
+        ({"name": "zzz", "arguments": {}}, "no tool called 'zzz'. Use tool_search"),
+        ({"name": "search", "arguments": {}}, "several tools are called 'search'. Use one of a__search, b__search"),
+        ({"name": "tool_call", "arguments": {}}, "tool_call cannot call itself"),
+        ({"name": "tool_call", "arguments": {"name": "create_issue"}}, "tool_call cannot call itself"),
+        ({"name": "tool_search", "arguments": {}}, "call tool_search itself"),
+        ({"name": "tool_describe", "arguments": {}}, "call tool_describe itself"),
+        ({"name": "tool_search_code", "arguments": {}}, "call tool_search_code itself"),
+        ({"name": "create_issue", "arguments": {}}, "title (required)"),
+        ({"name": "create_issue", "arguments": {"titel": "x"}}, "title"),
+        ({"name": "create_issue", "arguments": '{"title": '}, "the arguments of 'create_issue' cannot be read"),
+        ({"name": "create_issue", "arguments": ["x"]}, "array"),
+        ({"name": "create_issue", "arguments": "[1]"}, "array"),
+        ({"name": "create_issue", "arguments": 5}, "integer"),
+        ({"arguments": {"title": "x"}}, "needs the tool's name"),
+        ({"name": "", "arguments": {}}, "needs the tool's name"),
+        ({"name": None, "arguments": {}}, "needs the tool's name"),
+        ({"name": 5, "arguments": {}}, "needs the tool's name"),
+        ({}, "needs the tool's name"),
+        ("", "needs the tool's name"),
+        ("{bad", "cannot be read"),
+        ({"calls": []}, "takes one call"),
+        ({"calls": [{"name": "create_issue"}, {"name": "send_email"}]}, 'Begin with {"name":"create_issue"}'),
+    ],
+    ids=str,
+)
+async def test_every_refusal_says_what_to_do_next_and_runs_nothing(written: object, told: str) -> None:
+    ran: list[str] = []
+
+    class Watch:
+        @hooks.after_tool_call
+        async def watch(self, event: AfterToolCall) -> None:
+            ran.append(event.status)
+
+    tools = [*CATALOG, make("search", owner="a"), make("search", owner="b")]
+    async with searching(tools, Policy, Watch) as played:
+        result = await played.call("tool_call", written)
+        assert result.is_error
+        assert told in result.text
+        assert "ran with" not in result.text
+    assert ran == ["invalid"]
+
+
+async def test_openclaw_126460_a_core_tool_wrapped_in_the_bridge_is_refused_with_the_way_to_call_it() -> None:
+    """There models wrapped read and exec in tool_call for ever."""
+    async with searching() as played:
+        result = await played.call("tool_call", {"name": "read_file", "arguments": {"path": "a"}})
+        assert result.is_error
+        assert "'read_file' is offered to you directly. Call read_file itself" in result.text
+        assert (await played.call("read_file", {"path": "a"})).text == 'ran with {"path": "a"}'
+
+
+@pytest.mark.parametrize("through", ["bridge", "direct"])
+async def test_hermes_109798_a_tool_that_vanished_in_the_middle_of_a_run_is_refused_for_good(through: str) -> None:
+    """There the agent kept calling it."""
+    async with searching() as played:
+        await played.run.resolve_tools([READ_FILE, SEND_EMAIL])
+        written = {"name": "create_issue", "arguments": {"title": "x"}}
+        result = await (played.call("tool_call", written) if through == "bridge" else played.call("create_issue", {}))
+        assert result.is_error
+        assert "there is no" in result.text
+        assert "create_issue" not in json.dumps(await played.search("create an issue"))
+
+
+async def test_a_direct_call_of_a_withheld_tool_is_refused_as_well() -> None:
+    async with searching(CATALOG, Policy) as played:
+        result = await played.call("get_forecast", {"city": "x"})
+        assert "withheld from this run (no weather here). Do not retry." in result.text
+
+
+# What policies, observers and records see
+
+
+class Recorder:
+    """Writes down what every hook sees of calls."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, str]] = []
+        self.traced: list[tuple[str, str]] = []
+
+    @hooks.rewrite_tool_call
+    def rewrite(self, event: RewriteToolCall) -> Rewrite | None:
+        self._note("rewrite", event)
+
+    @hooks.before_tool_call
+    def before(self, event: BeforeToolCall) -> None:
+        self._note("before", event)
+
+    @hooks.transform_tool_result
+    def transform(self, event: TransformToolResult) -> None:
+        self._note("transform", event)
+
+    @hooks.after_tool_call
+    async def after(self, event: AfterToolCall) -> None:
+        self._note("after", event)
+
+    @hooks.trace
+    async def trace(self, event: Trace) -> None:
+        if event.kind in {"call_started", "call_finished"}:
+            self.traced.append((event.kind, event.detail["name"]))
+
+    def _note(self, hook: str, event: Any) -> None:
+        assert event.tool.name == event.call.name
+        assert "title" in event.arguments or event.call.name != "create_issue"
+        self.seen.append((hook, event.call.name, event.call.origin))
+
+    @tool
+    async def relay(self, name: str, context: ToolContext) -> str:
+        """Call another tool."""
+        return (await context.call_tool(name, {"title": "x"})).text
+
+
+HOOKS = ("rewrite", "before", "transform", "after")
+
+
+@pytest.mark.parametrize("path", ["direct", "by id", "bridge", "nested"])
+async def test_every_hook_and_the_trace_see_the_real_name_exactly_once_on_every_path(path: str) -> None:
+    calls: dict[str, tuple[str, object, str]] = {
+        "direct": ("create_issue", {"title": "x"}, "model"),
+        "by id": ("mcp:github:create_issue", {"title": "x"}, "model"),
+        "bridge": ("tool_call", {"name": "create_issue", "arguments": {"title": "x"}}, "bridge"),
+        "nested": ("relay", {"name": "create_issue"}, "tool"),
+    }
+    name, arguments, origin = calls[path]
+    async with searching(CATALOG, Recorder) as played:
+        assert (await played.call(name, arguments)).text == RAN
+        recorder = played.session.plugin("recorder")
+    seen = [entry for entry in recorder.seen if entry[1] != "relay"]
+    assert sorted(seen) == sorted((hook, "create_issue", origin) for hook in HOOKS)
+    traced = [entry for entry in recorder.traced if entry[1] != "relay"]
+    assert traced == [("call_started", "create_issue"), ("call_finished", "create_issue")]
+
+
+async def test_parallel_bridge_calls_are_each_seen_once_and_answered_in_their_order() -> None:
+    async with searching(CATALOG, Recorder) as played:
+        written = {"name": "create_issue", "arguments": {"title": "x"}}
+        calls = await played.reply(*[("tool_call", written)] * 4, ("create_issue", {"title": "x"}))
+        async with anyio.create_task_group() as group:
+            for call in reversed(calls):
+                group.start_soon(played.run.call_tool, call)
+        recorder = played.session.plugin("recorder")
+        results = [message for message in played.session.messages if message["role"] == "tool"]
+        assert [message["tool_call_id"] for message in results] == [call.id for call in calls]
+    for hook in HOOKS:
+        assert [entry[1] for entry in recorder.seen if entry[0] == hook] == ["create_issue"] * 5
+
+
+async def test_a_policy_for_a_tool_judges_it_behind_the_bridge() -> None:
+    class NoIssues:
+        @hooks.before_tool_call(tools="mcp:github:*")
+        def judge(self, event: BeforeToolCall) -> Block | None:
+            return Block(f"no {event.arguments['title']}")
+
+    async with searching(CATALOG, NoIssues) as played:
+        for name, arguments in (
+            ("create_issue", {"title": "x"}),
+            ("tool_call", {"name": "create_issue", "arguments": {"title": "x"}}),
+            ("tool_call", {"tool": "create_issue", "title": "x"}),
+        ):
+            assert (await played.call(name, arguments)).text == "Blocked by no_issues: no x"
+
+
+async def test_search_and_describe_are_judged_under_their_own_names_and_tool_call_never_is() -> None:
+    async with searching(CATALOG, Recorder) as played:
+        await played.search("issue")
+        await played.describe("create_issue")
+        await played.call("tool_call", {"name": "create_issue", "title": "x"})
+        recorder = played.session.plugin("recorder")
+    judged = [name for hook, name, _ in recorder.seen if hook == "before"]
+    assert judged == ["tool_search", "tool_describe", "create_issue"]
+
+
+async def test_the_transcript_keeps_what_the_model_wrote() -> None:
+    written = '{"name": "create_issue",  "arguments": {"title": "x"}}'
+    async with searching() as played:
+        await played.call("tool_call", written)
+        reply, result = played.session.messages
+    assert reply["tool_calls"][0]["function"] == {"name": "tool_call", "arguments": written}
+    assert (result["tool_call_id"], result["content"]) == ("c1", RAN)
+
+
+async def test_results_of_search_and_describe_are_disposable_and_those_of_tools_are_not() -> None:
+    async with searching() as played:
+        await played.search("issue")
+        await played.describe("create_issue")
+        await played.call("tool_call", {"name": "create_issue", "title": "x"})
+        await played.call("read_file", {"path": "a"})
+        assert [(info.tool, info.disposable) for info in played.session.results.list()] == [
+            ("tool_search", True), ("tool_describe", True), ("create_issue", False), ("read_file", False),
+        ]  # fmt: skip
+
+
+async def test_another_plugins_unwrap_goes_before_and_may_name_granted_tools_only() -> None:
+    class Alias:
+        @hooks.unwrap_tool_call.first
+        def alias(self, event: UnwrapToolCall) -> ToolCall | None:
+            return ToolCall("x", event.arguments["to"], {"title": "x"}) if event.call.name == "alias" else None
+
+    async with searching(CATALOG, Alias) as played:
+        assert (await played.call("alias", {"to": "create_issue"})).text == RAN
+        for name in ("tool_search", "tool_call", "alias", "nothing"):
+            result = await played.call("alias", {"to": name})
+            assert result.is_error
+            assert f"'{name}' was not run" in result.text
+
+
+# Counters
+
+
+async def test_counters_of_a_run_are_in_its_stats_and_in_the_event_of_its_end() -> None:
+    ended: list[Any] = []
+
+    class End:
+        @hooks.agent_end
+        def end(self, event: AgentEnd) -> None:
+            ended.append(event.stats)
+
+    async with searching(CATALOG, End) as played:
+        await played.search("create an issue", "send an email")
+        await played.search("nothing of the kind")
+        await played.describe("create_issue", "send_email", "zzz")
+        await played.call("tool_call", {"name": "create_issue", "title": "x"})
+        await played.call("send_email", {"to": "a"})
+        await played.call("tool_call", {"name": "zzz"})
+        stats = played.run.stats
+    assert stats["counters"] == {"searches": 3, "hits": 2, "describes": 3}
+    assert stats["origins"] == {"model": 4, "bridge": 1}
+    assert stats["catalog"] == {"host": 1, "mcp": 3}
+    assert stats["tools_offered"] == 4
+    assert stats["tool_calls"] == {"ok": 5, "invalid": 1}
+    assert stats["tokens_direct"] == sum(tool.tokens for tool in CATALOG)
+    selected = [(call["tool"], call["source"], call["origin"]) for call in stats["calls"]]
+    assert selected[3:5] == [("mcp:github:create_issue", "mcp", "bridge"), ("mcp:gmail:send_email", "mcp", "model")]
+    assert ended[0]["counters"] == stats["counters"]
+    assert ended[0]["calls"] == stats["calls"]

@@ -1,0 +1,330 @@
+"""What `tool_search` and `tool_describe` answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+
+import pytest
+from pydantic import BaseModel
+from searching import CREATE_ISSUE, READ_FILE, SEND_EMAIL, echo, make, searching
+
+from builtin_plugins.tool_search import ToolSearch
+from hooksdk import Tool, ToolContext, ToolResult
+from hooksdk.catalog import build_catalog
+from hooksdk.hooks import AssembleTools
+
+pytestmark = pytest.mark.anyio
+
+
+class Label(BaseModel):
+    name: str
+    color: str | None = None
+
+
+def giant() -> Tool:
+    """A tool with a schema of 89 kB, as one of the public MCP servers has it."""
+    field = {"type": "string", "enum": ["first", "second"], "description": "more words " * 3}
+    inner = {f"q{index}": field for index in range(8)}
+    part = {"type": "object", "description": "a panel of the dashboard " * 4, "properties": inner}
+    properties = {f"p{index}": part for index in range(90)}
+    parameters = {"type": "object", "properties": properties, "required": ["p1"]}
+    assert len(json.dumps(parameters)) > 89_000
+    return Tool(
+        name="giant", description="Set up a dashboard.", source="mcp", owner="grafana", execute=echo,
+        parameters=parameters,
+    )  # fmt: skip
+
+
+# Hits
+
+
+async def test_one_search_takes_several_queries_and_answers_each() -> None:
+    async with searching() as played:
+        answer = await played.search("create an issue", "send an email")
+        assert [group["query"] for group in answer["results"]] == ["create an issue", "send an email"]
+        assert [group["hits"][0]["name"] for group in answer["results"]] == ["create_issue", "send_email"]
+
+
+async def test_a_hit_comes_with_its_call_signature_so_that_it_needs_no_describe() -> None:
+    async with searching() as played:
+        (group,) = (await played.search("create an issue"))["results"]
+        assert group["hits"][0] == {
+            "call": 'create_issue(title: string, labels?: string[], state?: "open" | "closed")',
+            "name": "create_issue",
+            "description": "Create an issue in a repository.",
+            "from": "github",
+        }
+
+
+async def test_a_signature_follows_references_within_the_schema() -> None:
+    async def add_labels(labels: list[Label], first: Label | None = None) -> str:
+        """Add labels to an issue."""
+        return f"{labels} {first}"
+
+    labelled = Tool.from_function(add_labels, source="mcp", owner="github")
+    assert "$ref" in json.dumps(labelled.parameters)
+    async with searching([labelled]) as played:
+        (group,) = (await played.search("add labels"))["results"]
+        shape = "{name: string, color?: string}"
+        assert group["hits"][0]["call"] == f"add_labels(labels: {shape}[], first?: {shape})"
+
+
+async def test_a_schema_that_refers_to_itself_has_a_signature_all_the_same() -> None:
+    loop: dict[str, Any] = {"anyOf": [{"$ref": "#/$defs/loop"}, {"type": "string"}]}
+    tree: dict[str, Any] = {"type": "object", "properties": {"child": {"$ref": "#/$defs/tree"}}}
+    parameters = {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/loop"}, "b": {"$ref": "#/$defs/tree"}, "c": {"$ref": "#/nowhere"}},
+        "$defs": {"loop": loop, "tree": tree},
+    }
+    hostile = Tool(name="spin", description="Spin round.", parameters=parameters, source="mcp", owner="x", execute=echo)
+    async with searching([hostile]) as played:
+        (group,) = (await played.search("spin round"))["results"]
+        assert group["hits"][0]["call"].startswith("spin(a?: any | string")
+
+
+async def test_total_available_counts_what_is_deferred_not_the_hits() -> None:
+    async with searching() as played:
+        answer = await played.search("create an issue", limit=1)
+        assert answer["total_available"] == 3
+
+
+@pytest.mark.parametrize(
+    ("limit", "hits"),
+    [(None, 5), (2, 2), ("3", 3), (0, 1), (-4, 1), ("abc", 5), (20, 20), (21, 20), (1_000, 20), (10**30, 20)],
+)
+async def test_the_limit_is_read_leniently_and_held_within_bounds(limit: object, hits: int) -> None:
+    many = [make(f"list_reports_{index}", "List the reports.") for index in range(60)]
+    async with searching(many) as played:
+        assert len(await played.hits("list the reports", limit=limit)) == hits
+
+
+async def test_the_configuration_sets_both_limits() -> None:
+    many = [make(f"list_reports_{index}", "List the reports.") for index in range(60)]
+    async with searching(many, search_default_limit=9, max_search_limit=12) as played:
+        assert len(await played.hits("list the reports")) == 9
+        assert len(await played.hits("list the reports", limit=50)) == 12
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"queries": "create an issue"}, {"query": "create an issue"}, {"queries": '["create an issue"]'},
+        '{"queries": ["create an issue"]}', {"arguments": {"queries": ["create an issue"]}},
+        {"queries": ["create an issue", ""]}, {"queries": "  create an issue  ", "limit": None},
+    ],
+)  # fmt: skip
+async def test_every_shape_of_a_query_is_understood(arguments: object) -> None:
+    async with searching() as played:
+        result = await played.call("tool_search", arguments)
+        (group,) = json.loads(result.text)["results"]
+        assert group["hits"][0]["name"] == "create_issue"
+
+
+@pytest.mark.parametrize("arguments", [{}, "", "null", {"queries": []}, {"queries": [" "]}, {"queries": None}])
+async def test_a_search_without_a_query_is_told_how_to_ask(arguments: object) -> None:
+    async with searching() as played:
+        result = await played.call("tool_search", arguments)
+        assert result.is_error
+        assert '{"queries": ["create a github issue"]}' in result.text
+
+
+async def test_more_than_ten_queries_are_cut_and_that_is_said() -> None:
+    async with searching() as played:
+        answer = await played.search(*["create an issue"] * 12)
+        assert len(answer["results"]) == 10
+        assert answer["note"] == "Only the first 10 queries were searched."
+
+
+# What is not there, or is there already
+
+
+@pytest.mark.parametrize(
+    "query", ["transfer cryptocurrency to a wallet", "water the garden plants", "中文 查询", "$$$"]
+)
+async def test_an_absent_capability_is_empty_or_weak_and_says_what_exists(query: str) -> None:
+    async with searching() as played:
+        answer = await played.search(query)
+        (group,) = answer["results"]
+        assert group["hits"] == [] or "weak" in group
+        assert answer["available_from"] == {"github": 1, "gmail": 1, "weather": 1}
+        assert "may not exist" in answer["hint"]
+
+
+async def test_a_query_that_is_answered_needs_no_list_of_what_exists() -> None:
+    async with searching() as played:
+        assert set(await played.search("create an issue")) == {"total_available", "results"}
+
+
+async def test_an_answer_stays_small_however_many_servers_there_are_and_whatever_their_names() -> None:
+    many = [make(f"do_{index}", "Do something.", f"server-{index}-" + "long" * 500) for index in range(400)]
+    async with searching(many) as played:
+        text = (await played.call("tool_search", {"queries": ["transfer cryptocurrency"]})).text
+        assert json.loads(text)["available_from"]["(more sources)"] == 380
+        assert len(text) < 3_000
+
+
+async def test_a_whole_sentence_finds_its_tool() -> None:
+    sentence = "Could you please open a new issue in our repository, because the login page is broken again?"
+    async with searching() as played:
+        assert (await played.hits(sentence))[:1] == ["create_issue"]
+
+
+async def test_a_core_tool_that_fits_best_is_named_and_not_listed() -> None:
+    async with searching() as played:
+        answer = await played.search("read a file from the disk")
+        (group,) = answer["results"]
+        assert group["hits"] == []
+        assert group["already_offered"] == "read_file is offered to you directly: call it without tool_call"
+        assert "available_from" not in answer
+
+
+async def test_core_tools_do_not_push_deferred_ones_out_of_the_hits() -> None:
+    core = [make(f"report_{index}", "List the reports.", "core", source="host") for index in range(30)]
+    async with searching([*core, make("list_reports", "List the reports of a project.")]) as played:
+        assert await played.hits("list the reports", limit=1) == ["list_reports"]
+
+
+# The index
+
+
+async def test_the_index_follows_a_changed_description_although_the_names_are_the_same() -> None:
+    before = [make("alpha", "Book a flight."), make("beta", "Cook a dinner.")]
+    after = [make("alpha", "Cook a dinner."), make("beta", "Book a flight.")]
+    async with searching(before) as played:
+        assert (await played.hits("book a flight"))[:1] == ["alpha"]
+        await played.run.resolve_tools(after)
+        assert (await played.hits("book a flight"))[:1] == ["beta"]
+
+
+async def test_the_index_follows_a_changed_parameter() -> None:
+    async with searching([make("alpha", "Do it.", city="string"), make("beta", "Do it.", ship="string")]) as played:
+        assert (await played.hits("ship"))[:1] == ["beta"]
+        await played.run.resolve_tools([make("alpha", "Do it.", ship="string"), make("beta", "Do it.", city="string")])
+        assert (await played.hits("ship"))[:1] == ["alpha"]
+
+
+async def test_a_tool_that_came_is_found_and_one_that_went_is_not() -> None:
+    async with searching([READ_FILE, CREATE_ISSUE]) as played:
+        assert await played.hits("send an email message") == []
+        await played.run.resolve_tools([READ_FILE, SEND_EMAIL])
+        assert await played.hits("send an email message") == ["send_email"]
+        assert "create_issue" not in json.dumps(await played.search("create an issue"))
+
+
+async def test_eight_threads_searching_at_once_find_what_one_finds() -> None:
+    many = [make(f"{verb}_{noun}", f"{verb.title()} the {noun}.", noun)
+            for verb in ("list", "create", "delete", "update") for noun in ("issue", "email", "file", "invoice", "ship")]  # fmt: skip
+    queries = [tool.name.replace("_", " ") for tool in many] + ["nothing like it", "remove old invoices"]
+
+    class Bare:
+        catalog = build_catalog(many)
+
+        def count(self, counter: str, amount: int = 1) -> None:
+            """Counters are counted elsewhere."""
+
+    async with ToolSearch.shared(ToolSearch.Config()) as indexes:
+        plugin = ToolSearch(ToolSearch.Config(enabled="on"), indexes)
+        offer = plugin.offer_bridge(AssembleTools(deferrable=many))
+        assert offer is not None
+        search = offer.tools[0].execute
+        assert search is not None
+
+        def ask(query: str) -> str:
+            found: ToolResult = search({"queries": [query]}, cast("ToolContext", Bare()))
+            return found.text
+
+        serial = [ask(query) for query in queries]
+        with ThreadPoolExecutor(8) as pool:
+            for _ in range(25):
+                assert list(pool.map(ask, queries)) == serial
+
+
+# tool_describe
+
+
+async def test_describe_shows_whole_schemas_of_several_tools() -> None:
+    async with searching() as played:
+        answer = await played.describe("create_issue", "send_email", "create_issue")
+        assert list(answer["tools"]) == ["create_issue", "send_email"]
+        assert answer["tools"]["create_issue"] == {
+            "description": CREATE_ISSUE.description, "parameters": CREATE_ISSUE.parameters,
+        }  # fmt: skip
+
+
+async def test_describe_answers_what_it_can_and_says_what_is_wrong_with_the_rest() -> None:
+    async with searching() as played:
+        result = await played.call("tool_describe", {"names": ["create_issue", "create_isue", "read_file", "zzz"]})
+        assert not result.is_error
+        answer = json.loads(result.text)
+        assert list(answer["tools"]) == ["create_issue"]
+        assert set(answer["problems"]) == {"create_isue", "read_file", "zzz"}
+        assert "Did you mean create_issue" in answer["problems"]["create_isue"]
+        assert "offered to you directly" in answer["problems"]["read_file"]
+        assert "tool_search" in answer["problems"]["zzz"]
+
+
+async def test_describe_without_any_known_name_is_an_error() -> None:
+    async with searching() as played:
+        assert (await played.call("tool_describe", {"names": ["zzz"]})).is_error
+        assert '{"names": ["create_issue"]}' in (await played.call("tool_describe")).text
+
+
+async def test_describe_takes_ten_names_at_most() -> None:
+    many = [make(f"do_{index}", "Do it.") for index in range(15)]
+    async with searching(many) as played:
+        answer = await played.describe(*[tool.name for tool in many])
+        assert len(answer["tools"]) == 10
+        assert "10" in answer["note"]
+
+
+async def test_a_giant_schema_is_outlined_and_its_parts_can_be_asked_for() -> None:
+    async with searching([giant()]) as played:
+        (group,) = (await played.search("set up a dashboard"))["results"]
+        assert group["hits"][0]["call"].startswith("giant(p1: {")
+        assert len(group["hits"][0]["call"]) < 500
+        result = await played.call("tool_describe", {"names": ["giant"]})
+        assert len(result.text) < 10_000
+        shown = json.loads(result.text)["tools"]["giant"]
+        assert "p1: {" in shown["parameters"]["outline"]
+        part = (await played.describe("giant", part="properties.p3"))["tools"]["giant"]
+        parameters = giant().parameters
+        assert parameters is not None
+        assert part["parameters"] == parameters["properties"]["p3"]
+        keys = (await played.describe("giant", part="properties"))["tools"]["giant"]["parameters"]["keys"]
+        assert keys == [f"p{index}" for index in range(90)]
+
+
+@pytest.mark.parametrize("part", ["nope", "properties.nope.x", ".", "properties.p3."])
+async def test_a_part_that_is_not_there_is_said_to_be_missing(part: str) -> None:
+    async with searching([giant()]) as played:
+        described = (await played.describe("giant", part=part))["tools"]["giant"]
+        assert described["problem"] == f"its schema has no part '{part}'"
+
+
+async def test_hostile_schemas_make_neither_search_nor_describe_large() -> None:
+    many: dict[str, Any] = {f"parameter_{index}": "string" for index in range(3_000)}
+    one: dict[str, Any] = {"k" * 50_000: "string"}
+    wide = make("wide", "Fill a wide form.", "forms", required=list(many), **many)
+    long = make("lengthy", "Fill a lengthy form.", "forms", required=list(one), **one)
+    async with searching([wide, long]) as played:
+        for query in ("wide form", "lengthy form"):
+            assert len((await played.call("tool_search", {"queries": [query]})).text) < 6_000
+        for name in ("wide", "lengthy"):
+            assert len((await played.call("tool_describe", {"names": [name]})).text) < 10_000
+
+
+async def test_describe_copies_the_schema_so_that_nobody_can_change_the_tool_through_it() -> None:
+    async with searching() as played:
+        before = played.run.tools.fingerprint
+        await played.describe("create_issue")
+        assert played.run.tools.fingerprint == before
+
+
+async def test_what_a_search_answers_names_only_tools_of_the_catalog() -> None:
+    async with searching() as played:
+        text = (await played.call("tool_search", {"queries": ["tool", "search", "call", "describe"]})).text
+        assert not re.findall(r'"name":"(tool_\w+)"', text)

@@ -1,0 +1,167 @@
+"""What a person is asked, and that nothing but a clear yes in time lets a call through."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Any
+
+import anyio
+import pytest
+from stage import playing
+
+from hooksdk import Approval, ApprovalRequest, hooks
+from hooksdk.hooks import Ask, BeforeToolCall, Trace
+
+pytestmark = pytest.mark.anyio
+
+
+class Asks:
+    @hooks.before_tool_call(tools="act")
+    def judge(self, event: BeforeToolCall) -> Ask | None:
+        return Ask("May I act?", "It acts.", "critical", timeout=0.05 if event.call.parent_id is None else 3)
+
+
+async def play(approver: Any) -> str:
+    async with playing(Asks, approver=approver) as stage:
+        result = await stage.call()
+        if result.is_error:
+            assert stage.executed == []
+            assert result.text.startswith("Blocked: 'May I act?' was not approved: ")
+        else:
+            assert len(stage.executed) == 1
+        assert (await stage.call("no_such_tool")).is_error, "the run goes on"
+        return result.text.rpartition(": ")[2]
+
+
+async def test_a_granted_call_runs_and_the_request_says_everything() -> None:
+    requests: list[ApprovalRequest] = []
+
+    async def approver(request: ApprovalRequest) -> Approval:
+        requests.append(request)
+        return Approval(True)
+
+    async with playing(Asks, approver=approver, requester={"id": "ada"}, trigger="schedule") as stage:
+        assert (await stage.call("act", {"a": 1})).text == "done"
+    (request,) = requests
+    assert (request.title, request.description, request.severity) == ("May I act?", "It acts.", "critical")
+    assert (request.plugin, request.session_id, request.requester, request.trigger) == (
+        "asks",
+        "s",
+        {"id": "ada"},
+        "schedule",
+    )
+    assert (request.call.name, request.tool.id, request.arguments) == ("act", "host:core:act", {"a": 1})
+
+
+async def test_a_refusal_reaches_the_model_with_its_reason() -> None:
+    async def with_reason(request: ApprovalRequest) -> Approval:
+        return Approval(False, "not on a Friday")
+
+    async def without(request: ApprovalRequest) -> Approval:
+        return Approval(False)
+
+    assert await play(with_reason) == "not on a Friday"
+    assert await play(without) == "a person said no"
+
+
+async def test_nobody_to_ask_means_no() -> None:
+    assert await play(None) == "it needs a person's approval, and nobody can be asked here"
+
+
+async def hangs(request: ApprovalRequest) -> Approval:
+    await anyio.sleep(5)
+    return Approval(True)
+
+
+async def swallows(request: ApprovalRequest) -> Approval:
+    with contextlib.suppress(BaseException):
+        await anyio.sleep(5)
+    return Approval(True)
+
+
+async def blocks(request: ApprovalRequest) -> Approval:
+    time.sleep(0.08)
+    return Approval(True)
+
+
+@pytest.mark.parametrize("approver", [hangs, swallows, blocks])
+async def test_an_answer_that_comes_too_late_means_no(approver: Any) -> None:
+    assert await play(approver) == "nobody approved it within 0.05 s"
+
+
+async def raises(request: ApprovalRequest) -> Approval:
+    raise ValueError("no terminal")
+
+
+async def exits(request: ApprovalRequest) -> Approval:
+    raise SystemExit
+
+
+async def cancels(request: ApprovalRequest) -> Approval:
+    raise asyncio.CancelledError
+
+
+async def says_true(request: ApprovalRequest) -> Any:
+    return True
+
+
+async def says_none(request: ApprovalRequest) -> Any:
+    return None
+
+
+async def grants_text(request: ApprovalRequest) -> Any:
+    return Approval("no")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def plain(request: ApprovalRequest) -> Approval:
+    return Approval(True)
+
+
+@pytest.mark.parametrize("approver", [raises, exits, cancels, says_true, says_none, grants_text, plain])
+async def test_an_approver_that_fails_or_talks_nonsense_means_no(
+    approver: Any, anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    if approver is cancels and anyio_backend == "trio":
+        pytest.skip("trio has no cancellation that nobody asked for")
+    assert await play(approver) == "the approval could not be asked for"
+    assert "the call is refused" in caplog.text
+
+
+@pytest.mark.parametrize("approver", [hangs, swallows])
+async def test_a_run_that_is_cancelled_while_a_person_is_asked_runs_nothing(approver: Any) -> None:
+    async with playing(Asks, approver=approver) as stage:
+        with anyio.move_on_after(0.02) as scope:
+            await stage.call()
+        assert scope.cancelled_caught
+        assert stage.executed == []
+
+
+async def test_the_clock_of_the_tool_around_it_stands_still_while_a_person_thinks() -> None:
+    async def slow(request: ApprovalRequest) -> Approval:
+        await anyio.sleep(0.04)
+        return Approval(True)
+
+    from hooksdk import Tool, ToolContext, ToolResult
+
+    async def outer(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        return await context.call_tool("act", {})
+
+    tool = Tool(name="outer", source="host", owner="core", execute=outer, timeout=0.03)
+    async with playing(Asks, approver=slow, tools=[tool]) as stage:
+        assert (await stage.call("outer")).text == "done"
+
+
+async def test_asking_and_answering_are_in_the_trace() -> None:
+    kinds: list[str] = []
+
+    class Keeps:
+        @hooks.trace
+        async def keep(self, event: Trace) -> None:
+            if event.kind.startswith("approval"):
+                kinds.append(f"{event.kind} {event.detail.get('granted')}")
+
+    async with playing(Asks, Keeps, approver=raises) as stage:
+        await stage.call()
+    assert kinds == ["approval_asked None", "approval_answered False"]

@@ -1,0 +1,107 @@
+"""What a catalog makes of odd tools: names, labels, schemas, collisions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playing import echo, make, playing
+
+from hooksdk import Tool
+from hooksdk.catalog import build_catalog
+
+pytestmark = pytest.mark.anyio
+
+
+def test_a_tool_without_a_name_is_left_out_and_reported() -> None:
+    catalog = build_catalog([make(""), make("  "), make("kept")])
+    assert [tool.name for tool in catalog] == ["kept"]
+    assert len(catalog.diagnostics) == 2
+    assert all(note.endswith(": left out, it has no name") for note in catalog.diagnostics)
+
+
+async def test_a_tool_without_label_description_or_parameters_is_listed_as_it_is() -> None:
+    empty = Tool(name="empty", execute=echo)
+    async with playing(tools=[empty]) as played:
+        (offered,) = played.run.offered
+        assert (offered.label, offered.description, offered.parameters) == ("", "", None)
+        assert (await played.call("empty", {"anything": 1})).text == 'ran with {"anything": 1}'
+        assert played.run.tools.diagnostics == ()
+
+
+def _cycle() -> dict[str, Any]:
+    loop: dict[str, Any] = {"type": "object"}
+    loop["properties"] = {"self": loop}
+    return loop
+
+
+@pytest.mark.parametrize("parameters", [_cycle(), {"type": "object", "default": object()}], ids=["cycle", "object"])
+async def test_a_schema_that_cannot_be_cloned_becomes_none_and_the_tool_stays(parameters: dict[str, Any]) -> None:
+    odd = Tool(name="odd", parameters=parameters, execute=echo, output_schema=parameters)
+    async with playing(tools=[odd]) as played:
+        (offered,) = played.run.offered
+        assert offered.parameters is None
+        notes = played.run.tools.diagnostics
+        assert len(notes) == 2
+        assert all(note.startswith("plugin::odd: its ") for note in notes)
+        assert (await played.call("odd", {"a": 1})).text == 'ran with {"a": 1}'
+
+
+def test_a_name_that_two_owners_chose_is_qualified_for_both() -> None:
+    tools = [make("search", owner="web", source="mcp"), make("search", owner="mail", source="mcp"), make("read")]
+    catalog = build_catalog(tools)
+    assert [tool.name for tool in catalog] == ["web__search", "mail__search", "read"]
+    assert [tool.id for tool in catalog] == ["mcp:web:search", "mcp:mail:search", "host:core:read"]
+    assert catalog.sharing("search") == ["web__search", "mail__search"]
+    assert catalog.get("search") is None
+    assert catalog.get("mcp:mail:search") is catalog[1]
+    assert len(catalog.diagnostics) == 2
+
+
+@pytest.mark.parametrize("other", ["Read_File", "\uff52ead_file", "read_\u200bfile", "read_file\u2060"])
+def test_names_that_a_reader_cannot_tell_apart_are_qualified(other: str) -> None:
+    catalog = build_catalog([make("read_file"), make(other, source="mcp", owner="evil")])
+    assert catalog[0].name == "core__read_file"
+    assert catalog[1].name.startswith("evil__")
+    assert catalog[1].name.isascii()
+
+
+def test_a_qualified_name_never_takes_one_that_is_there() -> None:
+    tools = [make("search", owner="a"), make("search", owner="b"), make("a__search", owner="c"), make("b__search", owner="c")]  # fmt: skip
+    names = [tool.name for tool in build_catalog(tools)]
+    assert len(set(names)) == 4
+    assert names[2:] == ["a__search", "b__search"]
+
+
+def test_a_qualified_name_has_the_64_characters_that_providers_allow() -> None:
+    names = [tool.name for tool in build_catalog([make("s" * 60, owner="a" * 30), make("s" * 60, owner="b" * 30)])]
+    assert all(len(name) <= 64 for name in names)
+    assert len(set(names)) == 2
+
+
+def test_a_second_tool_of_the_same_owner_and_name_is_left_out_and_reported() -> None:
+    catalog = build_catalog([make("one", label="first"), make("one", label="second")])
+    assert [tool.label for tool in catalog] == ["first"]
+    assert "its owner has another tool of that name" in catalog.diagnostics[0]
+
+
+async def test_the_fingerprint_is_the_same_for_an_unchanged_catalog_in_any_order() -> None:
+    one, two = make("one"), make("two")
+    assert build_catalog([one, two]).fingerprint == build_catalog([make("two"), make("one")]).fingerprint
+    assert build_catalog([one]).fingerprint != build_catalog([make("one", description="changed")]).fingerprint
+    assert build_catalog([one]).fingerprint != build_catalog([make("one", properties={"x": {}})]).fingerprint
+
+
+def test_withholding_an_owners_own_name_takes_every_tool_that_bears_it() -> None:
+    twins = build_catalog([Tool(name="drop", source="mcp", owner=owner) for owner in ("a", "b")])
+    assert not twins.without({"drop": "too dangerous"})
+    assert dict(twins.without({"drop": "too dangerous"}).withheld) == {
+        "a__drop": "too dangerous",
+        "b__drop": "too dangerous",
+    }
+
+
+def test_what_is_withheld_cannot_be_changed_from_outside() -> None:
+    catalog = build_catalog([Tool(name="drop", source="mcp", owner="a")]).without({"drop": "no"})
+    with pytest.raises(TypeError):
+        catalog.withheld["drop"] = "yes"  # type: ignore[index]

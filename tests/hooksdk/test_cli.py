@@ -1,0 +1,122 @@
+"""The command: what a person types, and what they read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BASE = {name: value for name, value in os.environ.items() if not name.startswith("HOOKSDK_")}
+
+
+def hooksdk(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a folder of its own, with the user's configuration out of the way."""
+    return subprocess.run(
+        [sys.executable, "-m", "hooksdk", *arguments],
+        cwd=folder,
+        env={**BASE, "XDG_CONFIG_HOME": str(folder / "none"), "COLUMNS": "200", **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_plugins_list_names_every_built_in_with_its_status(tmp_path: Path) -> None:
+    done = hooksdk("plugins", "list", "--json", folder=tmp_path)
+    listed = {plugin["id"]: plugin["status"] for plugin in json.loads(done.stdout)["plugins"]}
+    assert done.returncode == 0
+    assert listed == {
+        "catalog_audit": "off",
+        "tool_policy": "off",
+        "tool_results": "off",
+        "tool_search": "loaded",
+        "trace_file": "off",
+    }
+
+
+def test_plugins_list_shows_a_table_with_reasons(tmp_path: Path) -> None:
+    done = hooksdk("plugins", "list", folder=tmp_path)
+    assert "tool_search" in done.stdout
+    assert "off unless configured: hooksdk plugins enable trace_file" in done.stdout
+
+
+def test_a_denied_plugin_is_listed_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text('deny = ["tool_search"]\n')
+    done = hooksdk("plugins", "list", "--json", folder=tmp_path)
+    plugin = next(one for one in json.loads(done.stdout)["plugins"] if one["id"] == "tool_search")
+    assert (plugin["status"], plugin["reason"]) == ("denied", "denied by the configuration")
+
+
+def test_enabling_writes_the_section_and_keeps_every_comment(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text('# ours\nstore = "memory"  # for now\n')
+    done = hooksdk("plugins", "enable", "tool-results", folder=tmp_path)
+    written = (tmp_path / "hooksdk.toml").read_text()
+    assert done.returncode == 0
+    assert "# ours" in written
+    assert "# for now" in written
+    listed = json.loads(hooksdk("plugins", "list", "--json", folder=tmp_path).stdout)["plugins"]
+    assert next(one for one in listed if one["id"] == "tool_results")["status"] == "loaded"
+
+
+def test_disabling_switches_a_plugin_off(tmp_path: Path) -> None:
+    assert hooksdk("plugins", "disable", "tool_search", folder=tmp_path).returncode == 0
+    listed = json.loads(hooksdk("plugins", "list", "--json", folder=tmp_path).stdout)["plugins"]
+    assert next(one for one in listed if one["id"] == "tool_search")["status"] == "off"
+
+
+def test_enabling_in_a_project_that_configures_in_pyproject_writes_there(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n\n[tool.hooksdk]\nstore = "memory"\n')
+    assert hooksdk("plugins", "enable", "tool_results", folder=tmp_path).returncode == 0
+    assert "[tool.hooksdk.plugins.tool_results]" in (tmp_path / "pyproject.toml").read_text()
+    assert not (tmp_path / "hooksdk.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (("plugins", "enable", "tool_serch"), 1, "Did you mean 'tool_search'?"),
+        (("plugins", "enable", "tool_search", "--grant", "conversaton"), 3, "Input should be 'conversation'"),
+        (("plugins", "lst"), 2, "Did you mean 'list'?"),
+        (("plugins", "list", "--jsn"), 2, "--json"),
+        (("dmo",), 2, "Did you mean 'demo'?"),
+    ],
+)
+def test_a_slip_is_one_line_with_what_was_meant(
+    arguments: tuple[str, ...], code: int, told: str, tmp_path: Path
+) -> None:
+    done = hooksdk(*arguments, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "hooksdk.toml").exists()
+
+
+def test_a_misspelt_setting_names_file_and_setting_and_suggests(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text("[plugins.tool_search]\nenabeld = true\n")
+    done = hooksdk("plugins", "list", folder=tmp_path)
+    assert done.returncode == 3
+    assert "hooksdk.toml: 'plugins.tool_search.enabeld' is not a setting. Did you mean 'enabled'?" in done.stderr
+
+
+def test_a_plugin_that_is_configured_wrongly_is_listed_as_refused_and_the_code_is_1(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text("[plugins.tool_search.config]\nthreshold = 5\n")
+    done = hooksdk("plugins", "list", "--json", folder=tmp_path)
+    plugin = next(one for one in json.loads(done.stdout)["plugins"] if one["id"] == "tool_search")
+    assert done.returncode == 1
+    assert plugin["status"] == "refused"
+    assert "'threshold' is not a setting. Did you mean 'threshold_pct'?" in plugin["reason"]
+
+
+def test_the_version_is_told(tmp_path: Path) -> None:
+    assert hooksdk("--version", folder=tmp_path).stdout.startswith("hooksdk 0.")
+
+
+def test_nothing_asked_shows_the_help(tmp_path: Path) -> None:
+    done = hooksdk(folder=tmp_path)
+    assert "demo" in done.stdout
+    assert "plugins" in done.stdout

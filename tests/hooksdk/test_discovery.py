@@ -1,0 +1,337 @@
+"""Where plugins come from, and which are loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stage import settings
+
+from hooksdk import Host, MemoryStore, hooks
+from hooksdk.errors import ConfigError, DuplicatePlugin, MissingGrant, PluginRefused
+from hooksdk.hooks import BeforeToolCall, Block
+
+CODE = """
+from hooksdk import hooks, tool
+from hooksdk.hooks import Block
+
+class Guard:
+    "Blocks everything."
+    @hooks.before_tool_call
+    def judge(self, event):
+        return Block("installed")
+"""
+Install = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def no_built_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what a test installs is there."""
+    from importlib.metadata import entry_points
+
+    import hooksdk._discovery as discovery
+
+    def installed(group: str) -> list[Any]:
+        return [entry for entry in entry_points(group=group) if entry.dist and entry.dist.name.startswith("fake-")]
+
+    monkeypatch.setattr(discovery, "entry_points", installed)
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Put a distribution on the path as pip would leave it."""
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+
+    def put(
+        name: str, code: str | None = CODE, manifest: Any = None, *, target: str = "Guard", entry: str | None = None
+    ) -> Path:
+        package, info = site / f"fake_{name}", site / f"fake_{name}-1.2.dist-info"
+        package.mkdir()
+        info.mkdir()
+        (package / "__init__.py").write_text("MARK = True\n" + (code or ""))
+        if manifest is not False:
+            (package / "hooksdk.plugin.json").write_text(json.dumps({"id": entry or name, **(manifest or {})}))
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: fake-{name}\nVersion: 1.2\n")
+        value = f"fake_{name}:{target}" if target else f"fake_{name}"
+        (info / "entry_points.txt").write_text(f"[hooksdk.plugins]\n{entry or name} = {value}\n")
+        sys.modules.pop(f"fake_{name}", None)
+        return package
+
+    return put
+
+
+def host(config: dict[str, Any] | None = None, *plugins: Any, **options: Any) -> Host:
+    return Host(plugins, store=MemoryStore(), config=config or {}, **options)
+
+
+def statuses(found: Host) -> dict[str, tuple[str, str]]:
+    return {plugin.id: (plugin.status, plugin.reason) for plugin in found.plugins}
+
+
+# Installed plugins
+
+
+def test_an_installed_plugin_is_found_and_described(install: Install) -> None:
+    install("guard", manifest={"description": "Guards.", "name": "Guard"})
+    (told,) = host().describe()
+    assert told == {
+        "id": "guard", "status": "loaded", "reason": "", "origin": "installed", "version": "1.2",
+        "description": "Guards.", "hooks": ["before_tool_call"], "tools": [],
+    }  # fmt: skip
+
+
+def test_a_module_is_a_plugin_too(install: Install) -> None:
+    install("mod", "from hooksdk import hooks\n@hooks.before_tool_call\ndef judge(event): ...\n", target="")
+    assert host().plugins[0].hooks == ["before_tool_call"]
+
+
+@pytest.mark.parametrize(
+    ("config", "status", "reason"),
+    [
+        ({}, "loaded", ""),
+        ({"allow": ["guard"]}, "loaded", ""),
+        ({"allow": ["Gu-ard"]}, "not allowed", "not in the configuration's allow list"),
+        ({"allow": ["GUARD"]}, "loaded", ""),
+        ({"allow": []}, "not allowed", "not in the configuration's allow list"),
+        (
+            {"allow": [], "plugins": {"guard": {"enabled": True}}},
+            "not allowed",
+            "not in the configuration's allow list",
+        ),
+        ({"allow": ["guard"], "plugins": {"guard": {"enabled": False}}}, "off", "switched off by the configuration"),
+        ({"deny": ["guard"], "allow": ["guard"], "plugins": {"guard": {}}}, "denied", "denied by the configuration"),
+        ({"deny": ["guard"], "plugins": {"guard": {"enabled": False}}}, "denied", "denied by the configuration"),
+    ],
+)
+def test_deny_beats_disabled_beats_allow_beats_default(install: Install, config: Any, status: str, reason: str) -> None:
+    install("guard")
+    assert statuses(host(config)) == {"guard": (status, reason)}
+    assert ("fake_guard" in sys.modules) == (status == "loaded"), "what is not loaded is not imported"
+
+
+@pytest.mark.parametrize("config", [{"deny": ["guard"]}, {"plugins": {"guard": {"enabled": False}}}])
+def test_the_operator_can_switch_off_what_the_code_gives(config: Any) -> None:
+    class Guard:
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> Block | None:
+            return Block("no")
+
+    found = host(settings(config), Guard)
+    assert [plugin.loaded for plugin in found.plugins] == [False]
+
+
+def test_off_by_default_unless_it_is_configured(install: Install) -> None:
+    install("guard", manifest={"enabledByDefault": False})
+    assert statuses(host())["guard"] == ("off", "off unless configured: hooksdk plugins enable guard")
+    assert statuses(host({"plugins": {"guard": {}}}))["guard"] == ("loaded", "")
+
+
+def test_a_plugin_given_in_code_goes_before_the_installed_one(install: Install) -> None:
+    install("guard")
+
+    class Guard:
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> Block | None:
+            return None
+
+    found = host({}, Guard)
+    assert [(plugin.origin, plugin.status) for plugin in found.plugins] == [("code", "loaded"), ("installed", "off")]
+    assert "given in code" in found.plugins[1].reason
+
+
+def test_installed_plugins_come_in_the_order_of_their_names_after_the_code(install: Install) -> None:
+    install("b")
+    install("a")
+
+    class Zed:
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> Block | None:
+            return None
+
+    assert [plugin.id for plugin in host({}, Zed).plugins] == ["zed", "a", "b"]
+
+
+def test_two_installed_plugins_of_one_id_are_refused(install: Install) -> None:
+    install("one", entry="same")
+    install("two", entry="same")
+    with pytest.raises(DuplicatePlugin, match="two plugins are called 'same'"):
+        host()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"manifest": False}, "an installed plugin needs a manifest, and it has none. Its package needs a hooksdk.plugin.json beside fake_guard"),
+        ({"manifest": {"id": "other"}}, "its manifest says id 'other', its entry point 'guard'. Make them equal"),
+        ({"target": "Gard"}, "importing fake_guard:Gard raised AttributeError"),
+        ({"code": "import no_such_module"}, "importing fake_guard:Guard raised ModuleNotFoundError: No module named 'no_such_module'"),
+        ({"code": "raise SystemExit(3)"}, "importing fake_guard:Guard raised SystemExit: 3"),
+        ({"code": CODE + "\nGuard = Guard()\n"}, "it is an instance of Guard, not a module or class. Give the class itself (Guard, not Guard())"),
+        ({"manifest": {"contracts": {"hooks": ["agent_end"]}}}, "its manifest does not list the hook 'before_tool_call'. List it under contracts.hooks, or remove it"),
+        ({"manifest": {"contracts": {"hooks": []}}}, "its manifest does not list the hook 'before_tool_call'"),
+        ({"code": CODE + "    @tool\n    def look(self) -> str: ...\n", "manifest": {"contracts": {"tools": ["see"]}}}, "its manifest does not list the tool 'look'. List it under contracts.tools"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_loaded_refuses_the_host(install: Install, arguments: Any, words: str) -> None:
+    install("guard", **arguments)
+    with pytest.raises(PluginRefused) as caught:
+        host()
+    assert str(caught.value).startswith("plugin 'guard' refused: ")
+    assert words in str(caught.value)
+
+
+def test_listing_more_in_the_contract_than_is_registered_is_fine(install: Install) -> None:
+    install(
+        "guard", manifest={"contracts": {"hooks": ["before_tool_call", "agent_end", "future_hook"], "tools": ["a"]}}
+    )
+    assert host().plugins[0].loaded
+
+
+def test_the_configuration_is_checked_against_the_manifest_and_handed_over(install: Install) -> None:
+    code = CODE + "    def __init__(self, config):\n        self.config = config\n"
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {"limit": {"type": "integer", "default": 5}},
+    }
+    install("guard", code, {"configSchema": schema})
+    assert host().plugins[0].config == {"limit": 5}
+    assert host({"plugins": {"guard": {"config": {"limit": 9}}}}).plugins[0].config == {"limit": 9}
+    with pytest.raises(ConfigError, match=r"\[plugins\.guard\.config\]: config\.limit"):
+        host({"plugins": {"guard": {"config": {"limit": "x"}}}})
+
+
+def test_autoload_can_be_switched_off(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    install("guard")
+    monkeypatch.setitem(os.environ, "HOOKSDK_DISABLE_AUTOLOAD", "1")
+    assert host().plugins == ()
+
+
+# Grants
+
+READER = """
+from hooksdk import hooks, tool, ToolContext
+class Guard:
+    @hooks.agent_end
+    async def end(self, event): raise AssertionError
+    @hooks.before_tool_call
+    def judge(self, event): ...
+    @hooks.before_model_call
+    def read(self, event): raise AssertionError
+    @tool
+    async def shorten(self, context: ToolContext) -> str:
+        "Shorten the first result."
+        return (await context.results.trim("r1", "short")).status
+"""
+
+
+def test_an_installed_plugin_without_a_grant_refuses_the_host_and_prints_the_command(install: Install) -> None:
+    install("guard", READER)
+    with pytest.raises(MissingGrant) as caught:
+        host()
+    assert str(caught.value) == (
+        "plugin 'guard' handles before_model_call, agent_end, which carry message text, and has no 'conversation' grant. "
+        "Give it with: hooksdk plugins enable guard --grant conversation"
+    )
+
+
+def test_a_plugin_that_only_asks_for_the_grant_needs_it_too(install: Install) -> None:
+    install("guard", manifest={"permissions": ["conversation"]})
+    with pytest.raises(MissingGrant, match="hooksdk plugins enable guard --grant conversation"):
+        host()
+    assert host({"plugins": {"guard": {"grants": ["conversation"]}}}).plugins[0].loaded
+
+
+def test_with_the_grant_everything_is_loaded(install: Install) -> None:
+    install("guard", READER)
+    (plugin,) = host({"plugins": {"guard": {"grants": ["conversation"]}}}).plugins
+    assert plugin.hooks == ["before_model_call", "before_tool_call", "agent_end"]
+    assert plugin.missing_grant is None
+
+
+def test_plugins_given_in_code_need_no_grant() -> None:
+    class Reads:
+        @hooks.agent_end
+        def end(self, event: hooks.AgentEnd) -> None:
+            return None
+
+    assert host({}, Reads).plugins[0].loaded
+
+
+@pytest.mark.anyio
+async def test_with_disable_those_hooks_are_left_out_and_a_queued_trim_fails_at_once(install: Install) -> None:
+    install("guard", READER)
+    config = {"on_missing_grant": "disable"}
+    async with host(config) as opened, opened.session("s") as session, session.run() as run:
+        (plugin,) = opened.plugins
+        assert plugin.hooks == ["before_tool_call"]
+        assert "left out: before_model_call, agent_end" in plugin.reason
+        assert "hooksdk plugins enable guard --grant conversation" in plugin.reason
+        await run.resolve_tools([])
+        await run.record({"role": "user", "content": "hi"})
+        await run.prepare_messages()
+        from hooksdk import ToolCall
+
+        for call_id in ("c1", "c2"):
+            function = {"name": "shorten", "arguments": "{}"}
+            await run.record(
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"id": call_id, "type": "function", "function": function}],
+                }
+            )
+            result = await run.call_tool(ToolCall(call_id, "shorten", {}))
+            assert result.is_error
+        assert "has no 'conversation' grant" in result.text
+        assert "hooksdk plugins enable guard --grant conversation" in result.text
+
+
+# The plugins file
+
+
+def test_a_projects_plugins_file_is_loaded_only_when_it_is_allowed(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk_plugins.py").write_text(
+        "from hooksdk import hooks\nfrom collections import OrderedDict\n"
+        "@hooks.before_tool_call\ndef judge(event): ...\n"
+        "class Budget:\n    @hooks.agent_end\n    def end(self, event): ...\n"
+        "class Helper: ...\n"
+    )
+    assert host(folder=tmp_path).plugins == ()
+    found = host({"plugins_file": True}, folder=tmp_path).plugins
+    assert [(plugin.id, plugin.hooks) for plugin in found] == [
+        ("hooksdk_plugins", ["before_tool_call"]), ("budget", ["agent_end"]),
+    ]  # fmt: skip
+    assert found[0].origin == str(tmp_path / "hooksdk_plugins.py")
+
+
+def test_a_plugins_file_takes_no_importable_modules_place(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("from hooksdk import hooks\n@hooks.before_tool_call\ndef judge(event): ...\n")
+    (plugin,) = host({"plugins_file": "json.py"}, folder=tmp_path).plugins
+    assert plugin.id == "json"
+    assert sys.modules["json"] is json
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (None, "does not exist"),
+        ("1 / 0", "raised ZeroDivisionError"),
+        ("raise SystemExit", "raised SystemExit"),
+        ("def (", "raised SyntaxError"),
+    ],
+)
+def test_a_plugins_file_that_fails_refuses_the_host(tmp_path: Path, code: str | None, words: str) -> None:
+    sys.modules.pop("hooksdk_plugins", None)
+    if code is not None:
+        (tmp_path / "hooksdk_plugins.py").write_text(code)
+    with pytest.raises(PluginRefused, match=words):
+        host({"plugins_file": True}, folder=tmp_path)
+    assert "hooksdk_plugins" not in sys.modules

@@ -1,0 +1,210 @@
+"""Time limits of awaited handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+from stage import playing
+
+from hooksdk import hooks
+from hooksdk.hooks import BeforeToolCall, Block, SessionStart
+
+pytestmark = pytest.mark.anyio
+LIMIT = 0.05
+Body = Callable[[], Awaitable[Any]]
+
+
+def on_asyncio(anyio_backend: str) -> None:
+    if anyio_backend != "asyncio":
+        pytest.skip("native asyncio cancellation")
+
+
+def policy(body: Body, timeout: float = LIMIT) -> type:
+    """A policy that does this before it lets the call through."""
+
+    class Policy:
+        @hooks.before_tool_call(timeout=timeout)
+        async def judge(self, event: BeforeToolCall) -> Block | None:
+            return await body()
+
+    return Policy
+
+
+async def blocked_by(body: Body, caplog: pytest.LogCaptureFixture, **options: Any) -> str:
+    """Play one call, and give the log's line about the handler that let it not through."""
+    async with playing(policy(body), **options) as stage:
+        result = await stage.call()
+        assert stage.executed == []
+        assert result.text == "Blocked: plugin 'policy' failed while it judged this call, so it was not run."
+        assert (await stage.call("no_such_tool")).is_error, "the run goes on"
+    (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    return record.getMessage()
+
+
+# Late
+
+
+async def test_a_handler_that_hangs_is_late_and_the_message_says_everything(caplog: pytest.LogCaptureFixture) -> None:
+    message = await blocked_by(lambda: anyio.sleep(5), caplog)
+    for part in ("plugin 'policy'", "Policy.judge", "test_dispatch_limits.py:", "before_tool_call", "within 0.05 s"):
+        assert part in message
+
+
+async def test_a_message_about_a_raising_handler_says_everything(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        raise ValueError("no rules")
+
+    message = await blocked_by(body, caplog)
+    for part in ("plugin 'policy'", "Policy.judge", "test_dispatch_limits.py:", "before_tool_call", "no rules", " s)"):
+        assert part in message
+
+
+async def test_an_error_whose_text_raises_is_still_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    class Evil(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    async def body() -> None:
+        raise Evil
+
+    assert "Evil: (its text cannot be read)" in await blocked_by(body, caplog)
+
+
+async def test_an_answer_whose_repr_raises_is_still_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    class Evil:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    async def body() -> Any:
+        return Evil()
+
+    assert "it answered <Evil instance at" in await blocked_by(body, caplog)
+
+
+async def test_an_async_handler_that_blocks_the_loop_is_late(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        time.sleep(2 * LIMIT)
+
+    assert "no answer within 0.05 s" in await blocked_by(body, caplog)
+
+
+async def test_a_plain_handler_that_blocks_is_late(caplog: pytest.LogCaptureFixture) -> None:
+    class Slow:
+        @hooks.before_tool_call(timeout=LIMIT)
+        def judge(self, event: BeforeToolCall) -> Block | None:
+            time.sleep(2 * LIMIT)
+            return None
+
+    async with playing(Slow) as stage:
+        assert (await stage.call()).text.startswith("Blocked: plugin 'slow' failed")
+        assert stage.executed == []
+
+
+async def test_an_answer_after_a_swallowed_cancellation_is_late(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        try:
+            await anyio.sleep(5)
+        except BaseException:
+            return
+
+    assert "no answer within 0.05 s" in await blocked_by(body, caplog)
+
+
+async def test_a_cancellation_raised_anew_after_the_limit_is_late_and_cancels_nothing_else(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    on_asyncio(anyio_backend)
+
+    async def body() -> None:
+        try:
+            await anyio.sleep(5)
+        except asyncio.CancelledError:
+            raise asyncio.CancelledError("mine") from None
+
+    assert "no answer within 0.05 s" in await blocked_by(body, caplog)
+
+
+async def test_an_error_out_of_the_cancellation_is_late(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        try:
+            await anyio.sleep(5)
+        finally:
+            raise ValueError("while cleaning up")
+
+    assert "no answer within 0.05 s" in await blocked_by(body, caplog)
+
+
+async def test_a_group_that_fails_while_it_is_cancelled_is_late(caplog: pytest.LogCaptureFixture) -> None:
+    async def child() -> None:
+        try:
+            await anyio.sleep(5)
+        finally:
+            raise ValueError("child")
+
+    async def body() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(child)
+            group.start_soon(anyio.sleep, 5)
+
+    assert "no answer within 0.05 s" in await blocked_by(body, caplog)
+
+
+async def test_a_shield_makes_a_handler_late_and_not_free(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(3 * LIMIT)
+
+    assert "no answer within 0.05 s" in await blocked_by(body, caplog)
+
+
+async def test_a_time_out_of_one_leaves_the_next_its_full_time() -> None:
+    took: list[float] = []
+
+    class Hangs:
+        @hooks.session_start(timeout=0.2)
+        async def a(self, event: SessionStart) -> None:
+            await anyio.sleep(5)
+
+        @hooks.session_start(timeout=0.2)
+        async def b(self, event: SessionStart) -> None:
+            await anyio.sleep(0.12)
+            took.append(1)
+
+        @hooks.session_start(timeout=0.2)
+        async def c(self, event: SessionStart) -> None:
+            await anyio.sleep(0.12)
+            took.append(2)
+
+        @hooks.session_start(timeout=0.3)
+        async def d(self, event: SessionStart) -> None:
+            await anyio.sleep(0.22)
+            took.append(3)
+
+    async with playing(Hangs):
+        assert took == [1, 2, 3]
+
+
+async def test_the_operators_limit_beats_the_authors(caplog: pytest.LogCaptureFixture) -> None:
+    config = {"timeouts": {"before_tool_call": 0.07}}
+    async with playing(policy(lambda: anyio.sleep(0.5), timeout=9), config=config) as stage:
+        assert (await stage.call()).is_error
+    assert "no answer within 0.07 s" in caplog.text
+
+
+async def test_the_plugins_own_section_beats_the_limit_for_all() -> None:
+    config = {"timeouts": {"before_tool_call": 0.01}, "plugins": {"policy": {"timeouts": {"before_tool_call": 5}}}}
+    async with playing(policy(lambda: anyio.sleep(0.05), timeout=0.01), config=config) as stage:
+        assert (await stage.call()).text == "done"
+
+
+async def test_without_limits_the_other_rules_hold(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> None:
+        raise SystemExit(3)
+
+    message = await blocked_by(body, caplog, config={"timeouts": {"before_tool_call": float("inf")}})
+    assert "SystemExit: 3" in message

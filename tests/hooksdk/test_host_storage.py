@@ -1,0 +1,61 @@
+"""Where a host keeps things: its store, and the plugins' own key-value spaces."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from playing import USER, MemoryStoreLike, bare, playing
+
+from hooksdk import Host, JsonlStore, MemoryStore, ToolContext, tool
+
+pytestmark = pytest.mark.anyio
+
+
+class Notes:
+    """Keeps notes for all sessions."""
+
+    @tool
+    async def note(self, text: str, context: ToolContext) -> str:
+        """Keep a note."""
+        await context.storage.set(text, {"by": context.session_id})
+        return ", ".join(await context.storage.keys())
+
+
+async def test_a_plugins_storage_is_shared_by_sessions_and_apart_from_other_plugins() -> None:
+    store = MemoryStore()
+    async with playing(Notes, tools=[], store=store) as played:
+        assert (await played.call("note", {"text": "b"})).text == "b"
+    async with playing(Notes, tools=[], store=store) as played:
+        assert (await played.call("note", {"text": "a"})).text == "a, b"
+        storage = played.host.storage("notes")
+        assert await storage.get("a") == {"by": "s"}
+        await storage.delete("a")
+        await storage.delete("a")
+        assert await storage.keys() == ["b"]
+        assert await played.host.storage("other").keys() == []
+        assert await storage.get("missing", 7) == 7
+
+
+async def test_without_a_store_the_configuration_decides(home: Any) -> None:
+    async with Host(config={"allow": []}) as host:
+        assert isinstance(host.store, JsonlStore)
+        async with host.session("s") as session, session.run() as run:
+            await run.record(USER)
+    async with Host(config={"allow": []}) as host, host.session("s") as session:
+        assert session.messages == [USER]
+        assert session.resumed
+    async with Host(config={"allow": [], "store": "memory"}) as host:
+        assert isinstance(host.store, MemoryStore)
+
+
+async def test_a_store_that_was_handed_in_is_not_closed() -> None:
+    closed: list[str] = []
+
+    class Own(MemoryStoreLike):
+        async def aclose(self) -> None:
+            closed.append("closed")
+
+    async with bare(store=cast("Any", Own())):
+        pass
+    assert closed == []

@@ -1,0 +1,328 @@
+"""Observers: in order, bounded, and never in the run's way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import threading
+import time
+from typing import Any
+
+import anyio
+import pytest
+from stage import Stage, playing, settings
+
+from hooksdk import Host, MemoryStore, hooks
+from hooksdk.hooks import AfterToolCall, AfterToolsResolved, AgentEnd, BeforeToolCall, Block, SessionEnd, Trace
+
+pytestmark = pytest.mark.anyio
+
+
+def dispatcher(stage: Stage) -> Any:
+    return stage.session._dispatcher  # pyright: ignore[reportPrivateUsage]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+async def test_each_plugin_sees_its_events_in_order_whatever_its_handlers_are() -> None:
+    seen: list[str] = []
+
+    class Sees:
+        @hooks.after_tools_resolved
+        def resolved(self, event: AfterToolsResolved) -> None:
+            time.sleep(0.02)
+            seen.append("resolved")
+
+        @hooks.after_tool_call
+        async def first(self, event: AfterToolCall) -> None:
+            await anyio.sleep(0.005)
+            seen.append(f"async {event.call.id}")
+
+        @hooks.after_tool_call
+        def second(self, event: AfterToolCall) -> None:
+            seen.append(f"plain {event.call.id}")
+
+    async with playing(Sees) as stage:
+        for _ in range(3):
+            await stage.call()
+    assert seen == ["resolved", *(f"{form} c{n}" for n in (1, 2, 3) for form in ("async", "plain"))]
+
+
+async def test_a_slow_observer_drops_only_its_own_oldest_counted_and_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gate = anyio.Event()
+    slow: list[str] = []
+    quick: list[str] = []
+
+    class Slow:
+        @hooks.after_tool_call(timeout=60)
+        async def see(self, event: AfterToolCall) -> None:
+            await gate.wait()
+            slow.append(event.call.id)
+
+    class Quick:
+        @hooks.after_tool_call
+        async def see(self, event: AfterToolCall) -> None:
+            quick.append(event.call.id)
+
+    async with playing(Slow, Quick) as stage:
+        for _ in range(300):
+            await stage.call()
+        await anyio.sleep(0.02)
+        gate.set()
+        dropped = dispatcher(stage).dropped
+    assert quick == [f"c{n}" for n in range(1, 301)]
+    assert dropped == {"slow": 300 - len(slow)}
+    assert slow[-256:] == [f"c{n}" for n in range(45, 301)]
+    (message,) = warnings(caplog)
+    assert "plugin 'slow' is too slow" in message
+    assert "test_mailbox.py" in message
+
+
+async def test_workers_start_with_the_first_event_and_in_an_empty_context(anyio_backend: str) -> None:
+    who = contextvars.ContextVar("who", default="nobody")
+    seen: list[str] = []
+
+    class Sees:
+        @hooks.after_tool_call
+        async def see(self, event: AfterToolCall) -> None:
+            seen.append(who.get())
+
+    def tasks() -> int:
+        return len(asyncio.all_tasks()) if anyio_backend == "asyncio" else 0
+
+    who.set("ada")
+    async with playing(Sees) as stage:
+        before = tasks()
+        assert (await stage.call("no_such_tool")).is_error
+        await anyio.sleep(0.01)
+        if anyio_backend == "asyncio":
+            assert tasks() == before + 2, "the pump, and one worker"
+    assert seen == ["nobody"]
+
+
+class Rude:
+    """Does everything wrong that an observer can."""
+
+    def __init__(self) -> None:
+        self.how = iter(["raise", "hang", "mutate", "exit", "interrupt"] * 20)
+
+    @hooks.after_tool_call(timeout=0.02)
+    def see(self, event: AfterToolCall) -> Any:
+        how = next(self.how)
+        if how == "raise":
+            raise ValueError("rude")
+        if how == "hang":
+            time.sleep(0.05)
+        if how == "exit":
+            raise SystemExit
+        if how == "interrupt":
+            raise KeyboardInterrupt
+        event.arguments["path"] = "/etc/shadow"
+        event.result.blocks.append({"type": "text", "text": "gotcha"})
+        return Block("too late")
+
+    @hooks.after_tools_resolved
+    async def resolved(self, event: AfterToolsResolved) -> None:
+        for tool in event.catalog:
+            (tool.parameters or {})["type"] = "string"
+        raise SystemExit
+
+
+async def test_a_rude_observer_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async with playing(Rude) as stage:
+        prints = stage.run.tools.fingerprint
+        for number in range(5):
+            assert (await stage.call("act", {"path": number})).text == "done"
+        assert stage.run.tools.fingerprint == prints
+        assert [entry["content"] for entry in stage.session.messages[1::2]] == ["done"] * 5
+    assert stage.executed == [{"path": number} for number in range(5)]
+    told = warnings(caplog)
+    assert sum("Rude.see" in line and "after_tool_call" in line for line in told) == 4
+    assert any("no answer within 0.02 s" in line for line in told)
+
+
+async def test_a_sleeping_observer_delays_no_call() -> None:
+    class Sleeps:
+        @hooks.after_tool_call
+        async def see(self, event: AfterToolCall) -> None:
+            await anyio.sleep(10)
+
+        @hooks.after_tools_resolved
+        def resolved(self, event: AfterToolsResolved) -> None:
+            threading.Event().wait(0.3)
+
+    async def measure(*plugins: type) -> float:
+        limits = {"after_tool_call": 0.1, "after_tools_resolved": 0.1}
+        async with playing(*plugins, config={"timeouts": limits}) as stage:
+            await stage.call()
+            times: list[float] = []
+            for _ in range(15):
+                started = time.perf_counter()
+                await stage.call()
+                times.append(time.perf_counter() - started)
+            dispatcher(stage).stop()
+            return min(times)
+
+    bare = await measure()
+    watched = await measure(Sleeps)
+    assert watched < bare + 0.001
+
+
+async def test_observers_have_seen_everything_before_agent_end_and_session_end() -> None:
+    log: list[str] = []
+
+    class Sees:
+        @hooks.after_tool_call
+        async def see(self, event: AfterToolCall) -> None:
+            await anyio.sleep(0.01)
+            log.append(event.call.id)
+
+        @hooks.agent_end
+        async def end(self, event: AgentEnd) -> None:
+            log.append("agent_end")
+
+        @hooks.session_end
+        def close(self, event: SessionEnd) -> None:
+            log.append(f"session_end {event.reason}")
+
+    async with playing(Sees) as stage:
+        for _ in range(3):
+            await stage.call()
+    assert log == ["c1", "c2", "c3", "agent_end", "session_end closed"]
+
+
+async def test_the_flush_before_the_end_is_limited_and_names_who_was_not_done(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hooksdk.run.FLUSH_TIMEOUT", 0.05)
+    monkeypatch.setattr("hooksdk.session.CLOSE_TIMEOUT", 0.1)
+
+    class Sleeps:
+        @hooks.after_tool_call(timeout=30)
+        async def see(self, event: AfterToolCall) -> None:
+            await anyio.sleep(30)
+
+    started = time.perf_counter()
+    async with playing(Sleeps) as stage:
+        await stage.call()
+    assert time.perf_counter() - started < 1
+    assert any(
+        "Sleeps.see" in line and "was not done with its events after 0.05 s" in line for line in warnings(caplog)
+    )
+
+
+async def test_an_observer_that_raises_a_cancellation_still_gets_the_next_event(anyio_backend: str) -> None:
+    if anyio_backend == "trio":
+        pytest.skip("trio has no cancellation that nobody asked for")
+    seen: list[str] = []
+
+    class Sees:
+        @hooks.after_tool_call(timeout=0.03)
+        async def see(self, event: AfterToolCall) -> None:
+            seen.append(event.call.id)
+            if event.call.id == "c1":
+                raise asyncio.CancelledError
+            if event.call.id == "c2":
+                try:
+                    await asyncio.sleep(5)
+                except asyncio.CancelledError:
+                    raise asyncio.CancelledError("mine") from None
+
+    async with playing(Sees) as stage:
+        for _ in range(3):
+            await stage.call()
+    assert seen == ["c1", "c2", "c3"]
+
+
+async def test_a_wrapped_coroutine_function_that_observes_is_awaited() -> None:
+    import functools
+
+    seen: list[str] = []
+
+    def noted(function: Any) -> Any:
+        @functools.wraps(function)
+        def inner(self: Any, event: Any) -> Any:
+            return function(self, event)
+
+        return inner
+
+    class Sees:
+        @noted
+        @hooks.after_tool_call
+        async def see(self, event: AfterToolCall) -> None:
+            await anyio.sleep(0)
+            seen.append(event.call.id)
+
+    async with playing(Sees) as stage:
+        await stage.call()
+    assert seen == ["c1"]
+
+
+# Ends
+
+
+async def test_no_task_is_left_after_200_sessions(anyio_backend: str) -> None:
+    class Busy:
+        @hooks.after_tool_call
+        async def see(self, event: AfterToolCall) -> None:
+            await anyio.sleep(0)
+
+        @hooks.after_tools_resolved
+        def resolved(self, event: AfterToolsResolved) -> None:
+            return None
+
+        @hooks.trace
+        async def keep(self, event: Trace) -> None:
+            return None
+
+    def tasks() -> int:
+        if anyio_backend == "asyncio":
+            return len(asyncio.all_tasks())
+        import trio
+
+        return trio.lowlevel.current_statistics().tasks_living
+
+    async with Host(plugins=[Busy], store=MemoryStore(), config=settings()) as host:
+        before = -1
+        for number in range(200):
+            async with host.session(f"s{number}") as session, session.run() as run:
+                await run.resolve_tools([])
+                await run.record({"role": "user", "content": "hi"})
+            if number == 4:
+                await anyio.sleep(0.01)
+                before = tasks()
+        await anyio.sleep(0.01)
+        assert tasks() <= before
+        assert not host._sessions  # pyright: ignore[reportPrivateUsage]
+    gc.collect()
+
+
+async def test_a_worker_that_will_not_end_does_not_hold_the_host_for_ever(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hooksdk._background.STOP_TIMEOUT", 0.05)
+    monkeypatch.setattr("hooksdk.session.CLOSE_TIMEOUT", 0.05)
+    monkeypatch.setattr("hooksdk.run.FLUSH_TIMEOUT", 0.05)
+    over = anyio.Event()
+
+    class Stubborn:
+        @hooks.after_tool_call(timeout=60)
+        async def see(self, event: AfterToolCall) -> None:
+            with anyio.CancelScope(shield=True):
+                await over.wait()
+
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> Block | None:
+            return None
+
+    async with playing(Stubborn) as stage:
+        await stage.call()
+    assert "did not end within 0.05 s" in caplog.text
+    assert "Stubborn.see" in caplog.text
+    over.set()
+    await anyio.sleep(0.01)

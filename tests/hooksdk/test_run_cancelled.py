@@ -1,0 +1,293 @@
+"""A run that is cancelled, at every place where it waits: it ends once, drains, and leaves the session in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import anyio
+import pytest
+from playing import USER, bare, make, reply
+
+from hooksdk import Approval, ApprovalRequest, Host, Session, ToolCall, ToolResult, hooks
+from hooksdk.hooks import AfterToolCall, AgentEnd, Ask, BeforeToolCall
+
+pytestmark = pytest.mark.anyio
+
+LONG = "part of a long result, " * 50
+PLACES = [
+    "agent_start", "narrow_tools", "assemble_tools", "before_model_call", "before_compaction", "after_compaction",
+    "rewrite_tool_call", "before_tool_call", "resolve_secrets", "transform_tool_result", "unwrap_tool_call",
+    "approval", "tool", "thread", "body", "agent_end",
+]  # fmt: skip
+IN_A_CALL = {
+    "rewrite_tool_call", "before_tool_call", "resolve_secrets", "transform_tool_result", "unwrap_tool_call", "approval",
+    "tool", "thread",
+}  # fmt: skip
+
+
+class Stage:
+    """A place to wait at, and what a plugin there saw."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.on = False
+        self.reached = anyio.Event()
+        self.ends: list[str] = []
+        self.after: list[tuple[str, str]] = []
+        self.free = threading.Event()
+
+    async def wait_at(self, place: str) -> None:
+        """Wait for ever, if this is the place."""
+        if self.on and place == self.place:
+            self.reached.set()
+            await anyio.sleep_forever()
+
+    def plugin(self) -> type:
+        """A plugin class with a handler for every place that is a hook."""
+        stage = self
+
+        def handler(name: str) -> Any:
+            async def handle(self: object, event: Any) -> None:
+                if name == "agent_end":
+                    stage.ends.append(event.reason)
+                await stage.wait_at(name)
+
+            handle.__qualname__ = f"Waits.{name}"
+            handle.__annotations__.clear()
+            hook = hooks.HOOKS[name]
+            return hook(timeout=0.5)(handle) if name == "agent_end" else hook(handle)
+
+        async def after(self: object, event: AfterToolCall) -> None:
+            stage.after.append((event.call.id, event.status))
+
+        def asks(self: object, event: BeforeToolCall) -> Ask | None:
+            return Ask("May it?") if stage.on and stage.place == "approval" else None
+
+        after.__qualname__, asks.__qualname__ = "Waits.after", "Waits.asks"
+        names = [place for place in PLACES if place in hooks.HOOKS]
+        body = {name: handler(name) for name in names}
+        return type("Waits", (), {**body, "after": hooks.after_tool_call(after), "asks": hooks.before_tool_call(asks)})
+
+    async def approve(self, request: ApprovalRequest) -> Approval:
+        """Ask a person, who never answers."""
+        await self.wait_at("approval")
+        return Approval(True)
+
+    async def work(self, arguments: dict[str, Any]) -> str:
+        """The tool."""
+        await self.wait_at("tool")
+        if self.on and self.place == "thread":
+            return await anyio.to_thread.run_sync(self._hang, abandon_on_cancel=True)
+        return LONG
+
+    def _hang(self) -> str:
+        anyio.from_thread.run_sync(self.reached.set)
+        self.free.wait(10)
+        return "too late"
+
+
+async def begin(stage: Stage, session: Session) -> None:
+    """A run before, whose one result is trimmed: the trim waits for the next drain."""
+    async with session.run() as run:
+        await run.resolve_tools([make(execute=stage.work)])
+        call = ToolCall("c1", "read_file", {})
+        await run.record([USER, reply(call)])
+        await run.call_tool(call)
+        await run.record(reply(text="I have read it"))
+    assert (await session.results.trim("r1")).status == "queued"
+    stage.ends.clear()
+    stage.after.clear()
+    stage.on = True
+
+
+async def play(stage: Stage, session: Session) -> None:
+    """The run that is cancelled."""
+    async with session.run() as run:
+        await run.resolve_tools([make(execute=stage.work)])
+        await run.record(USER)
+        await run.prepare_messages()
+        async with run.compaction():
+            pass
+        name = "unknown" if stage.place == "unwrap_tool_call" else "read_file"
+        text = "{{secret:KEY}}" if stage.place == "resolve_secrets" else "a"
+        calls = [ToolCall("c2", name, {"path": text}), ToolCall("c3", "read_file", {})]
+        await run.record(reply(*calls))
+        await run.call_tool(calls[0])
+        await stage.wait_at("body")
+        await run.call_tool(calls[1])
+
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+Cancels = Callable[[Work, Stage], Awaitable[None]]
+
+
+async def by_scope(work: Work, stage: Stage) -> None:
+    async with anyio.create_task_group() as group:
+        group.start_soon(work)
+        with anyio.fail_after(5):
+            await stage.reached.wait()
+        group.cancel_scope.cancel()
+
+
+async def by_a_deadline(work: Work, stage: Stage) -> None:
+    with anyio.move_on_after(0.15):
+        await work()
+    assert stage.reached.is_set()
+
+
+async def by_task(work: Work, stage: Stage) -> None:
+    task = asyncio.ensure_future(work())
+    with anyio.fail_after(5):
+        await stage.reached.wait()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
+
+
+async def by_task_again_and_again(work: Work, stage: Stage) -> None:
+    task = asyncio.ensure_future(work())
+    with anyio.fail_after(5):
+        await stage.reached.wait()
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(0)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("cancel", [by_scope, by_a_deadline])
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_run_cancelled_anywhere_ends_once_and_drains(place: str, cancel: Cancels) -> None:
+    await cancel_at(place, cancel)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("cancel", [by_task, by_task_again_and_again])
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_run_cancelled_by_asyncio_itself_ends_once_and_drains(place: str, cancel: Cancels) -> None:
+    await cancel_at(place, cancel)
+
+
+async def cancel_at(place: str, cancel: Cancels) -> None:
+    """Cancel a run that waits at this place, and look at what is left."""
+    stage = Stage(place)
+    try:
+        async with bare(stage.plugin(), approver=stage.approve) as host, host.session("s") as session:
+            await begin(stage, session)
+            await cancel(lambda: play(stage, session), stage)
+            check(stage, session, gentle=cancel is not by_task_again_and_again)
+            await check_that_all_goes_on(stage, session)
+    finally:
+        stage.free.set()
+
+
+def check(stage: Stage, session: Session, *, gentle: bool) -> None:
+    """What holds once the run is over."""
+    (first, *_) = session.results.list()
+    began = stage.place != "agent_start"
+    assert (first.trimmed, first.queued) == (began, not began)
+    if gentle or stage.place == "agent_end":
+        assert stage.ends == ([] if not began else ["completed" if stage.place == "agent_end" else "cancelled"])
+    else:
+        assert len(stage.ends) <= 1
+    results = [message for message in session.messages if message["role"] == "tool"]
+    asked = [call["id"] for one in session.messages for call in one.get("tool_calls") or ()]
+    assert [one["tool_call_id"] for one in results] == asked
+    if stage.place in IN_A_CALL and gentle:
+        assert "was cancelled while it ran" in results[1]["content"]
+        assert "not run: cancelled" in results[2]["content"]
+
+
+async def check_that_all_goes_on(stage: Stage, session: Session) -> None:
+    """The session takes another run, with observers and all."""
+    stage.on = False
+    stage.ends.clear()
+    async with session.run() as run:
+        await run.resolve_tools([make(execute=stage.work)])
+        call = ToolCall("c9", "read_file", {"path": "b"})
+        await run.record(reply(call))
+        assert (await run.call_tool(call)).text == LONG
+    assert stage.ends == ["completed"]
+    assert ("c9", "ok") in stage.after
+    assert session.results.list()[0].trimmed
+
+
+async def test_one_cancelled_call_among_parallel_ones_leaves_the_others_alone() -> None:
+    stage = Stage("tool")
+    stage.on = True
+    stopped = anyio.Event()
+
+    async def quick(arguments: dict[str, Any]) -> str:
+        await stopped.wait()
+        return "done"
+
+    async with bare(stage.plugin()) as host, host.session("s") as session, session.run() as run:
+        await run.resolve_tools([make("slow", stage.work), make("quick", quick)])
+        calls = [ToolCall("c1", "slow", {}), ToolCall("c2", "quick", {})]
+        await run.record(reply(*calls))
+        results: list[ToolResult] = []
+        scope = anyio.CancelScope()
+
+        async def slow() -> None:
+            with scope:
+                await run.call_tool(calls[0])
+
+        async def other() -> None:
+            results.append(await run.call_tool(calls[1]))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(slow)
+            group.start_soon(other)
+            await stage.reached.wait()
+            scope.cancel()
+            stopped.set()
+        assert [result.text for result in results] == ["done"]
+        texts = [one["content"] for one in session.messages if one["role"] == "tool"]
+        assert texts == ["Error: 'slow' was cancelled while it ran.", "done"]
+
+
+async def test_a_run_cancelled_while_its_handlers_of_the_end_work_lets_them_finish() -> None:
+    finished: list[str] = []
+    reached = anyio.Event()
+
+    class Slow:
+        @hooks.agent_end
+        async def end(self, event: AgentEnd) -> None:
+            reached.set()
+            await anyio.sleep(0.1)
+            finished.append(event.reason)
+
+    async def play_it(host: Host) -> None:
+        async with host.session("s") as session, session.run():
+            pass
+
+    async with bare(Slow) as host:
+        async with anyio.create_task_group() as group:
+            group.start_soon(play_it, host)
+            await reached.wait()
+            group.cancel_scope.cancel()
+        assert finished == ["completed"]
+
+
+async def test_a_whole_host_can_be_cancelled_with_everything_open() -> None:
+    stage = Stage("tool")
+    closed: list[str] = []
+
+    class Closing:
+        @hooks.session_end
+        async def end(self, event: hooks.SessionEnd) -> None:
+            closed.append(event.reason)
+
+    async def everything() -> None:
+        async with bare(stage.plugin(), Closing) as host, host.session("s") as session:
+            stage.on = True
+            await play(stage, session)
+
+    await by_scope(everything, stage)
+    assert stage.ends == ["cancelled"]
+    assert closed == ["closed"]

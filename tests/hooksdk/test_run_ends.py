@@ -1,0 +1,300 @@
+"""How a run begins and ends: attempts, pauses, errors, compaction, and the messages of each model call."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import anyio
+import pytest
+from playing import USER, bare, make, playing, reply
+
+from hooksdk import ToolCall, hooks
+from hooksdk.errors import FenceClosed, PolicyFailed, RunAlreadyOpen, RunBlocked, RunClosed
+from hooksdk.hooks import (
+    AfterToolsResolved,
+    AgentEnd,
+    AgentStart,
+    Block,
+)
+
+pytestmark = pytest.mark.anyio
+
+LONG = "part of a long result, " * 50
+
+
+async def long(arguments: dict[str, Any]) -> str:
+    """A tool whose result is worth trimming."""
+    return LONG
+
+
+class Ends:
+    """Writes down every end of a run."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str | None]] = []
+        self.stats: list[Any] = []
+
+    @hooks.agent_end
+    async def end(self, event: AgentEnd) -> None:
+        self.seen.append((event.reason, event.error))
+        self.stats.append(event.stats)
+
+
+# Reasons
+
+
+async def test_a_run_that_is_left_is_completed() -> None:
+    async with bare(Ends) as host, host.session("s") as session:
+        async with session.run():
+            pass
+        assert session.plugin("ends").seen == [("completed", None)]
+
+
+async def test_a_run_whose_block_raises_ends_as_an_error_and_the_exception_goes_on() -> None:
+    async with bare(Ends) as host, host.session("s") as session:
+        with pytest.raises(ValueError, match="boom"):
+            async with session.run():
+                raise ValueError("boom")
+        assert session.plugin("ends").seen == [("error", "ValueError: boom")]
+
+
+async def test_a_paused_run_keeps_its_calls_open_for_the_next() -> None:
+    async with bare(Ends) as host, host.session("s") as session:
+        call = ToolCall("c1", "read_file", {"path": "a"})
+        async with session.run() as run:
+            await run.resolve_tools([make()])
+            await run.record([USER, reply(call)])
+            run.pause("waits for a person")
+        assert session.plugin("ends").seen == [("paused", "waits for a person")]
+        assert len(session.messages) == 2
+        async with session.run() as run:
+            await run.resolve_tools([make()])
+            (pending,) = run.pending
+            assert (pending.id, pending.name) == ("c1", "read_file")
+            await run.call_tool(pending)
+            assert run.pending == ()
+        assert session.messages[-1]["content"] == 'ran with {"path": "a"}'
+
+
+async def test_an_error_after_a_pause_is_an_error() -> None:
+    async with bare(Ends) as host, host.session("s") as session:
+
+        async def pause_then_fail() -> None:
+            async with session.run() as run:
+                run.pause("later")
+                raise ValueError("boom")
+
+        with pytest.raises(ValueError, match="boom"):
+            await pause_then_fail()
+        assert session.plugin("ends").seen == [("error", "ValueError: boom")]
+
+
+@pytest.mark.parametrize("how", ["completed", "error"])
+async def test_calls_that_were_never_answered_get_a_result_at_the_end(how: str) -> None:
+    async with bare() as host, host.session("s") as session:
+        try:
+            async with session.run() as run:
+                await run.record([USER, reply(ToolCall("c1", "a"), ToolCall("c2", "b"))])
+                if how == "error":
+                    raise KeyError
+        except KeyError:
+            pass
+        results = [message for message in session.messages if message["role"] == "tool"]
+        assert [one["tool_call_id"] for one in results] == ["c1", "c2"]
+        assert all("not run: cancelled" in one["content"] for one in results)
+
+
+async def test_handlers_of_the_end_run_in_reverse_order_and_a_failing_one_stops_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    order: list[str] = []
+
+    class First:
+        @hooks.agent_end
+        def end(self, event: AgentEnd) -> None:
+            order.append("first")
+
+    class Second:
+        @hooks.agent_end
+        def end(self, event: AgentEnd) -> None:
+            order.append("second")
+            raise ValueError("cannot")
+
+    class Third:
+        @hooks.agent_end(timeout=0.05)
+        async def end(self, event: AgentEnd) -> None:
+            order.append("third")
+            await anyio.sleep_forever()
+
+    with caplog.at_level(logging.WARNING):
+        async with playing(First, Second, Third):
+            pass
+    assert order == ["third", "second", "first"]
+    assert "plugin 'second'" in caplog.text
+    assert "plugin 'third'" in caplog.text
+
+
+async def test_observers_have_seen_everything_before_the_end() -> None:
+    seen: list[str] = []
+
+    class Slow:
+        @hooks.after_tool_call
+        async def after(self, event: hooks.AfterToolCall) -> None:
+            await anyio.sleep(0.05)
+            seen.append("call")
+
+        @hooks.agent_end
+        def end(self, event: AgentEnd) -> None:
+            seen.append("end")
+
+    async with playing(Slow) as played:
+        await played.call()
+        await played.call()
+    assert seen == ["call", "call", "end"]
+
+
+async def test_the_fence_is_open_for_handlers_of_the_end_only() -> None:
+    editors: list[Any] = []
+
+    class Editor:
+        @hooks.agent_end
+        async def end(self, event: AgentEnd) -> None:
+            editors.append(event.transcript)
+            await event.transcript.trim("r1", reason="too long")
+
+    async with bare(Editor) as host, host.session("s") as session:
+        async with session.run() as run:
+            await run.resolve_tools([make(execute=long)])
+            await run.record(reply(ToolCall("c1", "read_file")))
+            await run.call_tool(ToolCall("c1", "read_file"))
+            await run.record(reply(text="I have read it"))
+        (info,) = session.results.list()
+        assert (info.trimmed, info.queued) == (True, False)
+        with pytest.raises(FenceClosed):
+            await editors[0].trim("r1")
+        assert session.messages[1]["content"] == LONG
+
+
+# Beginning
+
+
+async def test_the_gate_sees_the_input_and_who_asked_before_anything_is_recorded() -> None:
+    class Gate:
+        @hooks.agent_start
+        def gate(self, event: AgentStart) -> Block | None:
+            return Block(f"no {event.input['text']} from {event.requester}") if event.trigger == "schedule" else None
+
+    async with bare(Gate) as host, host.session("s") as session:
+        with pytest.raises(RunBlocked, match=r"plugin 'gate'.*no news from \{'id': 'u1'\}"):
+            async with session.run({"text": "news"}, trigger="schedule", requester={"id": "u1"}):
+                raise AssertionError
+        assert (session.messages, session.format) == ([], None)
+        async with session.run({"text": "news"}) as run:
+            assert run.info.attempt == 1
+
+
+async def test_a_gate_that_fails_refuses_the_run() -> None:
+    class Gate:
+        @hooks.agent_start
+        def gate(self, event: AgentStart) -> Block | None:
+            raise ValueError("cannot judge")
+
+    async with bare(Gate) as host, host.session("s") as session:
+        for _ in range(2):
+            with pytest.raises(PolicyFailed, match=r"plugin 'gate', .*cannot judge"):
+                async with session.run():
+                    raise AssertionError
+
+
+async def test_a_session_takes_one_run_at_a_time() -> None:
+    async with bare() as host, host.session("s") as session:
+        async with session.run() as run:
+            with pytest.raises(RunAlreadyOpen, match=run.info.run_id):
+                async with session.run():
+                    raise AssertionError
+            await run.record(USER)
+        async with session.run() as other:
+            assert other.info.run_id != run.info.run_id
+
+
+async def test_a_run_that_is_not_open_does_nothing() -> None:
+    async with bare() as host, host.session("s") as session:
+        run = session.run()
+        for _ in range(2):
+            with pytest.raises(RunClosed):
+                await run.record(USER)
+            with pytest.raises(RunClosed):
+                await run.resolve_tools([])
+            with pytest.raises(RunClosed):
+                await run.prepare_messages()
+            with pytest.raises(RunClosed):
+                await run.call_tool(ToolCall("c", "a"))
+            with pytest.raises(RunClosed):
+                await run.retry()
+            with pytest.raises(RunClosed):
+                run.pause("x")
+            async with session.run():
+                pass
+        async with session.run() as opened:
+            with pytest.raises(RunClosed, match=r"call run\.resolve_tools"):
+                await opened.call_tool(ToolCall("c", "a"))
+            with pytest.raises(RunClosed):
+                assert opened.tools
+
+
+# Tools of an attempt
+
+
+class Observer:
+    """Writes down the catalogs that it is told."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, list[str], str]] = []
+
+    @hooks.after_tools_resolved
+    async def resolved(self, event: AfterToolsResolved) -> None:
+        self.seen.append((event.attempt, [tool.name for tool in event.offered], event.fingerprint))
+
+
+async def test_observers_are_told_the_tools_once_an_attempt_and_never_in_a_compaction() -> None:
+    async with bare(Observer) as host, host.session("s") as session:
+        async with session.run() as run:
+            async with run.compaction():
+                await run.resolve_tools([make("in_compaction")])
+            await run.resolve_tools([make("one")])
+            await run.resolve_tools([make("two")])
+            await run.retry()
+            async with run.compaction():
+                await run.resolve_tools([make("in_compaction")])
+            await run.resolve_tools(lambda: [make("one")])
+        observer = session.plugin("observer")
+        assert [entry[:2] for entry in observer.seen] == [(1, ["one"]), (2, ["one"])]
+        assert observer.seen[0][2] == observer.seen[1][2]
+
+
+async def test_an_observer_that_changes_a_schema_or_is_slow_changes_and_delays_nothing() -> None:
+    class Meddler:
+        @hooks.after_tools_resolved
+        async def resolved(self, event: AfterToolsResolved) -> None:
+            for one in event.offered:
+                assert one.parameters is not None
+                one.parameters["properties"].clear()
+            await anyio.sleep(0.3)
+
+    async with playing(Meddler) as played:
+        with anyio.fail_after(0.25):
+            assert (await played.call(arguments={"path": 5.5})).is_error
+        assert played.run.offered[0].parameters == make().parameters
+
+
+async def test_a_narrowing_plugin_that_fails_ends_the_resolution() -> None:
+    class Narrow:
+        @hooks.narrow_tools
+        def narrow(self, event: hooks.NarrowTools) -> hooks.Withhold | None:
+            raise ValueError("cannot read the policy")
+
+    async with bare(Narrow) as host, host.session("s") as session:
+        with pytest.raises(PolicyFailed, match="cannot read the policy"):
+            async with session.run() as run:
+                await run.resolve_tools([make()])

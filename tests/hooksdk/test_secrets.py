@@ -1,0 +1,283 @@
+"""A secret's value reaches the tool and nothing else (R17)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+import pytest
+from stage import Stage, playing
+
+from hooksdk import Tool, ToolContext, ToolError, ToolResult, hooks
+from hooksdk.hooks import (
+    AfterToolCall,
+    BeforeToolCall,
+    ResolveSecrets,
+    RewriteToolCall,
+    Secrets,
+    Trace,
+    TransformToolResult,
+)
+
+pytestmark = pytest.mark.anyio
+
+CANARIES = {
+    **{f"PLAIN_{n}": f"canary-{n:02}-d41d8cd98f00b204" for n in range(10)},
+    **{f"SPACED_{n}": f"canary {n:02}  two blanks" for n in range(3)},
+    **{f"LINES_{n}": f"-----BEGIN KEY-----\ncanary{n:02}MIIEvQIBADANBg\n-----END KEY-----\n" for n in range(3)},
+    **{f"QUOTED_{n}": f"canary\"{n:02}'back\\slash" for n in range(3)},
+    **{f"UNICODE_{n}": f"cänary{n:02}-ключ-🔑" for n in range(3)},
+    **{f"URL_{n}": f"canary{n:02}&a=b/c?d=é" for n in range(3)},
+    **{f"NAMED.{n}-x": f"canary.{n:02}.[a-z]+(x|y)*" for n in range(3)},
+    "LONG": "canary" + "x1" * 900,
+    "PREFIX": "canary-00-d41d8cd98f00b204-and-more",
+}
+SCHEMA = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
+
+
+def forms(value: str) -> set[str]:
+    """What nobody may see: the value as it is, and as it is commonly written."""
+    raw = value.encode()
+    spelt = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
+    spelt |= {
+        quote(value),
+        quote(value, safe=""),
+        quote_plus(value),
+        base64.b64encode(raw).decode(),
+        " ".join(value.split()),
+    }
+    return spelt
+
+
+def leaks(text: str) -> list[str]:
+    return [name for name, value in CANARIES.items() if any(form in text for form in forms(value))]
+
+
+class Vault:
+    @hooks.resolve_secrets
+    async def resolve(self, event: ResolveSecrets) -> Secrets | None:
+        return Secrets({name: CANARIES[name] for name in event.names if name in CANARIES})
+
+
+class Sees:
+    """Everything that a plugin is shown of a call."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def keep(self, *things: Any) -> None:
+        self.seen.extend(repr(thing) for thing in things)
+
+    @hooks.rewrite_tool_call
+    def rewrite(self, event: RewriteToolCall) -> None:
+        self.keep(event, event.arguments)
+
+    @hooks.before_tool_call
+    def judge(self, event: BeforeToolCall) -> None:
+        self.keep(event, event.arguments)
+
+    @hooks.transform_tool_result
+    def transform(self, event: TransformToolResult) -> None:
+        self.keep(event, event.arguments, event.result.blocks, event.result.structured, event.result.text)
+
+    @hooks.after_tool_call
+    async def after(self, event: AfterToolCall) -> None:
+        self.keep(event, event.arguments, event.result.blocks, event.result.structured, event.result.text)
+
+    @hooks.trace
+    async def record(self, event: Trace) -> None:
+        self.keep(event, dict(event.detail))
+
+
+got: list[str] = []
+
+
+async def echo(arguments: dict[str, Any]) -> ToolResult:
+    got.append(arguments["key"])
+    key = arguments["key"]
+    return ToolResult(f"your key is {key}", structured={key: [key, {"deep": key}]})
+
+
+async def blocks(arguments: dict[str, Any]) -> ToolResult:
+    key = arguments["key"]
+    got.append(key)
+    return ToolResult(
+        blocks=[{"type": "text", "text": key}, {"type": "resource", "resource": {"uri": f"x://{quote(key)}"}}]
+    )
+
+
+async def written(arguments: dict[str, Any]) -> str:
+    key = arguments["key"]
+    got.append(key)
+    return " ".join(forms(key))
+
+
+async def fails(arguments: dict[str, Any]) -> str:
+    got.append(arguments["key"])
+    raise RuntimeError("x" * 1990 + arguments["key"])
+
+
+async def fails_by_key(arguments: dict[str, Any]) -> str:
+    got.append(arguments["key"])
+    return dict[str, str]()[arguments["key"]]
+
+
+async def refuses(arguments: dict[str, Any]) -> str:
+    got.append(arguments["key"])
+    raise ToolError(f"the key {arguments['key']} is worn out")
+
+
+async def tells(arguments: dict[str, Any], context: ToolContext) -> str:
+    got.append(arguments["key"])
+    await context.progress(f"using {arguments['key']}", 0.5)
+    return "told"
+
+
+async def passes_on(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+    return await context.call_tool("echo", {"key": arguments["key"]})
+
+
+async def mismatches(arguments: dict[str, Any]) -> ToolResult:
+    got.append(arguments["key"])
+    return ToolResult(json.dumps({"n": arguments["key"]}))
+
+
+EXECUTORS = [echo, blocks, written, fails, fails_by_key, refuses, tells, passes_on, mismatches]
+
+
+def make(execute: Any, parameters: dict[str, Any] = SCHEMA) -> Tool:
+    output = {"type": "object", "properties": {"n": {"type": "integer"}}} if execute is mismatches else None
+    return Tool(
+        name=execute.__name__, source="host", owner="core", parameters=parameters, execute=execute, output_schema=output
+    )
+
+
+async def everything(stage: Stage, text: str, caplog: pytest.LogCaptureFixture) -> str:
+    sees: Sees = stage.session.plugin("sees")
+    stored = json.dumps(stage.session.messages, ensure_ascii=False)
+    return "\n".join(
+        [text, stored, str(stage.run.stats), *sees.seen, caplog.text, *(str(r.__dict__) for r in caplog.records)]
+    )
+
+
+async def test_no_canary_gets_out_of_a_tool_in_any_way(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    assert len(CANARIES) == 30
+    got.clear()
+    told: list[str] = []
+    async with playing(Vault, Sees, tools=[make(execute) for execute in EXECUTORS]) as stage:
+        for execute in EXECUTORS:
+            for name, value in CANARIES.items():
+                got.clear()
+                result = await stage.call(execute.__name__, {"key": f"{{{{secret:{name}}}}}"})
+                assert got == [value], (execute.__name__, name)
+                told.append(f"{execute.__name__} {name} {result.text} {result.blocks} {result.structured}")
+                assert leaks(told[-1]) == []
+        await stage.session._dispatcher.flush(10)  # type: ignore[union-attr]  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
+        text = await everything(stage, "\n".join(told), caplog)
+    assert leaks(text) == []
+    assert leaks(caplog.text) == []
+
+
+async def test_the_echo_reads_as_the_placeholder() -> None:
+    async with playing(Vault, tools=[make(echo)]) as stage:
+        result = await stage.call("echo", {"key": "{{ secret:PLAIN_1 }}"})
+        assert result.text == "your key is {{secret:PLAIN_1}}"
+        assert result.structured == {"{{secret:PLAIN_1}}": ["{{secret:PLAIN_1}}", {"deep": "{{secret:PLAIN_1}}"}]}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"enum": ["a", "canary-02"]},
+        {"pattern": "^x"},
+        {"maxLength": 3},
+        {"const": "b"},
+        {"not": {"minLength": 1}},
+        {"type": "string", "minLength": 9000},
+    ],
+)
+async def test_a_filled_value_that_the_schema_refuses_is_not_quoted(
+    rule: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    parameters = {"type": "object", "properties": {"key": {"anyOf": [{"pattern": r"^\{\{"}, rule]}}}
+    lenient = make(echo, parameters)
+    strict = make(fails, {"type": "object", "properties": {"key": rule}})
+    caplog.set_level(logging.DEBUG)
+    async with playing(Vault, Sees, tools=[lenient, strict]) as stage:
+        result = await stage.call("echo", {"key": "{{secret:PLAIN_2}}"})
+        assert result.is_error
+        await stage.call("fails", {"key": "{{secret:PLAIN_2}}"})
+        text = await everything(stage, result.text, caplog)
+    assert leaks(text) == []
+    assert CANARIES["PLAIN_2"][:16] not in text.replace("canary-02'", "")
+
+
+async def test_a_name_that_no_provider_knows_blocks_the_call() -> None:
+    async with playing(Vault, tools=[make(echo)]) as stage:
+        got.clear()
+        result = await stage.call("echo", {"key": "{{secret:PLAIN_1}} {{secret:NOBODY}}"})
+        assert result.text == "Blocked: no plugin gives a value for NOBODY"
+        assert got == []
+
+
+async def test_a_value_that_is_no_text_counts_as_none() -> None:
+    class Odd:
+        @hooks.resolve_secrets
+        def resolve(self, event: ResolveSecrets) -> Secrets | None:
+            return Secrets({"A": None})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
+
+    async with playing(Odd, tools=[make(echo)]) as stage:
+        result = await stage.call("echo", {"key": "{{secret:A}}"})
+        assert result.text == "Blocked: no plugin gives a value for A"
+
+
+async def test_a_failing_provider_blocks_and_its_error_quotes_nothing_to_the_model() -> None:
+    class Broken:
+        @hooks.resolve_secrets
+        async def resolve(self, event: ResolveSecrets) -> Secrets | None:
+            raise RuntimeError("vault sealed")
+
+    async with playing(Broken, tools=[make(echo)]) as stage:
+        result = await stage.call("echo", {"key": "{{secret:A}}"})
+        assert result.text == "Blocked: plugin 'broken' failed while it judged this call, so it was not run."
+
+
+async def test_without_any_provider_the_text_stays_as_it_is_written() -> None:
+    async with playing(tools=[make(echo)]) as stage:
+        assert (await stage.call("echo", {"key": "{{secret:A}}"})).text == "your key is {{secret:A}}"
+
+
+async def test_policies_judge_the_placeholder_and_a_blocked_call_asks_for_no_secret() -> None:
+    asked: list[Any] = []
+
+    class Judges:
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> hooks.Block | None:
+            asked.append(event.arguments)
+            return hooks.Block("no")
+
+        @hooks.resolve_secrets
+        def resolve(self, event: ResolveSecrets) -> Secrets | None:
+            raise AssertionError
+
+    async with playing(Judges, tools=[make(echo)]) as stage:
+        assert (await stage.call("echo", {"key": "{{secret:A}}"})).text == "Blocked by judges: no"
+    assert asked == [{"key": "{{secret:A}}"}]
+
+
+async def test_the_secrets_answer_does_not_show_its_values() -> None:
+    assert "canary" not in repr(Secrets({"A": "canary"}))
+
+
+async def test_a_provider_may_be_limited_to_some_tools() -> None:
+    class Limited:
+        @hooks.resolve_secrets(tools="mcp:*:*")
+        def resolve(self, event: ResolveSecrets) -> Secrets | None:
+            return Secrets({"A": "canary"})
+
+    async with playing(Limited, tools=[make(echo)]) as stage:
+        assert (await stage.call("echo", {"key": "{{secret:A}}"})).text.startswith("Blocked: no plugin gives")

@@ -1,0 +1,168 @@
+"""The layout: who imports whom, how long a file is, and what importing hooksdk loads."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LONGEST = 400
+
+FLOORS = """
+errors _background state
+_schema_limits
+_schema_explain _schema_static
+_schema_engine _schema_repair
+schema
+patterns calls
+_event
+_signature _secrets
+_hook
+tools
+catalog approvals
+formats/
+_encoding _trims
+_journal
+_matching _storage
+_conversation
+transcript
+hooks
+_stats _mailbox
+manifest config stores/
+_registry
+_discovery
+_dispatch
+_execution
+_run_state
+_call_steps
+run
+session
+host
+__init__
+agent adapters/
+testing/
+cli/
+__main__
+"""
+"""Lowest first; files of one floor know nothing of each other. A folder is one floor, and its own files may know each other.
+A new file finds its place here before it is written."""
+
+BUILT_INS_MAY_NOT = {"run", "session", "host", "agent", "cli", "testing"}
+HEAVY = [
+    "numpy", "mcp", "sqlalchemy", "jsonschema", "typer", "rich", "jsonschema_rs", "snowballstemmer", "referencing",
+    "pydantic_monty", "opentelemetry", "trio", "rank_bm25", "httpx", "builtin_plugins",
+]  # fmt: skip
+
+
+def files_of(package: str) -> list[Path]:
+    """Every Python file of a package."""
+    return sorted((ROOT / package).rglob("*.py"))
+
+
+def module_of(path: Path) -> str:
+    """Its dotted name."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def floor_name(path: Path) -> str:
+    """The word that stands for it in the table: its name, or its folder with a slash."""
+    parts = path.relative_to(ROOT / "hooksdk").with_suffix("").parts
+    return parts[0] if len(parts) == 1 else f"{parts[0]}/"
+
+
+@functools.cache
+def imports_of(path: Path) -> frozenset[str]:
+    """The full names of everything that a file imports, in functions and for the type checker too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno} imports relatively"
+            assert node.module is not None
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(found)
+
+
+@functools.cache
+def floors() -> dict[str, int]:
+    """Each word of the table with its floor."""
+    return {word: floor for floor, line in enumerate(FLOORS.strip().splitlines()) for word in line.split()}
+
+
+@functools.cache
+def own_modules() -> dict[str, str]:
+    """Each of hooksdk's modules with its word in the table."""
+    return {module_of(path): floor_name(path) for path in files_of("hooksdk")}
+
+
+def imported_modules(path: Path) -> set[str]:
+    """The modules of hooksdk that a file imports."""
+    known = own_modules()
+    found: set[str] = set()
+    for name in imports_of(path):
+        if name.partition(".")[0] == "hooksdk":
+            parts = name.split(".")
+            found.add(next(".".join(parts[:end]) for end in range(len(parts), 0, -1) if ".".join(parts[:end]) in known))
+    return found
+
+
+def imported_words(path: Path) -> set[str]:
+    """The words of the table that a file of hooksdk imports."""
+    return {own_modules()[name] for name in imported_modules(path)}
+
+
+def test_every_file_has_its_floor_and_the_table_names_no_file_that_is_not_there() -> None:
+    assert set(own_modules().values()) == set(floors())
+
+
+@pytest.mark.parametrize("path", files_of("hooksdk"), ids=module_of)
+def test_a_file_imports_only_from_floors_below_its_own(path: Path) -> None:
+    own = floor_name(path)
+    above = {word for word in imported_words(path) if floors()[word] >= floors()[own]}
+    # The files of a folder may know each other, but not the package that gathers them.
+    assert above - ({own} if own.endswith("/") else set()) == set()
+
+
+def test_files_of_a_folder_form_no_circle() -> None:
+    below = {module_of(path): imported_modules(path) for path in files_of("hooksdk")}
+    settled: set[str] = set()
+    while len(settled) < len(below):
+        free = {name for name in below if name not in settled and below[name] - {name} <= settled}
+        assert free, f"these import each other: {sorted(set(below) - settled)}"
+        settled |= free
+
+
+@pytest.mark.parametrize("path", files_of("builtin_plugins"), ids=module_of)
+def test_built_in_plugins_use_the_public_interface_only(path: Path) -> None:
+    own = ".".join(module_of(path).split(".")[:2])
+    for name in imports_of(path):
+        parts = name.split(".")
+        if parts[0] == "builtin_plugins":
+            assert name == own or name.startswith(f"{own}."), f"{name} is another plugin's"
+        if parts[0] == "hooksdk":
+            assert not any(part.startswith("_") for part in parts), f"{name} is private"
+            assert parts[1] not in BUILT_INS_MAY_NOT, f"{name} is the host's side"
+            assert parts[1] not in {"Host", "Session", "Run"}, f"{name} is the host's side"
+
+
+@pytest.mark.parametrize("path", files_of("hooksdk"), ids=module_of)
+def test_the_library_never_imports_a_built_in_plugin(path: Path) -> None:
+    assert not any(name.partition(".")[0] == "builtin_plugins" for name in imports_of(path))
+
+
+def test_no_file_is_longer_than_400_lines() -> None:
+    files = [path for folder in ("hooksdk", "builtin_plugins") for path in files_of(folder)]
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files}
+    assert {module_of(path): length for path, length in lengths.items() if length > LONGEST} == {}
+
+
+def test_importing_hooksdk_loads_nothing_heavy() -> None:
+    script = f"import sys, hooksdk; print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert result.stdout.split() == []
