@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
+import pytest
 
-from hooksdk import Host, MemoryStore, Run, Session, Tool, ToolCall, ToolContext, ToolResult
+from hooksdk import Host, MemoryStore, Run, Session, Tool, ToolCall, ToolContext, ToolResult, hooks
+from hooksdk.hooks import BeforeToolCall, Block
 
+LIMIT = 0.05
+"""Seconds that a handler under test may take."""
+Body = Callable[[], Awaitable[Any]]
 ANY = {"type": "object"}
 ACT: tuple[str, dict[str, Any]] = ("act", {})
 
@@ -84,3 +89,30 @@ async def playing(
     async with host, host.session("s") as session, session.run(**run) as opened:
         await opened.resolve_tools([*both, *tools])
         yield Stage(host, session, opened, executed=executed)
+
+
+def on_asyncio(anyio_backend: str) -> None:
+    if anyio_backend != "asyncio":
+        pytest.skip("native asyncio cancellation")
+
+
+def policy(body: Body, timeout: float = LIMIT) -> type:
+    """A policy that does this before it lets the call through."""
+
+    class Policy:
+        @hooks.before_tool_call(timeout=timeout)
+        async def judge(self, event: BeforeToolCall) -> Block | None:
+            return await body()
+
+    return Policy
+
+
+async def blocked_by(body: Body, caplog: pytest.LogCaptureFixture, **options: Any) -> str:
+    """Play one call, and give the log's line about the handler that let it not through."""
+    async with playing(policy(body), **options) as stage:
+        result = await stage.call()
+        assert stage.executed == []
+        assert result.text == "Blocked: plugin 'policy' failed while it judged this call, so it was not run."
+        assert (await stage.call("no_such_tool")).is_error, "the run goes on"
+    (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    return record.getMessage()

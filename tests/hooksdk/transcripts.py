@@ -78,3 +78,21 @@ def body(number: int, length: int = 500) -> str:
 
 def shape(messages: Sequence[Message]) -> list[Any]:
     return [message["role"] for message in messages]
+
+
+def messages_file(store: JsonlStore) -> Path:
+    return next(store.directory.glob("*.messages.jsonl"))
+
+
+def journal_file(store: JsonlStore) -> Path:
+    return next(store.directory.glob("*.journal.jsonl"))
+
+
+async def filled(store: JsonlStore, results: int = 3) -> list[Message]:
+    """A closed session with one applied and one queued trim; answers what the model sees of it."""
+    async with opened(store) as transcript:
+        await transcript.append(history(OPENAI, [body(number) for number in range(1, results + 1)]))
+        await transcript.results("p").trim("r1", "first")
+        await transcript.drain()
+        await transcript.results("p").trim("r2", "second")
+        return transcript.view()

@@ -74,13 +74,13 @@ async def test_a_plain_function_does_not_hold_up_the_others(form: str):
 
     def slow(number: int) -> str:
         """Block a thread."""
-        time.sleep(0.1)
+        time.sleep(0.5)
         return str(number)
 
     async with open_session(tools=[slow]) as session:
         started = time.monotonic()
         played = await play(session, [[call("slow", number=number) for number in range(4)], "done"], format=form)
-        assert time.monotonic() - started < 0.35
+        assert time.monotonic() - started < 1.5
     assert [text for _, text in answers(form, played.messages)] == list("0123")
 
 
