@@ -44,8 +44,10 @@ async def unwrap_tool_call(state: RunState, work: Work, catalog: Catalog) -> Non
     if answer is not None:
         work.call = ToolCall(work.call.id, answer.name, answer.arguments, origin="bridge")
         work.tool = catalog.get(answer.name)
+        if work.tool is not None:
+            work.call = _renamed(work.call, work.tool.name)
         await state.hooks.trace(
-            state.info, "unwrapped", call_id=work.call.id, bridge=work.written.name, tool=answer.name
+            state.info, "unwrapped", call_id=work.call.id, bridge=work.written.name, tool=work.call.name
         )
 
 

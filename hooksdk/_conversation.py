@@ -126,11 +126,6 @@ class Conversation:
         """The stored messages, whole: fresh copies."""
         return [schema.clone(message) for message in self._ledger.messages]
 
-    @property
-    def length(self) -> int:
-        """How many messages are stored."""
-        return len(self._ledger.messages)
-
     def view(self) -> list[Message]:
         """What the model sees: the newest compaction and what came after it, with the applied trims. Fresh copies."""
         return [schema.clone(message) for message in self._ledger.view()]
@@ -159,11 +154,12 @@ class Conversation:
         """
         await self._exclusive(self._append, messages, True)
 
-    async def match(self, messages: Sequence[Message]) -> None:
+    async def match(self, messages: Sequence[Message]) -> int:
         """Take a message list that the host keeps: it must begin with the view (each message as stored, as shown now, or as
-        shown before), and what follows is appended. Raises `TranscriptChanged` for anything else.
+        shown before), and what follows is appended. Answers how many were known. Raises `TranscriptChanged` for anything
+        else.
         """
-        await self._exclusive(self._match, messages)
+        return await self._exclusive(self._match, messages)
 
     async def _append(self, messages: Sequence[Message], close: bool) -> None:
         form, start = self._form, len(self._ledger.messages)
@@ -178,7 +174,7 @@ class Conversation:
         await self._store(fresh)
         await self._flush()
 
-    async def _match(self, messages: Sequence[Message]) -> None:
+    async def _match(self, messages: Sequence[Message]) -> int:
         form = self._form
         await self._flush()
         try:
@@ -186,6 +182,7 @@ class Conversation:
         except MismatchError as error:
             raise TranscriptChanged(self.session_id, error.place, str(error)) from None
         await self._append(messages[known:], False)
+        return known
 
     # Calls
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -59,6 +60,9 @@ class Work:
     result: ToolResult | None = None
     scope: anyio.CancelScope | None = None
     """The time limit of the running tool."""
+    asking: int = 0
+    """People who are asked about calls inside this one: until none is, the time limit stands still."""
+    remaining: float = 0.0
     started: float = 0.0
     left: bool = False
     """The tool returned or was given up; a thread of it may go on."""
@@ -70,17 +74,18 @@ class Work:
     @contextmanager
     def clock_stopped(self) -> Generator[None, None, None]:
         """While a person is asked, the time of the tools around this call stands still."""
-        outer = [work for work in self.ancestors() if work.scope is not None]
-        left = [work.scope.deadline - anyio.current_time() for work in outer if work.scope]
-        for work in outer:
-            assert work.scope
-            work.scope.deadline = math.inf
+        outer = [(work, work.scope) for work in self.ancestors() if work.scope is not None]
+        for work, scope in outer:
+            if not work.asking:
+                work.remaining, scope.deadline = scope.deadline - anyio.current_time(), math.inf
+            work.asking += 1
         try:
             yield
         finally:
-            for work, seconds in zip(outer, left, strict=True):
-                if work.scope:
-                    work.scope.deadline = anyio.current_time() + seconds
+            for work, scope in outer:
+                work.asking -= 1
+                if not work.asking:
+                    scope.deadline = anyio.current_time() + work.remaining
 
     def ancestors(self) -> Iterator[Work]:
         """The calls that this one was made by, nearest first."""
@@ -146,7 +151,7 @@ class Context:
             return False
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, origin: Origin = "tool") -> ToolResult:
-        if self._work.done:
+        if self._work.done or self._work.left:
             raise RunClosed(
                 f"the call of '{self._work.call.name}' has returned, so its context calls no tools any more"
             )
@@ -223,11 +228,12 @@ def check_output(tool: Tool, result: ToolResult) -> ToolResult:
     value = result.structured
     if value is None:
         try:
-            value = schema.parse_arguments(result.text)
-        except ValueError:
+            value = json.loads(result.text)
+        except (ValueError, RecursionError):
             value = result.text
     problems = schema.check(output_schema, value, root="result", quote_values=False)
     if not problems:
         return result
     told = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:3])
-    return result.with_text(f"{result.text}\n[note: this result does not match the tool's output schema: {told}]")
+    note = f"[note: this result does not match the tool's output schema: {told}]"
+    return result.with_text(f"{result.text}\n{note}", structured=result.structured)

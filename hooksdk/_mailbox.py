@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import math
+import reprlib
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -35,14 +36,14 @@ class Failure:
 
     def __str__(self) -> str:
         if isinstance(self.error, HookTimeout):
-            return f"no answer within {self.error.seconds:g} s (it took {self.seconds:.3g} s)"
+            return f"no answer within {self.error.seconds:g} s (it took {_duration(self.seconds)})"
         if isinstance(self.error, BadAnswer):
             told = f"it answered {self.error.got}; expected {self.error.expected}"
         elif isinstance(self.error, asyncio.CancelledError):
             told = "CancelledError: it was cancelled from inside"
         else:
             told = describe(self.error)
-        return f"{told} (after {self.seconds:.3g} s)"
+        return f"{told} (after {_duration(self.seconds)})"
 
     def log(self, consequence: str = "") -> None:
         """Say it in one line: whose handler, where it stands, which hook, what happened, after how long."""
@@ -50,6 +51,10 @@ class Failure:
             "%s failed in %s%s: %s", self.handler.who, self.handler.hook, consequence, self,
             extra={"plugin": self.handler.plugin, "hook": self.handler.hook},
         )  # fmt: skip
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{max(seconds * 1000, 1):.0f} ms"
 
 
 Outcome = Callable[[Handler, Any, float, Failure | None], Awaitable[None]]
@@ -102,7 +107,10 @@ async def call_in_background(handler: Handler, event: Any, outcome: Outcome) -> 
     with anyio.CancelScope() as scope:
         scope.deadline = anyio.current_time() + handler.timeout
         try:
-            await call(handler, event)
+            answer = await call(handler, event)
+            if answer is not None:
+                got = f"{reprlib.repr(answer)} ({type(answer).__name__})"
+                problem = BadAnswer(handler.hook, handler.who, got, "None: an observer decides nothing")
         except BaseException as error:
             # Ctrl-C arrives neither in threads nor, under trio, in background tasks: there it is the handler's own.
             in_the_way = goes_up(error) and not (handler.threaded or requests < 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -12,6 +12,7 @@ import pluggy
 import pydantic
 from pydantic import BaseModel
 
+from hooksdk._background import logger
 from hooksdk._hook import PROJECT, Handler, options_of, origin_of, other_parameters
 from hooksdk._signature import locate
 from hooksdk.config import Config, PluginConfig, fold
@@ -112,15 +113,14 @@ class Registry:
             raise DuplicatePlugin(plugin.id, _where(twin), _where(plugin))
         holder = plugin.holder
         if not isinstance(holder, (type, types.ModuleType)):
-            kind = type(holder).__name__
-            advice = f"Give the class itself ({kind}, not {kind}()), so that each session has its own instance"
-            raise PluginRefused(plugin.id, f"it is an instance of {kind}, not a module or class", advice)
+            raise _no_plugin(plugin)
         section = self._config.plugin(plugin.id)
         plugin.asks_for = _constructor(plugin)
         plugin.config = _configure(plugin, section)
         used = {self._check_handler(plugin, name, opts) for name, opts in self._marked(holder)}
         plugin.hooks = [name for name in HOOKS if name in used]
         plugin.tools = [tool.name for tool in self.tools_of(plugin, None)]
+        _warn_of_bare(plugin, {name for name, _ in self._marked(holder)})
         _check_contracts(plugin)
         self._check_grants(plugin, section)
         self._register(plugin)
@@ -264,6 +264,38 @@ def _where(plugin: Plugin) -> str:
     return f"{name} ({plugin.origin})"
 
 
+def _no_plugin(plugin: Plugin) -> PluginRefused:
+    holder = plugin.holder
+    if isinstance(holder, str):
+        problem = f"{holder!r:.80} is text, not a module or class"
+        advice = "Import it and give the module or class itself; installed plugins are found by themselves"
+    elif inspect.isroutine(holder):
+        problem = "it is a function, not a module or class"
+        advice = "Give the module that it is in, or put it into a class"
+    else:
+        kind = type(holder).__name__
+        problem = f"it is an instance of {kind}, not a module or class"
+        advice = f"Give the class itself ({kind}, not {kind}()), so that each session has its own instance"
+    return PluginRefused(plugin.id, problem, advice)
+
+
+def _warn_of_bare(plugin: Plugin, marked: Container[str]) -> None:
+    """A handler whose decorator was forgotten is never called, and a policy may be missing without a word."""
+    expected = ["self", "event"] if plugin.is_class else ["event"]
+    for name in HOOKS:
+        function = inspect.getattr_static(plugin.holder, name, None)
+        bare = inspect.isfunction(function) and name not in marked and name not in plugin.tools
+        if bare and other_parameters(function, expected) is None:
+            logger.warning(
+                "plugin '%s': %s has the name of a hook but no decorator, so it is never called. Write @hooks.%s above it",
+                plugin.id, locate(function), name,
+            )  # fmt: skip
+    if plugin.is_class and not plugin.hooks and not plugin.tools:
+        logger.warning(
+            "plugin '%s' does nothing: %s has no handler (@hooks.…) and no tool (@tool)", plugin.id, _where(plugin)
+        )
+
+
 def _constructor(plugin: Plugin) -> tuple[str, ...]:
     if not plugin.is_class:
         return ()
@@ -294,10 +326,13 @@ def _configure(plugin: Plugin, section: PluginConfig | None) -> Any:
             return model.model_validate(given)
         except pydantic.ValidationError as error:
             told = (
-                f"'{'.'.join(map(str, one['loc']))}': {one['msg'].removeprefix('Value error, ')}"
+                (f"'{'.'.join(map(str, one['loc']))}': " if one["loc"] else "")
+                + one["msg"].removeprefix("Value error, ")
                 for one in error.errors()
             )
             raise ConfigError(where, tuple(told)) from None
+    if plugin.is_class and isinstance(model, type):
+        raise PluginRefused(plugin.id, "its Config is no pydantic model", "Write class Config(pydantic.BaseModel)")
     if given and "config" not in plugin.asks_for and not plugin.manifest:
         raise ConfigError(where, (f"plugin '{plugin.id}' takes no configuration",))
     return given

@@ -73,6 +73,8 @@ async def narrow_tools(state: RunState, catalog: Catalog) -> Catalog:
 
     async def withhold(handler: Handler, answer: hooks.Withhold) -> None:
         names = [answer.names] if isinstance(answer.names, str) else answer.names
+        if wrong := [type(name).__name__ for name in names if not isinstance(name, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"Withhold(names=...) is to hold names or ids, not {wrong[0]}")
         current[0] = current[0].without(dict.fromkeys(names, answer.reason))
         await state.hooks.trace(state.info, "withheld", plugin=handler.plugin, names=list(names), reason=answer.reason)
 
@@ -156,7 +158,7 @@ async def before_model_call(state: RunState) -> list[Message]:
             context.clear()
         else:
             results = results_of(state, handler.plugin)
-            for handle in answer.handles:
+            for handle in [answer.handles] if isinstance(answer.handles, str) else answer.handles:
                 await results.trim(handle, reason=answer.reason)
             await drain(state)
 

@@ -241,7 +241,12 @@ def render(problems: Sequence[Problem], tool_name: str, schema: Mapping[str, Any
         if problem.suggestion is not None:
             line += f" Did you mean {json.dumps(clip(problem.suggestion, 100), ensure_ascii=False)}?"
         if problem.expected is not None:
-            line += f" Expected: {clip(problem.expected, 200) if isinstance(problem.expected, str) else _short(problem.expected, 200)}"
+            text = clip(problem.expected, 200) if isinstance(problem.expected, str) else _short(problem.expected, 200)
+            # Said already: "must be >= 0. Expected: 0" would be read as the value to send.
+            if problem.constraint != "type" and text.replace('"', "").strip("[]") not in problem.message.replace(
+                '"', ""
+            ):
+                line += f" Expected: {text}"
         if sum(map(len, lines)) + len(lines) + len(line) > room:
             lines.append(f"- and {len(problems) - index} more.")
             break

@@ -69,7 +69,7 @@ class Budget(threading.local):
         self.kept = kept
         self.steps = 5_000 + 6 * values
         # CPU time of this thread, so that a busy machine refuses nothing.
-        self.deadline = time.thread_time() + 0.025 + values * 2e-6
+        self.deadline = time.thread_time() + 0.04 + values * 2e-6
         # jsonschema writes the value out for its messages, so steps take longer where it is large.
         cost = values // 10 + characters // 500
         self.mask = 63 if cost < 1_000 else 15 if cost < 4_000 else 3 if cost < 8_000 else 0

@@ -35,12 +35,20 @@ def fill(value: Any, secrets: Mapping[str, str]) -> Any:
 
 def mask(value: Any, secrets: Mapping[str, str]) -> Any:
     """A copy of the value with the secrets' values turned back into their placeholders, however they are written:
-    plain, in JSON, in a URL or in base64."""
+    plain, in JSON, in a URL, in base64 or as a number."""
     spelt = _spellings(secrets)
     if not spelt:
         return value
     pattern = re.compile("|".join(re.escape(text) for text in sorted(spelt, key=len, reverse=True)))
-    return _map_strings(value, lambda text: pattern.sub(lambda match: spelt[match[0]], text))
+
+    def clean(text: str) -> str:
+        return pattern.sub(lambda match: spelt[match[0]], text)
+
+    def clean_number(number: float) -> object:
+        cleaned = clean(text := str(number))
+        return number if cleaned == text else cleaned
+
+    return _map_strings(value, clean, clean_number)
 
 
 def mask_result(result: ToolResult, secrets: Mapping[str, str]) -> ToolResult:
@@ -65,11 +73,15 @@ def _spellings(secrets: Mapping[str, str]) -> dict[str, str]:
     return spelt
 
 
-def _map_strings(value: Any, change: Callable[[str], str]) -> Any:
+def _map_strings(
+    value: Any, change: Callable[[str], str], change_number: Callable[[float], object] | None = None
+) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {change(str(key)): _map_strings(item, change) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return {change(str(key)): _map_strings(item, change, change_number) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(value, (list, tuple)):
-        return [_map_strings(item, change) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_map_strings(item, change, change_number) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    if change_number and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return change_number(value)
     return value

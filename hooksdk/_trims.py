@@ -81,7 +81,7 @@ def head(handle: str, tool: str, characters: int, is_error: bool) -> str:
     name = re.sub(r"[^A-Za-z0-9_.:/-]", "_", tool)[:64] or "a tool"
     return (
         f"{'Error: ' if is_error else ''}[Result {handle} of {name} was trimmed: {characters:,} characters. "
-        f"To read it again, call recall-tool-result with id {handle}.]"
+        f"Where recall-tool-result is offered, its id {handle} gets it back.]"
     )
 
 

@@ -127,13 +127,12 @@ class ToolResult:
         """The structured form, a fresh copy, or None."""
         return _copy(self._structured)  # type: ignore[attr-defined]
 
-    def with_text(self, text: str) -> ToolResult:
-        """The same result with other text: text blocks are replaced by one, other content is kept."""
-        if self.plain:
-            return ToolResult(text, is_error=self.is_error, structured=self.structured)
-        others = [block for block in self.blocks if block.get("type") != "text"]
-        blocks = [{"type": "text", "text": text}, *others]
-        return ToolResult(text, is_error=self.is_error, blocks=blocks, structured=self.structured)
+    def with_text(self, text: str, *, structured: object = None) -> ToolResult:
+        """The same result with other text: text blocks are replaced by one, other content is kept. The structured form
+        is left out unless it is given, since it may say what the text is to say no longer."""
+        others = [] if self.plain else [block for block in self.blocks if block.get("type") != "text"]
+        blocks = [] if self.plain else [{"type": "text", "text": text}, *others]
+        return ToolResult(text, is_error=self.is_error, blocks=blocks, structured=structured)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a ToolResult is immutable; make a new one instead of setting {name!r}")

@@ -45,10 +45,10 @@ class Catalog(Sequence[Tool]):
     def get(self, name: str) -> Tool | None:
         """The tool that goes by this name or this id, or None."""
         found = self._by_name.get(name)
-        if found is None and len(respelt := self._shared_names.get(name, ())) == 1:
-            found = self._by_name.get(respelt[0])
         if found is None and name.count(":") >= 2:
             found = next((tool for tool in self._tools if tool.id == name), None)
+        if found is None and len(respelt := self._shared_names.get(name, ())) == 1:
+            found = self._by_name.get(respelt[0])
         return found
 
     def sharing(self, name: str) -> Sequence[str]:
@@ -113,21 +113,21 @@ def build_catalog(tools: Iterable[Tool]) -> Catalog:
     name is left out, and so is a second one of the same owner and name; `diagnostics` says so."""
     notes: list[str] = []
     named: list[Tool] = []
-    seen: set[str] = set()
+    seen: set[tuple[str, str, str]] = set()
     for entry in tools:
         notes.extend(f"{entry.id}: {note}" for note in entry.diagnostics)
         if not entry.name.strip():
             notes.append(f"{entry.id}: left out, it has no name")
-        elif entry.id in seen:
+        elif (entry.source, entry.owner, entry.own_name) in seen:
             notes.append(f"{entry.id}: left out, its owner has another tool of that name")
         else:
-            seen.add(entry.id)
+            seen.add((entry.source, entry.owner, entry.own_name))
             named.append(entry)
     groups: dict[str, list[Tool]] = {}
     for entry in named:
         groups.setdefault(_fold(entry.name), []).append(entry)
     taken = {group[0].name for group in groups.values() if len(group) == 1}
-    renamed: dict[str, str] = {}
+    renamed: dict[int, str] = {}
     shared: dict[str, list[str]] = {}
     for group in groups.values():
         alone = len(group) == 1 and group[0].name not in BRIDGE_NAMES
@@ -142,11 +142,11 @@ def build_catalog(tools: Iterable[Tool]) -> Catalog:
             kept = "its name is kept for a bridge tool" if entry.name in BRIDGE_NAMES else "another tool has its name"
             why = "providers refuse its name" if alone else kept
             taken.add(name)
-            renamed[entry.id] = name
+            renamed[id(entry)] = name
             if entry.name not in BRIDGE_NAMES:
                 shared.setdefault(entry.name, []).append(name)
             notes.append(f"{entry.id}: offered as {name}, since {why}")
-    catalog = (entry.copy(name=renamed[entry.id]) if entry.id in renamed else entry for entry in named)
+    catalog = (entry.copy(name=renamed[id(entry)]) if id(entry) in renamed else entry for entry in named)
     return Catalog(catalog, shared_names=shared, diagnostics=notes)
 
 

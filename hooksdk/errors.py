@@ -75,6 +75,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {' or '.join(repr(match) for match in matches)}?" if matches else ""
 
 
+def _sentence(text: str) -> str:
+    """The text with something at its end."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
 def _rebuild(kind: type[HookSDKError], fields: dict[str, Any]) -> HookSDKError:
     error = kind.__new__(kind)
     error.__dict__.update(fields)
@@ -104,7 +109,7 @@ class HookUseError(PluginError, TypeError):
     advice: str
 
     def __str__(self) -> str:
-        return f"@hooks.{self.hook} on {self.where}: {self.problem}. {self.advice}"
+        return f"@hooks.{self.hook} on {self.where}: {_sentence(self.problem)} {self.advice}"
 
 
 @dataclass(eq=False)
@@ -161,7 +166,7 @@ class ToolSchemaError(PluginError):
     advice: str
 
     def __str__(self) -> str:
-        return f"tool '{self.tool}' ({self.where}): {self.problem}. {self.advice}"
+        return f"tool '{self.tool}' ({self.where}): {_sentence(self.problem)} {self.advice}"
 
 
 @dataclass(eq=False)
@@ -173,7 +178,8 @@ class PluginRefused(PluginError):
     advice: str = ""
 
     def __str__(self) -> str:
-        return f"plugin '{self.plugin}' refused: {self.problem}" + (f". {self.advice}" if self.advice else "")
+        told = f"plugin '{self.plugin}' refused: {self.problem}"
+        return f"{_sentence(told)} {self.advice}" if self.advice else told
 
 
 @dataclass(eq=False)
@@ -212,8 +218,9 @@ class MissingGrant(HostError):
     hooks: tuple[str, ...]
 
     def __str__(self) -> str:
+        carry = "carries" if len(self.hooks) == 1 else "carry"
         return (
-            f"plugin '{self.plugin}' handles {', '.join(self.hooks)}, which carry message text, and has no "
+            f"plugin '{self.plugin}' handles {', '.join(self.hooks)}, which {carry} message text, and has no "
             f"'{self.grant}' grant. Give it with: hooksdk plugins enable {self.plugin} --grant {self.grant}"
         )
 

@@ -263,7 +263,7 @@ class ResolveSecrets(_ToolEvent):
     """A judged call whose arguments hold `{{secret:NAME}}`."""
 
     names: Sequence[str]
-    """The names that are still without a value."""
+    """The names of the secrets that the arguments ask for."""
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ class TransformToolResult(CallEvent):
 
 @dataclass(frozen=True)
 class Replace(Checked):
-    """Another result for the same call."""
+    """Another result for the same call. Text replaces the old text and the structured form; other content stays."""
 
     result: ToolResult | str
 
@@ -395,5 +395,6 @@ HOOKS: Mapping[str, Hook[Any, Any]] = {found.name: found for found in _all if ty
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        advice = did_you_mean(name, [*HOOKS, *__all__]) or " See docs/reference/hooks.md for the list."
-        raise AttributeError(f"hooksdk has no hook or event called '{name}'.{advice}")
+        advice = did_you_mean(name, HOOKS if name.islower() else __all__) or " See docs/reference/hooks.md."
+        # With `name=` Python adds no guess of its own behind ours.
+        raise AttributeError(f"hooksdk has no hook or event called '{name}'.{advice}", name=name)

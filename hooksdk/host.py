@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, Self, TypeVar, final
 
 import anyio
@@ -54,6 +54,8 @@ class Host:
         approver: Approver | None = None,
         folder: Path | str | None = None,
     ) -> None:
+        if isinstance(plugins, (str, type, ModuleType)):
+            raise TypeError("Host(plugins=...) takes a list of modules and classes, such as plugins=[MyPlugin]")
         where = None if folder is None else Path(folder)
         self.config = config if isinstance(config, Config) else load_config(config, folder=where)
         self._approver = approver

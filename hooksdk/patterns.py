@@ -47,6 +47,9 @@ class ToolPattern:
             raise PatternError(
                 f"{self.text!r} is not a tool pattern; write a name such as 'delete_*' or 'mcp:github:*'"
             )
+        if odd := re.search(r"[|^$\\]", self.text):
+            known = "only * and ? have a meaning; give several patterns as a list"
+            raise PatternError(f"{self.text!r} looks like a regular expression ({odd[0]!r}): {known}")
         if len(parts) == 2:
             raise PatternError(f"{self.text!r} has two parts; write all three, such as '{self.text}:*'")
         if len(parts) == 3 and parts[0] not in SOURCES and not re.search(r"[*?]", parts[0]):

@@ -121,7 +121,11 @@ class Run:
         given = [*(tools() if callable(tools) else tools), *self._parts.tools]
         catalog = build_catalog(given)
         refused = {tool.name: "not granted to this session" for tool in catalog if not self._parts.allowed(tool)}
-        catalog = await narrow_tools(self._state, catalog.without(refused))
+        try:
+            catalog = await narrow_tools(self._state, catalog.without(refused))
+        except PolicyFailed:
+            self._state.catalog = None  # what an earlier attempt was granted is granted no more
+            raise
         offered = await assemble_tools(self._state, catalog)
         self._state.catalog = catalog
         self._offered = tuple(offered)
@@ -151,9 +155,8 @@ class Run:
         match."""
         self._check_open()
         if messages is not None:
-            known = self._transcript.length
-            await self._transcript.match(messages)
-            await self._show_replies(messages[len(messages) - (self._transcript.length - known) :])
+            known = await self._transcript.match(messages)
+            await self._show_replies(messages[known:])
         await self._transcript.close_turn("not run: no result came before the next model call")
         if self._parts.drain_early:
             await drain(self._state)
@@ -219,6 +222,7 @@ class Run:
                 steps.validate_arguments(work)
                 await steps.before_tool_call(state, work)
                 private = await steps.resolve_secrets(state, work)
+                self._check_open()  # a person may have taken longer to answer than the run lived
                 work.result = await steps.run_tool(state, work, private, catalog, self._call_nested)
                 work.status = "error" if work.result.is_error else "ok"
             except Settled as settled:
@@ -231,8 +235,10 @@ class Run:
         finally:
             work.done = True
             assert work.result is not None
-            await self._record_result(work, work.result)
-            await steps.after_tool_call(state, work, work.result)
+            try:
+                await self._record_result(work, work.result)
+            finally:
+                await steps.after_tool_call(state, work, work.result)
         return work.result
 
     async def _call_nested(self, outer: Work, name: str, arguments: Mapping[str, Any], origin: Origin) -> ToolResult:

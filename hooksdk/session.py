@@ -19,7 +19,7 @@ from hooksdk.approvals import Approver
 from hooksdk.calls import Results
 from hooksdk.catalog import Storage
 from hooksdk.config import Config
-from hooksdk.errors import PluginRefused, RunAlreadyOpen, SessionClosed
+from hooksdk.errors import ConfigError, PluginRefused, RunAlreadyOpen, SessionClosed
 from hooksdk.formats import Message, MessageFormat, get_format
 from hooksdk.hooks import RunInfo, SessionEndReason
 from hooksdk.patterns import ToolPattern
@@ -32,6 +32,8 @@ __all__ = ["Session", "SessionParts"]
 
 CLOSE_TIMEOUT = 10.0
 """Seconds that closing a session may take in all."""
+TRIGGERS = ("user", "schedule", "subagent", "other")
+"""What may begin a run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,8 @@ class SessionParts:
 class _Stateful:
     state: PluginState
     kept: str = "{}"
+    told: str = ""
+    """Why it is not kept at the moment, logged once."""
 
 
 @final
@@ -110,8 +114,10 @@ class Session:
     # It opens
 
     async def __aenter__(self) -> Self:
+        if not self._parts.background.alive:
+            raise SessionClosed("the host")
+        self._log = await self._parts.store.open_session(self.id)
         try:
-            self._log = await self._parts.store.open_session(self.id)
             self._parts.opened(self)
             self._transcript = await Transcript.open(self._log, self.id)
             self.resumed = self._transcript.existed
@@ -179,6 +185,8 @@ class Session:
         mapping with id, is_owner and roles; `trigger` is user, schedule, subagent or other. Entering raises
         `RunAlreadyOpen`, `RunBlocked` or `PolicyFailed`.
         """
+        if trigger not in TRIGGERS:  # a rule about a trigger would hold for no run with a misspelt one
+            raise ConfigError("trigger", (f"'{trigger}' is not one of {', '.join(TRIGGERS)}",))
         dispatcher, transcript = self._dispatcher, self._need_transcript()
         assert dispatcher is not None
         extra = {"parent_session": self._parent} if self._parent else {}
@@ -209,7 +217,8 @@ class Session:
         """A sub-agent's session, with a transcript and plugin instances of its own. `tools` are patterns (`read_*`,
         `mcp:github:*`): what matches none of them is withheld there. It never gets more than its parent."""
         self._children += 1
-        layer = () if tools is None else (tuple(ToolPattern(pattern) for pattern in tools),)
+        patterns = (tools,) if isinstance(tools, str) else tools
+        layer = () if patterns is None else (tuple(ToolPattern(pattern) for pattern in patterns),)
         child_id = session_id or f"{self.id}/{self._children}-{uuid.uuid4().hex[:8]}"
         return Session(child_id, self._parts, allowed=(*self._allowed, *layer), parent=self.id)
 
@@ -236,8 +245,11 @@ class Session:
                 if now != stateful.kept:
                     await transcript.save_state(plugin_id, schema.clone(dict(stateful.state)))
                     stateful.kept = now
+                stateful.told = ""
             except (ValueError, TypeError) as error:
-                logger.warning("the state of plugin '%s' is not JSON and is not kept: %s", plugin_id, describe(error))
+                if str(error) != stateful.told:
+                    stateful.told = str(error)
+                    logger.warning("plugin '%s': its state is not kept: %s", plugin_id, _why_not(stateful.state, error))
 
     # It closes
 
@@ -253,10 +265,10 @@ class Session:
             with anyio.move_on_after(CLOSE_TIMEOUT) as scope:
                 await dispatcher.flush(CLOSE_TIMEOUT / 2)
                 await dispatcher.notify("session_end", hooks.SessionEnd(info=self._info, reason=reason))
-                await self._checkpoint()
-                await dispatcher.trace(self._info, "session_ended", reason=reason, dropped=dispatcher.dropped)
             if scope.cancel_called:
                 logger.warning("session '%s' was closed after %g s without waiting further", self.id, CLOSE_TIMEOUT)
+            await self._checkpoint()
+            await dispatcher.trace(self._info, "session_ended", reason=reason, dropped=dispatcher.dropped)
         finally:
             try:
                 # Before the lifespans end: a trace handler may need what its plugin holds open.
@@ -294,3 +306,13 @@ class Session:
         if self._transcript is None:
             raise SessionClosed(f"session '{self.id}'")
         return self._transcript
+
+
+def _why_not(state: PluginState, error: Exception) -> str:
+    """The entry of the state that is not JSON, and what is wrong with it."""
+    for key, value in state.items():
+        try:
+            schema.canonical(value)
+        except (ValueError, TypeError) as problem:
+            return f"state[{key!r}]: {problem}"
+    return str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar, cast, final, overload
@@ -297,9 +298,24 @@ def marked_tools(holder: object, owner: str) -> list[Tool]:
         if hasattr(function, _MARK) and (module is None or getattr(function, "__module__", None) == module)
     ]
     found.sort(key=lambda function: function.__code__.co_firstlineno)
+    for function in found:
+        _check_self(function)
     return [
         Tool.from_function(function, source="plugin", owner=owner, **getattr(function, _MARK)) for function in found
     ]
+
+
+def _check_self(function: Any) -> None:
+    """Without `self` the first parameter would be the instance, and the model could not fill it."""
+    plain = getattr(function, "__func__", None)
+    if plain is None:
+        return
+    first = next(iter(inspect.signature(plain).parameters.values()), None)
+    if first is None or (first.kind is not first.VAR_POSITIONAL and first.annotation is not first.empty):
+        shown = str(inspect.signature(plain)).partition(" ->")[0]
+        names = ", ".join(("self", *inspect.signature(plain).parameters))
+        advice = f"Write def {plain.__name__}({names})"
+        raise ToolSchemaError(plain.__name__, locate(plain), f"its parameters are {shown}", advice)
 
 
 def _is_marked(holder: object, name: str) -> bool:

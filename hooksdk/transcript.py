@@ -208,6 +208,8 @@ class _OwnedResults:
         return self._transcript.list_results()
 
     def read(self, reference: str) -> str:
+        if self._refused:
+            raise self._refused
         return self._transcript.read_result(reference)
 
     async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:

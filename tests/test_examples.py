@@ -20,6 +20,7 @@ PROMISED = {
     "04_plugin_with_tools.py": ["read_all{'most': 0} -> invalid", "asked for by a tool", "'b': 'call Ann'"],
     "05_trim_results.py": ["r1 (list_files): 6,689 -> ", "r1 can still be read: 6,689 characters"],
     "06_host_in_your_loop.py": ["plugin: add ok", "run completed after 2 model calls", "It is 5.0."],
+    "07_mcp_servers.py": ["git: up, 12 tools", "git_log: ok, asked for by the bridge", "Message: Begin with a test"],
     "08_test_your_plugin.py": ["passed"],
 }
 

@@ -44,7 +44,8 @@ run
 session
 host
 __init__
-agent adapters/
+agent
+adapters/
 testing/
 cli/
 __main__

@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 import logging
 import math
-import threading
-from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from builtin_plugins.tool_search._bridge_call import read_bridge_call, refuse_unless_deferred
-from builtin_plugins.tool_search._ranking import Bm25Ranker, Document, Ranked
+from builtin_plugins.tool_search._indexes import Indexes
+from builtin_plugins.tool_search._listing import available, listing, listing_budget, owners_told
 from builtin_plugins.tool_search._signatures import clip, signature, summary
+from builtin_plugins.tool_search.rankers import Ranked, load_ranker
 from hooksdk import Catalog, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
 from hooksdk.hooks import AssembleTools, Offer, UnwrapToolCall
 from hooksdk.patterns import ToolPattern
@@ -34,11 +34,6 @@ MAX_QUERIES = 10
 MAX_DESCRIBED = 10
 MAX_SCHEMA = 8_000
 """Characters of one schema in `tool_describe`; of a larger one its outline is shown, and parts can be asked for."""
-MAX_OWNERS = 240
-"""Characters that the names of servers and plugins may take in the bridge's description."""
-MAX_AVAILABLE = 20
-"""Owners that an answer names where it found too little."""
-KEPT_INDEXES = 8
 
 _WORDS = {
     "true": "on",
@@ -57,32 +52,6 @@ def _tri_state(value: object) -> object:
     return _WORDS.get(str(value).strip().lower(), value)
 
 
-class _Indexes:
-    """Rankers by the fingerprint of what they rank, shared by all sessions of a host."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, Bm25Ranker] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def of(self, tools: Sequence[Tool]) -> Bm25Ranker:
-        key = schema.fingerprint([[tool.owner, tool.fingerprint] for tool in tools])
-        with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
-                return found
-        made = Bm25Ranker([
-            Document(id=tool.name, name=tool.name, description=tool.description, parameters=tool.parameters,
-                     owner=tool.owner, fingerprint=tool.fingerprint)
-            for tool in tools
-        ])  # fmt: skip
-        with self._lock:
-            self._kept[key] = made
-            while len(self._kept) > KEPT_INDEXES:
-                self._kept.popitem(last=False)
-        return made
-
-
 class ToolSearch:
     """Offer a searchable catalog instead of every schema."""
 
@@ -99,6 +68,10 @@ class ToolSearch:
         """Hits for one query, 1 to 50."""
         pinned: list[str] = Field(default_factory=list[str])
         """Patterns of tools that are always shown."""
+        ranker: str = "bm25"
+        """`bm25`, `rank-bm25` (needs that extra), or a ranker of your own as `package.module:factory`."""
+        listing: bool | int = False
+        """Whether the bridge lists the deferred tools: at 4,000 tokens or as many as given, at most a tenth of the window."""
 
         @field_validator("threshold_pct")
         @classmethod
@@ -110,6 +83,17 @@ class ToolSearch:
         def _clamp_limit(cls, value: int, info: ValidationInfo) -> int:
             return int(_clamp(info.field_name or "", value, 1, 50))
 
+        @field_validator("listing")
+        @classmethod
+        def _clamp_listing(cls, value: bool | int) -> bool | int:
+            return value if isinstance(value, bool) else int(_clamp("listing", value, 0, 100_000))
+
+        @field_validator("ranker")
+        @classmethod
+        def _check_ranker(cls, value: str) -> str:
+            load_ranker(value)
+            return value
+
         @field_validator("pinned")
         @classmethod
         def _check_pinned(cls, value: list[str]) -> list[str]:
@@ -119,11 +103,11 @@ class ToolSearch:
 
     @classmethod
     @asynccontextmanager
-    async def shared(cls, config: Config) -> AsyncGenerator[_Indexes, None]:  # noqa: ARG003 - the protocol's parameter
+    async def shared(cls, config: Config) -> AsyncGenerator[Indexes, None]:
         """The indexes are shared by all sessions: equal catalogs are indexed once."""
-        yield _Indexes()
+        yield Indexes(load_ranker(config.ranker))
 
-    def __init__(self, config: Config, shared: _Indexes) -> None:
+    def __init__(self, config: Config, shared: Indexes) -> None:
         self._config = config
         self._indexes = shared
         self._pinned = [ToolPattern(pattern) for pattern in config.pinned]
@@ -137,7 +121,7 @@ class ToolSearch:
             self._deferred = frozenset()
             return None
         self._deferred = frozenset(tool.name for tool in tools)
-        return Offer(tools=self._bridge(tools), defer=sorted(self._deferred))
+        return Offer(tools=self._bridge(tools, event.context_window), defer=sorted(self._deferred))
 
     @hooks.unwrap_tool_call
     def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
@@ -156,16 +140,18 @@ class ToolSearch:
         threshold = int(context_window * share) if context_window and context_window > 0 else UNKNOWN_WINDOW_TOKENS
         return sum(tool.tokens for tool in tools) >= threshold
 
-    def _bridge(self, tools: Sequence[Tool]) -> list[Tool]:
-        found_in = _owners(tools)
+    def _bridge(self, tools: Sequence[Tool], context_window: int | None) -> list[Tool]:
+        budget = listing_budget(self._config.listing, context_window)
+        listed = listing(tools, budget) if budget else ""
         text = {"type": "string"}
         several = {"type": ["array", "string"], "items": text}
         search = Tool(
             name="tool_search",
             description=(
-                f"Find tools. {len(tools)} more tools can be used that are not shown here, from {_told(found_in)}. "
+                f"Find tools. {len(tools)} more tools can be used that are not shown here, from {owners_told(tools)}. "
                 "Give one or several queries, one capability each, in a few keywords. Each hit comes with its call "
                 "signature: use it through tool_call."
+                + (f"\n\n{listed}" if listed else "")
             ),
             parameters={
                 "type": "object",
@@ -214,9 +200,12 @@ class ToolSearch:
         shown = [tool for tool in catalog if tool.name not in self._deferred]
         hidden = [tool for tool in catalog if tool.name in self._deferred]
         ranker = self._indexes.of([*catalog])
+        known = {tool.name for tool in catalog}
         context.count("searches", len(queries[:MAX_QUERIES]))
         groups = [
-            self._group(query, ranker.search(query, limit + len(shown)), catalog, limit)
+            self._group(
+                query, [one for one in ranker.search(query, limit + len(shown)) if one.id in known], catalog, limit
+            )
             for query in queries[:MAX_QUERIES]
         ]
         context.count("hits", sum(len(group["hits"]) for group in groups))
@@ -224,7 +213,7 @@ class ToolSearch:
         if len(queries) > MAX_QUERIES:
             answer["note"] = f"Only the first {MAX_QUERIES} queries were searched."
         if any("weak" in group or not (group["hits"] or "already_offered" in group) for group in groups):
-            answer["available_from"] = _available(hidden)
+            answer["available_from"] = available(hidden)
             answer["hint"] = "Try other words, or one capability at a time. What is not found may not exist."
         return ToolResult(_compact(answer))
 
@@ -299,32 +288,6 @@ def _outline(parameters: Mapping[str, Any]) -> dict[str, Any]:
     if "properties" in parameters:
         outline["outline"] = signature("", parameters, limit=MAX_SCHEMA // 2, most=MAX_SCHEMA // 2)
     return outline
-
-
-def _owners(tools: Iterable[Tool]) -> Counter[str]:
-    return Counter(tool.owner or tool.source for tool in tools)
-
-
-def _available(tools: Iterable[Tool]) -> dict[str, int]:
-    """The owners with the most tools, and how many there are in all where they are too many to list."""
-    owners = _owners(tools)
-    shown = {clip(name, 60): count for name, count in owners.most_common(MAX_AVAILABLE)}
-    more = len(owners) - MAX_AVAILABLE
-    return {**shown, "(more sources)": more} if more > 0 else shown
-
-
-def _told(owners: Counter[str]) -> str:
-    """The largest owners by name, the others as a number: the bridge costs the same whatever the servers are called."""
-    ordered = sorted(owners.items(), key=lambda pair: (-pair[1], pair[0]))
-    named: list[str] = []
-    left = MAX_OWNERS
-    for name, count in ordered:
-        named.append(f"{clip(name, 40)} ({count})")
-        left -= len(named[-1]) + 2
-        if left < 0:
-            named[-1] = f"{len(ordered) - len(named) + 1} more sources"
-            break
-    return ", ".join(named)
 
 
 def _unwrapped(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,11 @@ import math
 import re
 import threading
 from array import array
-from collections import OrderedDict
+from bisect import bisect_left
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any, Protocol
 
 from builtin_plugins.tool_search._words import (
@@ -123,7 +124,7 @@ class _Entries:
         return entry
 
 
-_entries = _Entries(_ENTRIES_KEPT)
+entries = _Entries(_ENTRIES_KEPT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class Bm25Ranker:
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self._ids = [document.id for document in documents]
-        self._entries = [_entries.of(document) for document in documents]
+        self._entries = [entries.of(document) for document in documents]
         self._size = len(documents)
         lengths = [
             sum(column) / max(1, sum(map(bool, column)))
@@ -159,13 +160,15 @@ class Bm25Ranker:
             )
             self._gains.append(gains)
             self._add(number, entry, gains)
+        self._terms = sorted(self._index)
         self._prominent = frozenset(
             word for entry in self._entries for place in (_NAME, _FIRST, _OWNER) for word in entry.fields[place].split()
         )
         self._exact: dict[str, list[int]] = {}
         for number, document in enumerate(documents):
             name = squeeze(document.name)
-            for form in dict.fromkeys((name, squeeze(document.owner) + name, squeeze(document.id))):
+            own = name if document.id == document.name else squeeze(document.id)
+            for form in dict.fromkeys((name, squeeze(document.owner) + name, own)):
                 self._exact.setdefault(form, []).append(number)
         self._exact.pop("", None)
         self._found: dict[tuple[str, ...], _Found] = {}
@@ -258,7 +261,14 @@ class Bm25Ranker:
             return phrase
         return self._split(word, 3) or (word,)
 
+    def _begins(self, start: str) -> bool:
+        """Whether a word of the catalog begins so; asked first, because a new word takes long to stem."""
+        place = bisect_left(self._terms, start)
+        return place < len(self._terms) and self._terms[place].startswith(start)
+
     def _split(self, word: str, most: int) -> tuple[str, ...]:
+        if not (self._begins(word[:3]) or word[:2] in self._index):
+            return ()
         for cut in range(3, len(word) - 2):
             head, tail = word[:cut], word[cut:]
             if stem(head) not in self._index:
@@ -269,8 +279,8 @@ class Bm25Ranker:
         return ()
 
     def _sum(self, words: Sequence[str], plain: set[str]) -> dict[int, float]:
-        scores: dict[int, float] = {}
-        named: dict[int, int] = {}
+        sums = [0.0] * self._size
+        named: Counter[int] = Counter()
         unique: dict[str, str] = {}
         for word in words:
             unique.setdefault(stem(word), word)
@@ -278,16 +288,15 @@ class Bm25Ranker:
             found = self._find(word)
             weight = _UNSURE if plain and word not in plain else 1.0
             for number, value in zip(found.docs, found.values, strict=True):
-                scores[number] = scores.get(number, 0.0) + weight * value
-            for number in found.named:
-                named[number] = named.get(number, 0) + 1
+                sums[number] += weight * value
+            named.update(found.named)
         for one, two in dict.fromkeys(pairwise(words)):
             pair = self._pair(one, two)
             for number, value in zip(pair.docs, pair.values, strict=True):
-                scores[number] = scores.get(number, 0.0) + value
+                sums[number] += value
         for number, hits in named.items():
-            scores[number] *= 1 + _NAME_COVERAGE * min(1.0, hits / self._name_words[number])
-        return scores
+            sums[number] *= 1 + _NAME_COVERAGE * min(1.0, hits / self._name_words[number])
+        return dict(zip(compress(range(self._size), sums), filter(None, sums), strict=True))
 
     def _find(self, word: str) -> _Found:
         return self._found.get((word,)) or self._keep((word,), self._collect(stem(word), self._alternatives(word)))
@@ -329,7 +338,11 @@ class Bm25Ranker:
 
     def _pair(self, one: str, two: str) -> _Found:
         key = one, two
-        return self._found.get(key) or self._keep(key, self._collect_pair(stem(one), stem(two), stem(one + two)))
+        if found := self._found.get(key):
+            return found
+        certain = len(one) + (1 if len(two) > 4 else -1)  # letters that stay: a short second word may be an ending
+        joined = stem(one + two) if self._begins((one + two)[:certain]) else ""
+        return self._keep(key, self._collect_pair(stem(one), stem(two), joined))
 
     def _collect_pair(self, one: str, two: str, joined: str) -> _Found:
         best: dict[int, float] = {}
@@ -340,7 +353,7 @@ class Bm25Ranker:
         if one in self._index and two in self._index:
             text = f" {one} {two} "
             weights: dict[int, float] = {}
-            for number in min(self._index[one][0], self._index[two][0], key=len):
+            for number in set(self._index[one][0]).intersection(self._index[two][0]):
                 fields = zip(self._gains[number], self._entries[number].fields, strict=True)
                 if weight := sum(gain * field.count(text) for gain, field in fields if text in field):
                     weights[number] = weight

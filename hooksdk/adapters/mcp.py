@@ -168,6 +168,8 @@ class McpServers:
 
     def _report(self, status: ServerStatus) -> None:
         if self._on_status is None:
+            if status.state == "failed":
+                _logger.warning("the MCP server '%s' failed: %s", status.name, status.problem)
             return
         try:
             self._on_status(status)

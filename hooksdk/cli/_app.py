@@ -104,6 +104,9 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Let a scripted model do a real job on real MCP servers, with every hook at work. Needs no key and no network."""
+    if interactive and as_json:
+        _complain("--json prints nothing but the document, so nothing can be asked: leave --interactive out")
+        raise typer.Exit(2)
     try:
         from hooksdk.cli._demo import run_demo
     except ModuleNotFoundError as error:
@@ -120,6 +123,10 @@ def list_plugins(as_json: Json = False, project: Project = Path()) -> None:
         print(json.dumps({"schema": 1, "plugins": describe_plugins(known)}, indent=2, ensure_ascii=False))
     else:
         _print_plugins(known)
+    names = [plugin.id for plugin in known]
+    for name in load_config(folder=project).plugins:
+        if not any(fold(name) == fold(one) for one in names):
+            _complain(f"[plugins.{name}] is for a plugin that is not installed here.{did_you_mean(name, names)}")
     if any(plugin.status == "refused" for plugin in known):
         raise typer.Exit(1)
 
@@ -135,6 +142,10 @@ def enable_plugin(
     path = switch_plugin(project, plugin_id, enabled=True, grants=grant or [])
     given = f", with {', '.join(grant)}" if grant else ""
     print(f"{plugin_id} is on{given}: {path}")
+    now = next(plugin for plugin in _find(project) if fold(plugin.id) == fold(plugin_id))
+    if not now.loaded:
+        _complain(f"it is not loaded yet ({now.status}): {now.reason}")
+        raise typer.Exit(1)
 
 
 @plugins_app.command("disable")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -132,16 +133,26 @@ class _Approver:
         if not self._interactive:
             return Approval(True, "granted by the demo")
         shown = json.dumps(request.arguments, ensure_ascii=False)
+        await anyio.sleep(0.1)  # the timeline is told in the background: the question belongs below its call
         self._console.print(f"\n  [yellow]{escape(request.title)}[/]  {escape(request.tool.name)} {escape(shown)}")
-        answer = await anyio.to_thread.run_sync(self._read, abandon_on_cancel=True)
+        self._console.print("  Allow it? \\[y/N] ", end="")
+        try:
+            answer = await self._read()
+        except BaseException:
+            self._console.print()
+            raise
+        if not sys.stdin.isatty():
+            self._console.print(escape(answer.strip()))  # nobody typed it, so no terminal has shown it
         return Approval(answer.strip().lower() in {"y", "yes"}, "the person at the terminal said no")
 
     @staticmethod
-    def _read() -> str:
-        try:
-            return input("  Allow it? [y/N] ")
-        except EOFError:
-            return ""
+    async def _read() -> str:
+        if os.name == "nt":
+            return await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+        # No thread may wait here: after Ctrl-C the process would not end before the next line is typed.
+        with contextlib.suppress(PermissionError):  # a file, which is always ready
+            await anyio.wait_readable(sys.stdin)
+        return sys.stdin.readline()
 
 
 async def _start_servers(host: Host, console: Console) -> McpServers:
@@ -149,13 +160,16 @@ async def _start_servers(host: Host, console: Console) -> McpServers:
         SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True,
         disable=not console.is_terminal,
     ) as progress:  # fmt: skip
-        task = progress.add_task("starting 5 MCP servers")
+        task = progress.add_task(f"starting {len(PROGRAMS)} MCP servers")
         states: dict[str, str] = {}
 
         def on_status(status: ServerStatus) -> None:
-            states[status.name] = "[green]up[/]" if status.state == "up" else status.state
-            told = "  ".join(f"{name} {state}" for name, state in states.items())
-            progress.update(task, description=f"starting MCP servers: {told}")
+            states[status.name] = status.state
+            waiting = [name for name in PROGRAMS if states.get(name, "starting") == "starting"]
+            told = f", waiting for {', '.join(waiting)}" if waiting else ""
+            progress.update(
+                task, description=f"MCP servers: {len(PROGRAMS) - len(waiting)} of {len(PROGRAMS)} started{told}"
+            )
 
         servers = await host.enter(McpServers(_programs(), start_timeout=25.0, on_status=on_status), name="MCP servers")
     up = [status for status in servers.status.values() if status.state == "up"]

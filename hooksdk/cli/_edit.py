@@ -57,6 +57,8 @@ def _write(path: Path, text: str) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
+        # mkstemp's file is for its owner alone; a project's configuration is a file like any other.
+        Path(temporary).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
         Path(temporary).replace(path)
     except OSError as error:
         Path(temporary).unlink(missing_ok=True)

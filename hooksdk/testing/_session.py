@@ -54,7 +54,7 @@ async def open_host(
     for name in named:
         if name not in loaded:
             others = [plugin.id for plugin in host.plugins if plugin.origin != "code"]
-            raise PluginRefused(name, "no installed plugin has this id" + did_you_mean(name, others))
+            raise PluginRefused(name, "no installed plugin has this id." + did_you_mean(name, others))
     async with host:
         yield host
 

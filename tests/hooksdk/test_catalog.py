@@ -105,3 +105,10 @@ def test_what_is_withheld_cannot_be_changed_from_outside() -> None:
     catalog = build_catalog([Tool(name="drop", source="mcp", owner="a")]).without({"drop": "no"})
     with pytest.raises(TypeError):
         catalog.withheld["drop"] = "yes"  # type: ignore[index]
+
+
+def test_an_id_means_its_own_tool_though_another_is_called_like_it() -> None:
+    github = Tool(name="create_issue", source="mcp", owner="github")
+    found = build_catalog([Tool(name=github.id, source="mcp", owner="other"), github]).get(github.id)
+    assert found is not None
+    assert found.owner == "github"

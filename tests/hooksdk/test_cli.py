@@ -76,6 +76,27 @@ def test_enabling_in_a_project_that_configures_in_pyproject_writes_there(tmp_pat
     assert not (tmp_path / "hooksdk.toml").exists()
 
 
+def test_enabling_a_plugin_that_cannot_be_loaded_yet_says_what_is_missing(tmp_path: Path) -> None:
+    done = hooksdk("plugins", "enable", "tool_policy", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "tool_policy is on: hooksdk.toml\n")
+    assert "not loaded yet (refused): [plugins.tool_policy.config]: there are no rules" in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no modes there")
+def test_the_project_s_file_can_be_read_by_all_and_keeps_its_mode(tmp_path: Path) -> None:
+    hooksdk("plugins", "enable", "tool_results", folder=tmp_path)
+    assert (tmp_path / "hooksdk.toml").stat().st_mode & 0o777 == 0o644
+    (tmp_path / "hooksdk.toml").chmod(0o660)
+    hooksdk("plugins", "disable", "tool_results", folder=tmp_path)
+    assert (tmp_path / "hooksdk.toml").stat().st_mode & 0o777 == 0o660
+
+
+def test_a_section_for_no_plugin_is_told_with_the_list(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text("[plugins.tool_serch]\n")
+    done = hooksdk("plugins", "list", folder=tmp_path)
+    assert "[plugins.tool_serch] is for a plugin that is not installed here. Did you mean 'tool_search'?" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
@@ -83,6 +104,7 @@ def test_enabling_in_a_project_that_configures_in_pyproject_writes_there(tmp_pat
         (("plugins", "enable", "tool_search", "--grant", "conversaton"), 3, "Input should be 'conversation'"),
         (("plugins", "lst"), 2, "Did you mean 'list'?"),
         (("plugins", "list", "--jsn"), 2, "--json"),
+        (("demo", "--json", "--interactive"), 2, "leave --interactive out"),
         (("dmo",), 2, "Did you mean 'demo'?"),
     ],
 )

@@ -146,7 +146,8 @@ def test_interactive_asks_the_person(answer: str, made: bool, tmp_path: Path) ->
         timeout=60,
         check=False,
     )
-    assert "Allow it? [y/N]" in done.stdout
+    assert f"Allow it? [y/N] {answer.strip()}\n" in done.stdout
+    assert done.stdout.index("turn 4") < done.stdout.index("Allow it?"), "the question stands below its call"
     assert (place / "workspace" / "weather-station.xlsx").exists() is made
     assert done.returncode == (0 if made else 1)
     assert ("I was not allowed to make the spreadsheet" in done.stdout) is not made
@@ -178,11 +179,13 @@ def children_of(pid: int) -> list[int]:
 
 
 @pytest.mark.skipif(shutil.which("ps") is None, reason="needs ps to see the child processes")
-@pytest.mark.parametrize("moment", ["repository", "servers"])
+@pytest.mark.parametrize("moment", ["repository", "servers", " +approval"])
 def test_ctrl_c_ends_it_in_one_line_and_leaves_no_process_behind(moment: str, tmp_path: Path) -> None:
     demo = subprocess.Popen(
         [*COMMAND, "--interactive", "--folder", str(tmp_path / "place")],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        # A test run in the background ignores Ctrl-C, and its children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert demo.stdout is not None
     for line in demo.stdout:
@@ -190,7 +193,9 @@ def test_ctrl_c_ends_it_in_one_line_and_leaves_no_process_behind(moment: str, tm
             break
     wait_until(lambda: bool(children_of(demo.pid)))
     started = children_of(demo.pid)
+    time.sleep(0.5 if "approval" in moment else 0)  # the question comes a moment later
     demo.send_signal(signal.SIGINT)
+    demo.wait(timeout=20)  # with its input still open: nobody presses Enter
     _, told = demo.communicate(timeout=20)
     assert (demo.returncode, told) == (130, "hooksdk: stopped\n")
     wait_until(lambda: not any(is_alive(pid) for pid in started))

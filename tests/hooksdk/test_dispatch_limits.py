@@ -30,7 +30,7 @@ async def test_a_message_about_a_raising_handler_says_everything(caplog: pytest.
         raise ValueError("no rules")
 
     message = await blocked_by(body, caplog)
-    for part in ("plugin 'policy'", "Policy.judge", "stage.py:", "before_tool_call", "no rules", " s)"):
+    for part in ("plugin 'policy'", "Policy.judge", "stage.py:", "before_tool_call", "no rules", " ms)"):
         assert part in message
 
 

@@ -7,6 +7,7 @@ import inspect
 import pickle
 import re
 import textwrap
+import traceback
 import types
 from pathlib import Path
 from typing import Any
@@ -191,8 +192,11 @@ def test_a_mistake_is_refused_at_import_with_words_that_help(name: str, tmp_path
 def test_a_misspelt_hook_is_an_attribute_error_that_names_the_right_one() -> None:
     with pytest.raises(
         AttributeError, match=r"no hook or event called 'before_toolcall'.* Did you mean 'before_tool_call'"
-    ):
+    ) as caught:
         hooks.before_toolcall  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # noqa: B018
+    assert "".join(traceback.format_exception(caught.value)).count("Did you mean") == 1, "Python adds none of its own"
+    with pytest.raises(AttributeError, match=r"called 'BeforeToolCal'\. Did you mean 'BeforeToolCall'"):
+        hooks.BeforeToolCal  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # noqa: B018
     with pytest.raises(AttributeError, match=r"See docs/reference/hooks.md"):
         hooks.zzz  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # noqa: B018
 

@@ -142,7 +142,8 @@ async def test_a_rude_observer_changes_nothing(caplog: pytest.LogCaptureFixture)
         assert [entry["content"] for entry in stage.session.messages[1::2]] == ["done"] * 5
     assert stage.executed == [{"path": number} for number in range(5)]
     told = warnings(caplog)
-    assert sum("Rude.see" in line and "after_tool_call" in line for line in told) == 4
+    assert sum("Rude.see" in line and "after_tool_call" in line for line in told) == 5
+    assert any("it answered Block(reason='too late') (Block); expected None: an observer" in line for line in told)
     assert any("no answer within 0.02 s" in line for line in told)
 
 

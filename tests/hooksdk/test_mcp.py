@@ -207,6 +207,14 @@ async def test_a_server_that_fails_is_reported_and_the_others_come_up(tmp_path: 
     assert [status.state for status in told if status.name == "plain"][:2] == ["starting", "up"]
 
 
+async def test_a_server_that_fails_is_logged_where_nobody_asked_for_the_status(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with McpServers({"missing": {"command": "no-such-command-anywhere"}}):
+        pass
+    assert "the MCP server 'missing' failed: the command 'no-such-command-anywhere' was not found" in caplog.text
+
+
 async def test_a_server_that_never_answers_is_given_up_and_ended(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     async with McpServers({"silent": script("silent", str(note))}, start_timeout=1.0) as servers:
@@ -259,9 +267,14 @@ async def test_a_cancellation_during_a_call_leaves_no_process_behind() -> None:
     assert not alive(pid)
 
 
+def heed_interrupts() -> None:
+    """A test run in the background ignores Ctrl-C, and its children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_leaves_no_process_behind(anyio_backend: str) -> None:
     command = [sys.executable, str(SERVERS / "host_until_interrupted.py"), anyio_backend]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as host:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=heed_interrupts) as host:
         assert host.stdout is not None
         pid = int(host.stdout.readline())
         assert alive(pid)

@@ -96,3 +96,9 @@ def test_no_pattern_costs_more_than_a_moment() -> None:
     assert not ToolPattern("*" * 300 + "b").matches(hostile)
     assert not ToolPattern("*a" * 3 + "*b").matches(hostile)
     assert time.perf_counter() - started < 0.5
+
+
+@pytest.mark.parametrize("text", ["delete_.*|rm", "^read", "tool$", r"\w+"])
+def test_a_regular_expression_is_refused_since_it_would_match_nothing(text: str) -> None:
+    with pytest.raises(PatternError, match="looks like a regular expression"):
+        ToolPattern(text)

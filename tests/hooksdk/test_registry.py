@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import pluggy
 import pytest
-from pydantic import BaseModel, PositiveInt
+from pydantic import BaseModel, PositiveInt, model_validator
 from stage import playing, settings
 
 from hooksdk import Host, MemoryStore, PluginState, hooks, tool
 from hooksdk._registry import Plugin, Registry
 from hooksdk.config import Config
-from hooksdk.errors import ConfigError, DuplicatePlugin, HookSDKError, HookUseError, PluginRefused, UnknownHook
+from hooksdk.errors import (
+    ConfigError,
+    DuplicatePlugin,
+    HookSDKError,
+    HookUseError,
+    PluginRefused,
+    ToolSchemaError,
+    UnknownHook,
+)
 from hooksdk.hooks import BeforeToolCall, Block
 
 log: list[str] = []
@@ -49,6 +57,51 @@ def test_an_instance_instead_of_its_class_is_refused_with_advice() -> None:
         match=r"plugin 'fine' refused: it is an instance of Fine, not a module or class\. Give the class itself \(Fine, not Fine\(\)\)",
     ):
         host(Fine())
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (Fine.judge, "it is a function, not a module or class. Give the module that it is in"),
+        ("plugins.py", "'plugins.py' is text, not a module or class. Import it"),
+    ],
+)
+def test_what_is_no_plugin_at_all_is_refused_with_what_to_give(given: Any, told: str) -> None:
+    with pytest.raises(PluginRefused) as caught:
+        host(given)
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [Fine, types, "fine"])
+def test_one_plugin_instead_of_a_list_of_them_is_a_clear_error(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"takes a list of modules and classes, such as plugins=\[MyPlugin\]"):
+        Host(given, store=MemoryStore(), config=settings(None))
+
+
+def test_a_forgotten_decorator_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    class Forgot:
+        def before_tool_call(self, event: BeforeToolCall) -> Block | None:
+            return Block("no")
+
+    class Helps:
+        def trace(self, message: str) -> None: ...
+
+        @tool
+        def before_compaction(self, event: str) -> str:
+            return event
+
+        @hooks.before_tool_call
+        def agent_end(self, event: BeforeToolCall) -> None: ...
+
+    host(Forgot)
+    assert "Forgot.before_tool_call (" in caplog.text
+    assert (
+        "has the name of a hook but no decorator, so it is never called. Write @hooks.before_tool_call" in caplog.text
+    )
+    assert "plugin 'forgot' does nothing" in caplog.text
+    caplog.clear()
+    host(Helps)
+    assert not caplog.records
 
 
 def test_two_plugins_of_one_id_are_refused_and_say_who_they_are() -> None:
@@ -258,6 +311,37 @@ def test_a_wrong_plugin_configuration_is_named(config: dict[str, Any], words: st
     with pytest.raises(ConfigError) as caught:
         host(Budget, config={"plugins": {"budget": {"config": config}}})
     assert str(caught.value) == words or words in str(caught.value)
+
+
+def test_a_problem_of_the_whole_configuration_has_no_empty_place() -> None:
+    class Whole:
+        class Config(BaseModel):
+            @model_validator(mode="after")
+            def check(self) -> Self:
+                raise ValueError("two of these at least")
+
+    with pytest.raises(ConfigError) as caught:
+        host(Whole)
+    assert str(caught.value) == "[plugins.whole.config]: two of these at least"
+
+
+def test_a_config_that_is_no_pydantic_model_is_refused() -> None:
+    class Plain:
+        class Config:
+            calls = 3
+
+    with pytest.raises(
+        PluginRefused, match=r"its Config is no pydantic model\. Write class Config\(pydantic\.BaseModel\)"
+    ):
+        host(Plain)
+
+
+@pytest.mark.parametrize("body", ["def f(x: int) -> int: return x", "def f() -> int: return 1"])
+def test_a_tool_without_self_is_refused_with_the_line_to_write(body: str) -> None:
+    names: dict[str, Any] = {"tool": tool}
+    exec(f"class Lost:\n  @tool\n  {body}", names)
+    with pytest.raises(ToolSchemaError, match=r"Lost\.f .*: its parameters are \(.*\)\. Write def f\(self(, x)?\)$"):
+        host(names["Lost"])
 
 
 def test_configuration_for_a_plugin_that_takes_none_is_refused() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playing import USER, make, playing
 
-from hooksdk import ToolCall, ToolError, hooks
+from hooksdk import ToolCall, ToolError, ToolResult, hooks
 from hooksdk.hooks import (
     AfterToolCall,
     BeforeToolCall,
@@ -296,3 +296,17 @@ async def test_an_unwrap_that_raises_a_tool_error_chooses_the_models_words() -> 
         assert (await played.call("odd")).text.startswith("'odd' failed: ValueError: odd")
         assert (await played.call("cat", {"path": "a"})).text == 'ran with {"path": "a"}'
         assert [call["origin"] for call in played.run.stats["calls"]] == ["model", "model", "bridge"]
+
+
+async def test_text_in_a_results_place_leaves_nothing_of_its_structured_form() -> None:
+    class Redact:
+        @hooks.transform_tool_result(required=True)
+        def redact(self, event: TransformToolResult) -> Replace | None:
+            return Replace("")
+
+    async def leaky(arguments: dict[str, Any]) -> ToolResult:
+        return ToolResult("key", structured={"key": "sk-1"})
+
+    async with playing(Redact, tools=[make("leaky", leaky)]) as played:
+        assert (await played.call("leaky")).structured is None
+        assert "sk-1" not in str(played.session.messages)

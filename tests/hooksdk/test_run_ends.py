@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -298,3 +298,29 @@ async def test_a_narrowing_plugin_that_fails_ends_the_resolution() -> None:
         with pytest.raises(PolicyFailed, match="cannot read the policy"):
             async with session.run() as run:
                 await run.resolve_tools([make()])
+
+
+async def test_what_an_earlier_attempt_was_granted_is_gone_when_a_policy_fails_in_the_next() -> None:
+    class Narrow:
+        @hooks.narrow_tools
+        def narrow(self, event: hooks.NarrowTools) -> hooks.Withhold | None:
+            if event.attempt == 2:
+                raise ValueError("cannot read the policy")
+
+    async with playing(Narrow) as played:
+        await played.run.retry()
+        with pytest.raises(PolicyFailed):
+            await played.run.resolve_tools([make()])
+        with pytest.raises(RunClosed, match="no tools are resolved"):
+            await played.run.call_tool(played.new("read_file"))
+
+
+async def test_a_policy_that_withholds_tools_instead_of_names_fails() -> None:
+    class Narrow:
+        @hooks.narrow_tools
+        def narrow(self, event: hooks.NarrowTools) -> hooks.Withhold | None:
+            return hooks.Withhold(cast("Any", event.tools), "all of them")
+
+    async with bare(Narrow) as host, host.session() as session, session.run() as run:
+        with pytest.raises(PolicyFailed, match="names or ids, not Tool"):
+            await run.resolve_tools([make()])

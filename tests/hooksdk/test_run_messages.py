@@ -173,3 +173,34 @@ async def test_queued_trims_are_applied_when_the_configuration_says(drain: str, 
         assert session.results.list()[0].queued is not early
     async with bare(store=store) as host, host.session("s") as session, session.run() as run:
         assert LONG not in str(await run.prepare_messages())
+
+
+async def test_each_reply_of_a_kept_list_is_observed_once_though_results_join_the_transcript_meanwhile() -> None:
+    seen: list[Any] = []
+
+    class Watch:
+        @hooks.after_model_call
+        async def watch(self, event: AfterModelCall) -> None:
+            seen.append(event.message["content"])
+
+    async with playing(Watch) as played:
+        kept = [USER, reply(text="one")]
+        await played.run.prepare_messages(kept)
+        calls = [played.new("read_file"), played.new("read_file")]
+        for call in calls:
+            await played.run.call_tool(call)  # before the host tells of the reply that asked for it
+        await played.run.prepare_messages([*kept, USER, reply(*calls, text="two")])
+        assert len(played.results) == 2
+    assert seen == ["one", "two"]
+
+
+async def test_one_handle_may_be_trimmed_without_a_list() -> None:
+    class Trims:
+        @hooks.before_model_call
+        def trim(self, event: BeforeModelCall) -> Trim | None:
+            return Trim("r1") if event.results.list() else None
+
+    async with playing(Trims, tools=[make("long", long)]) as played:
+        await played.call("long")
+        await played.run.record(reply(text="I have read it"))
+        assert "was trimmed" in str(await played.run.prepare_messages())

@@ -111,3 +111,43 @@ async def test_while_a_person_is_asked_the_time_of_the_tools_around_the_call_sta
     async with playing(Outer, approver=slowly) as played:
         assert (await played.call("around")).text == 'ran with {"path": "a"}'
         assert (await played.call("dawdle")).text == "'dawdle' did not finish within 0.2 s and was stopped."
+
+
+async def test_two_people_asked_at_once_stop_the_clock_until_both_have_answered_and_no_longer() -> None:
+    async def slowly(request: ApprovalRequest) -> Approval:
+        await anyio.sleep(float(request.arguments["path"]))
+        return Approval(True)
+
+    class Both:
+        @hooks.before_tool_call(tools="read_file")
+        def ask(self, event: BeforeToolCall) -> Ask | None:
+            return Ask("May it?")
+
+        @tool(timeout=0.2)
+        async def both(self, hang: bool, context: ToolContext) -> str:
+            """Have two people asked, then take too long if told to."""
+            async with anyio.create_task_group() as group:
+                group.start_soon(context.call_tool, "read_file", {"path": "0.05"})
+                group.start_soon(context.call_tool, "read_file", {"path": "0.4"})
+            await anyio.sleep(5 if hang else 0)
+            return "both have answered"
+
+    async with playing(Both, approver=slowly) as played:
+        assert (await played.call("both", {"hang": False})).text == "both have answered"
+        with anyio.fail_after(3):
+            assert "did not finish within 0.2 s" in (await played.call("both", {"hang": True})).text
+
+
+async def test_a_context_calls_nothing_while_its_finished_call_is_still_being_transformed() -> None:
+    told: list[str] = []
+
+    class Late:
+        @hooks.transform_tool_result(tools="relay")
+        async def change(self, event: hooks.TransformToolResult) -> hooks.Replace | None:
+            with pytest.raises(RunClosed, match="has returned"):
+                await Nesting.contexts[-1].call_tool("read_file", {})
+            told.append("refused")
+
+    async with playing(Nesting, Late) as played:
+        await played.call("relay", {"depth": 0})
+    assert told == ["refused"]

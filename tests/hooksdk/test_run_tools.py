@@ -321,3 +321,11 @@ async def test_parallel_calls_run_at_once_and_are_recorded_in_the_order_of_the_r
                 group.start_soon(played.run.call_tool, call)
         assert played.results == [("c1", "a"), ("c2", "b"), ("c3", "c")]
     assert sorted(finished) == ["c1", "c2", "c3"]
+
+
+async def test_a_list_fits_an_output_schema_that_asks_for_one() -> None:
+    async def numbers(arguments: dict[str, Any]) -> list[int]:
+        return [1, 2]
+
+    async with playing(tools=[make("numbers", numbers, output_schema={"type": "array"})]) as played:
+        assert (await played.call("numbers")).text == "[1, 2]"

@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import anyio
 import pytest
-from playing import make, playing
+from playing import USER, bare, make, playing, reply
 
-from hooksdk import Approval, ApprovalRequest, ToolResult, hooks
+from hooksdk import Approval, ApprovalRequest, Run, ToolCall, ToolResult, hooks
+from hooksdk.errors import RunClosed
 from hooksdk.hooks import (
     AfterToolCall,
     Answer,
@@ -190,3 +191,48 @@ async def test_secrets_that_make_no_sense_block_the_call(values: Any) -> None:
         result = await played.call(arguments={"path": "{{secret:KEY}}"})
         assert result.is_error
         assert result.text.startswith("Blocked")
+
+
+async def test_a_tool_that_was_renamed_is_seen_under_its_name_though_a_plugin_unwrapped_its_id() -> None:
+    seen: list[str] = []
+
+    class Bridge:
+        @hooks.unwrap_tool_call
+        def unwrap(self, event: hooks.UnwrapToolCall) -> ToolCall | None:
+            return ToolCall(event.call.id, "host:core:read_file", {})
+
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> None:
+            seen.append(event.call.name)
+
+    async with playing(Bridge) as played:
+        assert (await played.call("bridge")).text == "ran with {}"
+    assert seen == ["read_file"]
+
+
+async def test_a_call_that_was_approved_after_the_run_was_over_does_not_run() -> None:
+    ran: list[object] = []
+    asked, over = anyio.Event(), anyio.Event()
+
+    async def late(_request: ApprovalRequest) -> Approval:
+        asked.set()
+        await over.wait()
+        return Approval(True)
+
+    class Asks:
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> Ask | None:
+            return Ask("May it?")
+
+    async def call(run: Run) -> None:
+        with pytest.raises(RunClosed):
+            await run.call_tool(ToolCall("c", "act", {}))
+
+    async with bare(Asks, approver=late) as host, host.session() as session, anyio.create_task_group() as group:
+        async with session.run() as run:
+            await run.resolve_tools([make("act", ran.append)])
+            await run.record([USER, reply(ToolCall("c", "act", {}))])
+            group.start_soon(call, run)
+            await asked.wait()
+        over.set()
+    assert ran == []

@@ -698,6 +698,15 @@ def test_importing_the_module_loads_no_validator():
 
 
 @pytest.mark.usefixtures("engine")
+def test_what_the_message_says_already_is_not_said_again():
+    rules = an_object(["path"], path={"type": "string"}, count={"minimum": 0}, mode={"enum": ["fast", "slow"]})
+    text = schema.render(schema.check(rules, {"count": -1, "mode": "x"}), "read_file", rules)
+    assert "must be >= 0; got integer -1.\n" in text, "`Expected: 0` would be read as the value to send"
+    assert text.count("fast") == 1
+    assert 'Expected: {"type": "string"}' in text
+
+
+@pytest.mark.usefixtures("engine")
 def test_the_model_is_told_all_it_needs_to_send_the_call_again():
     rules = {
         **an_object(["path"], path={"type": "string"}, mode={"enum": ["fast", "slow"]}),

@@ -281,3 +281,18 @@ async def test_a_provider_may_be_limited_to_some_tools() -> None:
 
     async with playing(Limited, tools=[make(echo)]) as stage:
         assert (await stage.call("echo", {"key": "{{secret:A}}"})).text.startswith("Blocked: no plugin gives")
+
+
+async def test_a_secret_that_comes_back_as_a_number_is_taken_out_too() -> None:
+    class Pin:
+        @hooks.resolve_secrets
+        def give(self, event: ResolveSecrets) -> Secrets | None:
+            return Secrets({"PIN": "1234567"})
+
+    async def number(arguments: dict[str, Any]) -> ToolResult:
+        return ToolResult(structured={"pin": int(arguments["key"]), "ok": True, "n": 7})
+
+    async with playing(Pin, tools=[make(number)]) as stage:
+        result = await stage.call("number", {"key": "{{secret:PIN}}"})
+        assert result.structured == {"pin": "{{secret:PIN}}", "ok": True, "n": 7}
+        assert "1234567" not in str(stage.session.messages)

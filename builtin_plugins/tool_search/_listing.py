@@ -1,0 +1,92 @@
+"""What the bridge tells of the deferred tools: their owners, and on request a listing within a budget.
+
+Everything here is sorted: an unchanged catalog has the same bytes, whatever the order of its tools, so that a provider's
+prompt cache stays warm.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from builtin_plugins.tool_search._signatures import clip, summary
+from hooksdk import Tool, schema
+
+__all__ = ["available", "listing", "listing_budget", "owners_told"]
+
+MAX_OWNERS = 240
+"""Characters that the names of servers and plugins may take in the bridge's description."""
+MAX_AVAILABLE = 20
+"""Owners that an answer names where it found too little."""
+LISTING_TOKENS = 4_000
+LISTED = "They are, by source:"
+SENTENCE = 80
+"""Characters of a tool's first sentence in the listing."""
+
+
+def available(tools: Iterable[Tool]) -> dict[str, int]:
+    """The owners with the most tools, and how many there are in all where they are too many to list."""
+    owners = _owners(tools)
+    shown = {clip(name, 60): count for name, count in owners.most_common(MAX_AVAILABLE)}
+    more = len(owners) - MAX_AVAILABLE
+    return {**shown, "(more sources)": more} if more > 0 else shown
+
+
+def owners_told(tools: Iterable[Tool]) -> str:
+    """The largest owners by name, the others as a number: the bridge costs the same whatever the servers are called."""
+    ordered = sorted(_owners(tools).items(), key=lambda pair: (-pair[1], pair[0]))
+    named: list[str] = []
+    left = MAX_OWNERS
+    for name, count in ordered:
+        named.append(f"{clip(name, 40)} ({count})")
+        left -= len(named[-1]) + 2
+        if left < 0:
+            named[-1] = f"{len(ordered) - len(named) + 1} more sources"
+            break
+    return ", ".join(named)
+
+
+def listing_budget(setting: bool | int, context_window: int | None) -> int:
+    """How many tokens the listing may take: as the configuration says, and at most a tenth of the context window."""
+    asked = LISTING_TOKENS if setting is True else int(setting)
+    return min(asked, context_window // 10) if context_window and context_window > 0 else asked
+
+
+def listing(tools: Sequence[Tool], budget: int) -> str:
+    """The tools by owner, as fully as the budget allows: with first sentences, or by name, or the largest owners only
+    counted. Nothing where not even the counts fit."""
+    owned: dict[str, list[Tool]] = {}
+    for tool in sorted(tools, key=lambda tool: (_owner(tool), tool.name)):
+        owned.setdefault(_owner(tool), []).append(tool)
+    lines = {owner: f"{clip(owner, 40)}: {', '.join(tool.name for tool in found)}" for owner, found in owned.items()}
+    left = 4 * budget - _size(LISTED) - sum(map(_size, lines.values()))
+    if left >= 0:
+        full = [_with_sentences(owner, found) for owner, found in owned.items()]
+        fits = sum(map(_size, full)) <= 4 * budget - _size(LISTED)
+        return "\n".join([LISTED, *(full if fits else lines.values())])
+    for owner in sorted(owned, key=lambda owner: (-len(lines[owner]), owner)):
+        count = len(owned[owner])
+        counted = f"{clip(owner, 40)}: {count} tool{'s' if count > 1 else ''}"
+        left += _size(lines[owner]) - _size(counted)
+        lines[owner] = counted
+        if left >= 0:
+            return "\n".join([LISTED, *lines.values()])
+    return ""
+
+
+def _with_sentences(owner: str, tools: Iterable[Tool]) -> str:
+    lines = [f"- {tool.name}: {summary(tool.description, SENTENCE)}".rstrip(": ") for tool in tools]
+    return "\n".join([f"{clip(owner, 40)}:", *lines])
+
+
+def _size(line: str) -> int:
+    """Its characters as the model's provider is sent them; the two of the quotes stand for the line's end."""
+    return len(schema.canonical(line))
+
+
+def _owner(tool: Tool) -> str:
+    return tool.owner or tool.source
+
+
+def _owners(tools: Iterable[Tool]) -> Counter[str]:
+    return Counter(_owner(tool) for tool in tools)

@@ -1,0 +1,104 @@
+"""What orders the tools by a query: the protocol of a ranker, the two that come with tool search, and how one is chosen.
+
+A ranker of your own is a factory that takes the documents of a catalog and answers an object with `search`; name it in
+the configuration as `ranker = "my_package.my_module:make_ranker"`. It is made once for a catalog and shared by all
+sessions, so `search` is to be safe in several threads at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, cast
+
+from builtin_plugins.tool_search._ranking import Bm25Ranker, Document, Ranked, Ranker, entries
+from builtin_plugins.tool_search._words import split_words, stem
+from hooksdk.errors import did_you_mean
+
+__all__ = ["Bm25Ranker", "Document", "RankBm25Ranker", "Ranked", "Ranker", "RankerFactory", "load_ranker"]
+
+RankerFactory = Callable[[Sequence[Document]], Ranker]
+"""Makes a ranker for the documents of one catalog, which it leaves as they are."""
+
+# How often the words of a field stand in a document, in the order of `_words.tool_words`: rank-bm25 knows no fields.
+_REPEATS = (4, 2, 1, 1, 1, 1, 2)
+_QUERY_LIMIT = 512
+# Only short queries are judged: of a sentence a right answer has few words, and there are no synonyms to tell.
+_SHORT, _WEAK = 3, 0.35
+
+
+class RankBm25Ranker:
+    """Rank with the package `rank-bm25`, over the same words as `Bm25Ranker`. Needs `pip install 'hooksdk[rank-bm25]'`.
+
+    Fields count by being repeated. The package gives a word that half of the tools have an idf of zero or less, and
+    cannot take an empty catalog: here every idf is log(1 + (N - df + 0.5) / (df + 0.5)), so that in the smallest catalog
+    each tool that shares a word with the query is found, and a catalog without words answers nothing. There are no
+    synonyms, word pairs, repairs of spelling or exact names. Safe to share between threads.
+    """
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self._ids = [document.id for document in documents]
+        corpus = [_tokens(document) for document in documents]
+        self._idf: dict[str, float] = {}
+        self._index: Any = None
+        if not any(corpus):
+            return
+        size = len(corpus)
+        frequencies = Counter(word for words in corpus for word in set(words))
+        self._idf = {word: math.log(1 + (size - df + 0.5) / (df + 0.5)) for word, df in frequencies.items()}
+        self._index = import_module("rank_bm25").BM25Okapi(corpus)
+        self._index.idf = self._idf
+
+    def search(self, query: str, limit: int) -> list[Ranked]:
+        """Answer at most `limit` tools, the best first; equal ones in the order of the catalog."""
+        words = list(dict.fromkeys(stem(word) for word in split_words(query[:_QUERY_LIMIT])))
+        if limit < 1 or not words or self._index is None:
+            return []
+        scores: list[float] = self._index.get_scores(words).tolist()
+        best = heapq.nsmallest(limit, ((-score, number) for number, score in enumerate(scores) if score > 0))
+        return [Ranked(self._ids[number], -score, self._is_weak(words, number)) for score, number in best]
+
+    def _is_weak(self, words: Sequence[str], number: int) -> bool:
+        """Whether the tool has too few of the query's words, where a word that no tool has counts as a rare one."""
+        if len(words) > _SHORT:
+            return False
+        rare = max(self._idf.values())
+        weights = {word: self._idf.get(word, rare) for word in words}
+        has = self._index.doc_freqs[number]
+        return sum(weight for word, weight in weights.items() if word in has) < _WEAK * sum(weights.values())
+
+
+def load_ranker(name: str) -> RankerFactory:
+    """The factory that a configuration names: `bm25`, `rank-bm25` or `package.module:factory`. Raises `ValueError`."""
+    if name == "bm25":
+        return Bm25Ranker
+    if name == "rank-bm25":
+        try:
+            import_module("rank_bm25")
+        except ImportError as error:
+            raise ValueError(f"'rank-bm25' needs {error.name}: pip install 'hooksdk[rank-bm25]'") from None
+        return RankBm25Ranker
+    module_name, separator, path = name.partition(":")
+    if not (module_name and separator and path):
+        hint = did_you_mean(name, ("bm25", "rank-bm25"))
+        raise ValueError(f"{name!r} is no ranker: write 'bm25', 'rank-bm25' or 'package.module:factory'.{hint}")
+    try:
+        found: Any = import_module(module_name)
+    except Exception as error:  # whatever a foreign module raises
+        raise ValueError(f"{module_name!r} cannot be imported ({type(error).__name__}: {error})") from None
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise ValueError(f"{module_name!r} has no {path!r}.{did_you_mean(part, dir(found))}")
+        found = getattr(found, part)
+    if not callable(found):
+        kind = type(found).__name__
+        raise ValueError(f"{name!r} is a {kind}, not a factory that takes the documents")  # noqa: TRY004 - pydantic reads it
+    return cast("RankerFactory", found)
+
+
+def _tokens(document: Document) -> list[str]:
+    fields = zip(entries.of(document).fields, _REPEATS, strict=True)
+    return [word for text, times in fields for word in text.split() * times]

@@ -1,0 +1,216 @@
+"""What the models over an official SDK share: one client, closed in good order, and which errors may pass."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+import anyio
+
+from hooksdk.agent import ModelReply, ModelUnavailable
+from hooksdk.errors import ConfigError
+from hooksdk.formats import Message
+from hooksdk.formats._shared import as_object
+
+__all__ = ["OnText", "SdkModel", "Unreadable", "plain", "without"]
+
+OnText = Callable[[str], Awaitable[None] | None]
+"""Is given each piece of streamed prose, as it comes; plain or async."""
+
+_PASSING = (408, 409, 425, 429)
+"""Statuses below 500 that another attempt may get over."""
+_LASTING = (
+    "insufficient_quota",
+    "billing",
+    "invalid_request",
+    "authentication",
+    "permission",
+    "not_found",
+    "too_large",
+)
+"""Words of an error's type or code that no waiting changes, whatever its status."""
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
+
+
+class Unreadable(Exception):
+    """The server answered with something else than the API's answer."""
+
+
+class SdkModel(ABC):
+    """A model behind the asynchronous client of a Stainless-made SDK, as both official ones are."""
+
+    provider: str
+    """Which provider events name."""
+    format: ClassVar[str]
+    _package: ClassVar[str]
+    _client_class: ClassVar[str]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None,
+        api_key: str | None,
+        context_window: int | None,
+        stream: bool,
+        on_text: OnText | None,
+        timeout: float,
+        headers: Mapping[str, str] | None,
+        extra: Mapping[str, Any] | None,
+    ) -> None:
+        self.name = name
+        self.context_window = context_window
+        self._sdk = _load(type(self).__name__, self._package)
+        self._stream = stream or on_text is not None
+        self._on_text = on_text
+        self._extra = dict(extra or {})
+        # Another attempt is the loop's decision, which plugins see, so the SDK makes none of its own.
+        self._options: dict[str, Any] = {"timeout": timeout, "max_retries": 0, "default_headers": dict(headers or {})}
+        self._options |= {key: value for key, value in (("base_url", base_url), ("api_key", api_key)) if value}
+        self._shared: Any = None
+        self._failures = 0
+
+    async def __aenter__(self) -> Self:
+        self._shared = self._make_client()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections that the `async with` block kept open."""
+        client, self._shared = self._shared, None
+        if client is not None:
+            with anyio.CancelScope(shield=True):
+                await client.close()
+
+    async def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> ModelReply:
+        """The model's answer. Raises `ModelUnavailable` for what may pass: a rate limit, an overload, an error of the
+        server, a lost or silent connection, an answer that cannot be read. Any other error is the SDK's own."""
+        async with self._client() as client:
+            try:
+                reply = await self._ask(client, self._request(messages, tools))
+            except Exception as error:
+                problem = self._passing(error)
+                if problem is None:
+                    raise
+                self._failures += 1
+                raise ModelUnavailable(f"{self.provider} ({self.name}): {problem}", self._wait(error)) from error
+        self._failures = 0
+        return reply
+
+    @abstractmethod
+    def _request(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """The body of the request."""
+
+    @abstractmethod
+    async def _ask(self, client: Any, request: dict[str, Any]) -> ModelReply:
+        """Send it and read the answer."""
+
+    def _body(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The request with the host's own fields; None takes a field out."""
+        merged = {"model": self.name, **request, "stream": True if self._stream else None, **self._extra}
+        return {key: value for key, value in merged.items() if value is not None}
+
+    async def _tell(self, text: str) -> None:
+        if self._on_text is not None and text:
+            told = self._on_text(text)
+            if inspect.isawaitable(told):
+                await told
+
+    @asynccontextmanager
+    async def _client(self) -> AsyncGenerator[Any, None]:
+        if self._shared is not None:
+            yield self._shared
+            return
+        client = self._make_client()
+        try:
+            yield client
+        finally:
+            with anyio.CancelScope(shield=True):
+                await client.close()
+
+    def _make_client(self) -> Any:
+        return getattr(self._sdk, self._client_class)(**self._options)
+
+    def _passing(self, error: Exception) -> str | None:
+        """What went wrong in a few words if it may pass, or None."""
+        import httpx2
+
+        if isinstance(error, Unreadable):
+            return str(error)
+        if isinstance(error, json.JSONDecodeError):
+            return f"the answer is no JSON ({error})"
+        if isinstance(error, (self._sdk.APIConnectionError, httpx2.TransportError)):
+            return f"{type(error).__name__}: {error.__cause__ or error}"
+        if not isinstance(error, self._sdk.APIError):
+            return None
+        # An error inside a stream has status 200 or none, so its type has to tell.
+        found: Any = error
+        status: int = getattr(found, "status_code", 200)
+        told = _words_of(found.body)
+        hint: str | None = found.response.headers.get("x-should-retry") if hasattr(found, "response") else None
+        lasting = any(word in told for word in _LASTING) or hint == "false"
+        passing = hint == "true" or status in _PASSING or status >= 500 or status == 200
+        return f"{type(error).__name__}: {found.message}" if passing and not lasting else None
+
+    def _wait(self, error: Exception) -> float:
+        response = getattr(error, "response", None)
+        told = _retry_after(response.headers) if response is not None else None
+        return told if told is not None else min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** (self._failures - 1))
+
+
+def _load(who: str, package: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        problem = f"the package '{package}' is not installed: pip install 'hooksdk[{package}]'"
+        raise ConfigError(who, (problem,)) from error
+
+
+def _words_of(body: Any) -> str:
+    """The type and code of an error, whichever of the two shapes the body has."""
+    outer = as_object(body)
+    inner = as_object(outer.get("error")) or outer
+    return f"{inner.get('type')} {inner.get('code')}".lower()
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, told in milliseconds, in seconds or as a date."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        told = headers.get(name)
+        if told is None:
+            continue
+        try:
+            return max(0.0, float(told) / unit)
+        except ValueError:
+            pass
+        try:
+            return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
+        except ValueError:
+            pass
+    return None
+
+
+def plain(answer: Any) -> dict[str, Any]:
+    """An object of the SDK as the JSON that the server sent, unknown fields too."""
+    if not hasattr(answer, "to_dict"):
+        raise Unreadable(f"the answer is no JSON object: {str(answer)[:200]!r}")
+    return answer.to_dict(mode="json", warnings=False)
+
+
+def without(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """The object without these fields, and without those that are None: a request may not say null where an answer does."""
+    return {key: each for key, each in value.items() if each is not None and key not in names}

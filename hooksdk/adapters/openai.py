@@ -1,0 +1,188 @@
+"""A `Model` over OpenAI's SDK: for OpenAI, and for every server that speaks Chat Completions.
+
+    async with OpenAIModel("gpt-5", on_text=print) as model:
+        outcome = await run_agent(session, model, "What changed?", tools=tools)
+
+Needs `pip install 'hooksdk[openai]'`. The SDK is made for asyncio.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+from hooksdk.adapters._models import OnText, SdkModel, Unreadable, plain, without
+from hooksdk.agent import ModelReply
+from hooksdk.formats import Message
+from hooksdk.formats._shared import is_list, is_object
+
+__all__ = ["OpenAIModel"]
+
+Json = dict[str, Any]
+
+
+@final
+class OpenAIModel(SdkModel):
+    """A model behind OpenAI's Chat Completions API or a compatible one, such as vLLM's, Ollama's or OpenRouter's.
+
+    `base_url` and `api_key` are the SDK's, which reads `OPENAI_API_KEY` where none is given. `max_tokens` limits a
+    reply; with a `base_url` it is sent under that name, to OpenAI itself as `max_completion_tokens`. With `stream`, or
+    an `on_text` function for the prose as it comes, answers are streamed; an attempt that fails may have told some of it
+    already. `timeout` is how many seconds the server may be silent. `extra` are more fields of the request, such as
+    `{"temperature": 0}`; None leaves out a field that would be sent. `provider` is the name that events show.
+
+    Use it as an async context manager to keep connections open between replies; without, each reply has its own.
+    """
+
+    format = "openai-chat"
+    _package = "openai"
+    _client_class = "AsyncOpenAI"
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        context_window: int | None = None,
+        max_tokens: int | None = None,
+        stream: bool = False,
+        on_text: OnText | None = None,
+        timeout: float = 600.0,
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        provider: str = "openai",
+    ) -> None:
+        super().__init__(
+            name, base_url=base_url, api_key=api_key, context_window=context_window, stream=stream, on_text=on_text,
+            timeout=timeout, headers=headers, extra=extra,
+        )  # fmt: skip
+        self.provider = provider
+        self._limit = {"max_tokens" if base_url else "max_completion_tokens": max_tokens}
+
+    def _request(self, messages: Sequence[Message], tools: Sequence[Json]) -> Json:
+        counted = {"include_usage": True} if self._stream else None
+        return self._body({
+            "messages": list(messages), "tools": list(tools) or None, "stream_options": counted, **self._limit,
+        })  # fmt: skip
+
+    async def _ask(self, client: Any, request: Json) -> ModelReply:
+        # Everything but the model goes in as it is: what the SDK does not know yet it would refuse as an argument.
+        model, streamed = request.pop("model"), request.pop("stream", False)
+        messages = request.pop("messages")
+        answer = await client.chat.completions.create(
+            model=model, messages=messages, stream=streamed, extra_body=request
+        )
+        if not streamed:
+            return _read(plain(answer))
+        collected = _Collected()
+        async with answer:
+            async for chunk in answer:
+                await self._tell(collected.add(plain(chunk)))
+        return collected.reply()
+
+
+def _read(answer: Json) -> ModelReply:
+    choices: list[Json] = answer.get("choices") or []
+    if not choices or not is_object(choices[0].get("message")):
+        raise Unreadable(f"the answer is no chat completion: {str(answer.get('error') or answer)[:200]}")
+    stop_reason = choices[0].get("finish_reason")
+    return ModelReply(
+        message=_recorded(choices[0]["message"]), usage=_usage(answer.get("usage")), stop_reason=stop_reason
+    )
+
+
+def _usage(told: Json | None) -> Json | None:
+    return without(told) if told else None
+
+
+def _recorded(message: Json) -> Message:
+    """A reply as it can be sent back: no nulls, nothing that a request may not have, and an id for every call."""
+    made: Json = {**without(message, "annotations"), "role": "assistant"}
+    calls: list[Json] = made.pop("tool_calls", None) or []
+    if calls:
+        made["tool_calls"] = [_call(call) for call in calls]
+    if is_object(made.get("audio")):
+        made["audio"] = {"id": made["audio"].get("id")}
+    if not made.get("refusal"):
+        made.pop("refusal", None)
+    if "content" not in made:
+        said = made.keys() & {"tool_calls", "function_call", "refusal", "audio"}
+        made["content"] = None if said else ""
+    return made
+
+
+def _call(call: Json) -> Json:
+    """A call without the stream's marks. Some servers give no id, which the result needs."""
+    made: Json = {"type": "function", **without(call, "index")}
+    made["id"] = made.get("id") or f"call_{uuid.uuid4().hex[:24]}"
+    if is_object(made.get("function")):
+        made["function"] = {"arguments": "", **without(made["function"])}
+    return made
+
+
+class _Collected:
+    """A streamed reply, put together."""
+
+    def __init__(self) -> None:
+        self.message: Json = {}
+        self.calls: list[Json] = []
+        self.by_index: dict[Any, Json] = {}
+        self.usage: Json | None = None
+        self.stop_reason: str | None = None
+
+    def add(self, chunk: Json) -> str:
+        """Take in one chunk; answers the prose in it."""
+        self.usage = chunk.get("usage") or self.usage
+        choices: list[Json] = chunk.get("choices") or []
+        if not choices:
+            return ""
+        self.stop_reason = choices[0].get("finish_reason") or self.stop_reason
+        delta: Json = choices[0].get("delta") or {}
+        for name, value in delta.items():
+            if name == "tool_calls":
+                for call in value or ():
+                    self._add_call(call)
+            elif name != "role":
+                _join(self.message, name, value)
+        text = delta.get("content")
+        return text if isinstance(text, str) else ""
+
+    def _add_call(self, part: Json) -> None:
+        index, call_id = part.get("index"), part.get("id")
+        known = self.by_index.get(index)
+        # Servers are known to number all calls 0, or not at all; a new id then begins a new call.
+        if known is None or (call_id and known.get("id") and call_id != known["id"]):
+            known = self.by_index[index] = {}
+            self.calls.append(known)
+        for name, value in part.items():
+            if name == "function" and is_object(value):
+                function = known.setdefault("function", {})
+                _join(function, "arguments", value.get("arguments"))
+                function["name"] = function.get("name") or value.get("name")
+            elif value is not None:
+                known[name] = value
+
+    def reply(self) -> ModelReply:
+        """The whole of it. A stream without a reason to stop was cut off."""
+        if self.stop_reason is None:
+            raise Unreadable("the stream ended in the middle of the answer")
+        message = _recorded({**self.message, "tool_calls": self.calls})
+        return ModelReply(message=message, usage=_usage(self.usage), stop_reason=self.stop_reason)
+
+
+def _join(into: Json, name: str, value: Any) -> None:
+    """Add a piece: text and lists grow, objects are merged, anything else is replaced."""
+    before = into.get(name)
+    if value is None:
+        return
+    if isinstance(before, str) and isinstance(value, str):
+        into[name] = before + value
+    elif is_list(before) and is_list(value):
+        into[name] = [*before, *value]
+    elif is_object(before) and is_object(value):
+        for key, each in value.items():
+            _join(before, key, each)
+    else:
+        into[name] = value

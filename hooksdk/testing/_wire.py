@@ -1,0 +1,149 @@
+"""What a provider's server answers with, as JSON and as server-sent events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from hooksdk import schema
+from hooksdk.formats import Message
+
+__all__ = ["answer_body", "answer_events", "error_body", "error_event", "sent_messages"]
+
+Body = dict[str, Any]
+
+_PIECES = 3
+"""In how many pieces a text is streamed, if it has as many characters."""
+
+_ERRORS = {
+    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+    413: "request_too_large", 429: "rate_limit_error", 529: "overloaded_error",
+}  # fmt: skip
+
+
+def sent_messages(form: str, body: Mapping[str, Any]) -> list[Message]:
+    """The messages of a request, with Anthropic's `system` as the first of them."""
+    messages: list[Message] = list(body.get("messages", ()))
+    if form == "anthropic" and body.get("system"):
+        return [{"role": "system", "content": body["system"]}, *messages]
+    return messages
+
+
+def error_body(form: str, status: int, text: str, code: str | None = None) -> Body:
+    """The body of a refusal. A code of its own is the type of an error in Anthropic's API, which has no codes."""
+    kind = _ERRORS.get(status, "api_error")
+    if form == "anthropic":
+        return {"type": "error", "error": {"type": code or kind, "message": text}}
+    return {"error": {"message": text, "type": kind, "param": None, "code": code}}
+
+
+def error_event(form: str, body: Body) -> str:
+    """The same inside a stream."""
+    name = "event: error\n" if form == "anthropic" else ""
+    return f"{name}data: {_line(body)}\n\n"
+
+
+def answer_body(
+    form: str, request: Body, message: Message, number: int, usage: Mapping[str, Any] | None, stop_reason: str | None
+) -> Body:
+    """The whole answer to a request, as it comes when it is not streamed."""
+    read, written = (
+        schema.estimate_tokens([request.get("messages"), request.get("tools")]),
+        schema.estimate_tokens(message),
+    )
+    if form == "anthropic":
+        used = any(block.get("type") == "tool_use" for block in _blocks(message))
+        return {
+            "id": f"msg_{number}", "type": "message", "model": request.get("model", ""), **message, "stop_sequence": None,
+            "stop_reason": stop_reason or ("tool_use" if used else "end_turn"),
+            "usage": dict(usage or {"input_tokens": read, "output_tokens": written}),
+        }  # fmt: skip
+    counts = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    choice: Body = {
+        "index": 0, "logprobs": None, "message": {"refusal": None, "annotations": [], **message},
+        "finish_reason": stop_reason or ("tool_calls" if message.get("tool_calls") else "stop"),
+    }  # fmt: skip
+    return {
+        "id": f"chatcmpl-{number}", "object": "chat.completion", "created": 1, "model": request.get("model", ""),
+        "choices": [choice], "usage": dict(usage or counts),
+    }  # fmt: skip
+
+
+def answer_events(form: str, request: Body, body: Body) -> list[str]:
+    """The same answer as server-sent events."""
+    if form == "anthropic":
+        return [f"event: {event['type']}\ndata: {_line(event)}\n\n" for event in _anthropic_events(body)]
+    options: Body = request.get("stream_options") or {}
+    counted = options.get("include_usage") is True
+    return [*(f"data: {_line(chunk)}\n\n" for chunk in _openai_chunks(body, counted=counted)), "data: [DONE]\n\n"]
+
+
+def _line(value: Body) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    size = max(1, -(-len(text) // _PIECES))
+    yield from (text[at : at + size] for at in range(0, len(text), size))
+
+
+def _blocks(message: Mapping[str, Any]) -> Sequence[Body]:
+    content = message["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _openai_chunks(body: Body, *, counted: bool) -> Iterator[Body]:
+    head = {"id": body["id"], "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
+    (choice,) = body["choices"]
+
+    def chunk(delta: Body, finish_reason: str | None = None) -> Body:
+        made = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return {**head, "choices": [made], **({"usage": None} if counted else {})}
+
+    yield chunk({"role": "assistant", "content": ""})
+    for key, value in choice["message"].items():
+        if key in ("role", "tool_calls", "annotations") or value is None:
+            continue
+        for piece in _pieces(value) if isinstance(value, str) else (value,):
+            yield chunk({key: piece})
+    for number, call in enumerate(choice["message"].get("tool_calls") or ()):
+        index = call.get("index", number)  # a script may number them wrongly, as some servers do
+        function = call["function"]
+        yield chunk({"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]})
+        for piece in _pieces(function["arguments"]):
+            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    yield chunk({}, choice["finish_reason"])
+    if counted:
+        yield {**head, "choices": [], "usage": body["usage"]}
+
+
+def _anthropic_events(body: Body) -> Iterator[Body]:
+    usage = {**body["usage"], "output_tokens": 1}
+    yield {"type": "message_start", "message": {**body, "content": [], "stop_reason": None, "usage": usage}}
+    yield {"type": "ping"}
+    for index, block in enumerate(_blocks(body)):
+        empty, deltas = _in_deltas(block)
+        yield {"type": "content_block_start", "index": index, "content_block": empty}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    delta = {"stop_reason": body["stop_reason"], "stop_sequence": body["stop_sequence"]}
+    yield {"type": "message_delta", "delta": delta, "usage": {"output_tokens": body["usage"].get("output_tokens", 0)}}
+    yield {"type": "message_stop"}
+
+
+def _in_deltas(block: Body) -> tuple[Body, list[Body]]:
+    """A block as it starts, and what is added to it."""
+    match block["type"]:
+        case "text":
+            return {**block, "text": ""}, [{"type": "text_delta", "text": piece} for piece in _pieces(block["text"])]
+        case "tool_use":
+            pieces = _pieces(_line(block["input"]))
+            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+        case "thinking":
+            thoughts = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(block["thinking"])]
+            signature = {"type": "signature_delta", "signature": block["signature"]}
+            return {**block, "thinking": "", "signature": ""}, [*thoughts, signature]
+        case _:
+            return block, []

@@ -1,0 +1,207 @@
+"""The rankers to choose from, how the configuration names them, and rank-bm25 as the oracle of our own."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from importlib import import_module
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from searching import CATALOG, searching
+
+from builtin_plugins.tool_search import _ranking
+from builtin_plugins.tool_search._words import stem
+from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, RankBm25Ranker, Ranked, Ranker, load_ranker
+from hooksdk.errors import ConfigError
+
+
+def tool(name: str, description: str = "", **more: Any) -> Document:
+    given: dict[str, Any] = {"id": name, "parameters": None, "owner": "", **more}
+    return Document(name=name, description=description, **given)
+
+
+def found(ranker: Ranker, query: str, limit: int = 5) -> list[str]:
+    return [hit.id for hit in ranker.search(query, limit)]
+
+
+# The oracle
+
+WORDS = [
+    "zorbak",
+    "quintex",
+    "blirp",
+    "vaskun",
+    "droom",
+    "felkat",
+    "mirdon",
+    "plooth",
+    "yarvek",
+    "snubik",
+    "grathon",
+    "welpik",
+]
+"""Invented, so that they have no synonyms and no short forms; they are their own stems, and no two make a third."""
+
+
+def oracle(documents: Sequence[Sequence[str]], query: Sequence[str], k1: float, b: float) -> list[float]:
+    """What rank-bm25 scores each document, with the idf log(1 + (N - df + 0.5) / (df + 0.5)) in place of its own."""
+    index: Any = import_module("rank_bm25").BM25Okapi(documents, k1=k1, b=b)
+    frequencies = Counter(word for words in documents for word in set(words))
+    size = len(documents)
+    index.idf = {word: math.log(1 + (size - df + 0.5) / (df + 0.5)) for word, df in frequencies.items()}
+    return index.get_scores(query).tolist()
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_one_field_without_pairs_and_synonyms_scores_and_orders_as_bm25_does(data: st.DataObject) -> None:
+    """Each word of a random document is an enum value of its own: one field, no word next to another, so no pairs.
+
+    In a single field of weight w, ours is idf * x / (x + k1) with x = w * tf / (1 - b + b * length / mean), which is
+    BM25 with k1 / w for k1 and without its constant factor k1 + 1: so w is 1 once k1 is divided. Compared are the tools
+    found (those that share a word), the score of each, and the order wherever the scores of two differ.
+    """
+    assert all(stem(word) == word for word in WORDS)
+    texts = data.draw(st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12), min_size=1, max_size=25))
+    present = sorted({word for text in texts for word in text})
+    query = data.draw(st.lists(st.sampled_from(present), min_size=1, max_size=6, unique=True))
+    constants = vars(_ranking)
+    k1, b = constants["_K1"] / constants["_WEIGHTS"][5], constants["_LENGTHS"][5]
+
+    documents = [tool("", id=str(number), parameters={"enum": text}) for number, text in enumerate(texts)]
+    hits = Bm25Ranker(documents).search(" ".join(query), len(texts))
+    expected = oracle(texts, query, k1, b)
+
+    assert {hit.id for hit in hits} == {str(number) for number, score in enumerate(expected) if score > 0}
+    assert [hit.score * (k1 + 1) for hit in hits] == pytest.approx([expected[int(hit.id)] for hit in hits], rel=1e-6)
+    scores = [expected[int(hit.id)] for hit in hits]
+    assert all(above >= below * (1 - 1e-6) for above, below in pairwise(scores))
+
+
+# rank-bm25 as a ranker
+
+
+def test_rank_bm25_finds_a_word_that_every_tool_of_a_small_catalog_has() -> None:
+    for size in (1, 2, 3):
+        hits = RankBm25Ranker([tool(f"file_{n}", "Works with a file.") for n in range(size)]).search("file", 5)
+        assert [hit.id for hit in hits] == [f"file_{n}" for n in range(size)]
+        assert all(hit.score > 0 for hit in hits)
+
+
+def test_rank_bm25_tells_two_tools_apart() -> None:
+    ranker = RankBm25Ranker([tool("read_file", "Read a file."), tool("write_file", "Write a file.")])
+    assert found(ranker, "write something to a file") == ["write_file", "read_file"]
+    assert found(ranker, "read") == ["read_file"]
+
+
+@pytest.mark.parametrize("documents", [[], [tool("")], [tool("the", "of and")]])
+def test_rank_bm25_answers_nothing_where_the_catalog_has_no_words(documents: list[Document]) -> None:
+    assert RankBm25Ranker(documents).search("anything at all", 5) == []
+
+
+@pytest.mark.parametrize("query", ["", "the of and", "zzz"])
+def test_rank_bm25_answers_nothing_to_a_query_that_shares_no_word(query: str) -> None:
+    assert RankBm25Ranker([tool("read_file")]).search(query, 5) == []
+
+
+def test_rank_bm25_keeps_the_order_of_equal_tools_and_the_limit() -> None:
+    names = [f"t{n}" for n in range(30)]
+    ranker = RankBm25Ranker([tool("same", "The same text.", id=name) for name in names])
+    assert found(ranker, "text", 7) == names[:7]
+    assert found(ranker, "text", 0) == []
+
+
+def test_rank_bm25_counts_a_word_more_in_the_name_than_in_the_rest() -> None:
+    ranker = RankBm25Ranker([tool("b", "An invoice is made."), tool("invoice", "Makes one."), tool("c")])
+    assert found(ranker, "invoices") == ["invoice", "b"]
+
+
+def test_rank_bm25_marks_a_hit_weak_that_has_hardly_a_word_of_a_short_query() -> None:
+    ranker = RankBm25Ranker([*(tool(f"tool{n}", f"Filler word{n}.") for n in range(50)), tool("play_piano")])
+    assert [hit.weak for hit in ranker.search("thermostat readings piano", 5)] == [True]
+    assert [hit.weak for hit in ranker.search("play piano", 5)] == [False]
+
+
+# Choosing one
+
+
+class Backwards:
+    """A user's ranker: every tool, the last one first, and one that is not there."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self._ids = [document.id for document in documents]
+
+    def search(self, query: str, limit: int) -> list[Ranked]:
+        return [Ranked(name, 1.0, weak=False) for name in ["invented", *reversed(self._ids)]][:limit]
+
+
+class ByParameter:
+    """A user's ranker that reads the schemas."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self._known = {document.id: set((document.parameters or {}).get("properties", {})) for document in documents}
+
+    def search(self, query: str, limit: int) -> list[Ranked]:
+        return [Ranked(name, 1.0, weak=False) for name, names in self._known.items() if query in names][:limit]
+
+
+NOT_A_FACTORY = 7
+
+
+def test_the_built_in_names_stand_for_the_built_in_rankers() -> None:
+    assert load_ranker("bm25") is Bm25Ranker
+    assert load_ranker("rank-bm25") is RankBm25Ranker
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("ranker", ["bm25", "rank-bm25"])
+async def test_the_configured_ranker_answers_the_search(ranker: str) -> None:
+    async with searching(ranker=ranker) as played:
+        assert await played.hits("send an email") == ["send_email"]
+
+
+@pytest.mark.anyio
+async def test_a_ranker_of_ones_own_is_named_by_its_path_and_what_it_invents_is_left_out() -> None:
+    async with searching(ranker=f"{__name__}:Backwards") as played:
+        catalog = [one.name for one in CATALOG if one.name != "read_file"]
+        assert sorted(await played.hits("anything")) == sorted(catalog)
+
+
+@pytest.mark.anyio
+async def test_a_ranker_of_ones_own_reads_the_schemas_of_the_tools() -> None:
+    async with searching(ranker=f"{__name__}:ByParameter") as played:
+        assert await played.hits("city") == ["get_forecast"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("ranker", "told"),
+    [
+        ("bm52", "write 'bm25', 'rank-bm25' or 'package.module:factory'. Did you mean 'bm25'"),
+        ("rank_bm25", "Did you mean 'rank-bm25'"),
+        ("no_such_package_at_all:make", "'no_such_package_at_all' cannot be imported"),
+        (f"{__name__}:Backward", "has no 'Backward'. Did you mean 'Backwards'"),
+        (f"{__name__}:NOT_A_FACTORY", "is a int, not a factory"),
+        (":make", "is no ranker"),
+    ],
+)
+async def test_a_ranker_that_cannot_be_had_is_a_configuration_error_at_the_start(ranker: str, told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        async with searching(ranker=ranker):
+            pass
+    assert "'ranker':" in str(refused.value)
+    assert told in str(refused.value)
+
+
+@pytest.mark.anyio
+async def test_a_missing_package_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rank_bm25", None)  # how Python itself marks a module that cannot be imported
+    with pytest.raises(ConfigError, match=r"pip install 'hooksdk\[rank-bm25\]'"):
+        async with searching(ranker="rank-bm25"):
+            pass
