@@ -57,7 +57,7 @@ async def test_an_error_that_passes_is_another_attempt_after_the_time_told(serve
 @pytest.mark.parametrize("fault", [cut(), garble(), hang("Once upon a time")], ids=["cut", "garbled", "hanging"])
 async def test_an_answer_that_does_not_come_whole_is_another_attempt(serve: Serve, fault: Any):
     setting = serve([fault, "there"])
-    async with setting.model(timeout=0.2) as model:
+    async with setting.model(timeout=1.5) as model:
         with pytest.raises(ModelUnavailable) as caught:
             await model.reply(USER, [])
         assert caught.value.seconds == 0.5
