@@ -7,12 +7,12 @@ prompt cache stays warm.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from builtin_plugins.tool_search._signatures import clip, summary
 from hooksdk import Tool, schema
 
-__all__ = ["available", "listing", "listing_budget", "owners_told"]
+__all__ = ["available", "listing", "listing_budget", "names_by_owner", "owners_told"]
 
 MAX_OWNERS = 240
 """Characters that the names of servers and plugins may take in the bridge's description."""
@@ -55,23 +55,38 @@ def listing_budget(setting: bool | int, context_window: int | None) -> int:
 def listing(tools: Sequence[Tool], budget: int) -> str:
     """The tools by owner, as fully as the budget allows: with first sentences, or by name, or the largest owners only
     counted. Nothing where not even the counts fit."""
+    owned = _by_owner(tools)
+    full = [LISTED, *(_with_sentences(owner, found) for owner, found in owned.items())]
+    if sum(map(_size, full)) <= 4 * budget:
+        return "\n".join(full)
+    named = _named_within(owned, 4 * budget - _size(LISTED))
+    return "\n".join([LISTED, *(f"{clip(owner, 40)}: {told}" for owner, told in named.items())]) if named else ""
+
+
+def names_by_owner(tools: Sequence[Tool], budget: int) -> dict[str, str]:
+    """The tools' names by owner; the largest owners only counted where they would not fit, and nothing where not even
+    the counts do."""
+    return _named_within(_by_owner(tools), 4 * budget)
+
+
+def _by_owner(tools: Sequence[Tool]) -> dict[str, list[Tool]]:
     owned: dict[str, list[Tool]] = {}
     for tool in sorted(tools, key=lambda tool: (_owner(tool), tool.name)):
         owned.setdefault(_owner(tool), []).append(tool)
-    lines = {owner: f"{clip(owner, 40)}: {', '.join(tool.name for tool in found)}" for owner, found in owned.items()}
-    left = 4 * budget - _size(LISTED) - sum(map(_size, lines.values()))
-    if left >= 0:
-        full = [_with_sentences(owner, found) for owner, found in owned.items()]
-        fits = sum(map(_size, full)) <= 4 * budget - _size(LISTED)
-        return "\n".join([LISTED, *(full if fits else lines.values())])
-    for owner in sorted(owned, key=lambda owner: (-len(lines[owner]), owner)):
-        count = len(owned[owner])
-        counted = f"{clip(owner, 40)}: {count} tool{'s' if count > 1 else ''}"
-        left += _size(lines[owner]) - _size(counted)
-        lines[owner] = counted
+    return owned
+
+
+def _named_within(owned: Mapping[str, list[Tool]], left: int) -> dict[str, str]:
+    told = {owner: ", ".join(tool.name for tool in found) for owner, found in owned.items()}
+    sizes = {owner: _size(f"{clip(owner, 40)}: {names}") for owner, names in told.items()}
+    left -= sum(sizes.values())
+    for owner in sorted(owned, key=lambda owner: (-sizes[owner], owner)):
         if left >= 0:
-            return "\n".join([LISTED, *lines.values()])
-    return ""
+            break
+        count = len(owned[owner])
+        told[owner] = f"{count} tool{'s' if count > 1 else ''}"
+        left += sizes[owner] - _size(f"{clip(owner, 40)}: {told[owner]}")
+    return told if left >= 0 else {}
 
 
 def _with_sentences(owner: str, tools: Iterable[Tool]) -> str:

@@ -289,3 +289,20 @@ def test_a_plugins_tool_with_a_bridges_name_is_refused_where_it_is_written(name:
         @tool(name=name)
         def taken() -> None:
             """Never made."""
+
+
+# The bridge's descriptions
+
+
+async def test_a_bridge_tools_description_can_be_written_anew_with_the_catalogs_figures_filled_in() -> None:
+    written = {"tool_search": "Search {count} tools of {owners}. Braces {stay}.", "tool_call": "Call it."}
+    async with searching(descriptions=written, listing=True) as played:
+        search, describe, call = (tool.description for tool in played.run.offered if tool.name in BRIDGE)
+        assert search.startswith("Search 3 tools of github (1), gmail (1), weather (1). Braces {stay}.\n\nThey are")
+        assert "JSON Schema" in describe
+        assert call == "Call it."
+
+
+def test_a_description_for_a_tool_that_is_no_bridge_is_refused_with_the_names_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"'tool_serch' is no bridge tool: use tool_search, tool_describe, tool_call"):
+        Host(store=MemoryStore(), config=configuration(descriptions={"tool_serch": "x"}))

@@ -9,10 +9,20 @@ from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
-from searching import CREATE_ISSUE, READ_FILE, SEND_EMAIL, echo, make, searching
+from searching import (
+    CATALOG,
+    CREATE_ISSUE,
+    READ_FILE,
+    SEND_EMAIL,
+    Search,
+    configuration,
+    echo,
+    make,
+    searching,
+)
 
 from builtin_plugins.tool_search import ToolSearch
-from hooksdk import Tool, ToolContext, ToolResult
+from hooksdk import Host, MemoryStore, Tool, ToolContext, ToolResult
 from hooksdk.catalog import build_catalog
 from hooksdk.hooks import AssembleTools
 
@@ -56,7 +66,62 @@ async def test_a_hit_comes_with_its_call_signature_so_that_it_needs_no_describe(
             "name": "create_issue",
             "description": "Create an issue in a repository.",
             "from": "github",
+            "parameters": CREATE_ISSUE.parameters,
         }
+
+
+async def test_the_best_hit_of_each_query_comes_with_its_schema_while_that_is_small_and_says_more() -> None:
+    told = {"type": "string", "description": "Where to."}
+    ship = make("ship_parcel", "Ship a parcel.", "post", required=["to"], to=told)
+    track = make("track_parcel", "Track a parcel.", "post", code="string")
+    large = make("buy_stamp", "Buy a stamp.", "post", to={"type": "string", "description": "long " * 200})
+    async with searching([ship, track, large]) as played:
+        answer = await played.search("ship parcel", "track parcel", "buy stamp")
+        best = {group["query"]: group["hits"][0] for group in answer["results"]}
+        assert best["ship parcel"]["parameters"] == ship.parameters
+        assert "parameters" not in best["track parcel"], "the signature says it all"
+        assert "parameters" not in best["buy stamp"], "it would fill the answer"
+        assert all("parameters" not in hit for group in answer["results"] for hit in group["hits"][1:])
+
+
+async def test_a_third_search_without_a_call_is_answered_with_the_way_on_instead_of_more_hits() -> None:
+    async with searching() as played:
+        for query in ("open a ticket", "create an issue"):
+            assert "searches_without_a_call" not in await played.search(query)
+        answer = await played.search("create an issue in a repository", "send an email")
+        assert answer["searches_without_a_call"] == 3
+        assert "tool_call" in answer["hint"]
+        assert answer["names_by_owner"] == {"github": "create_issue", "gmail": "send_email", "weather": "get_forecast"}
+        assert answer["best"]["parameters"] == CREATE_ISSUE.parameters
+        assert [group["hits"][0]["name"] for group in answer["results"]] == ["create_issue", "send_email"]
+        assert all(len(group["hits"]) == 1 for group in answer["results"])
+
+
+async def test_from_the_fifth_search_without_a_call_on_the_names_are_not_repeated() -> None:
+    async with searching() as played:
+        answers = [await played.search("create an issue") for _ in range(6)]
+        assert ["names_by_owner" in answer for answer in answers] == [False, False, True, True, False, False]
+        assert answers[5]["searches_without_a_call"] == 6
+
+
+@pytest.mark.parametrize("name", ["tool_call", "create_issue", "read_file"])
+async def test_a_call_of_any_tool_ends_the_count_of_searches(name: str) -> None:
+    async with searching() as played:
+        for _ in range(2):
+            await played.search("create an issue")
+        bridged = {"name": "create_issue", "arguments": {"title": "It is broken"}}
+        await played.call(name, bridged if name == "tool_call" else {"title": "It is broken"})
+        await played.session._dispatcher.flush(10)  # type: ignore[union-attr]  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
+        assert "searches_without_a_call" not in await played.search("create an issue")
+
+
+async def test_a_new_run_begins_the_count_of_searches_anew() -> None:
+    async with Host(store=MemoryStore(), config=configuration(enabled="on")) as host, host.session("s") as session:
+        for _ in range(3):
+            async with session.run() as run:
+                await run.resolve_tools(CATALOG)
+                played = Search(host, session, run)
+                assert "searches_without_a_call" not in await played.search("create an issue")
 
 
 async def test_a_signature_follows_references_within_the_schema() -> None:
@@ -215,7 +280,7 @@ async def test_a_tool_that_came_is_found_and_one_that_went_is_not() -> None:
         assert "create_issue" not in json.dumps(await played.search("create an issue"))
 
 
-async def test_eight_threads_searching_at_once_find_what_one_finds() -> None:
+async def test_sessions_searching_in_eight_threads_at_once_find_what_one_finds() -> None:
     many = [make(f"{verb}_{noun}", f"{verb.title()} the {noun}.", noun)
             for verb in ("list", "create", "delete", "update") for noun in ("issue", "email", "file", "invoice", "ship")]  # fmt: skip
     queries = [tool.name.replace("_", " ") for tool in many] + ["nothing like it", "remove old invoices"]
@@ -227,13 +292,13 @@ async def test_eight_threads_searching_at_once_find_what_one_finds() -> None:
             """Counters are counted elsewhere."""
 
     async with ToolSearch.shared(ToolSearch.Config()) as indexes:
-        plugin = ToolSearch(ToolSearch.Config(enabled="on"), indexes)
-        offer = plugin.offer_bridge(AssembleTools(deferrable=many))
-        assert offer is not None
-        search = offer.tools[0].execute
-        assert search is not None
 
         def ask(query: str) -> str:
+            plugin = ToolSearch(ToolSearch.Config(enabled="on"), indexes)
+            offer = plugin.offer_bridge(AssembleTools(deferrable=many))
+            assert offer is not None
+            search = offer.tools[0].execute
+            assert search is not None
             found: ToolResult = search({"queries": [query]}, cast("ToolContext", Bare()))
             return found.text
 

@@ -1,0 +1,157 @@
+"""What a search and a description answer, for the bridge tools and for scripts alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from builtin_plugins.tool_search._bridge_call import refuse_unless_deferred
+from builtin_plugins.tool_search._listing import available
+from builtin_plugins.tool_search._signatures import clip, signature, summary
+from builtin_plugins.tool_search.rankers import Ranked, Ranker
+from hooksdk import Catalog, Tool, ToolError, schema
+
+__all__ = ["MAX_DESCRIBED", "MAX_QUERIES", "compact", "describe", "described", "number_of", "search", "texts_of"]
+
+MAX_QUERIES = 10
+MAX_DESCRIBED = 10
+MAX_SCHEMA = 8_000
+"""Characters of one schema in `tool_describe`; of a larger one its outline is shown, and parts can be asked for."""
+MAX_HIT_SCHEMA = 800
+"""Characters up to which the best hit comes with its schema, where that says more than the call signature."""
+_IN_SIGNATURE = {"type", "title", "enum", "const"}
+"""What a property may have and still be told whole by the call signature."""
+
+
+def search(
+    queries: Sequence[str], limit: int, *, catalog: Catalog, deferred: Collection[str], ranker: Ranker
+) -> dict[str, Any]:
+    """The answer to these queries: the hits of each, and what exists where one finds too little."""
+    shown = len(catalog) - len(deferred)
+    groups: list[dict[str, Any]] = []
+    for query in queries[:MAX_QUERIES]:
+        ranked = [found for found in ranker.search(query, limit + shown) if found.id in catalog]
+        groups.append(_group(query, ranked, limit, catalog, deferred))
+    answer: dict[str, Any] = {"total_available": len(deferred), "results": groups}
+    if len(queries) > MAX_QUERIES:
+        answer["note"] = f"Only the first {MAX_QUERIES} queries were searched."
+    if any("weak" in group or not (group["hits"] or "already_offered" in group) for group in groups):
+        answer["available_from"] = available(tool for tool in catalog if tool.name in deferred)
+        answer["hint"] = "Try other words, or one capability at a time. What is not found may not exist."
+    return answer
+
+
+def _group(
+    query: str, ranked: Sequence[Ranked], limit: int, catalog: Catalog, deferred: Collection[str]
+) -> dict[str, Any]:
+    found = [one for one in ranked if one.id in deferred][:limit]
+    hits = [_hit(_named(catalog, one.id), weak=one.weak) for one in found]
+    if hits and not found[0].weak and _is_told_soon(parameters := _named(catalog, found[0].id).parameters):
+        hits[0]["parameters"] = parameters
+    group: dict[str, Any] = {"query": clip(query, 200), "hits": hits}
+    if ranked and ranked[0].id not in deferred and not ranked[0].weak:
+        group["already_offered"] = f"{ranked[0].id} is offered to you directly: call it without tool_call"
+    if hits and all(one.weak for one in found):
+        group["weak"] = "None of these fits well; the capability may not exist here."
+    return group
+
+
+def _named(catalog: Catalog, name: str) -> Tool:
+    tool = catalog.get(name)
+    assert tool is not None
+    return tool
+
+
+def _hit(tool: Tool, *, weak: bool) -> dict[str, Any]:
+    hit = {"call": signature(tool.name, tool.parameters), "name": tool.name, "description": summary(tool.description)}
+    hit |= {"from": clip(tool.owner, 60)}
+    return {**hit, "weak": True} if weak else hit
+
+
+def _is_told_soon(parameters: Mapping[str, Any] | None) -> bool:
+    """Whether a schema is small, and says more than the call signature does."""
+    properties: object = parameters.get("properties") if parameters else None
+    if not isinstance(properties, Mapping):
+        return False
+    parts = cast("Mapping[str, Any]", properties).values()
+    says_more = any(not isinstance(part, Mapping) or cast("Any", part).keys() - _IN_SIGNATURE for part in parts)
+    return says_more and len(compact(parameters)) <= MAX_HIT_SCHEMA
+
+
+def describe(names: Sequence[str], part: object, *, catalog: Catalog, deferred: frozenset[str]) -> dict[str, Any]:
+    """The schemas of these tools, and for the others why there is none."""
+    tools: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    for name in names[:MAX_DESCRIBED]:
+        try:
+            granted = refuse_unless_deferred(name, catalog, deferred)
+        except ToolError as error:
+            problems[clip(name, 200)] = str(error).removeprefix("Nothing was called: ")
+        else:
+            tools[granted] = described(_named(catalog, granted), part)
+    answer: dict[str, Any] = {"tools": tools}
+    if problems:
+        answer["problems"] = problems
+    if len(names) > MAX_DESCRIBED:
+        answer["note"] = f"Only the first {MAX_DESCRIBED} names were looked up."
+    return answer
+
+
+def described(tool: Tool, part: object = None) -> dict[str, Any]:
+    """Description and schema of a tool, or one part of the schema; of a very large one its outline."""
+    parameters: object = tool.parameters or {"type": "object", "properties": {}}
+    if isinstance(part, str) and part:
+        for key in part.split("."):
+            parameters = cast("Mapping[str, Any]", parameters).get(key) if isinstance(parameters, Mapping) else None
+        if parameters is None:
+            return {"problem": f"its schema has no part '{part}'", "call": signature(tool.name, tool.parameters)}
+    shown: dict[str, Any] = {"description": tool.description[:MAX_SCHEMA]}
+    if len(compact(parameters)) <= MAX_SCHEMA:
+        return {**shown, "parameters": parameters}
+    outline = _outline(cast("Mapping[str, Any]", parameters))
+    return {**shown, "parameters": outline, "note": "Shortened: ask for one part, such as part='properties.NAME'."}
+
+
+def _outline(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Names and types of the first levels of a schema that is too large to show, within the same size."""
+    keys: list[str] = []
+    left = MAX_SCHEMA // 3
+    for key in parameters:
+        left -= len(key) + 3
+        if left < 0:
+            break
+        keys.append(key)
+    outline: dict[str, Any] = {"keys": keys}
+    if len(keys) < len(parameters):
+        outline["more_keys"] = len(parameters) - len(keys)
+    if "properties" in parameters:
+        outline["outline"] = signature("", parameters, limit=MAX_SCHEMA // 2, most=MAX_SCHEMA // 2)
+    return outline
+
+
+def texts_of(value: object) -> list[str]:
+    """What a model gave as a list of texts: a list, one text, or JSON text of a list."""
+    if isinstance(value, str):
+        text = value.strip()
+        if text.startswith("["):
+            try:
+                return texts_of(schema.parse_arguments(f'{{"list": {text}}}')["list"])
+            except ValueError:
+                return [text]
+        return [text] if text else []
+    given = cast("Iterable[object]", value) if isinstance(value, list) else ()
+    return [one.strip() for one in given if isinstance(one, str) and one.strip()]
+
+
+def number_of(value: object, default: int) -> int:
+    """What a model gave as a number, or the default."""
+    try:
+        return int(cast("Any", value))
+    except (TypeError, ValueError, OverflowError):
+        return default
+
+
+def compact(value: object) -> str:
+    """JSON without blanks."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,65 @@
+"""Searches without a call: a model that only searches is told something new instead of the same again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from builtin_plugins.tool_search._answers import described
+from builtin_plugins.tool_search._listing import names_by_owner
+from hooksdk import Catalog
+
+__all__ = ["Streak"]
+
+CHANGES = 3
+"""From this search on that no call came between, the answer is another one. (Hermes Agent's issue 98943 tells of a run with
+216 searches for a tool that did not exist.)"""
+ENDS = 5
+"""From this one on, names are not listed once more."""
+LISTED_TOKENS = 1_000
+"""What the names by owner may take."""
+
+
+class Streak:
+    """The searches of one attempt since a tool was last called."""
+
+    def __init__(self) -> None:
+        self._attempt = ("", 0)
+        self._searches = 0
+
+    def begin(self, run_id: str, attempt: int) -> None:
+        """Tools are resolved: in a new attempt nothing was searched yet."""
+        if self._attempt != (run_id, attempt):
+            self._attempt = (run_id, attempt)
+            self.end()
+
+    def end(self) -> None:
+        """A tool was called."""
+        self._searches = 0
+
+    def changed(self, answer: dict[str, Any], *, catalog: Catalog, deferred: Collection[str]) -> dict[str, Any]:
+        """Count one more search, and make its answer one that leads on where searching alone does not: the best hit with
+        its schema, the lesser ones by name, and what there is by owner."""
+        self._searches += 1
+        if self._searches < CHANGES:
+            return answer
+        groups = answer["results"]
+        told: dict[str, Any] = {
+            "searches_without_a_call": self._searches,
+            "hint": (
+                "Searching more will hardly help. Call the best hit through tool_call if it fits; if nothing does, the "
+                "capability does not exist here: say so, or go on without it."
+            ),
+            "total_available": answer["total_available"],
+            "results": [
+                {**group, "hits": group["hits"][:1], "more": [hit["name"] for hit in group["hits"][1:]]}
+                for group in groups
+            ],
+        }
+        best = next((hit for group in groups for hit in group["hits"] if "weak" not in hit), None)
+        tool = catalog.get(best["name"]) if best else None
+        if best and tool:
+            told["best"] = {"name": tool.name, "call": best["call"], **described(tool)}
+        if self._searches < ENDS:
+            told["names_by_owner"] = names_by_owner([one for one in catalog if one.name in deferred], LISTED_TOKENS)
+        return told
