@@ -58,6 +58,10 @@ class RunState:
     catalog: Catalog | None = None
     bridges: dict[str, Tool] = field(default_factory=dict[str, Tool])
     """Tools that plugins offer beside the catalog, by name."""
+    deferred_how: str = ""
+    """How the model calls what it is not shown."""
+    reminder: str | None = None
+    """What to tell a model whose last reply wrote a call as text."""
     stats: RunStats = field(default_factory=RunStats)
 
     @property
@@ -88,11 +92,12 @@ async def narrow_tools(state: RunState, catalog: Catalog) -> Catalog:
 
 
 async def assemble_tools(state: RunState, catalog: Catalog) -> list[Tool]:
-    state.bridges = {}
+    state.bridges, state.deferred_how = {}, ""
     if not state.hooks.has("assemble_tools"):
         return list(catalog)
     shown = {tool.name: tool for tool in catalog}
     added: dict[str, Tool] = {}
+    how: list[str] = []
     failed: list[Failure] = []
 
     async def offer(_handler: Handler, answer: hooks.Offer) -> None:
@@ -107,6 +112,8 @@ async def assemble_tools(state: RunState, catalog: Catalog) -> list[Tool]:
         added.update((tool.name, tool) for tool in answer.tools)
         for name in answer.defer:
             del shown[name]
+        if answer.how:
+            how.append(str(answer.how))
 
     async def fail(failure: Failure) -> bool:
         failed.append(failure)
@@ -123,7 +130,7 @@ async def assemble_tools(state: RunState, catalog: Catalog) -> list[Tool]:
     await state.hooks.transform("assemble_tools", event, offer, fail=fail)
     if failed:
         return list(catalog)
-    state.bridges = added
+    state.bridges, state.deferred_how = added, " ".join(how)
     return [*shown.values(), *added.values()]
 
 

@@ -36,6 +36,7 @@ class RunStats:
         self._calls: list[dict[str, Any]] = []
         self._trims: Counter[str] = Counter()
         self._tokens_trimmed = 0
+        self._calls_in_text = 0
         self._nested = 0
 
     def resolved(self, catalog: Catalog, offered: Sequence[Tool]) -> None:
@@ -66,6 +67,10 @@ class RunStats:
             told = {"id": call.id, "tool": tool.id if tool else None, "source": tool.source if tool else None}
             self._calls.append({**told, "origin": call.origin, "status": status, "characters": len(result.text)})
 
+    def written_as_text(self, calls: int) -> None:
+        """A reply held calls as text."""
+        self._calls_in_text += calls
+
     def count(self, counter: str, amount: int = 1) -> None:
         """A plugin's own counter."""
         self._counters[counter] += amount
@@ -92,6 +97,7 @@ class RunStats:
             "message_characters": self.message_characters,
             "tool_calls": dict(self._statuses),
             "origins": dict(self._origins),
+            "calls_in_text": self._calls_in_text,
             "counters": dict(self._counters),
             "calls": [dict(call) for call in self._calls],
             "trims": dict(self._trims),

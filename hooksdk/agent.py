@@ -86,11 +86,15 @@ class Limits:
     """How many calls of one reply run at a time."""
     attempts: int = 1
     """How often the run may be begun in all when the model is unavailable."""
+    reminders: int = 0
+    """How often a model that writes a call as text into its answer is told how to call, instead of ending the run."""
 
     def __post_init__(self) -> None:
         for name in ("turns", "parallel", "attempts"):
             if getattr(self, name) < 1:
                 raise ValueError(f"Limits({name}={getattr(self, name)!r}): it must be at least 1")
+        if self.reminders < 0:
+            raise ValueError(f"Limits(reminders={self.reminders!r}): it must be at least 0")
 
 
 DEFAULT_LIMITS = Limits()
@@ -158,6 +162,7 @@ class _Loop:
     text: str = ""
     turns: int = 0
     tokens: int = 0
+    reminders: int = 0
     reason: OutcomeReason = "completed"
 
     async def begin(self, prompt: str | Message | None, system: str | None) -> None:
@@ -185,9 +190,13 @@ class _Loop:
             self.turns += 1
             self.text = self.form.text(reply.message)
             calls = self.form.calls(reply.message)
-            if not calls:
+            if calls:
+                await self.run_calls(calls)
+            elif self.run.reminder and self.reminders < self.limits.reminders:
+                self.reminders += 1
+                await self.run.record(self.form.user(self.run.reminder))
+            else:
                 return
-            await self.run_calls(calls)
 
     async def ask_model(self) -> ModelReply:
         while True:

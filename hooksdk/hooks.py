@@ -104,6 +104,8 @@ class Offer(Checked):
 
     tools: Sequence[Tool] = ()
     defer: Sequence[str] = ()
+    how: str = ""
+    """How the model calls what is not shown, as a sentence for it to read."""
 
 
 @define(kind="transform", timeout=15)
@@ -305,7 +307,6 @@ class AfterToolCall(CallEvent):
     """What became of a call."""
 
     tool: Tool | None = None
-    """None for an unknown tool."""
     result: ToolResult
     status: CallStatus = "ok"
     seconds: float = 0.0
@@ -396,5 +397,4 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         advice = did_you_mean(name, HOOKS if name.islower() else __all__) or " See docs/reference/hooks.md."
-        # With `name=` Python adds no guess of its own behind ours.
         raise AttributeError(f"hooksdk has no hook or event called '{name}'.{advice}", name=name)

@@ -20,6 +20,7 @@ from hooksdk import hooks, schema
 from hooksdk._background import describe, logger
 from hooksdk._execution import Settled, Work
 from hooksdk._run_state import RunParts, RunState, assemble_tools, before_model_call, drain, narrow_tools
+from hooksdk._text_calls import names_called_in, reminder_of
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog, build_catalog
 from hooksdk.errors import PolicyFailed, RunBlocked, RunClosed
@@ -85,6 +86,12 @@ class Run:
     def pending(self) -> Sequence[ToolCall]:
         """Calls of the newest reply that have no result yet, such as after a pause."""
         return self._transcript.pending
+
+    @property
+    def reminder(self) -> str | None:
+        """What to tell the model when its newest reply wrote a call as text, where it does nothing; else None. Record it
+        as a message to go on, or leave it: the trace has noticed it, and such a call is never run."""
+        return self._state.reminder
 
     # A run begins
 
@@ -196,10 +203,22 @@ class Run:
         await self._hooks.trace(
             self.info, "model_replied", usage=dict(usage) if usage else None, stop_reason=stop_reason
         )
+        await self._notice_text_calls(message)
         if self._hooks.has("after_model_call"):
             kept = schema.clone(message)
             event = hooks.AfterModelCall(info=self.info, message=kept, usage=usage, stop_reason=stop_reason)
             self._hooks.observe("after_model_call", event)
+
+    async def _notice_text_calls(self, message: Message) -> None:
+        state, form = self._state, self._parts.format
+        catalog, state.reminder = state.catalog, None
+        if catalog is None or form.calls(message):
+            return
+        names = names_called_in(form.text(message), lambda name: name in catalog or name in state.bridges)
+        if names:
+            state.reminder = reminder_of(names, {tool.name for tool in self._offered}, state.deferred_how)
+            state.stats.written_as_text(len(names))
+            await self._hooks.trace(self.info, "call_in_text", names=names)
 
     # Each tool call: one line of `_call` is one step, in `_call_steps.py` under its name
 

@@ -32,7 +32,7 @@ _matching _storage
 _conversation
 transcript
 hooks
-_stats _mailbox
+_stats _mailbox _text_calls
 manifest config stores/
 _registry
 _discovery

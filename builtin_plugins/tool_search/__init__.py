@@ -138,7 +138,8 @@ class ToolSearch:
             search=self._search,
             describe=self._describe,
         )
-        return Offer(tools=bridge, defer=sorted(self._deferred))
+        how = "Call it through tool_call, with its name and its arguments."
+        return Offer(tools=bridge, defer=sorted(self._deferred), how=how)
 
     @hooks.unwrap_tool_call
     def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:

@@ -1,0 +1,44 @@
+"""Calls that a model wrote into its answer as text, where they do nothing. They are noticed, never run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable
+
+__all__ = ["names_called_in", "reminder_of"]
+
+LONGEST_TEXT = 100_000
+"""Characters that are looked at."""
+TOLD = 3
+"""How many names a reminder holds."""
+
+_NAMED = re.compile(
+    r"""["'](?:name|tool|tool_name|toolName|function|function_name|action)["']\s*:\s*["']([^"'\s]{1,200})["']"""
+    r"""|<function=([^>\s]{1,200})>"""
+)
+"""A name as JSON has it, also broken JSON, and as some open models write it. Not more: prose may name tools, too."""
+_WITH_ARGUMENTS = re.compile(r"""["'](?:arguments|args|parameters|params|input|action_input)["']\s*:|<function=""")
+
+
+def names_called_in(text: str, is_known: Callable[[str], bool]) -> list[str]:
+    """The known tools that this text writes calls of, in order: `{"name": ..., "arguments": ...}` and its like, with or
+    without a fence, tags or other text around it."""
+    text = text[:LONGEST_TEXT]
+    if not _WITH_ARGUMENTS.search(text):
+        return []
+    found = (match[1] or match[2] for match in _NAMED.finditer(text))
+    return list(dict.fromkeys(name for name in found if is_known(name)))
+
+
+def reminder_of(names: Iterable[str], offered: Container[str], deferred_how: str) -> str:
+    """What to tell the model, so that its next reply makes the call."""
+    told = list(names)[:TOLD]
+    shown = [name for name in told if name in offered]
+    hidden = [name for name in told if name not in offered]
+    lines = ["Nothing was called: a call that is written as text does nothing."]
+    if shown:
+        lines.append(f"Call {' and '.join(shown)} as a tool call of the API.")
+    if hidden:
+        how = deferred_how or "Use the tools that are offered to you."
+        lines.append(f"{' and '.join(hidden)} {'is' if len(hidden) == 1 else 'are'} not offered directly. {how}")
+    return " ".join(lines)
