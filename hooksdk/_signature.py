@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast, get_type_hints
+from weakref import WeakKeyDictionary
 
 import pydantic
 from pydantic.fields import FieldInfo
@@ -32,6 +33,19 @@ class Signature:
     description: str
     parameters: dict[str, Any]
     executor: Executor
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    description: str
+    parameters: dict[str, Any]
+    model: type[pydantic.BaseModel]
+    names: list[str]
+    context: str | None
+
+
+_read_already: WeakKeyDictionary[Any, _Read] = WeakKeyDictionary()
+"""By function: a class has its tools read once, and bound anew for each of its instances."""
 
 
 def locate(function: Any) -> str:
@@ -66,6 +80,18 @@ def read_signature(function: Callable[..., Any], *, late: bool = False) -> Signa
     Raises `ToolSchemaError`.
     """
     name = getattr(function, "__name__", "") or type(function).__name__
+    method = getattr(function, "__func__", None)
+    read = _read_already.get(method) if method is not None else None
+    if read is None:
+        read = _read(function, name, late=late)
+        if read is None:
+            return None
+        if method is not None:
+            _read_already[method] = read
+    return Signature(name, read.description, read.parameters, _executor(function, read))
+
+
+def _read(function: Callable[..., Any], name: str, *, late: bool) -> _Read | None:
     try:
         hints = get_type_hints(getattr(function, "__func__", function), include_extras=True)
     except NameError as error:
@@ -90,7 +116,7 @@ def read_signature(function: Callable[..., Any], *, late: bool = False) -> Signa
     for key in ("title", "description"):
         parameters.pop(key, None)
     parameters.setdefault("properties", {})
-    return Signature(name, documented, parameters, _executor(function, model, list(fields), context))
+    return _Read(documented, parameters, model, list(fields), context)
 
 
 def _parameters(function: Callable[..., Any], unbound: bool) -> list[inspect.Parameter]:
@@ -138,18 +164,16 @@ def _no_schema(function: Callable[..., Any], name: str, error: Exception) -> Too
     return ToolSchemaError(name, locate(function), str(error).splitlines()[0].rstrip("."), advice)
 
 
-def _executor(
-    function: Callable[..., Any], model: type[pydantic.BaseModel], names: list[str], context: str | None
-) -> Executor:
+def _executor(function: Callable[..., Any], read: _Read) -> Executor:
     def fill(arguments: dict[str, Any], given: object) -> dict[str, Any]:
         try:
-            read = model.model_validate(arguments)
+            valid = read.model.model_validate(arguments)
         except pydantic.ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
             raise ToolError(f"not run, the arguments are wrong: {problems}") from None
-        filled = {name: getattr(read, f"field_{index}") for index, name in enumerate(names)}
-        if context is not None:
-            filled[context] = given
+        filled = {name: getattr(valid, f"field_{index}") for index, name in enumerate(read.names)}
+        if read.context is not None:
+            filled[read.context] = given
         return filled
 
     if is_async(function):
