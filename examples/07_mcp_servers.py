@@ -38,22 +38,22 @@ def script(turn: Turn) -> Call | str:
 
 
 def make_repository(folder: str) -> None:
-    person = ["-c", "user.name=Ann", "-c", "user.email=ann@example.org"]
-    for command in (["init", "-q"], [*person, "commit", "-q", "--allow-empty", "-m", "Begin with a test"]):
-        subprocess.run(["git", "-C", folder, *command], check=True)
+    git = ["git", "-C", folder, "-c", "user.name=Ann", "-c", "user.email=ann@example.org"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "Begin with a test"], check=True)
 
 
 async def main() -> None:
-    search = {"plugins": {"tool_search": {"config": {"enabled": "on"}}}}
+    settings: dict[str, object] = {"allow": [], "plugins": {"tool_search": {"config": {"enabled": "on"}}}}
     with tempfile.TemporaryDirectory() as folder:
         make_repository(folder)
-        async with Host(plugins=[Watch], store=MemoryStore(), config=search) as host:
-            servers = await host.enter(McpServers({"git": {"command": "mcp-server-git"}}))
-            print(f"git: {servers.status['git'].state}, {servers.status['git'].tools} tools")
-            async with host.session("example") as session:
-                prompt = f"What happened last in {folder}"
-                outcome = await run_agent(session, ScriptedModel(script), prompt, tools=servers.tools)
-    print(outcome.text)
+        async with Host(plugins=[Watch], store=MemoryStore(), config=settings) as host, host.session("a") as session:
+            servers = await host.enter(McpServers({"git": {"command": "mcp-server-git"}}, on_status=lambda _: None))
+            if (git := servers.status["git"]).state != "up":
+                sys.exit(f"This example needs mcp-server-git: {git.problem}")
+            print(f"git: up, {git.tools} tools")
+            done = await run_agent(session, ScriptedModel(script), f"What is new in {folder}", tools=servers.tools)
+    print(f"{done.text} ({done.stats['tokens_offered']} of {done.stats['tokens_direct']} tokens of schemas shown)")
 
 
 if __name__ == "__main__":

@@ -57,10 +57,15 @@ class ServerSpec:
 def read_servers(
     servers: Mapping[str, Any], where: str = "mcpServers", locate: Locate = lambda _server, _key: ""
 ) -> tuple[list[ServerSpec], list[str]]:
-    """The servers of the mapping, and one notice for each key that is ignored. Raises `ConfigError`."""
-    inner = servers.get("mcpServers")
-    if isinstance(inner, Mapping) and not {"command", "url"} & cast("Mapping[str, Any]", inner).keys():
-        servers = cast("Mapping[str, Any]", inner)
+    """The servers of the mapping, and one notice for each key that is ignored. Raises `ConfigError`.
+
+    The mapping may stand under `mcpServers`, or under `servers` as VS Code has it.
+    """
+    for key in ("mcpServers", "servers"):
+        inner = servers.get(key)
+        if isinstance(inner, Mapping) and not {"command", "url"} & cast("Mapping[str, Any]", inner).keys():
+            servers = cast("Mapping[str, Any]", inner)
+            break
     problems: list[str] = []
     notices: list[str] = []
     specs: list[ServerSpec] = []

@@ -8,7 +8,8 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command; ends the process with 0, 1 (problems), 2 (usage), 3 (configuration) or 130 (interrupted)."""
+    """Run the command; ends the process with 0, 1 (problems), 2 (usage), 3 (configuration), 4 (at a limit) or 130
+    (interrupted)."""
     try:
         from hooksdk.cli._app import run
     except ModuleNotFoundError as error:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from hooksdk._discovery import find_plugins
 from hooksdk._registry import Plugin, Registry, describe_plugins
+from hooksdk.cli._console import stderr_console, stdout_console
 from hooksdk.cli._edit import switch_plugin
 from hooksdk.config import fold, load_config
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
@@ -35,9 +35,21 @@ app = typer.Typer(
 )
 plugins_app = typer.Typer(help="Look at plugins and switch them.", no_args_is_help=True)
 app.add_typer(plugins_app, name="plugins")
+tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
+app.add_typer(tools_app, name="tools")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Project = Annotated[Path, typer.Option("--project", help="The folder whose configuration counts.", file_okay=False)]
+Project = Annotated[
+    Path, typer.Option("--project", help="The folder whose configuration counts.", exists=True, file_okay=False)
+]
+Mcp = Annotated[
+    list[Path] | None,
+    typer.Option("--mcp", metavar="FILE", help="A JSON file with `mcpServers`; may be given several times."),
+]
+ContextWindow = Annotated[
+    int, typer.Option(min=1, metavar="TOKENS", help="The model's context window, for tool search.")
+]
+WINDOW = 200_000
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -77,7 +89,13 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _complain(text: str) -> None:
-    Console(stderr=True, soft_wrap=True, highlight=False).print(f"[red]hooksdk:[/red] {escape(text)}")
+    stderr_console().print(f"[red]hooksdk:[/red] {escape(text)}", soft_wrap=True)
+
+
+def _model(asked: str) -> str:
+    from hooksdk.cli._provider import check_model
+
+    return check_model(asked)
 
 
 def _version(asked: bool) -> None:
@@ -113,6 +131,89 @@ def demo(
         _complain(f"the demo needs {error.name}: pip install 'hooksdk[demo]'")
         raise typer.Exit(1) from None
     raise typer.Exit(run_demo(folder=folder, interactive=interactive, as_json=as_json))
+
+
+@app.command("run")
+def run_agent(
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="PROVIDER:NAME", callback=_model, help="Such as openai:gpt-5 or anthropic:claude-sonnet-4-5."
+        ),
+    ],
+    prompt: Annotated[
+        str | None, typer.Argument(metavar="[PROMPT]", help="What the model is to do; - or nothing: read from stdin.")
+    ] = None,
+    mcp: Mcp = None,
+    system: Annotated[str | None, typer.Option(metavar="TEXT", help="The system message of a new session.")] = None,
+    session: Annotated[
+        str | None, typer.Option(metavar="ID", help="Go on with this session; by default a new one is begun.")
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Keep sessions here; by default where the configuration says.")
+    ] = None,
+    approve: Annotated[
+        bool | None,
+        typer.Option(
+            "--yes/--ask",
+            help="Grant every approval that a plugin asks for, unseen; or ask on stdin. By default you are asked on a "
+            "terminal, and elsewhere each one is refused.",
+            show_default=False,
+        ),
+    ] = None,
+    max_turns: Annotated[int, typer.Option(min=1, help="Replies of the model at most.")] = 20,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of one reply at most.")] = None,
+    context_window: ContextWindow = WINDOW,
+    base_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where the API is; else OPENAI_BASE_URL or ANTHROPIC_BASE_URL says it."),
+    ] = None,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Let a real model do something with the project's plugins and the tools of MCP servers.
+
+    The answer goes to stdout, everything else to stderr. Keys come from OPENAI_API_KEY and ANTHROPIC_API_KEY.
+    """
+    from hooksdk.cli._provider import ModelOptions
+    from hooksdk.cli._run import Asked, read_prompt, run_prompt
+
+    if approve is False and prompt in (None, "-"):
+        raise typer.BadParameter("--ask reads answers from stdin, so the prompt cannot come from there too")
+    options = ModelOptions(model=model, base_url=base_url, context_window=context_window, max_tokens=max_tokens)
+    asked = Asked(
+        prompt=read_prompt(prompt), model=options, mcp=tuple(mcp or ()), system=system, max_turns=max_turns,
+        session=session, store=store, approve=approve, as_json=as_json, project=project,
+    )  # fmt: skip
+    raise typer.Exit(run_prompt(asked))
+
+
+@tools_app.command("list")
+def list_tools(
+    mcp: Mcp = None, context_window: ContextWindow = WINDOW, as_json: Json = False, project: Project = Path()
+) -> None:
+    """List the tools that a model would get here, with the tokens that each costs."""
+    from hooksdk.cli import _tools
+
+    look = _tools.Look(project=project, mcp=tuple(mcp or ()), context_window=context_window, as_json=as_json)
+    raise typer.Exit(_tools.list_tools(look))
+
+
+@tools_app.command("search")
+def search_tools(
+    queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="One capability each, in quotes.")],
+    mcp: Mcp = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Hits of one query at most.")] = None,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Show what tool search would answer a model here, with the tokens that it costs."""
+    from hooksdk.cli import _tools
+
+    if not all(query.strip() for query in queries):
+        raise typer.BadParameter("a query is empty", param_hint="QUERY")
+    look = _tools.Look(project=project, mcp=tuple(mcp or ()), context_window=WINDOW, as_json=as_json)
+    raise typer.Exit(_tools.search_tools(look, queries, limit))
 
 
 @plugins_app.command("list")
@@ -170,7 +271,7 @@ def _check_known(project: Path, plugin_id: str) -> None:
 
 
 def _print_plugins(known: Sequence[Plugin]) -> None:
-    console = Console(highlight=False)
+    console = stdout_console()
     if not known:
         console.print("No plugins are installed.")
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
@@ -19,14 +18,15 @@ import anyio
 import anyio.to_thread
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from hooksdk import Approval, ApprovalRequest, Config, Host, JsonlStore, ResultInfo, Session, schema
-from hooksdk.adapters.mcp import McpServers, ServerStatus
+from hooksdk import Config, Host, JsonlStore, ResultInfo, Session, schema
+from hooksdk.adapters.mcp import McpServers
 from hooksdk.agent import Outcome, run_agent
+from hooksdk.cli._approver import PersonAtTerminal, grant_all
 from hooksdk.cli._demo_repository import make_repository
 from hooksdk.cli._demo_script import FILE_NAME, PROMPT, scripted_secretary
+from hooksdk.cli._servers import ServerWatch
 from hooksdk.cli._timeline import timeline
 from hooksdk.errors import HookSDKError
 from hooksdk.testing import ScriptedModel
@@ -86,7 +86,7 @@ async def play(place: Path, console: Console, interactive: bool) -> dict[str, An
     console.print(f"[dim]repository[/]  {commits} commits in {escape(str(place / 'repository'))}")
     workspace = place / "workspace"
     workspace.mkdir()
-    approver = _Approver(console, interactive)
+    approver = PersonAtTerminal(console) if interactive else grant_all("granted by the demo")
     host = Host(
         plugins=[timeline(console)], store=JsonlStore(place / "sessions"), config=_config(place), approver=approver
     )
@@ -122,67 +122,13 @@ def _config(place: Path) -> Config:
     )
 
 
-class _Approver:
-    """Grants, or asks the person at the terminal."""
-
-    def __init__(self, console: Console, interactive: bool) -> None:
-        self._console = console
-        self._interactive = interactive
-
-    async def __call__(self, request: ApprovalRequest) -> Approval:
-        if not self._interactive:
-            return Approval(True, "granted by the demo")
-        shown = json.dumps(request.arguments, ensure_ascii=False)
-        await anyio.sleep(0.1)  # the timeline is told in the background: the question belongs below its call
-        self._console.print(f"\n  [yellow]{escape(request.title)}[/]  {escape(request.tool.name)} {escape(shown)}")
-        self._console.print("  Allow it? \\[y/N] ", end="")
-        try:
-            answer = await self._read()
-        except BaseException:
-            self._console.print()
-            raise
-        if not sys.stdin.isatty():
-            self._console.print(escape(answer.strip()))  # nobody typed it, so no terminal has shown it
-        return Approval(answer.strip().lower() in {"y", "yes"}, "the person at the terminal said no")
-
-    @staticmethod
-    async def _read() -> str:
-        if os.name == "nt":
-            return await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-        # No thread may wait here: after Ctrl-C the process would not end before the next line is typed.
-        with contextlib.suppress(PermissionError):  # a file, which is always ready
-            await anyio.wait_readable(sys.stdin)
-        return sys.stdin.readline()
-
-
 async def _start_servers(host: Host, console: Console) -> McpServers:
-    with Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True,
-        disable=not console.is_terminal,
-    ) as progress:  # fmt: skip
-        task = progress.add_task(f"starting {len(PROGRAMS)} MCP servers")
-        states: dict[str, str] = {}
-
-        def on_status(status: ServerStatus) -> None:
-            states[status.name] = status.state
-            waiting = [name for name in PROGRAMS if states.get(name, "starting") == "starting"]
-            told = f", waiting for {', '.join(waiting)}" if waiting else ""
-            progress.update(
-                task, description=f"MCP servers: {len(PROGRAMS) - len(waiting)} of {len(PROGRAMS)} started{told}"
-            )
-
-        servers = await host.enter(McpServers(_programs(), start_timeout=25.0, on_status=on_status), name="MCP servers")
-    up = [status for status in servers.status.values() if status.state == "up"]
+    watch = ServerWatch(console)
+    servers = McpServers(_programs(), start_timeout=25.0, on_status=watch)
+    await watch.start(host, [servers])
     for status in servers.status.values():
-        if status.state != "up":
-            if status.name in NEEDED:
-                raise DemoProblem(f"the MCP server '{status.name}' did not start: {status.problem or status.state}")
-            console.print(
-                f"[yellow]left out[/]    the MCP server '{status.name}': {escape(status.problem or status.state)}"
-            )
-    tools = ", ".join(f"{status.name} {status.tools}" for status in up)
-    slowest = max((status.seconds for status in up), default=0.0)
-    console.print(f"[dim]servers[/]     {sum(status.tools for status in up)} tools ({tools}) after {slowest:.1f} s")
+        if status.name in NEEDED and status.state != "up":
+            raise DemoProblem(f"the MCP server '{status.name}' did not start: {status.problem or status.state}")
     return servers
 
 

@@ -9,11 +9,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from hooksdk import hooks
+from hooksdk.cli._console import printable
 from hooksdk.hooks import Trace
 
 __all__ = ["timeline"]
 
 MARKS = {"ok": "[green]✓[/]", "answered": "[green]✓[/]", "blocked": "[red]✗[/]"}
+CUT_OFF = ("length", "max_tokens")
+"""How the providers say that a reply was longer than it may be."""
 
 
 def timeline(console: Console) -> type:
@@ -22,11 +25,13 @@ def timeline(console: Console) -> type:
     class Timeline:
         """Print what happens in a run, one line each."""
 
-        plugin_id = "timeline"
+        plugin_id = "command_timeline"
 
         def __init__(self) -> None:
             self._turn = 0
             self._bridges: dict[str, str] = {}
+            self._open: set[str] = set()
+            self._catalog: str | None = None
 
         @hooks.trace
         async def show(self, event: Trace) -> None:
@@ -39,22 +44,44 @@ def timeline(console: Console) -> type:
             elif kind == "unwrapped":
                 self._bridges[detail["call_id"]] = detail["bridge"]
             elif kind == "call_started":
+                self._open.add(detail["call_id"])
                 bridge = self._bridges.get(detail["call_id"])
                 through = f" [dim]through {bridge}[/]" if bridge else ""
-                return f"turn {self._turn:<3} [bold]{escape(detail['name'])}[/]{through}"
-            return _line(kind, detail)
+                return f"turn {self._turn:<3} [bold]{_safe(detail['name'])}[/]{through}"
+            elif kind == "call_finished":
+                # Of calls that run at a time, each end says whose it is.
+                name = f"{_safe(detail['name'])}: " if len(self._open) > 1 else ""
+                self._open.discard(detail["call_id"])
+                mark = MARKS.get(detail["status"], "[red]![/]")
+                took = f"{detail['seconds'] * 1000:,.0f} ms"
+                return f"         {mark} {name}{detail['status']}, {detail['characters']:,} characters, {took}"
+            line = _line(kind, detail)
+            if kind == "tools_resolved":
+                # Another attempt resolves the tools anew, mostly to the same.
+                self._catalog, line = line, None if line == self._catalog else line
+            return line
 
     return Timeline
 
 
 def _line(kind: str, detail: Mapping[str, Any]) -> str | None:
     match kind:
+        case "withheld":
+            told = f"{', '.join(detail['names'])} ({detail['reason']})"
+            return f"[dim]withheld[/]    by {_safe(detail['plugin'])}: {_safe(told)}"
         case "tools_resolved":
             told = f"{detail['tools']} tools, {detail['tokens']:,} tokens of schemas"
-            if detail["tokens"] <= detail["tokens_offered"]:
+            if not detail["tools"]:
+                return "[dim]catalog[/]     no tools\n"
+            if (detail["tools"], detail["tokens"]) == (detail["offered"], detail["tokens_offered"]):
                 return f"[dim]catalog[/]     {told}: all are offered\n"
             shown = f"{detail['offered']} tools, {detail['tokens_offered']:,} tokens"
             return f"[dim]catalog[/]     {told}; tool search is on and offers {shown}\n"
+        case "model_replied" if detail["stop_reason"] in CUT_OFF:
+            return "[yellow]cut off[/]     the model's reply reached its limit of tokens"
+        case "call_in_text":
+            names = ", ".join(detail["names"])
+            return f"[yellow]no call[/]     the model wrote a call of {_safe(names)} as text, which does nothing"
         case "decision":
             reason = f": {detail['reason']}" if detail["reason"] else ""
             return _indented(detail["hook"], f"{detail['plugin']} says {detail['decision']}{reason}")
@@ -62,21 +89,21 @@ def _line(kind: str, detail: Mapping[str, Any]) -> str | None:
             return _indented("approval", detail["title"])
         case "approval_answered":
             return _indented("approval", "granted" if detail["granted"] else "refused")
-        case "call_finished":
-            mark = MARKS.get(detail["status"], "[red]![/]")
-            took = f"{detail['seconds'] * 1000:,.0f} ms"
-            return f"         {mark} {detail['status']}, {detail['characters']:,} characters, {took}"
         case "trim_queued":
             sizes = f"{detail['characters_before']:,} to {detail['characters_after']:,} characters"
             told = f"{detail['handle']}, {sizes}; durable, not applied while the run is open"
             return _indented("trim queued", told)
         case "trim_drained":
             saved = f"saves {detail['tokens_saved']:,} tokens of every request from now on"
-            trim = f"trim of {detail['handle']} ({escape(detail['tool'])}) {detail['status']}"
+            trim = f"trim of {detail['handle']} ({_safe(detail['tool'])}) {detail['status']}"
             return f"agent_end  the fence opens: {trim}, {saved}"
         case _:
             return None
 
 
 def _indented(what: str, told: str) -> str:
-    return f"         [dim]{what:<17}[/] {escape(told)}"
+    return f"         [dim]{what:<17}[/] {_safe(told)}"
+
+
+def _safe(text: str) -> str:
+    return escape(printable(text))

@@ -26,6 +26,12 @@ def test_a_server_may_be_called_mcp_servers() -> None:
     assert list(McpServers({"mcpServers": {"command": "x"}}).status) == ["mcpServers"]
 
 
+def test_the_mapping_may_stand_under_servers_as_vs_code_has_it() -> None:
+    found = McpServers({"inputs": [], "servers": {"git": {"type": "stdio", "command": "mcp-server-git"}}})
+    assert list(found.status) == ["git"]
+    assert list(McpServers({"servers": {"command": "x"}}).status) == ["servers"]
+
+
 @pytest.mark.parametrize("kind", ["http", "streamable-http", "streamableHttp"])
 def test_the_names_of_streamable_http_are_understood(kind: str) -> None:
     assert McpServers({"web": {"type": kind, "url": "http://127.0.0.1/mcp"}}).notices == ()

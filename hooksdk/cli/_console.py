@@ -1,0 +1,105 @@
+"""What the commands share in speaking to a person: text made safe for a terminal, tables, warnings and problems."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.markup import escape
+
+from hooksdk.errors import HookSDKError
+
+__all__ = [
+    "CommandProblem",
+    "counted",
+    "first_sentence",
+    "print_columns",
+    "printable",
+    "stderr_console",
+    "stdout_console",
+    "warnings_shown",
+]
+
+_LEAST = 20
+"""Cells that the last column of a table has at least, however narrow the terminal."""
+
+
+class CommandProblem(HookSDKError):
+    """Why a command cannot go on, in one line."""
+
+
+class _Answer(Console):
+    def on_broken_pipe(self) -> None:
+        # rich would end the process with 1; that whoever reads has seen enough is no failure, and `run` knows it.
+        raise BrokenPipeError
+
+
+def stdout_console() -> Console:
+    """Where the answer goes."""
+    return _Answer(highlight=False)
+
+
+def stderr_console() -> Console:
+    """Where everything goes that is not the answer."""
+    return Console(stderr=True, highlight=False)
+
+
+def printable(text: str) -> str:
+    """The text without what could steer a terminal or turn its words around: names, titles and replies are others' words."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a description, in one line."""
+    paragraph = " ".join(text.strip().partition("\n\n")[0].split())
+    return printable(re.split(r"(?<=[.!?])\s+(?![a-z])", paragraph, maxsplit=1)[0])
+
+
+def print_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: str) -> None:
+    """Print a table to stdout in which nothing is wrapped; `numbers` is the heading of a column of them. On a terminal
+    the last column ends where the line does. (A table of rich's would leave out whole columns instead.)"""
+    console = stdout_console()
+    widths = [max(cell_len(row[at]) for row in (headings, *rows)) for at in range(len(headings) - 1)]
+    room = max(console.width - sum(widths) - 2 * len(widths), _LEAST) if console.is_terminal else None
+    right = headings.index(numbers)
+    for row in (headings, *rows):
+        blanks = [" " * (width - cell_len(cell)) for width, cell in zip(widths, row, strict=False)]
+        cells = [
+            blank + cell if at == right else cell + blank
+            for at, (blank, cell) in enumerate(zip(blanks, row, strict=False))
+        ]
+        last = row[-1] if room is None or cell_len(row[-1]) <= room else f"{set_cell_size(row[-1], room - 1)}…"
+        console.print(escape("  ".join([*cells, last])), soft_wrap=True, style="bold" if row is headings else None)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+class _Shown(logging.Handler):
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._console = console
+        self._told: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = printable(record.getMessage())
+        if message not in self._told:
+            self._told.add(message)
+            self._console.print(f"[yellow]warning[/]     {escape(message)}", soft_wrap=True)
+
+
+@contextmanager
+def warnings_shown(console: Console) -> Generator[None]:
+    """Print what hooksdk logs as a warning or worse, each once."""
+    handler, logger = _Shown(console), logging.getLogger("hooksdk")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

@@ -1,0 +1,86 @@
+"""A project as the commands use it: its MCP servers, its tools, and its store to look into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from rich.console import Console
+
+from hooksdk import Host, MemoryStore
+from hooksdk.cli._console import CommandProblem
+from hooksdk.stores import SessionLog, Store
+
+if TYPE_CHECKING:
+    from hooksdk.adapters.mcp import McpServers
+
+__all__ = ["LookingStore", "open_servers"]
+
+
+async def open_servers(host: Host, paths: Sequence[Path], console: Console) -> list[McpServers]:
+    """Start the servers of these files and keep them until the host closes. A server that fails is left out and told;
+    raises `CommandProblem` when none is left, and `ConfigError` for a wrong file."""
+    if not paths:
+        return []
+    try:
+        from hooksdk.cli._servers import ServerWatch, read_mcp_files, statuses
+    except ModuleNotFoundError as error:
+        raise CommandProblem(f"--mcp needs {error.name}: pip install 'hooksdk[mcp]'") from None
+    watch = ServerWatch(console)
+    groups = read_mcp_files(paths, watch)
+    await watch.start(host, groups)
+    states = {status.state for status in statuses(groups)}
+    if states and states <= {"failed", "disabled"}:
+        raise CommandProblem(f"none of the MCP servers of {', '.join(map(str, paths))} is up")
+    return groups
+
+
+@final
+class LookingStore:
+    """A store to look into: what plugins have kept is there, and nothing that happens now is kept."""
+
+    def __init__(self, kept: Store) -> None:
+        self._kept = kept
+        self._own = MemoryStore()
+        self._copied: set[str] = set()
+
+    async def _space(self, space: str) -> MemoryStore:
+        """A plugin's space as it was at the first look."""
+        if space not in self._copied:
+            self._copied.add(space)
+            for key in await self._kept.list_keys(space):
+                await self._own.set_value(space, key, await self._kept.get_value(space, key))
+        return self._own
+
+    async def open_session(self, session_id: str, *, wait: float = 5.0) -> SessionLog:
+        """A session of its own."""
+        return await self._own.open_session(session_id, wait=wait)
+
+    async def session_exists(self, session_id: str) -> bool:
+        """True when it was opened here."""
+        return await self._own.session_exists(session_id)
+
+    async def list_sessions(self) -> list[str]:
+        """Those that were opened here."""
+        return await self._own.list_sessions()
+
+    async def get_value(self, space: str, key: str, default: Any = None) -> Any:
+        """A stored value."""
+        return await (await self._space(space)).get_value(space, key, default)
+
+    async def set_value(self, space: str, key: str, value: Any) -> None:
+        """Good until the command ends."""
+        await (await self._space(space)).set_value(space, key, value)
+
+    async def delete_value(self, space: str, key: str) -> None:
+        """Good until the command ends."""
+        await (await self._space(space)).delete_value(space, key)
+
+    async def list_keys(self, space: str) -> list[str]:
+        """The keys of a space."""
+        return await (await self._space(space)).list_keys(space)
+
+    async def aclose(self) -> None:
+        """Let the store behind it go."""
+        await self._kept.aclose()

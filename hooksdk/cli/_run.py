@@ -1,0 +1,125 @@
+"""`hooksdk run`: one prompt, a real model, the project's plugins and any MCP servers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from hooksdk import Host, Tool
+from hooksdk.agent import Limits, Outcome, run_agent, tokens_of
+from hooksdk.approvals import Approver
+from hooksdk.cli._approver import PersonAtTerminal, grant_all, refuse_all
+from hooksdk.cli._console import counted, printable, stderr_console, warnings_shown
+from hooksdk.cli._project import open_servers
+from hooksdk.cli._provider import ATTEMPTS, AskedModel, ModelOptions
+from hooksdk.cli._timeline import timeline
+
+__all__ = ["AT_A_LIMIT", "Asked", "read_prompt", "run_prompt"]
+
+AT_A_LIMIT = 4
+"""The exit code of a run that a limit stopped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the command line asks for."""
+
+    prompt: str
+    model: ModelOptions
+    mcp: tuple[Path, ...] = ()
+    system: str | None = None
+    max_turns: int
+    session: str | None = None
+    store: Path | None = None
+    approve: bool | None = None
+    """True: grant all; False: ask on stdin, whatever it is; None: ask if a person is there."""
+    as_json: bool = False
+    project: Path
+
+
+def read_prompt(given: str | None) -> str:
+    """The prompt, or all of stdin for `-` and where none is given. Raises a usage error for an empty one."""
+    if given is None and sys.stdin.isatty():
+        raise typer.BadParameter("give a prompt, or pipe one in", param_hint="PROMPT")
+    try:
+        prompt = sys.stdin.read() if given in (None, "-") else given
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"stdin is not text: {error}", param_hint="PROMPT") from None
+    if not prompt.strip():
+        raise typer.BadParameter("it is empty", param_hint="PROMPT")
+    return prompt
+
+
+def run_prompt(asked: Asked) -> int:
+    """Run it, and answer the exit code. Raises what ends the run, `KeyboardInterrupt` on Ctrl-C among it."""
+    console = stderr_console()
+    model = AskedModel(asked.model, console)
+    with warnings_shown(console):
+        session_id, outcome = anyio.run(_play, asked, model, console)
+    if asked.as_json:
+        document = {"schema": 1, "session": session_id, "text": outcome.text, "reason": outcome.reason}
+        document |= {"turns": outcome.turns, "attempts": outcome.attempts, "stats": outcome.stats}
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+    elif outcome.text:
+        print(printable(outcome.text) if sys.stdout.isatty() else outcome.text)
+    console.print(f"[dim]run[/]         {escape(_summary(outcome, session_id))}", soft_wrap=True)
+    if outcome.reason == "completed":
+        return 0
+    limit = f"{counted(asked.max_turns, 'turn')} (--max-turns)" if outcome.reason == "turn_limit" else outcome.reason
+    console.print(f"[yellow]hooksdk:[/] stopped at the limit of {limit}", soft_wrap=True)
+    return AT_A_LIMIT
+
+
+async def _play(asked: Asked, model: AskedModel, console: Console) -> tuple[str, Outcome]:
+    async with (
+        # First of all, so that a missing key is told before any server is started.
+        model,
+        Host(
+            plugins=[timeline(console)], approver=_approver(asked), folder=asked.project,
+            config={"store": f"jsonl:{asked.store}"} if asked.store else None,
+        ) as host,
+    ):  # fmt: skip
+        groups = await open_servers(host, asked.mcp, console)
+
+        def tools() -> list[Tool]:
+            return [tool for servers in groups for tool in servers.tools()]
+
+        async with host.session(asked.session) as session:
+            outcome = await run_agent(
+                session, model, asked.prompt, tools=tools, system=asked.system, workspace_dir=str(asked.project.resolve()),
+                limits=Limits(turns=asked.max_turns, attempts=ATTEMPTS),
+            )  # fmt: skip
+            return session.id, outcome
+
+
+def _approver(asked: Asked) -> Approver:
+    """On a terminal a person is asked; elsewhere every question is answered with no."""
+    if asked.approve:
+        return grant_all("granted by --yes")
+    if asked.approve is False or (sys.stdin.isatty() and sys.stderr.isatty()):
+        return PersonAtTerminal(stderr_console())
+    return refuse_all(stderr_console())
+
+
+def _summary(outcome: Outcome, session_id: str) -> str:
+    stats: Mapping[str, Any] = outcome.stats
+    statuses: dict[str, int] = stats["tool_calls"]
+    others = [f"{count} {status}" for status, count in statuses.items() if status != "ok"]
+    calls = counted(sum(statuses.values()), "call") + (f" ({', '.join(others)})" if others else "")
+    direct, offered = stats["tokens_direct"], stats["tokens_offered"]
+    schemas = f"{offered:,} tokens of schemas"
+    if offered < direct:
+        saved = f"{100 - 100 * offered / direct:.0f} % saved by search"
+        schemas = f"{offered:,} of {direct:,} tokens of schemas offered, {saved}"
+    used = tokens_of(stats["usage"])
+    model = "the model tells no usage" if used is None else f"the model used {used:,} tokens"
+    return f"{counted(outcome.turns, 'turn')}, {calls}; {schemas}; {model}; session {session_id}"

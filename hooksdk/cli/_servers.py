@@ -1,0 +1,97 @@
+"""The MCP servers of a command: read from files, started with a word on how it goes, watched while they serve."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import anyio
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from hooksdk import Host
+from hooksdk.adapters.mcp import McpServers, ServerStatus
+from hooksdk.errors import ConfigError
+
+__all__ = ["ServerWatch", "read_mcp_files", "statuses"]
+
+
+def statuses(groups: Sequence[McpServers]) -> list[ServerStatus]:
+    """How all servers are, in the order of the files."""
+    return [status for servers in groups for status in servers.status.values()]
+
+
+class ServerWatch:
+    """Tells of MCP servers: a spinner while they start, a line when they are up, and one for each that ends later."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._states: dict[str, str] = {}
+        self._redraw: Callable[[], None] | None = None
+
+    def __call__(self, status: ServerStatus) -> None:
+        """What an `McpServers` calls as its `on_status`."""
+        if status.state == "starting" and self._redraw is None:
+            return  # another start is told when it fails, and then once
+        before = self._states.get(status.name)
+        self._states[status.name] = status.state
+        if self._redraw is not None:
+            self._redraw()
+        elif status.state in {"failed", "down"} and status.state != before:
+            how = "cannot be started again" if status.state == "failed" else "has ended"
+            self._say("[yellow]server[/]     ", f"the MCP server '{status.name}' {how}: {status.problem}")
+
+    async def start(self, host: Host, groups: Sequence[McpServers]) -> None:
+        """Start all servers at once, and keep them until the host closes. Says which are left out, and why."""
+        names = [status.name for status in statuses(groups) if status.state != "disabled"]
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(
+            *columns, console=self._console, transient=True, disable=not (names and self._console.is_terminal)
+        ) as progress:
+            task = progress.add_task("")
+
+            def redraw() -> None:
+                waiting = [name for name in names if self._states.get(name, "starting") == "starting"]
+                told = f", waiting for {', '.join(waiting)}" if waiting else ""
+                up = f"MCP servers: {len(names) - len(waiting)} of {len(names)} started{told}"
+                progress.update(task, description=escape(up))
+
+            redraw()
+            self._redraw = redraw
+            async with anyio.create_task_group() as starting:
+                for servers in groups:
+                    starting.start_soon(functools.partial(host.enter, servers, name="MCP servers"))
+            self._redraw = None
+        self._tell(statuses(groups))
+
+    def _tell(self, found: Sequence[ServerStatus]) -> None:
+        for status in found:
+            if status.state == "disabled":
+                self._say("[dim]left out[/]   ", f"the MCP server '{status.name}': disabled in its file")
+            elif status.state != "up":
+                self._say("[yellow]left out[/]   ", f"the MCP server '{status.name}': {status.problem or status.state}")
+        up = [status for status in found if status.state == "up"]
+        if up:
+            tools = ", ".join(f"{status.name} {status.tools}" for status in up)
+            slowest = max(status.seconds for status in up)
+            told = f"{sum(status.tools for status in up)} tools ({tools}) after {slowest:.1f} s"
+            self._say("[dim]servers[/]    ", told)
+
+    def _say(self, what: str, told: str) -> None:
+        self._console.print(f"{what} {escape(told)}", soft_wrap=True)
+
+
+def read_mcp_files(paths: Sequence[Path], watch: ServerWatch) -> list[McpServers]:
+    """The servers of each file, not started yet. Raises `ConfigError`, also for a name that two files have."""
+    groups: list[McpServers] = []
+    places: dict[str, Path] = {}
+    for path in paths:
+        servers = McpServers.from_file(path, on_status=watch)
+        for name in servers.status:
+            if name in places:
+                raise ConfigError(str(path), (f"the server '{name}' is in {places[name]} too: rename one of them",))
+            places[name] = path
+        groups.append(servers)
+    return groups

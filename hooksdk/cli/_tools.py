@@ -1,0 +1,232 @@
+"""`hooksdk tools list` and `hooksdk tools search`: what a model would be shown here, found here, and at what price."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+from rich.markup import escape
+
+from hooksdk import Config, Host, MemoryStore, Run, Tool, ToolCall, schema
+from hooksdk.cli._console import (
+    CommandProblem,
+    counted,
+    first_sentence,
+    print_columns,
+    printable,
+    stderr_console,
+    stdout_console,
+    warnings_shown,
+)
+from hooksdk.cli._project import LookingStore, open_servers
+from hooksdk.config import PluginConfig, fold, load_config
+from hooksdk.formats import get_format
+from hooksdk.stores import open_store
+from hooksdk.tools import BRIDGE_NAMES
+
+__all__ = ["Look", "list_tools", "print_search", "search_tools"]
+
+SEARCH = "tool_search"
+_OFF = {"off", "false", "no", "0"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """Where to look."""
+
+    project: Path
+    mcp: tuple[Path, ...] = ()
+    context_window: int
+    as_json: bool = False
+
+
+def list_tools(look: Look) -> int:
+    """Print every tool that a model would get, and what it costs. The code is 1 when a server could not be started."""
+    with warnings_shown(stderr_console()):
+        found = anyio.run(_list, look)
+    if look.as_json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        _print_list(found)
+    return 1 if any(server["state"] == "failed" for server in found["servers"]) else 0
+
+
+def search_tools(look: Look, queries: Sequence[str], limit: int | None) -> int:
+    """Print what the model would get for these queries."""
+    with warnings_shown(stderr_console()):
+        answer = anyio.run(_search, look, queries, limit)
+    tokens = schema.estimate_tokens(answer)
+    found: dict[str, Any] = json.loads(answer)
+    if look.as_json:
+        print(json.dumps({"schema": 1, "tokens": tokens, "answer": found}, indent=2, ensure_ascii=False))
+    else:
+        print_search(found, tokens)
+    return 0
+
+
+# What there is
+
+
+async def _list(look: Look) -> dict[str, Any]:
+    config = load_config(folder=look.project)
+    async with AsyncExitStack() as stack:
+        run, servers = await _resolve(stack, look, config)
+        shown = {tool.name for tool in run.offered}
+        own = config.plugin(SEARCH) or PluginConfig()
+        on, tokens_on = await _what_if(run, own, look, "on")
+        auto, _ = await _what_if(run, own, look, "auto")
+        return {
+            "schema": 1,
+            "context_window": look.context_window,
+            "servers": servers,
+            "tools": [_told(tool, offered=tool.name in shown) for tool in run.tools],
+            "withheld": dict(run.tools.withheld),
+            "notes": list(run.tools.diagnostics),
+            "tokens": run.tools.tokens,
+            "tokens_offered": sum(tool.tokens for tool in run.offered),
+            "search": {"on": _is_on(run), "auto": auto, "possible": on, "tokens": tokens_on},
+        }
+
+
+def _told(tool: Tool, *, offered: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {"id": tool.id, "owner": tool.owner, "name": tool.name, "tokens": tool.tokens}
+    return {**told, "offered": offered, "description": first_sentence(tool.description)}
+
+
+async def _resolve(stack: AsyncExitStack, look: Look, config: Config) -> tuple[Run, list[dict[str, Any]]]:
+    """A run with the tools of the project and its servers, as the model would get them, and how the servers are."""
+    store = LookingStore(open_store(config.store))
+    stack.push_async_callback(store.aclose)
+    host = await stack.enter_async_context(Host(store=store, config=config, folder=look.project))
+    groups = await open_servers(host, look.mcp, stderr_console())
+    run = await _open_run(stack, host, look)
+    await run.resolve_tools([tool for servers in groups for tool in servers.tools()])
+    found = [status for servers in groups for status in servers.status.values()]
+    told = ("name", "state", "problem", "tools", "seconds", "version")
+    return run, [{key: getattr(status, key) for key in told} for status in found]
+
+
+async def _open_run(stack: AsyncExitStack, host: Host, look: Look) -> Run:
+    session = await stack.enter_async_context(host.session())
+    folder = str(look.project.resolve())
+    return await stack.enter_async_context(session.run(workspace_dir=folder, context_window=look.context_window))
+
+
+async def _what_if(run: Run, own: PluginConfig, look: Look, enabled: str) -> tuple[bool, int]:
+    """Whether this catalog would be searched if `enabled` were this, and the tokens that would be offered then."""
+    section = {"config": {**own.config, "enabled": enabled}}
+    config = Config.model_validate({"allow": [SEARCH], "plugins": {SEARCH: section}})
+    async with AsyncExitStack() as stack:
+        host = await stack.enter_async_context(Host(store=MemoryStore(), config=config))
+        trial = await _open_run(stack, host, look)
+        offered = await trial.resolve_tools(run.tools)
+        return _is_on(trial), sum(tool.tokens for tool in offered)
+
+
+def _is_on(run: Run) -> bool:
+    return any(tool.name in BRIDGE_NAMES for tool in run.offered)
+
+
+def _print_list(found: Mapping[str, Any]) -> None:
+    tools: list[dict[str, Any]] = found["tools"]
+    if tools:
+        rows = [
+            [printable(tool["owner"]), printable(tool["name"]), f"{tool['tokens']:,}", tool["description"]]
+            for tool in tools
+        ]
+        print_columns(("owner", "name", "tokens", "what it does"), rows, numbers="tokens")
+        print()
+    for name, reason in found["withheld"].items():
+        print(printable(f"withheld     {name}: {reason}"))
+    for note in found["notes"]:
+        print(printable(f"note         {note}"))
+    print(f"in all       {counted(len(tools), 'tool')}, {found['tokens']:,} tokens of schemas")
+    if not tools:
+        print("             MCP servers are given with --mcp FILE")
+    search, whole = found["search"], found["tokens"]
+    if search["possible"]:
+        less = f"{100 - 100 * search['tokens'] / whole:.0f} % less" if search["tokens"] < whole else "no saving"
+        print(f"tool search  offers {search['tokens']:,} tokens of schemas at first: {less}")
+        auto = "comes on" if search["auto"] else "stays off"
+        window = f"a context window of {found['context_window']:,} tokens"
+        print(f"             it is {'on' if search['on'] else 'off'} in this project; auto {auto} at {window}")
+
+
+# What is found
+
+
+async def _search(look: Look, queries: Sequence[str], limit: int | None) -> str:
+    config = load_config(folder=look.project)
+    if reason := _why_off(config):
+        told = f"[yellow]tool search[/] is off in this project ({reason}); it is on for this command"
+        stderr_console().print(told, soft_wrap=True)
+    async with AsyncExitStack() as stack:
+        run, _servers = await _resolve(stack, look, _with_search(config))
+        if SEARCH not in {tool.name for tool in run.offered}:
+            hint = "" if len(run.tools) else "; MCP servers are given with --mcp FILE"
+            raise CommandProblem(
+                f"there is nothing to search: none of {counted(len(run.tools), 'tool')} can be deferred{hint}"
+            )
+        arguments: dict[str, Any] = {"queries": list(queries), **({} if limit is None else {"limit": limit})}
+        call = ToolCall("search", SEARCH, arguments)
+        await run.record(get_format("openai-chat").reply("", [call]))
+        result = await run.call_tool(call)
+    if result.is_error:
+        raise CommandProblem(f"the search was refused: {printable(result.text)}")
+    return result.text
+
+
+def _why_off(config: Config) -> str:
+    section = config.plugin(SEARCH)
+    if any(fold(name) == SEARCH for name in config.deny):
+        return "denied by the configuration"
+    if section is None:
+        return ""
+    if not section.enabled or str(section.config.get("enabled", "auto")).strip().lower() in _OFF:
+        return "switched off by the configuration"
+    return ""
+
+
+def _with_search(config: Config) -> Config:
+    """The same configuration with tool search on, in the mode that has `tool_search`."""
+    section = config.plugin(SEARCH) or PluginConfig()
+    settings = {**section.config, "enabled": "on"}
+    settings |= {"mode": "tools"} if "mode" in settings else {}
+    others = {name: one for name, one in config.plugins.items() if fold(name) != SEARCH}
+    on = section.model_copy(update={"enabled": True, "config": settings})
+    deny = [name for name in config.deny if fold(name) != SEARCH]
+    return config.model_copy(update={"deny": deny, "plugins": {**others, SEARCH: on}})
+
+
+def print_search(found: Mapping[str, Any], tokens: int) -> None:
+    """Print an answer of `tool_search`, and what it costs."""
+    console = stdout_console()
+
+    def say(text: str) -> None:
+        console.print(text, soft_wrap=True)
+
+    for group in found["results"]:
+        say(f"[bold]{_safe(group['query'])}[/]")
+        for hit in group["hits"]:
+            weak = "  [yellow](weak)[/]" if hit.get("weak") else ""
+            say(f"  [green]{_safe(hit['call'])}[/]{weak}")
+            say(f"      {_safe(hit['from'])}: {_safe(hit['description'])}")
+        for key in ("already_offered", "weak"):
+            if key in group:
+                say(f"  [yellow]{_safe(group[key])}[/]")
+        if not group["hits"] and "already_offered" not in group:
+            say("  [yellow]nothing found[/]")
+        print()
+    if "available_from" in found:
+        owners = (f"{owner} ({count})" for owner, count in found["available_from"].items())
+        say(f"There are tools from {_safe(', '.join(owners))}.")
+    say(f"{counted(found['total_available'], 'tool')} searched; this answer costs the model {tokens:,} tokens.")
+
+
+def _safe(value: object) -> str:
+    return escape(printable(str(value)))

@@ -1,0 +1,82 @@
+"""What the tests of `hooksdk run` and `hooksdk tools` share: the command in a folder of its own, beside a scripted provider."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+from mcp_servers import script
+
+from hooksdk.testing.server import ScriptedServer
+
+COMMAND = [sys.executable, "-m", "hooksdk"]
+
+
+@dataclass
+class Done:
+    """What came of a command."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def complaint(self) -> str:
+        """The last line of stderr."""
+        return self.err.rstrip().rpartition("\n")[2]
+
+
+def environment(
+    folder: Path, server: ScriptedServer | None = None, variables: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """No configuration, key or address of whoever runs the tests, and the provider's where there is one."""
+    prefixes = ("HOOKSDK_", "OPENAI_", "ANTHROPIC_")
+    found = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+    found |= {"XDG_CONFIG_HOME": str(folder / "none"), "HOME": str(folder), "HOOKSDK_HOME": str(folder / "kept")}
+    if server is not None:
+        found |= {"OPENAI_BASE_URL": server.openai_url, "OPENAI_API_KEY": "a key"}
+        found |= {"ANTHROPIC_BASE_URL": server.anthropic_url, "ANTHROPIC_API_KEY": "a key"}
+    return {**found, "COLUMNS": "100", "PYTHONUNBUFFERED": "1", **(variables or {})}
+
+
+async def hooksdk(
+    *arguments: str,
+    folder: Path,
+    server: ScriptedServer | None = None,
+    stdin: str | None = None,
+    variables: Mapping[str, str] | None = None,
+) -> Done:
+    """Run the command; without `stdin` there is nothing to read."""
+    with anyio.fail_after(45):
+        done = await anyio.run_process(
+            [*COMMAND, *arguments], cwd=folder, env=environment(folder, server, variables), check=False,
+            input=(stdin or "").encode(),
+        )  # fmt: skip
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def write_servers(path: Path, **entries: dict[str, Any]) -> str:
+    """A file of MCP servers; without entries it has one, `plain`."""
+    path.write_text(json.dumps({"mcpServers": entries or {"plain": script("plain")}}))
+    return str(path)
+
+
+def install_plugin(folder: Path, code: str) -> dict[str, str]:
+    """Install a plugin class `Watch` of the id `watch`, as pip would; answers the environment that finds it."""
+    package, info = folder / "fake_watch", folder / "fake_watch-1.0.dist-info"
+    package.mkdir(parents=True)
+    info.mkdir()
+    (package / "__init__.py").write_text(code)
+    (package / "hooksdk.plugin.json").write_text('{"id": "watch"}')
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fake-watch\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[hooksdk.plugins]\nwatch = fake_watch:Watch\n")
+    return {"PYTHONPATH": str(folder)}

@@ -1,0 +1,475 @@
+"""`hooksdk run`: a real client of a scripted provider, real MCP servers, and every way in which a run may end."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+pytest.importorskip("mcp", reason="needs the extra `mcp`")
+pytest.importorskip("openai", reason="needs the extra `openai`")
+pytest.importorskip("anthropic", reason="needs the extra `anthropic`")
+
+from cli_stage import COMMAND, Done, environment, hooksdk, install_plugin, write_servers
+from mcp_servers import alive, script, until
+
+from hooksdk.cli._app import run
+from hooksdk.testing import Reply, Turn, call
+from hooksdk.testing.server import ScriptedServer, refuse
+
+pytestmark = pytest.mark.anyio
+MODEL = ("--model", "openai:any")
+ASK = """
+[[plugins.tool_policy.config.rules]]
+action = "ask"
+tools = "mcp:plain:add"
+title = "Add these?"
+"""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The command brings its own event loop."""
+    return "asyncio"
+
+
+Here = Callable[..., Done]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
+    """The command in this process, for what ends before the model is asked: without a key, and with nothing to read."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in list(os.environ):
+        if name.startswith(("OPENAI_", "ANTHROPIC_")):
+            monkeypatch.delenv(name)
+
+    def run_here(*arguments: str) -> Done:
+        code = run(["run", *arguments])
+        captured = capsys.readouterr()
+        return Done(code, captured.out, captured.err)
+
+    return run_here
+
+
+def add_up(turn: Turn) -> Any:
+    """Asks for one sum, and tells what came back."""
+    return call("add", a=2, b=3) if not turn.results else f"The answer is {turn.result.text}."
+
+
+# What it prints, and where
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+async def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(provider: str, tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json")
+    async with ScriptedServer(add_up) as server:
+        done = await hooksdk(
+            "run", "--model", f"{provider}:any", "--mcp", servers, "Add 2 and 3.", folder=tmp_path, server=server
+        )
+    assert (done.code, done.out) == (0, "The answer is 5.\n")
+    assert "servers     6 tools (plain 6) after" in done.err
+    assert "turn 1   add\n         ✓ ok, " in done.err
+    assert done.complaint.startswith("run         2 turns, 1 call; ")
+    assert re.search(r"; \d+ tokens of schemas; the model used \d+ tokens; session \w+$", done.complaint)
+
+
+async def test_the_model_is_sent_the_system_message_the_prompt_and_the_key(tmp_path: Path) -> None:
+    async with ScriptedServer(["Fine."]) as server:
+        await hooksdk("run", *MODEL, "--system", "Be brief.", "How are you?", folder=tmp_path, server=server)
+    assert [(one["role"], one["content"]) for one in server.requests[0].body["messages"]] == [
+        ("system", "Be brief."),
+        ("user", "How are you?"),
+    ]
+    assert server.requests[0].body["model"] == "any"
+    assert server.requests[0].headers["authorization"] == "Bearer a key"
+
+
+async def test_the_project_s_tool_search_counts_and_its_saving_is_told(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text('[plugins.tool_search.config]\nenabled = "on"\n')
+    servers = write_servers(tmp_path / "mcp.json", house=script("many"))
+
+    def through_the_bridge(turn: Turn) -> Any:
+        if turn.number == 1:
+            return call("tool_search", queries=["sweep the cellar"])
+        if turn.number == 2:
+            name = turn.result.json()["results"][0]["hits"][0]["name"]
+            return call("tool_call", name=name, arguments={"minutes": 5})
+        return turn.result.text
+
+    async with ScriptedServer(through_the_bridge) as server:
+        done = await hooksdk("run", *MODEL, "--mcp", servers, "Sweep.", folder=tmp_path, server=server)
+    assert done.out == "sweep_cellar is done\n"
+    assert "tool search is on and offers 3 tools" in done.err
+    assert "turn 2   sweep_cellar through tool_call" in done.err
+    assert " tokens of schemas offered, " in done.complaint
+    assert " % saved by search; " in done.complaint
+
+
+async def test_a_small_context_window_brings_tool_search_on(tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json")
+    async with ScriptedServer(["Fine."]) as server:
+        await hooksdk(
+            "run", *MODEL, "--context-window", "1000", "--mcp", servers, "Add.", folder=tmp_path, server=server
+        )
+    assert "tool_search" in server.turns[0].offered
+    assert "add" not in server.turns[0].offered
+
+
+async def test_json_is_one_document_on_stdout(tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json")
+    async with ScriptedServer(add_up) as server:
+        done = await hooksdk("run", *MODEL, "--json", "--mcp", servers, "Add.", folder=tmp_path, server=server)
+    told = done.json()
+    assert told.keys() == {"schema", "session", "text", "reason", "turns", "attempts", "stats"}
+    assert (told["schema"], told["text"], told["reason"]) == (1, "The answer is 5.", "completed")
+    assert (told["turns"], told["attempts"], told["stats"]["tool_calls"]) == (2, 1, {"ok": 1})
+
+
+@pytest.mark.parametrize("argument", [("-",), ()])
+async def test_the_prompt_may_come_from_stdin(argument: tuple[str, ...], tmp_path: Path) -> None:
+    async with ScriptedServer(lambda turn: turn.prompt.upper()) as server:
+        done = await hooksdk("run", *MODEL, *argument, folder=tmp_path, server=server, stdin="say it\nlouder\n")
+    assert done.out.strip() == "SAY IT\nLOUDER"
+
+
+async def test_a_session_goes_on_where_it_stood(tmp_path: Path) -> None:
+    kept = ("--session", "s1", "--store", "here")
+    async with ScriptedServer(lambda turn: f"{len(turn.messages)} messages") as server:
+        first = await hooksdk("run", *MODEL, *kept, "Count.", folder=tmp_path, server=server)
+        second = await hooksdk("run", *MODEL, *kept, "Count.", folder=tmp_path, server=server)
+    assert (first.out, second.out) == ("1 messages\n", "3 messages\n")
+    assert second.complaint.endswith("session s1")
+    assert list((tmp_path / "here").glob("*.messages.jsonl"))
+    assert not (tmp_path / "kept").exists()
+
+
+async def test_several_files_of_servers_are_started_together(tmp_path: Path) -> None:
+    first = write_servers(tmp_path / "first.json")
+    second = write_servers(tmp_path / "second.json", other=script("plain"))
+    async with ScriptedServer(["Fine."]) as server:
+        done = await hooksdk("run", *MODEL, "--mcp", first, "--mcp", second, "Look.", folder=tmp_path, server=server)
+    assert "servers     12 tools (plain 6, other 6)" in done.err
+    assert {"plain__add", "other__add"} <= set(server.turns[0].offered)
+
+
+async def test_a_reply_that_was_cut_off_is_said(tmp_path: Path) -> None:
+    async with ScriptedServer([Reply("Once upon", stop_reason="length")]) as server:
+        done = await hooksdk("run", *MODEL, "--max-tokens", "2", "Tell.", folder=tmp_path, server=server)
+    assert done.out == "Once upon\n"
+    assert "cut off     the model's reply reached its limit of tokens" in done.err
+    assert server.requests[0].body["max_tokens"] == 2
+
+
+async def test_of_calls_that_run_at_a_time_each_end_says_whose_it_is(tmp_path: Path) -> None:
+    def both(turn: Turn) -> Any:
+        return [call("work", seconds=0.4), call("add", a=1, b=1)] if not turn.results else "Done."
+
+    servers = write_servers(tmp_path / "mcp.json")
+    async with ScriptedServer(both) as server:
+        done = await hooksdk("run", *MODEL, "--mcp", servers, "Both.", folder=tmp_path, server=server)
+    assert "✓ add: ok, " in done.err
+
+
+# Approvals
+
+
+@pytest.mark.parametrize(
+    ("option", "answer", "status"),
+    [((), "y\n", "blocked"), (("--yes",), "", "ok"), (("--ask",), "y\n", "ok"), (("--ask",), "n\n", "blocked")],
+    ids=["nobody is there", "--yes", "--ask, yes", "--ask, no"],
+)
+async def test_an_approval_is_refused_unless_somebody_grants_it(
+    option: tuple[str, ...], answer: str, status: str, tmp_path: Path
+) -> None:
+    (tmp_path / "hooksdk.toml").write_text(ASK)
+    servers = write_servers(tmp_path / "mcp.json")
+    async with ScriptedServer(add_up) as server:
+        done = await hooksdk(
+            "run", *MODEL, *option, "--json", "--mcp", servers, "Add.", folder=tmp_path, server=server, stdin=answer
+        )
+    assert done.json()["stats"]["tool_calls"] == {status: 1}
+    assert ('Add these?  add {"a": 2, "b": 3}\n' in done.err) is (option == ("--ask",))
+    assert ("nobody can be asked here; run it on a terminal, or with --ask or --yes" in done.err) is (not option)
+
+
+async def test_two_questions_are_asked_one_after_the_other(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text(ASK)
+    servers = write_servers(tmp_path / "mcp.json")
+
+    def two(turn: Turn) -> Any:
+        return [call("add", a=1, b=1), call("add", a=2, b=2)] if not turn.results else "Done."
+
+    async with ScriptedServer(two) as server:
+        done = await hooksdk(
+            "run", *MODEL, "--ask", "--json", "--mcp", servers, "Add.", folder=tmp_path, server=server, stdin="y\ny\n"
+        )
+    assert done.json()["stats"]["tool_calls"] == {"ok": 2}
+    assert done.err.count("Allow it?") == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+async def test_on_a_terminal_the_person_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text(ASK)
+    servers = write_servers(tmp_path / "mcp.json")
+    ours, theirs = os.openpty()
+    async with ScriptedServer(add_up) as server:
+        process = subprocess.Popen(
+            [*COMMAND, "run", *MODEL, "--mcp", servers, "Add."], cwd=tmp_path, env=environment(tmp_path, server),
+            stdin=theirs, stderr=theirs, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        os.close(theirs)
+        told = await anyio.to_thread.run_sync(read_terminal, ours, "Allow it?", b"y\n")
+        out = await anyio.to_thread.run_sync(lambda: process.communicate(timeout=20)[0])
+    assert (process.returncode, out) == (0, "The answer is 5.\n")
+    assert "Add these?" in told
+
+
+def read_terminal(ours: int, question: str, answer: bytes) -> str:
+    """All that is shown there; the question is answered as soon as it stands there."""
+    shown = b""
+    try:
+        while piece := os.read(ours, 1000):
+            before, shown = shown, shown + piece
+            if question.encode() in shown and question.encode() not in before:
+                os.write(ours, answer)
+    except OSError:  # the other end is closed
+        pass
+    finally:
+        os.close(ours)
+    return shown.decode()
+
+
+# What ends a run
+
+
+async def test_a_run_that_reaches_a_limit_ends_with_4_and_says_which(tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json")
+    async with ScriptedServer(lambda turn: Reply("Working.", [call("add", a=1, b=1)])) as server:
+        done = await hooksdk(
+            "run", *MODEL, "--max-turns", "2", "--mcp", servers, "Add.", folder=tmp_path, server=server
+        )
+    assert (done.code, done.out) == (4, "Working.\n")
+    assert done.complaint == "hooksdk: stopped at the limit of 2 turns (--max-turns)"
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (401, "refuses the key (401); check OPENAI_API_KEY: No."),
+        (404, "knows no model 'any' (404): No."),
+        (400, "answered 400: No."),
+    ],
+)
+async def test_what_the_provider_refuses_is_one_line(status: int, told: str, tmp_path: Path) -> None:
+    async with ScriptedServer([refuse(status, text="No.")]) as server:
+        done = await hooksdk("run", *MODEL, "Go.", folder=tmp_path, server=server)
+        assert (done.code, done.out) == (1, "")
+        assert done.complaint == f"hooksdk: openai at {server.openai_url} {told}"
+    assert "Traceback" not in done.err
+
+
+async def test_anthropic_s_errors_are_read_as_well(tmp_path: Path) -> None:
+    async with ScriptedServer([refuse(401, text="No.")]) as server:
+        done = await hooksdk("run", "--model", "anthropic:any", "Go.", folder=tmp_path, server=server)
+    assert done.complaint.endswith("refuses the key (401); check ANTHROPIC_API_KEY: No.")
+
+
+async def test_a_model_that_is_not_available_is_asked_again_and_that_is_said(tmp_path: Path) -> None:
+    async with ScriptedServer([refuse(429, retry_after=0.1), "Here I am."]) as server:
+        done = await hooksdk("run", *MODEL, "Go.", folder=tmp_path, server=server)
+    assert (done.code, done.out) == (0, "Here I am.\n")
+    assert "RateLimitError: Error code: 429 - Refused by the script.; asked again in 0.1 s" in done.err
+
+
+async def test_a_server_that_is_not_there_is_one_line_with_its_address(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        done = await hooksdk("run", *MODEL, "--base-url", url, "Go.", folder=tmp_path)
+    assert (done.code, done.out) == (1, "")
+    assert done.complaint.endswith(f"All connection attempts failed (at {url})")
+
+
+@pytest.mark.parametrize(("provider", "key"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")])
+def test_a_missing_key_is_named(provider: str, key: str, here: Here) -> None:
+    done = here("--model", f"{provider}:any", "Go.")
+    assert (done.code, done.out) == (1, "")
+    assert done.complaint == f"hooksdk: {provider}: no key was found; set {key}"
+
+
+async def test_a_missing_sdk_is_told_with_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "openai.py").write_text("raise ModuleNotFoundError('gone', name='openai')\n")
+    done = await hooksdk("run", *MODEL, "Go.", folder=tmp_path, variables={"PYTHONPATH": str(tmp_path)})
+    assert done.code == 1
+    told = "the package 'openai' is not installed: pip install 'hooksdk[openai]'"
+    assert done.err == f"hooksdk: --model openai:any: {told}\n"
+
+
+async def test_a_server_that_does_not_start_is_left_out_and_said(tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json", plain=script("plain"), gone={"command": "no-such-program"})
+    async with ScriptedServer(add_up) as server:
+        done = await hooksdk("run", *MODEL, "--mcp", servers, "Add.", folder=tmp_path, server=server)
+    assert (done.code, done.out) == (0, "The answer is 5.\n")
+    left_out = "left out    the MCP server 'gone': the command 'no-such-program' was not found"
+    assert done.err.count("gone") == 1
+    assert left_out in done.err
+
+
+async def test_without_any_server_that_starts_the_model_is_not_asked(tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json", gone={"command": "no-such-program"})
+    async with ScriptedServer([]) as server:
+        done = await hooksdk("run", *MODEL, "--mcp", servers, "Add.", folder=tmp_path, server=server)
+    assert (done.code, done.out, server.requests) == (1, "", [])
+    assert done.complaint == f"hooksdk: none of the MCP servers of {servers} is up"
+
+
+async def test_a_server_that_ends_during_the_run_is_said(tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json", dying=script("dying"))
+
+    def let_it_die(turn: Turn) -> Any:
+        return call("die") if not turn.results else "It is gone."
+
+    async with ScriptedServer(let_it_die) as server:
+        done = await hooksdk("run", *MODEL, "--mcp", servers, "Go.", folder=tmp_path, server=server)
+    assert (done.code, done.out) == (0, "It is gone.\n")
+    assert "server      the MCP server 'dying' has ended" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "mcp.json: cannot be read: No such file or directory"),
+        ("{", "mcp.json:1:2: is not JSON: Expecting property name enclosed in double quotes"),
+        ('{"mcpServers": {"a": {"comand": "x"}}}', "needs a 'command' or a 'url'"),
+        ('{"mcpServers": {"plain": {"command": "x"}}}', "the server 'plain' is in first.json too: rename one of them"),
+    ],
+    ids=["missing", "no JSON", "wrong entry", "a name twice"],
+)
+def test_a_wrong_file_of_servers_is_a_wrong_configuration(
+    text: str | None, told: str, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a key")
+    write_servers(Path("first.json"))
+    if text is not None:
+        Path("mcp.json").write_text(text)
+    done = here(*MODEL, "--mcp", "first.json", "--mcp", "mcp.json", "Go.")
+    assert (done.code, done.out) == (3, "")
+    assert told in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+async def test_a_plugin_without_its_grant_ends_it_with_the_command_that_gives_it(tmp_path: Path) -> None:
+    code = "from hooksdk import hooks\nclass Watch:\n    @hooks.before_model_call\n    def look(self, event): ...\n"
+    path = install_plugin(tmp_path / "site", code)
+    async with ScriptedServer([]) as server:
+        done = await hooksdk("run", *MODEL, "Go.", folder=tmp_path, server=server, variables=path)
+    assert (done.code, done.out) == (1, "")
+    assert done.complaint.endswith("Give it with: hooksdk plugins enable watch --grant conversation")
+
+
+async def test_a_plugin_that_refuses_the_run_ends_it_with_its_reason(tmp_path: Path) -> None:
+    code = """
+from hooksdk import hooks
+from hooksdk.hooks import Block
+class Watch:
+    @hooks.agent_start
+    def refuse(self, event):
+        return Block("closed on Sundays")
+"""
+    path = install_plugin(tmp_path / "site", code)
+    async with ScriptedServer([]) as server:
+        done = await hooksdk("run", *MODEL, "Go.", folder=tmp_path, server=server, variables=path)
+    assert (done.code, done.complaint) == (1, "hooksdk: run refused by plugin 'watch': closed on Sundays")
+
+
+async def test_a_wrong_setting_of_the_project_ends_it_with_3(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text("[plugins.tool_search]\nenabeld = true\n")
+    async with ScriptedServer([]) as server:
+        done = await hooksdk("run", *MODEL, "Go.", folder=tmp_path, server=server)
+    assert done.code == 3
+    assert "Did you mean 'enabled'?" in done.complaint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--model", "opnai:x", "Go."), "there is no provider 'opnai'. Did you mean 'openai'?"),
+        (("--model", "mine:x", "Go."), "there is no provider 'mine'. Known: openai, anthropic"),
+        (("--model", "gpt-5", "Go."), "'gpt-5' is not PROVIDER:NAME, such as openai:gpt-5"),
+        (("--model", "openai:", "Go."), "'openai:' is not PROVIDER:NAME"),
+        (("Go.",), "Missing option '--model'"),
+        ((*MODEL, " "), "PROMPT: it is empty"),
+        ((*MODEL,), "PROMPT: it is empty"),
+        ((*MODEL, "--ask"), "--ask reads answers from stdin"),
+        ((*MODEL, "--max-turns", "0", "Go."), "'--max-turns'"),
+        ((*MODEL, "--project", "nowhere", "Go."), "'nowhere' does not exist"),
+    ],
+)
+def test_a_slip_on_the_command_line_is_one_line(arguments: tuple[str, ...], told: str, here: Here) -> None:
+    done = here(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert told in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+# Ctrl-C
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
+@pytest.mark.parametrize("moment", ["model", "tool"])
+async def test_ctrl_c_ends_the_run_as_cancelled_and_its_servers_with_it(moment: str, tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text('[plugins.trace_file.config]\npath = "trace.jsonl"\n')
+    servers = write_servers(tmp_path / "mcp.json")
+    waiting = anyio.Event()
+    pids: list[int] = []
+
+    async def hold(turn: Turn) -> Any:
+        if turn.number == 1:
+            return call("process_id")
+        pids.append(int(turn.result.text))
+        waiting.set()
+        if moment == "tool":
+            return call("work", seconds=30)
+        await anyio.sleep_forever()
+        return None
+
+    async with ScriptedServer(hold) as server:
+        process = subprocess.Popen(
+            [*COMMAND, "run", *MODEL, "--mcp", servers, "Go."], cwd=tmp_path, env=environment(tmp_path, server),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            # A test run in the background ignores Ctrl-C, and its children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
+        assert process.stderr is not None
+        await waiting.wait()
+        if moment == "tool":
+            await anyio.to_thread.run_sync(read_until, process.stderr, "work")
+        process.send_signal(signal.SIGINT)
+        out, err = await anyio.to_thread.run_sync(lambda: process.communicate(timeout=20))
+        done = Done(process.returncode, out, err)
+    assert (done.code, done.out, done.complaint) == (130, "", "hooksdk: stopped")
+    assert "Traceback" not in done.err
+    trace = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]
+    assert [record["reason"] for record in trace if record["kind"] == "run_ended"] == ["cancelled"]
+    await until(lambda: not alive(pids[0]))
+
+
+def read_until(stream: Any, word: str) -> None:
+    for line in stream:
+        if word in line:
+            return
