@@ -13,6 +13,7 @@ from hooksdk._dispatch import Failure
 from hooksdk._execution import MAX_DEPTH, Context, Settled, Work, check_output, execute
 from hooksdk._hook import Handler
 from hooksdk._run_state import RunState, results_of
+from hooksdk._schema_explain import clip
 from hooksdk.approvals import ApprovalRequest, ask_approver
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
@@ -156,7 +157,9 @@ async def resolve_secrets(state: RunState, work: Work) -> dict[str, Any]:
     tool = work.tool
     assert tool is not None
     private: dict[str, Any] = schema.clone(work.arguments)
-    names = secrets.placeholders(private) if state.hooks.has("resolve_secrets") else []
+    # A bridge gets no secrets: a script could print one in another form. The calls that it makes get theirs.
+    asks = state.hooks.has("resolve_secrets") and tool.name not in BRIDGE_NAMES
+    names = secrets.placeholders(private) if asks else []
     if not names:
         return private
     event = hooks.ResolveSecrets(
@@ -242,7 +245,9 @@ def refusal_of(name: str, catalog: Catalog) -> str:
         return f"'{name}' was not run: it is withheld from this run ({catalog.withheld[name]}). Do not retry."
     near = catalog.suggest(name)
     told = f" Did you mean {' or '.join(near)}?" if near else ""
-    return f"'{name}' was not run: there is no such tool.{told}"
+    if name in catalog.gone:
+        return f"'{name}' was not run: there is no such tool any more. Do not retry.{told}"
+    return f"'{clip(name, 200)}' was not run: there is no such tool.{told}"
 
 
 def policy_failed(failure: Failure) -> Settled:

@@ -20,10 +20,12 @@ __all__ = ["Catalog", "Storage", "ToolContext", "build_catalog"]
 class Catalog(Sequence[Tool]):
     """The tools granted to one run, after policy. Nothing outside it can be found, described or called. Immutable."""
 
-    __slots__ = ("_by_name", "_fingerprint", "_shared_names", "_tools", "diagnostics", "withheld")
+    __slots__ = ("_by_name", "_fingerprint", "_shared_names", "_tools", "diagnostics", "gone", "withheld")
 
     withheld: Mapping[str, str]
     """Tools handed to this run and taken away by policy: name to reason."""
+    gone: frozenset[str]
+    """Names that an earlier attempt of this run had, and that no tool has now."""
     diagnostics: tuple[str, ...]
     """What was left out, renamed or copied without its schema, one line each."""
 
@@ -33,6 +35,7 @@ class Catalog(Sequence[Tool]):
         *,
         withheld: Mapping[str, str] | None = None,
         shared_names: Mapping[str, Sequence[str]] | None = None,
+        gone: Iterable[str] = (),
         diagnostics: Iterable[str] = (),
     ) -> None:
         self._tools = tuple(tools)
@@ -40,6 +43,7 @@ class Catalog(Sequence[Tool]):
         self._shared_names = dict(shared_names or {})
         self._fingerprint: str | None = None
         self.withheld = MappingProxyType(dict(withheld or {}))
+        self.gone = frozenset(gone)
         self.diagnostics = tuple(diagnostics)
 
     def get(self, name: str) -> Tool | None:
@@ -73,6 +77,7 @@ class Catalog(Sequence[Tool]):
             (tool for tool in self if tool.name not in gone),
             withheld={**self.withheld, **gone},
             shared_names=self._shared_names,
+            gone=self.gone,
             diagnostics=self.diagnostics,
         )
 
@@ -108,9 +113,10 @@ class Catalog(Sequence[Tool]):
         return f"Catalog({len(self)} tools, {len(self.withheld)} withheld)"
 
 
-def build_catalog(tools: Iterable[Tool]) -> Catalog:
+def build_catalog(tools: Iterable[Tool], earlier: Iterable[str] = ()) -> Catalog:
     """Give every tool a name of its own. Where two owners chose one name, both become `owner__name`; a tool without a
-    name is left out, and so is a second one of the same owner and name; `diagnostics` says so."""
+    name is left out, and so is a second one of the same owner and name; `diagnostics` says so. Of the `earlier` names
+    those that no tool has now are `gone`."""
     notes: list[str] = []
     named: list[Tool] = []
     seen: set[tuple[str, str, str]] = set()
@@ -146,8 +152,9 @@ def build_catalog(tools: Iterable[Tool]) -> Catalog:
             if entry.name not in BRIDGE_NAMES:
                 shared.setdefault(entry.name, []).append(name)
             notes.append(f"{entry.id}: offered as {name}, since {why}")
-    catalog = (entry.copy(name=renamed[id(entry)]) if id(entry) in renamed else entry for entry in named)
-    return Catalog(catalog, shared_names=shared, diagnostics=notes)
+    catalog = [entry.copy(name=renamed[id(entry)]) if id(entry) in renamed else entry for entry in named]
+    gone = {*earlier} - {entry.name for entry in catalog} - shared.keys()
+    return Catalog(catalog, shared_names=shared, gone=gone, diagnostics=notes)
 
 
 def _fold(name: str) -> str:

@@ -54,6 +54,7 @@ class Run:
         self._input = input
         self._offered: tuple[Tool, ...] = ()
         self._announced = 0
+        self._granted: set[str] = set()
         self._compacting = False
         self._paused: str | None = None
         self._open = False
@@ -126,7 +127,7 @@ class Run:
         pass `narrow_tools` and `assemble_tools`. Raises `PolicyFailed` when a narrowing plugin fails."""
         self._check_open()
         given = [*(tools() if callable(tools) else tools), *self._parts.tools]
-        catalog = build_catalog(given)
+        catalog = build_catalog(given, self._granted)
         refused = {tool.name: "not granted to this session" for tool in catalog if not self._parts.allowed(tool)}
         try:
             catalog = await narrow_tools(self._state, catalog.without(refused))
@@ -135,6 +136,7 @@ class Run:
             raise
         offered = await assemble_tools(self._state, catalog)
         self._state.catalog = catalog
+        self._granted.update(tool.name for tool in catalog)
         self._offered = tuple(offered)
         self._state.stats.resolved(catalog, self._offered)
         for note in catalog.diagnostics:

@@ -1,7 +1,8 @@
 """Progressive disclosure: a searchable catalog instead of every schema, once the schemas would fill the context window.
 
 The model is offered the core tools and three bridge tools. `tool_search` answers with call signatures, so that one search
-is normally enough; `tool_call` is turned into the real call before any policy sees it.
+is normally enough; `tool_call` is turned into the real call before any policy sees it. In code mode there is one bridge tool
+instead, which runs a script that searches and calls.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import logging
 import math
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
@@ -17,8 +19,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from builtin_plugins.tool_search._answers import MAX_DESCRIBED, compact, describe, number_of, search, texts_of
 from builtin_plugins.tool_search._bridge import DESCRIPTIONS, bridge_tools, told
 from builtin_plugins.tool_search._bridge_call import read_bridge_call, refuse_unless_deferred
+from builtin_plugins.tool_search._code_mode import CODE_DESCRIPTION, code_tool
 from builtin_plugins.tool_search._indexes import Indexes
 from builtin_plugins.tool_search._listing import listing_budget
+from builtin_plugins.tool_search._sandbox import Sandbox, is_installed
 from builtin_plugins.tool_search._streak import Streak
 from builtin_plugins.tool_search.rankers import load_ranker
 from hooksdk import Tool, ToolCall, ToolContext, ToolResult, hooks
@@ -46,8 +50,19 @@ _WORDS = {
 }
 
 
+_DESCRIPTIONS = {**DESCRIPTIONS, "tool_search_code": CODE_DESCRIPTION}
+
+
 def _tri_state(value: object) -> object:
     return _WORDS.get(str(value).strip().lower(), value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What all sessions of a host have in common: equal catalogs are indexed once, worker processes stay warm."""
+
+    indexes: Indexes
+    sandbox: Sandbox = field(default_factory=Sandbox)
 
 
 class ToolSearch:
@@ -59,6 +74,10 @@ class ToolSearch:
         model_config = ConfigDict(extra="forbid")
         enabled: Annotated[Literal["auto", "on", "off"], BeforeValidator(_tri_state)] = "auto"
         """`auto`: from the threshold on; `on`: whenever a tool can be deferred; `off`: never."""
+        mode: Literal["tools", "code"] = "tools"
+        """`tools`: three bridge tools; `code`: one that runs a script (extra `code`; `tools` is used without it)."""
+        code_timeout: float = 10.0
+        """Seconds of its own time that a script may take, 1 to 60; its tools' time does not count."""
         threshold_pct: float = Field(default=10.0)
         """Percent of the context window that the deferrable tools must reach, 0 to 100."""
         search_default_limit: int = 5
@@ -84,6 +103,21 @@ class ToolSearch:
         def _clamp_limit(cls, value: int, info: ValidationInfo) -> int:
             return int(_clamp(info.field_name or "", value, 1, 50))
 
+        @field_validator("mode")
+        @classmethod
+        def _check_mode(cls, value: Literal["tools", "code"]) -> Literal["tools", "code"]:
+            if value == "code" and not is_installed():
+                logger.warning(
+                    "tool_search: mode = 'code' needs pydantic-monty (pip install 'hooksdk[code]'); mode 'tools' is used"
+                )
+                return "tools"
+            return value
+
+        @field_validator("code_timeout")
+        @classmethod
+        def _clamp_code_timeout(cls, value: float) -> float:
+            return _clamp("code_timeout", value, 1.0, 60.0)
+
         @field_validator("listing")
         @classmethod
         def _clamp_listing(cls, value: bool | int) -> bool | int:
@@ -93,8 +127,8 @@ class ToolSearch:
         @classmethod
         def _check_descriptions(cls, value: dict[str, str]) -> dict[str, str]:
             for name in value:
-                if name not in DESCRIPTIONS:
-                    raise ValueError(f"'{name}' is no bridge tool: use {', '.join(DESCRIPTIONS)}")
+                if name not in _DESCRIPTIONS:
+                    raise ValueError(f"'{name}' is no bridge tool: use {', '.join(_DESCRIPTIONS)}")
             return value
 
         @field_validator("ranker")
@@ -112,13 +146,18 @@ class ToolSearch:
 
     @classmethod
     @asynccontextmanager
-    async def shared(cls, config: Config) -> AsyncGenerator[Indexes, None]:
-        """The indexes are shared by all sessions: equal catalogs are indexed once."""
-        yield Indexes(load_ranker(config.ranker))
+    async def shared(cls, config: Config) -> AsyncGenerator[_Shared, None]:
+        """The indexes and the workers of code mode are shared by all sessions."""
+        shared = _Shared(Indexes(load_ranker(config.ranker)))
+        try:
+            yield shared
+        finally:
+            await shared.sandbox.close()
 
-    def __init__(self, config: Config, shared: Indexes) -> None:
+    def __init__(self, config: Config, shared: _Shared) -> None:
         self._config = config
-        self._indexes = shared
+        self._indexes = shared.indexes
+        self._sandbox = shared.sandbox
         self._pinned = [ToolPattern(pattern) for pattern in config.pinned]
         self._deferred: frozenset[str] = frozenset()
         self._streak = Streak()
@@ -132,8 +171,12 @@ class ToolSearch:
             self._deferred = frozenset()
             return None
         self._deferred = frozenset(tool.name for tool in tools)
+        descriptions = self._describe_bridge(tools, event.context_window)
+        if self._config.mode == "code":
+            how = "Call it in a script for tool_search_code, with await call(name, arguments)."
+            return Offer(tools=[self._code_tool(descriptions, tools)], defer=sorted(self._deferred), how=how)
         bridge = bridge_tools(
-            self._describe_bridge(tools, event.context_window),
+            descriptions,
             default_limit=self._config.search_default_limit,
             search=self._search,
             describe=self._describe,
@@ -146,15 +189,15 @@ class ToolSearch:
         """Turn `tool_call` into the call that it stands for."""
         if event.call.name != "tool_call" or event.tool is None:
             return None
-        name, arguments = read_bridge_call(event.call)
+        name, arguments = read_bridge_call(event.call, event.catalog)
         call = ToolCall(event.call.id, refuse_unless_deferred(name, event.catalog, self._deferred), arguments)
         self._streak.end()
         return call
 
     @hooks.after_tool_call
     def end_streak(self, event: AfterToolCall) -> None:
-        """A model that calls a tool, also a shown one, has stopped searching."""
-        if event.call.name not in BRIDGE_NAMES:
+        """A model that calls a tool, also a shown one, has stopped searching; a name that it made up is none."""
+        if event.tool is not None and event.call.name not in BRIDGE_NAMES:
             self._streak.end()
 
     def _is_worth_it(self, tools: Sequence[Tool], context_window: int | None) -> bool:
@@ -169,8 +212,20 @@ class ToolSearch:
     def _describe_bridge(self, tools: Sequence[Tool], context_window: int | None) -> dict[str, str]:
         """The bridge tools' descriptions for these deferred tools."""
         budget = listing_budget(self._config.listing, context_window)
-        written: dict[str, str] = {**DESCRIPTIONS, **self._config.descriptions}
-        return {name: told(text, tools, budget if name == "tool_search" else 0) for name, text in written.items()}
+        written: dict[str, str] = {**_DESCRIPTIONS, **self._config.descriptions}
+        listing = {"tool_search": budget, "tool_search_code": budget}
+        return {name: told(text, tools, listing.get(name, 0)) for name, text in written.items()}
+
+    def _code_tool(self, descriptions: dict[str, str], tools: Sequence[Tool]) -> Tool:
+        return code_tool(
+            descriptions["tool_search_code"],
+            sandbox=self._sandbox,
+            ranker=lambda context: self._indexes.of([*context.catalog]),
+            seconds=self._config.code_timeout,
+            slowest=max(tool.timeout for tool in tools),
+            default_limit=self._config.search_default_limit,
+            max_limit=self._config.max_search_limit,
+        )
 
     def _search(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         arguments = _unwrapped(arguments)

@@ -5,34 +5,130 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from builtin_plugins.tool_search._signatures import clip
 from hooksdk import Catalog, ToolCall, ToolError, schema
-from hooksdk.tools import BRIDGE_NAMES
+from hooksdk.tools import BRIDGE_NAMES, Tool
 
 __all__ = ["EXAMPLE", "read_bridge_call", "refuse_unless_deferred"]
 
 EXAMPLE = '{"name": "TOOL", "arguments": {...}}'
-NAME_KEYS = ("name", "tool", "tool_name", "toolName", "id", "toolId")
+NAME_KEYS = ("name", "tool", "tool_name", "toolName", "toolId", "tool_id", "id")
 ARGUMENT_KEYS = ("arguments", "args", "input", "parameters", "params")
+CALLS_KEYS = ("calls", "tool_calls")
+WRAPPERS = ("tool_call", "function", *ARGUMENT_KEYS)
+"""Keys under which a model writes the whole call once more."""
+LONGEST_NAME = 200
+"""Characters of a name that a refusal repeats."""
 
 
-def read_bridge_call(call: ToolCall) -> tuple[str, dict[str, Any]]:
+def read_bridge_call(call: ToolCall, catalog: Catalog) -> tuple[str, dict[str, Any]]:
     """The name and the arguments of the tool that a bridge call stands for. Raises `ToolError`.
 
-    JSON text, `""`, null, `args` for `arguments`, flattened and dotted arguments are understood.
+    JSON text, `""`, null, `args` for `arguments`, flattened and dotted arguments, a batch of one and a call that is
+    written once more inside are understood. Two different tools in one call are not.
     """
-    written = _object(call.arguments, "tool_call")
-    written = _only_entry(written)
-    name_key = next((key for key in NAME_KEYS if isinstance(written.get(key), str) and written[key].strip()), None)
+    written = _object(call.arguments, "tool_call", EXAMPLE)
+    return _read(written if _names(written) else _inside(written, catalog), catalog)
+
+
+def _read(written: dict[str, Any], catalog: Catalog) -> tuple[str, dict[str, Any]]:
+    names = _names(written)
+    # Of several keys that can name the tool, the one that does; the others may be its parameters.
+    name_key = next((key for key, name in names.items() if _is_known(name, catalog)), next(iter(names), None))
     if name_key is None:
         raise ToolError(f"Nothing was called: tool_call needs the tool's name. Write {EXAMPLE}")
-    name = str(written.pop(name_key)).strip()
-    arguments_key = next((key for key in ARGUMENT_KEYS if key in written), None)
-    arguments = _object(written.pop(arguments_key), name) if arguments_key else {}
-    for key, value in written.items():
-        head, _, rest = key.partition(".")
+    name = names[name_key]
+    tool = catalog.get(name)
+    own = _properties(tool)
+    rest = {key: value for key, value in written.items() if key != name_key}
+    for key, other in names.items():
+        if key != name_key and key not in own and _is_known(other, catalog):
+            _same_or_refuse(name, other, catalog)
+            del rest[key]
+    for key in CALLS_KEYS:
+        if key not in own and rest.get(key):
+            raise ToolError(f"Nothing was called: tool_call takes one call, not '{key}' beside a name. Write {EXAMPLE}")
+        if key not in own:
+            rest.pop(key, None)
+    arguments: dict[str, Any] = {}
+    for key in ARGUMENT_KEYS:
+        if key in rest and (key == "arguments" or key not in own):
+            example = f'{{"name": "{clip(name, LONGEST_NAME)}", "arguments": {{...}}}}, with an object as its arguments'
+            given = _object(rest.pop(key), name, example)
+            arguments = {**(_once_more(given, name, own, catalog) if tool else given), **arguments}
+    for key, value in rest.items():
+        head, _, tail = key.partition(".")
         # What stands beside `arguments` belongs to the tool, unless the model gave the same key in both places.
-        arguments.setdefault(rest if head in ARGUMENT_KEYS and rest else key, value)
+        arguments.setdefault(tail if head in ARGUMENT_KEYS and tail else key, value)
     return name, arguments
+
+
+def _names(written: Mapping[str, Any]) -> dict[str, str]:
+    return {key: value.strip() for key in NAME_KEYS if isinstance(value := written.get(key), str) and value.strip()}
+
+
+def _is_known(name: str, catalog: Catalog) -> bool:
+    return name in BRIDGE_NAMES or catalog.get(name) is not None or bool(catalog.sharing(name))
+
+
+def _properties(tool: Tool | None) -> set[str]:
+    properties: object = (tool.parameters or {}).get("properties") if tool else None
+    return set(cast("Mapping[str, Any]", properties)) if isinstance(properties, Mapping) else set()
+
+
+def _same_or_refuse(name: str, other: str, catalog: Catalog) -> None:
+    if name != other and catalog.get(name) is not catalog.get(other):
+        raise ToolError(
+            f"Nothing was called: this names two tools, '{name}' and '{other}'. Make one tool_call for each. Write {EXAMPLE}"
+        )
+
+
+def _once_more(given: dict[str, Any], name: str, own: set[str], catalog: Catalog) -> dict[str, Any]:
+    """Arguments in which the model has written the whole call again: those within."""
+    named = any(key not in own and _is_known(other, catalog) for key, other in _names(given).items())
+    if not named or not any(key in given and key not in own for key in ARGUMENT_KEYS):
+        return given
+    inner, arguments = _read(given, catalog)
+    _same_or_refuse(name, inner, catalog)
+    return arguments
+
+
+def _inside(written: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
+    """A call without a name: the one that stands inside as `{"calls": [{...}]}`, or wrapped once more."""
+    for key in CALLS_KEYS:
+        if key in written:
+            return _only_entry(written[key], key)
+    for key in WRAPPERS:
+        inner = written.get(key)
+        if isinstance(inner, Mapping) and any(_is_known(one, catalog) for one in _names(cast("Any", inner)).values()):
+            return dict(cast("Mapping[str, Any]", inner))
+    return written
+
+
+def _only_entry(calls: object, key: str) -> dict[str, Any]:
+    if isinstance(calls, str):
+        try:
+            calls = schema.parse_arguments(f'{{"calls": {calls}}}')["calls"]
+        except schema.BadArguments:
+            told = f"Nothing was called: '{key}' is no valid JSON, and tool_call takes one call anyway. Write {EXAMPLE}"
+            raise ToolError(told) from None
+    entries = cast("list[object]", calls) if isinstance(calls, list) else [calls]
+    if len(entries) == 1 and isinstance(entries[0], Mapping):
+        return dict(cast("Mapping[str, Any]", entries[0]))
+    first = (
+        clip(schema.canonical(cast("Any", entries[0])), 300) if entries and isinstance(entries[0], Mapping) else EXAMPLE
+    )
+    raise ToolError(f"Nothing was called: tool_call takes one call; make several tool_call calls. Begin with {first}")
+
+
+def _object(value: object, name: str, example: str) -> dict[str, Any]:
+    try:
+        return schema.parse_arguments(None if isinstance(value, str) and value.strip() == "null" else value)
+    except schema.BadArguments as error:
+        told = (
+            f"Nothing was called: the arguments of '{clip(name, LONGEST_NAME)}' cannot be read. {error} Write {example}"
+        )
+        raise ToolError(told) from None
 
 
 def refuse_unless_deferred(name: str, catalog: Catalog, deferred: frozenset[str]) -> str:
@@ -56,35 +152,11 @@ def refuse_unless_deferred(name: str, catalog: Catalog, deferred: frozenset[str]
             f"Nothing was called: '{name}' is withheld from this run ({catalog.withheld[name]}). Do not retry."
         )
     near = catalog.suggest(name)
-    told = f" Did you mean {' or '.join(near)}?" if near else " Use tool_search to find the exact name."
-    raise ToolError(f"Nothing was called: there is no tool called '{name}'.{told}")
-
-
-def _only_entry(written: dict[str, Any]) -> dict[str, Any]:
-    """Some models write a batch, `{"calls": [{...}]}`: one entry is that call, several are refused."""
-    calls: object = written.get("calls", written.get("tool_calls"))
-    if isinstance(calls, str):
-        calls = _list(calls)
-    if not isinstance(calls, list) or any(key in written for key in NAME_KEYS):
-        return written
-    entries = cast("list[object]", calls)
-    if len(entries) == 1 and isinstance(entries[0], Mapping):
-        return dict(cast("Mapping[str, Any]", entries[0]))
-    first = schema.canonical(entries[0]) if entries else EXAMPLE
+    told = f" Did you mean {' or '.join(near)}?" if near else ""
+    if name in catalog.gone:
+        told += " Use tool_search for another tool that can do it, or go on without it."
+        raise ToolError(f"Nothing was called: there is no tool called '{name}' any more. Do not retry.{told}")
+    shown = clip(name, LONGEST_NAME)
     raise ToolError(
-        f"Nothing was called: tool_call takes one call; make several tool_call calls. Begin with {first[:300]}"
+        f"Nothing was called: there is no tool called '{shown}'.{told or ' Use tool_search to find the exact name.'}"
     )
-
-
-def _list(text: str) -> object:
-    try:
-        return schema.parse_arguments(f'{{"calls": {text}}}')["calls"]
-    except ValueError:
-        return None
-
-
-def _object(value: object, name: str) -> dict[str, Any]:
-    try:
-        return schema.parse_arguments(None if isinstance(value, str) and value.strip() == "null" else value)
-    except schema.BadArguments as error:
-        raise ToolError(f"Nothing was called: the arguments of '{name}' cannot be read. {error}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -26,6 +27,7 @@ from hooksdk.hooks import (
 
 pytestmark = pytest.mark.anyio
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "tool_search.md"
 RAN = 'ran with {"title": "x"}'
 RAN_EMAIL = 'ran with {"count": 3, "to": "a"}'
 
@@ -33,35 +35,57 @@ RAN_EMAIL = 'ran with {"count": 3, "to": "a"}'
 # Shapes
 
 
-@pytest.mark.parametrize(
-    "written",
-    [
-        {"name": "create_issue", "arguments": {"title": "x"}},
-        '{"name": "create_issue", "arguments": {"title": "x"}}',
-        {"name": "create_issue", "arguments": '{"title": "x"}'},
-        json.dumps(json.dumps({"name": "create_issue", "arguments": {"title": "x"}})),
-        {"name": "create_issue", "title": "x"},
-        {"name": "create_issue", "arguments.title": "x"},
-        {"name": "create_issue", "args": {"title": "x"}},
-        {"name": "create_issue", "input": {"title": "x"}},
-        {"name": "create_issue", "parameters": {"title": "x"}},
-        {"name": "create_issue", "params": {"title": "x"}},
-        {"tool": "create_issue", "arguments": {"title": "x"}},
-        {"tool_name": "create_issue", "arguments": {"title": "x"}},
-        {"toolName": "create_issue", "arguments": {"title": "x"}},
-        {"id": "create_issue", "args": {"title": "x"}},
-        {"name": " create_issue ", "arguments": {"title": "x"}},
-        {"name": "mcp:github:create_issue", "arguments": {"title": "x"}},
-        {"name": "create_issue", "arguments": {"arguments": {"title": "x"}}},
-        {"name": "create_issue", "arguments": {}, "title": "x"},
-        {"name": "create_issue", "arguments": None, "title": "x"},
-        {"name": "create_issue", "arguments": "", "title": "x"},
-        {"calls": [{"name": "create_issue", "arguments": {"title": "x"}}]},
-        {"calls": '[{"name": "create_issue", "arguments": {"title": "x"}}]'},
-        {"tool_calls": [{"tool": "create_issue", "title": "x"}]},
-    ],
-    ids=str,
-)
+CALL: dict[str, Any] = {"name": "create_issue", "arguments": {"title": "x"}}
+EMAIL = {"name": "send_email", "arguments": {"to": "a"}}
+
+REPAIRED: list[tuple[str, object]] = [
+    ("the call as it should be", CALL),
+    ("the whole call as JSON text", json.dumps(CALL)),
+    ("the whole call as JSON text", json.dumps(json.dumps(CALL))),
+    ("arguments as JSON text", {"name": "create_issue", "arguments": '{"title": "x"}'}),
+    ("arguments as JSON text", {"name": "create_issue", "arguments": '"{\\"title\\": \\"x\\"}"'}),
+    ("arguments beside the name", {"name": "create_issue", "title": "x"}),
+    ("arguments beside the name", {"name": "create_issue", "arguments": {}, "title": "x"}),
+    ("arguments beside the name", {"name": "create_issue", "arguments": None, "title": "x"}),
+    ("arguments beside the name", {"name": "create_issue", "arguments": "", "title": "x"}),
+    ("dotted arguments", {"name": "create_issue", "args.title": "x"}),
+    ("dotted arguments", {"name": "create_issue", "arguments.title": "x"}),
+    ("dotted arguments", {"name": "create_issue", "input.title": "x"}),
+    # OpenClaw 143180: beside empty arguments dotted ones were dropped
+    ("dotted arguments", {"name": "create_issue", "arguments": {}, "args.title": "x"}),
+    ("dotted arguments", {"name": "create_issue", "arguments": {"args.title": "x"}}),
+    ("another word for `arguments`", {"name": "create_issue", "args": {"title": "x"}}),
+    ("another word for `arguments`", {"name": "create_issue", "input": {"title": "x"}}),
+    ("another word for `arguments`", {"name": "create_issue", "parameters": {"title": "x"}}),
+    ("another word for `arguments`", {"name": "create_issue", "params": {"title": "x"}}),
+    ("another word for `name`", {"tool": "create_issue", "arguments": {"title": "x"}}),
+    ("another word for `name`", {"tool_name": "create_issue", "arguments": {"title": "x"}}),
+    ("another word for `name`", {"toolName": "create_issue", "arguments": {"title": "x"}}),
+    ("another word for `name`", {"toolId": "create_issue", "args": {"title": "x"}}),
+    ("another word for `name`", {"tool_id": "create_issue", "args": {"title": "x"}}),
+    ("another word for `name`", {"id": "create_issue", "args": {"title": "x"}}),
+    ("blanks around the name", {**CALL, "name": " create_issue "}),
+    ("blanks around the name", {**CALL, "name": "\tcreate_issue\n"}),
+    ("the id for the name", {**CALL, "name": "mcp:github:create_issue"}),
+    ("the same tool named twice", {**CALL, "id": "mcp:github:create_issue"}),
+    ("the same tool named twice", {**CALL, "tool": "create_issue"}),
+    ("arguments wrapped once more", {"name": "create_issue", "arguments": {"arguments": {"title": "x"}}}),
+    ("arguments wrapped once more", {"name": "create_issue", "arguments": {"input": {"title": "x"}}}),
+    ("the call once more within", {"name": "create_issue", "arguments": CALL}),
+    ("the call once more within", {"arguments": CALL}),
+    ("the call once more within", {"tool_call": CALL}),
+    ("the call once more within", {"type": "function", "function": {**CALL, "arguments": '{"title": "x"}'}}),
+    ("a batch of one", {"calls": [CALL]}),
+    ("a batch of one", {"calls": CALL}),
+    ("a batch of one", {"tool_calls": [{"tool": "create_issue", "title": "x"}]}),
+    ("a batch of one", {**CALL, "calls": []}),
+    ("a batch as JSON text", {"calls": json.dumps([CALL])}),
+    ("a batch as JSON text", {"calls": json.dumps(CALL)}),
+]
+"""What models write and what it is, where the meaning is certain. All of it is the first."""
+
+
+@pytest.mark.parametrize("written", [written for _, written in REPAIRED], ids=str)
 async def test_openclaw_96115_every_shape_of_a_bridge_call_reaches_the_tool_alike(written: object) -> None:
     """There flattened and dotted arguments were dropped, and the tool ran without them."""
     async with searching() as played:
@@ -115,38 +139,67 @@ class Policy:
         return Withhold(["get_forecast"], "no weather here")
 
 
-@pytest.mark.parametrize(
-    ("written", "told"),
-    [
-        ({"name": "read_file", "arguments": {}}, "Call read_file itself, not through tool_call"),
-        ({"name": "get_forecast", "arguments": {}}, "withheld from this run (no weather here). Do not retry"),
-        ({"name": "create_isue", "arguments": {}}, "no tool called 'create_isue'. Did you mean create_issue"),
-        ({"name": "Create-Issue", "arguments": {}}, "Did you mean create_issue"),
-        ({"name": "zzz", "arguments": {}}, "no tool called 'zzz'. Use tool_search"),
-        ({"name": "search", "arguments": {}}, "several tools are called 'search'. Use one of a__search, b__search"),
-        ({"name": "tool_call", "arguments": {}}, "tool_call cannot call itself"),
-        ({"name": "tool_call", "arguments": {"name": "create_issue"}}, "tool_call cannot call itself"),
-        ({"name": "tool_search", "arguments": {}}, "call tool_search itself"),
-        ({"name": "tool_describe", "arguments": {}}, "call tool_describe itself"),
-        ({"name": "tool_search_code", "arguments": {}}, "call tool_search_code itself"),
-        ({"name": "create_issue", "arguments": {}}, "title (required)"),
-        ({"name": "create_issue", "arguments": {"titel": "x"}}, "title"),
-        ({"name": "create_issue", "arguments": '{"title": '}, "the arguments of 'create_issue' cannot be read"),
-        ({"name": "create_issue", "arguments": ["x"]}, "array"),
-        ({"name": "create_issue", "arguments": "[1]"}, "array"),
-        ({"name": "create_issue", "arguments": 5}, "integer"),
-        ({"arguments": {"title": "x"}}, "needs the tool's name"),
-        ({"name": "", "arguments": {}}, "needs the tool's name"),
-        ({"name": None, "arguments": {}}, "needs the tool's name"),
-        ({"name": 5, "arguments": {}}, "needs the tool's name"),
-        ({}, "needs the tool's name"),
-        ("", "needs the tool's name"),
-        ("{bad", "cannot be read"),
-        ({"calls": []}, "takes one call"),
-        ({"calls": [{"name": "create_issue"}, {"name": "send_email"}]}, 'Begin with {"name":"create_issue"}'),
-    ],
-    ids=str,
-)
+WRITE = 'Write {"name": "TOOL", "arguments": {...}}'
+
+REFUSED: list[tuple[str, object, str]] = [
+    ("a core tool", {"name": "read_file", "arguments": {}}, "Call read_file itself, not through tool_call"),
+    ("a core tool", {"name": "host:core:read_file"}, "Call read_file itself, not through tool_call"),
+    ("a core tool", {"calls": [{"name": "read_file"}]}, "Call read_file itself, not through tool_call"),
+    ("a core tool", {"arguments": {"name": "read_file", "arguments": {}}}, "Call read_file itself"),
+    ("tool_call in itself", {"name": "tool_call", "arguments": CALL}, "tool_call cannot call itself"),
+    ("tool_call in itself", {"name": "tool_call", "arguments": {}}, "tool_call cannot call itself"),
+    ("tool_call in itself", {"calls": [{"name": "tool_call", "arguments": CALL}]}, "tool_call cannot call itself"),
+    ("tool_search in tool_call", {"name": "tool_search", "arguments": {"queries": ["a"]}}, "call tool_search itself"),
+    ("tool_search in tool_call", {"name": "tool_describe", "arguments": {}}, "call tool_describe itself"),
+    ("tool_search in tool_call", {"name": "tool_search_code", "arguments": {}}, "call tool_search_code itself"),
+    ("a withheld tool", {"name": "get_forecast"}, "withheld from this run (no weather here). Do not retry"),
+    ("an unknown name", {"name": "zzz", "arguments": {}}, "no tool called 'zzz'. Use tool_search"),
+    ("a name misspelt", {"name": "create_isue"}, "no tool called 'create_isue'. Did you mean create_issue"),
+    ("a name in other letters", {**CALL, "name": "Create-Issue"}, "Did you mean create_issue?"),
+    ("a name in other letters", {**CALL, "name": "CREATE_ISSUE"}, "Did you mean create_issue?"),
+    ("a name in other letters", {**CALL, "name": "createIssue"}, "Did you mean create_issue?"),
+    ("a name in other letters", {**CALL, "name": "create issue"}, "Did you mean create_issue?"),
+    ("a name with something around it", {**CALL, "name": "mcp__github__create_issue"}, "Did you mean create_issue?"),
+    ("a name with something around it", {**CALL, "name": "functions.create_issue"}, "Did you mean create_issue?"),
+    ("a name with something around it", {**CALL, "name": "create_issue()"}, "Did you mean create_issue?"),
+    ("a name that two owners share", {"name": "search"}, "'search'. Use one of a__search, b__search"),
+    ("no name", {"arguments": {"title": "x"}}, f"needs the tool's name. {WRITE}"),
+    ("no name", {"name": "", "arguments": {}}, "needs the tool's name"),
+    ("no name", {"name": None, "arguments": {}}, "needs the tool's name"),
+    ("no name", {"name": 5, "arguments": {}}, "needs the tool's name"),
+    ("no name", {"name": ["create_issue"]}, "needs the tool's name"),
+    ("no name", {"create_issue": {"title": "x"}}, "needs the tool's name"),
+    ("no name", {"calls": [{"arguments": {"title": "x"}}]}, "needs the tool's name"),
+    ("no name", {}, "needs the tool's name"),
+    ("no name", "", "needs the tool's name"),
+    ("two tools in one call", {**CALL, "tool": "send_email"}, "names two tools, 'create_issue' and 'send_email'"),
+    ("two tools in one call", {**CALL, "id": "mcp:gmail:send_email"}, "Make one tool_call for each"),
+    ("two tools in one call", {"name": "create_issue", "arguments": EMAIL}, "Make one tool_call for each"),
+    ("a batch of several", {"calls": [CALL, EMAIL]}, "takes one call; make several tool_call calls. Begin with"),
+    ("a batch of several", {"calls": json.dumps([CALL, EMAIL])}, "takes one call; make several tool_call calls"),
+    ("a batch of several", {"name": "create_issue", "calls": [CALL]}, f"not 'calls' beside a name. {WRITE}"),
+    ("a batch of nothing", {"calls": []}, 'takes one call; make several tool_call calls. Begin with {"name": "TOOL"'),
+    ("a batch of nothing", {"calls": ["create_issue"]}, 'Begin with {"name": "TOOL"'),
+    # Hermes 119640: ten such failures in one session
+    ("a batch as broken JSON", {"calls": json.dumps([CALL])[:-1]}, f"'calls' is no valid JSON, and tool_call takes one call anyway. {WRITE}"),
+    ("a batch as broken JSON", {"calls": "create_issue"}, f"'calls' is no valid JSON, and tool_call takes one call anyway. {WRITE}"),
+    ("broken JSON", "{bad", "cannot be read. The arguments could not be read: this is not valid JSON"),
+    ("broken JSON", json.dumps(CALL)[:-1], WRITE),
+    ("broken JSON", json.dumps(CALL) + "}", WRITE),
+    ("broken JSON", [CALL], WRITE),
+    ("arguments as broken JSON", {"name": "create_issue", "arguments": '{"title": '}, 'Write {"name": "create_issue", "arguments": {...}}, with an object'),
+    ("arguments as broken JSON", {"name": "create_issue", "arguments": "{'title': 'x'}"}, "with an object as its arguments"),
+    ("arguments as broken JSON", {"name": "create_issue", "arguments": "title=x"}, "with an object as its arguments"),
+    ("arguments that are no object", {"name": "create_issue", "arguments": ["x"]}, "this is a JSON array"),
+    ("arguments that are no object", {"name": "create_issue", "arguments": "[1]"}, "this is a JSON array"),
+    ("arguments that are no object", {"name": "create_issue", "arguments": 5}, "this is a JSON integer"),
+    ("arguments that do not fit", {"name": "create_issue", "arguments": {}}, "arguments.title (required): is required and missing"),
+    ("arguments that do not fit", {"name": "create_issue", "arguments": {"titel": "x"}}, "title"),
+]  # fmt: skip
+"""What models write, what it is, and what they are told."""
+
+
+@pytest.mark.parametrize(("written", "told"), [row[1:] for row in REFUSED], ids=str)
 async def test_every_refusal_says_what_to_do_next_and_runs_nothing(written: object, told: str) -> None:
     ran: list[str] = []
 
@@ -162,6 +215,62 @@ async def test_every_refusal_says_what_to_do_next_and_runs_nothing(written: obje
         assert told in result.text
         assert "ran with" not in result.text
     assert ran == ["invalid"]
+
+
+def misuse_table() -> str:
+    """Both tables as the documentation shows them: of each kind the first."""
+    rows: dict[str, str] = {}
+    told = [(kind, written, "repaired") for kind, written in REPAIRED[1:]]
+    told += [(kind, written, f"refused: `{words}`") for kind, written, words in REFUSED]
+    for kind, written, outcome in told:
+        rows.setdefault(kind, f"| {kind} | `{json.dumps(written)}` | {outcome} |")
+    return "\n".join(["| what the model writes | for example | what comes of it |", "|---|---|---|", *rows.values()])
+
+
+def test_the_page_shows_this_table() -> None:
+    assert misuse_table() in PAGE.read_text("utf-8"), f"docs/reference/tool_search.md needs:\n{misuse_table()}"
+
+
+OPTIONAL = make("note", "Write a note.", title="string")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"name": "note", "arguments": {"name": "note", "arguments": {"title": "x"}}},
+        {"name": "note", "tool": "note", "arguments": {"title": "x"}},
+        {"name": "note", "arguments": {"title": "x"}, "calls": []},
+        {"name": "note", "arguments": {}, "args": {"title": "x"}},
+        {"name": "note", "arguments": {"title": "x"}, "args": {"title": "y"}},
+    ],
+    ids=str,
+)
+async def test_nothing_of_the_bridge_call_itself_reaches_a_tool_as_an_argument(written: object) -> None:
+    """A tool without required arguments would run all the same, without those that were meant."""
+    async with searching([OPTIONAL]) as played:
+        assert (await played.call("tool_call", written)).text == RAN
+
+
+@pytest.mark.parametrize(
+    ("written", "given"),
+    [
+        ({"tool": "clerk", "name": "Ada", "id": "7"}, {"name": "Ada", "id": "7"}),
+        ({"name": "clerk", "id": "7"}, {"id": "7"}),
+        ({"name": "clerk", "input": "hello"}, {"input": "hello"}),
+        ({"name": "clerk", "input": {"a": 1}}, {"input": {"a": 1}}),
+        ({"name": "clerk", "arguments": {"name": "note", "input": "x"}}, {"name": "note", "input": "x"}),
+        ({"name": "clerk", "arguments": {"calls": [1]}}, {"calls": [1]}),
+        ({"name": "clerk", "calls": [1]}, {"calls": [1]}),
+        ({"name": "clerk", "tool": "note"}, {"tool": "note"}),
+    ],
+    ids=str,
+)
+async def test_a_parameter_may_have_a_name_that_the_bridge_uses_too(written: object, given: dict[str, Any]) -> None:
+    properties: dict[str, Any] = {name: {} for name in ("name", "id", "tool", "input", "calls")}
+    clerk = Tool(name="clerk", source="mcp", owner="office", parameters={"properties": properties}, execute=echo)
+    async with searching([clerk, OPTIONAL]) as played:
+        result = await played.call("tool_call", written)
+        assert result.text == "ran with " + json.dumps(given, sort_keys=True)
 
 
 async def test_openclaw_126460_a_core_tool_wrapped_in_the_bridge_is_refused_with_the_way_to_call_it() -> None:

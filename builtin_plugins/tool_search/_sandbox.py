@@ -1,0 +1,249 @@
+"""Worker processes of pydantic-monty that run scripts and check their types. It knows nothing of tools.
+
+A worker is driven step by step in threads, so that the same code serves asyncio and trio.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import json
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
+
+import anyio
+import anyio.to_thread
+
+from builtin_plugins.tool_search._script import MEMORY, Function, Limits, OverLimit, Script
+
+if TYPE_CHECKING:
+    import pydantic_monty as monty
+
+__all__ = ["Diagnostic", "Ended", "Sandbox", "is_installed"]
+
+WORKERS = 16
+"""Scripts that may run or wait for their calls at a time; another one waits for its turn."""
+GRACE = 1.0
+"""Seconds past its limit after which a worker is killed that did not stop by itself."""
+CHECK_SECONDS = 1.0
+"""What the type checker may take; a script that it cannot judge in this time runs unchecked."""
+STUB_REQUESTS = 50
+MAX_PRINTED = 1_000_000
+"""Characters that a script may print; it is ended when it prints more."""
+SHOWN_MODULES = ("asyncio", "collections", "datetime", "functools", "itertools", "json", "math", "re")
+"""Imported before the script: models forget to."""
+_GUARD = "__never_defined__"
+"""The first line of what is only checked: the checker refuses it, so that nothing of it is run."""
+
+_T = TypeVar("_T")
+
+
+def is_installed() -> bool:
+    """Whether pydantic-monty can be used, without importing it."""
+    return importlib.util.find_spec("pydantic_monty") is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a script ended, in the words of its reader."""
+
+    value: object = None
+    """Its last expression."""
+    printed: str = ""
+    """The beginning of what it printed."""
+    characters: int = 0
+    """How much it printed."""
+    problem: str | None = None
+    """Why it failed, with the line."""
+    not_awaited: Sequence[str] = ()
+    """The calls that it did not wait for: given up, or never begun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """What the type checker says of one place; lines and columns from 1."""
+
+    rule: str
+    message: str
+    start: tuple[int, int]
+    end: tuple[int, int]
+
+
+@final
+@dataclass
+class _Printed:
+    keep: int
+    parts: list[str] = field(default_factory=list[str])
+    characters: int = 0
+
+    def __call__(self, _stream: Literal["stdout", "stderr"], text: str) -> None:
+        if self.characters < self.keep:
+            self.parts.append(text[: self.keep - self.characters])
+        self.characters += len(text)
+        if self.characters > MAX_PRINTED:
+            raise MemoryError(f"the script printed more than {MAX_PRINTED:,} characters")
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
+
+
+@final
+class Sandbox:
+    """Worker processes, started with the first script and kept warm. Each script has a fresh namespace."""
+
+    def __init__(self) -> None:
+        self._pool: monty.Monty | None = None
+        self._starting = anyio.Lock()
+        self._places = anyio.Semaphore(WORKERS)
+        self._threads = anyio.CapacityLimiter(2 * WORKERS)
+
+    async def run(self, code: str, functions: Mapping[str, Function], limits: Limits) -> Ended:
+        """Run a script that may call these functions. Whatever it does is told in the answer; what a function raises is
+        raised in the script under the same built-in name. When this is cancelled, the worker is killed."""
+        import pydantic_monty as monty
+
+        asked: monty.ResourceLimits = {
+            "max_feed_duration_secs": limits.seconds,
+            "max_memory": limits.memory,
+            "max_recursion_depth": limits.depth,
+        }
+        printed = _Printed(limits.printed)
+        script = Script(functions, limits)
+        value, problem = None, None
+        try:
+            async with self._worker(limits=asked) as worker:
+                await worker.step(lambda: worker.session.feed_run(f"import {', '.join(SHOWN_MODULES)}"))
+                value = await script.drive(
+                    worker.step, functools.partial(worker.session.feed_start, code, print_callback=printed)
+                )
+        except monty.MontyError as error:
+            problem = _told(error, limits)
+        except OverLimit as error:
+            problem = str(error)
+        return Ended(
+            value=value, printed=printed.text, characters=printed.characters, problem=problem,
+            not_awaited=script.not_awaited,
+        )  # fmt: skip
+
+    async def check(self, code: str, stubs: str) -> list[Diagnostic]:
+        """What the type checker finds in a script whose functions are declared in `stubs`. Nothing of it is run.
+        Empty, too, where the checker cannot tell in time."""
+        import pydantic_monty as monty
+
+        limits: monty.ResourceLimits = {"max_feed_duration_secs": CHECK_SECONDS, "max_memory": MEMORY}
+        modules = "".join(f"import {name} as {name}\n" for name in SHOWN_MODULES)
+        settings: dict[str, Any] = {"type_check_stubs": modules + stubs, "type_check_format": "jsonlines"}
+        try:
+            async with self._worker(limits=limits, type_check=True, **settings) as worker:
+                snapshot = await worker.step(lambda: worker.session.feed_start(f"{_GUARD}\n{code}"))
+                for _ in range(STUB_REQUESTS):
+                    # An import of an unknown module: the checker asks whether the host has its stubs.
+                    if not isinstance(snapshot, monty.FunctionSnapshot) or not snapshot.is_os_function:
+                        break
+                    snapshot = await worker.step(snapshot.resume_not_handled)
+        except monty.MontyTypingError as error:
+            return [found for line in str(error).splitlines() if (found := _diagnostic(line)) is not None]
+        except monty.MontyError:
+            pass
+        return []
+
+    async def close(self) -> None:
+        """Stop every worker."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            with anyio.CancelScope(shield=True):
+                await self._in_thread(functools.partial(pool.__exit__, None, None, None))
+
+    @asynccontextmanager
+    async def _worker(self, **settings: Any) -> AsyncGenerator[_Worker, None]:
+        """A worker of one's own. It goes back to the pool, or is killed if a step of it was given up."""
+        async with self._places:
+            pool = await self._started()
+            session = pool.checkout(**settings)
+            await self._in_thread(session.__enter__)
+            worker = _Worker(session, self._threads)
+            try:
+                yield worker
+            finally:
+                worker.kill_if_busy()
+                with anyio.CancelScope(shield=True):
+                    await self._in_thread(functools.partial(session.__exit__, None, None, None))
+
+    async def _started(self) -> monty.Monty:
+        async with self._starting:
+            if self._pool is None:
+                import pydantic_monty as monty
+
+                pool = monty.Monty(max_processes=WORKERS, feed_duration_limit_grace=GRACE)
+                await self._in_thread(pool.__enter__)
+                self._pool = pool
+            return self._pool
+
+    async def _in_thread(self, function: Callable[[], object]) -> None:
+        await anyio.to_thread.run_sync(function, limiter=self._threads)
+
+
+@final
+class _Worker:
+    """One worker process while a script has it."""
+
+    def __init__(self, session: monty.MontySession, threads: anyio.CapacityLimiter) -> None:
+        self.session = session
+        self._threads = threads
+        self._pid = session.worker_pid
+        self._busy = False
+
+    async def step(self, function: Callable[[], _T]) -> _T:
+        """Let the worker go on, in a thread; a cancellation does not wait for it."""
+        self._busy = True
+        try:
+            answer = await anyio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=self._threads)
+        except Exception:
+            self._busy = False
+            raise
+        self._busy = False
+        return answer
+
+    def kill_if_busy(self) -> None:
+        """A worker whose step was given up would go on to its limit, and its thread with it."""
+        if self._busy and self._pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+def _diagnostic(line: str) -> Diagnostic | None:
+    found = json.loads(line)
+    (start, end) = (found["location"], found["end_location"])
+    if start["row"] == 1:
+        return None  # the guard
+    return Diagnostic(
+        rule=found["code"], message=found["message"],
+        start=(start["row"] - 1, start["column"]), end=(end["row"] - 1, end["column"]),
+    )  # fmt: skip
+
+
+def _told(error: monty.MontyError, limits: Limits) -> str:
+    import pydantic_monty as monty
+
+    text = str(error)
+    if isinstance(error, monty.MontyCrashedError):
+        if error.timed_out:
+            return f"It was stopped: it ran longer than {limits.seconds:g} s of its own time."
+        return "It was stopped: its worker process died. The next script gets another one."
+    if "time limit exceeded" in text and text.startswith("TimeoutError"):
+        return f"It was stopped: it ran longer than {limits.seconds:g} s of its own time."
+    if "exceeded its memory limit" in text or "memory limit exceeded" in text:
+        return f"It was stopped: it needed more than {limits.memory // 2**20} MiB of memory."
+    if isinstance(error, (monty.MontyRuntimeError, monty.MontySyntaxError)):
+        frames = error.traceback()
+        text = error.display("type-msg")
+        if frames:
+            source = (frames[-1].source_line or "").strip()[:200]
+            return f"line {frames[-1].line}: {text[:2000]}" + (f"\n  {source}" if source else "")
+    return text[:2000]

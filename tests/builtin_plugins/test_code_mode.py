@@ -1,0 +1,697 @@
+"""Code mode: what the model is offered, what a script can do, and what policies, records and the transcript see of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from searching import CATALOG, CREATE_ISSUE, READ_FILE, SEND_EMAIL, Search, configuration, make, searching
+
+from builtin_plugins.tool_search import ToolSearch, _code_mode
+from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, Tool, ToolCall, ToolResult, hooks
+from hooksdk.hooks import (
+    AfterToolCall,
+    Ask,
+    BeforeToolCall,
+    Block,
+    NarrowTools,
+    Replace,
+    ResolveSecrets,
+    Rewrite,
+    RewriteToolCall,
+    Secrets,
+    Trace,
+    TransformToolResult,
+    Withhold,
+)
+from hooksdk.testing import ScriptedApprover, Turn, call, open_session, play
+
+pytest.importorskip("pydantic_monty", reason="code mode needs the extra 'code'")
+pytestmark = pytest.mark.anyio
+
+
+class Coding:
+    """A run in code mode, played by the test in the model's place."""
+
+    def __init__(self, played: Search) -> None:
+        self.played = played
+        self.run = played.run
+
+    async def result(self, code: str) -> ToolResult:
+        """What a script is answered."""
+        return await self.played.call("tool_search_code", {"code": code})
+
+    async def answer(self, code: str) -> dict[str, Any]:
+        """The answer of a script that ends well."""
+        result = await self.result(code)
+        assert not result.is_error, result.text
+        return json.loads(result.text)
+
+    async def value(self, code: str) -> Any:
+        """The value of its last line."""
+        return (await self.answer(code))["value"]
+
+    async def failure(self, code: str) -> str:
+        """The answer of a script that does not end well."""
+        result = await self.result(code)
+        assert result.is_error, result.text
+        return result.text
+
+
+@asynccontextmanager
+async def coding(*plugins: Any, tools: Any = CATALOG, **config: Any) -> AsyncGenerator[Coding, None]:
+    """A run in code mode."""
+    async with searching(tools, *plugins, mode="code", **config) as played:
+        yield Coding(played)
+
+
+def answering(name: str, execute: Any, **more: Any) -> Tool:
+    """A tool with this executor."""
+    return make(name, name.replace("_", " ")).copy(execute=execute, **more)
+
+
+def giving(answer: str | ToolResult) -> Callable[[dict[str, Any]], str | ToolResult]:
+    """An executor that answers this."""
+    return lambda _arguments: answer
+
+
+# What is offered
+
+
+async def test_the_model_is_offered_the_core_tools_and_one_bridge_tool() -> None:
+    async with coding() as script:
+        assert script.played.offered == ["read_file", "tool_search_code"]
+        offered = script.run.offered[-1]
+        assert "3 more tools can be used that are not shown here, from " in offered.description
+        assert "github (1)" in offered.description
+
+
+async def test_the_bridge_costs_at_most_350_tokens_whatever_the_servers_are_called() -> None:
+    many = [make(f"tool_{n}", owner=f"a server with quite a long name, number {n}") for n in range(200)]
+    async with coding(tools=many) as script:
+        (offered,) = script.run.offered
+        assert offered.tokens <= 350
+
+
+async def test_below_the_threshold_nothing_changes() -> None:
+    async with coding(enabled="auto") as script:
+        assert script.played.offered == [tool.name for tool in CATALOG]
+
+
+async def test_the_description_can_be_set_and_a_listing_added() -> None:
+    async with coding(descriptions={"tool_search_code": "{count} tools."}, listing=True) as script:
+        assert script.run.offered[-1].description.startswith("3 tools.\n\nThey are, by source:")
+
+
+@pytest.mark.parametrize(("given", "used"), [(0.1, 1.0), (90, 60.0), (float("nan"), 1.0), (20, 20.0)])
+def test_the_time_is_clamped_with_a_notice(given: float, used: float, caplog: pytest.LogCaptureFixture) -> None:
+    assert ToolSearch.Config(code_timeout=given).code_timeout == used
+    assert ("code_timeout" in caplog.text) == (given != used)
+
+
+# In a script
+
+
+async def test_a_script_searches_describes_and_calls() -> None:
+    async with coding() as script:
+        answer = await script.answer(
+            'hits = await search("create issue")\n'
+            'about = await describe(hits[0]["name"])\n'
+            'print(hits[0]["call"], about["parameters"]["required"])\n'
+            'await call(hits[0], {"title": "x"})'
+        )
+        assert answer["value"] == 'ran with {"title": "x"}'
+        assert answer["printed"] == (
+            'create_issue(title: string, labels?: string[], state?: "open" | "closed") [\'title\']\n'
+        )
+
+
+async def test_several_queries_find_each_tool_once_and_the_limit_is_for_each() -> None:
+    async with coding() as script:
+        code = (
+            '[hit["name"] for hit in await search(["create issue", "new issue", "send email", "read a file"], limit=1)]'
+        )
+        assert await script.value(code) == ["create_issue", "send_email", "read_file"]
+        assert await script.value('await search("colonoscopy")') == []
+
+
+async def test_search_and_describe_count_as_the_bridge_does() -> None:
+    async with coding() as script:
+        await script.value('await search(["create issue", "send email"], 1)\nawait describe("create_issue")\n1')
+        assert script.run.stats["counters"] == {"searches": 2, "hits": 2, "describes": 1}
+
+
+async def test_describe_shows_what_a_tool_returns() -> None:
+    returns = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    async with coding(tools=[CREATE_ISSUE.copy(output_schema=returns)]) as script:
+        assert (await script.value('await describe("create_issue")'))["returns"] == returns
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        'call("create_issue", {"title": "x"})',
+        'call("create_issue", title="x")',
+        'call("create_issue", arguments={"title": "x"})',
+        'call(name="create_issue", arguments={"title": "x"})',
+        'call("create_issue", \'{"title": "x"}\')',
+        'call("mcp:github:create_issue", {"title": "x"})',
+        'call({"name": "create_issue"}, {"title": "x"})',
+        'call(" create_issue ", {}, **{"title": "x"})',
+    ],
+)
+async def test_a_call_can_be_written_in_several_ways(written: str) -> None:
+    async with coding() as script:
+        assert await script.value(f"await {written}") == 'ran with {"title": "x"}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [
+        ('{"id": 7, "labels": ["a"]}', {"id": 7, "labels": ["a"]}),
+        (" [1, 2]", [1, 2]),
+        ("5", "5"),
+        ("{broken", "{broken"),
+        ('{"a": NaN}', '{"a": NaN}'),
+        ("[" * 5000, "[" * 5000),
+        ("\ud800 half a pair", "? half a pair"),
+        (ToolResult("text", structured={"id": 8}), {"id": 8}),
+        (ToolResult("text", structured=[]), []),
+    ],
+)
+async def test_a_call_gives_the_structured_result_or_the_json_of_the_text_or_the_text(answer: Any, value: Any) -> None:
+    async with coding(tools=[answering("thing", giving(answer))]) as script:
+        assert await script.value('await call("thing")') == value
+
+
+async def test_an_argument_may_have_any_name() -> None:
+    async with coding() as script:
+        code = 'await call("create_issue", title="x", self="a", name="b", given="c")'
+        assert await script.value(code) == 'ran with {"given": "c", "name": "b", "self": "a", "title": "x"}'
+
+
+async def test_gathered_calls_run_at_the_same_time() -> None:
+    async with coding(tools=[meeting()]) as script:
+        assert await script.value('await asyncio.gather(call("meet"), call("meet"))') == ["met", "met"]
+
+
+async def test_calls_that_are_made_first_and_awaited_later_run_at_the_same_time() -> None:
+    async with coding(tools=[meeting()]) as script:
+        code = 'one = call("meet")\ntwo = call("meet")\n[await one, await two]'
+        assert await script.value(code) == ["met", "met"]
+
+
+async def test_calls_of_one_function_after_another_run_beside_those_of_another() -> None:
+    async with coding() as script:
+        code = (
+            "async def twice(name):\n"
+            '  first = await call("create_issue", title=name)\n'
+            '  return [first, await call("create_issue", title=first)]\n'
+            'len(await asyncio.gather(twice("a"), twice("b"), asyncio.sleep(0.01)))'
+        )
+        assert await script.value(code) == 3
+        assert len(script.run.stats["calls"]) == 5
+
+
+async def test_a_script_in_a_code_fence_or_indented_is_understood() -> None:
+    async with coding() as script:
+        assert await script.value("```python\n1 + 1\n```") == 2
+        assert await script.value("\n    x = 2\n    x + 1\n") == 3
+
+
+async def test_the_usual_modules_need_no_import() -> None:
+    async with coding() as script:
+        assert await script.value('json.dumps([math.floor(1.5), re.sub("a", "b", "a")])') == '[1, "b"]'
+
+
+async def test_a_script_can_wait_a_little() -> None:
+    async with coding(code_timeout=1) as script:
+        assert await script.value("import time\ntime.sleep(0.01)\nawait asyncio.sleep(0.01)\n1") == 1
+        assert "a script may sleep 1 s in all" in await script.failure("await asyncio.sleep(30)")
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("", "needs a script"),
+        ("   \n", "needs a script"),
+        ("x" * 20_001, "20,000 are the most"),
+        ("x = (", "line 1: SyntaxError"),
+        ("1\n\n1 / 0", "line 3: ZeroDivisionError: division by zero\n  1 / 0"),
+        ("def f():\n  yield 1", "line 2: NotImplementedError"),
+        ("import requests", "ModuleNotFoundError: No module named 'requests'"),
+        ("await call(5)", "TypeError: call needs the name of a tool"),
+        ('await call("create_issue", "{")', "TypeError: the arguments of 'create_issue' cannot be read"),
+        ("f = search\nawait f()", "TypeError: search needs a query"),
+        (
+            'await describe("create_isue")',
+            "ValueError: there is no tool called 'create_isue'. Did you mean create_issue",
+        ),
+        ('await call("create_isue")', "RuntimeError: 'create_isue' was not run: there is no such tool. Did you mean"),
+        ('n = "create_issue"\nawait call(n, {"titel": 1})', "title (required)"),
+    ],
+)
+async def test_a_script_that_fails_says_where_and_why(code: str, told: str) -> None:
+    async with coding() as script:
+        assert told in await script.failure(code)
+
+
+async def test_a_failure_tells_the_calls_that_were_made_and_what_was_printed() -> None:
+    async with coding() as script:
+        text = await script.failure('print("begun")\nawait call("create_issue", title="x")\n1 / 0')
+        assert "Calls that it had made: create_issue" in text
+        assert "It had printed: begun" in text
+
+
+async def test_a_mistake_that_is_certain_is_told_before_anything_runs() -> None:
+    async with coding() as script:
+        text = await script.failure('await call("create_issue", title="a")\nawait call("create_issue", {"titel": "b"})')
+        assert text.startswith("Nothing was run: line 2: 'title' is missing\nThe tool is create_issue(title: string")
+        assert [one["id"] for one in script.run.stats["calls"]] == ["c1"]
+
+
+async def test_a_script_without_a_value_says_so() -> None:
+    async with coding() as script:
+        assert (await script.answer("x = 1"))["note"] == "the script printed nothing, and its last line has no value"
+
+
+# Policies, and what is seen of a call
+
+
+class Judge:
+    """Blocks e-mail, withholds the weather and asks before an issue is made."""
+
+    @hooks.narrow_tools
+    def narrow(self, event: NarrowTools) -> Withhold:
+        return Withhold(["get_forecast"], "no weather here")
+
+    @hooks.before_tool_call(tools="send_email")
+    def block(self, event: BeforeToolCall) -> Block:
+        return Block("no mail today")
+
+
+async def test_a_blocked_call_is_an_exception_that_the_script_can_catch() -> None:
+    async with coding(Judge) as script:
+        caught = 'try:\n  await call("send_email", to="a")\nexcept PermissionError as error:\n  print(error)\n"went on"'
+        assert await script.answer(caught) == {"value": "went on", "printed": "Blocked by judge: no mail today\n"}
+        text = await script.failure('await call("send_email", to="a")')
+        assert "line 1: PermissionError: Blocked by judge: no mail today" in text
+        assert "Calls that it had made: send_email (failed)" in text
+
+
+async def test_a_withheld_tool_is_neither_found_nor_described_nor_called() -> None:
+    async with coding(Judge) as script:
+        assert await script.value('await search("weather forecast")') == []
+        assert "withheld from this run (no weather here)" in await script.failure('await describe("get_forecast")')
+        text = await script.failure('await call("get_forecast", city="a")')
+        assert "PermissionError: 'get_forecast' was not run: it is withheld from this run" in text
+
+
+async def test_a_failed_call_is_a_runtime_error() -> None:
+    def fail(_: dict[str, Any]) -> ToolResult:
+        return ToolResult.error("the disk is full")
+
+    async with coding(tools=[answering("save", fail)]) as script:
+        code = 'try:\n  await call("save")\nexcept RuntimeError as error:\n  print(error)\n1'
+        assert (await script.answer(code))["printed"] == "the disk is full\n"
+
+
+async def test_one_blocked_call_of_several_can_be_told_from_the_others() -> None:
+    async with coding(Judge) as script:
+        code = (
+            "async def attempt(name, **arguments):\n"
+            "  try:\n    return await call(name, arguments)\n"
+            "  except Exception as error:\n    return error\n"
+            'await asyncio.gather(attempt("create_issue", title="x"), attempt("send_email", to="a"))'
+        )
+        blocked = "PermissionError: Blocked by judge: no mail today"
+        assert await script.value(code) == ['ran with {"title": "x"}', blocked]
+
+
+async def test_a_core_tool_can_be_called_from_a_script_and_a_bridge_tool_never() -> None:
+    async with coding() as script:
+        assert await script.value('await call("read_file", path="a")') == 'ran with {"path": "a"}'
+        for name in ("tool_search_code", "tool_search", "tool_describe", "tool_call"):
+            assert f"'{name}' was not run" in await script.failure(f'await call("{name}", {{"code": "1"}})')
+
+
+async def test_each_call_is_seen_once_under_its_own_name_with_origin_and_parent() -> None:
+    judged: list[tuple[str, str, str, str | None]] = []
+    traced: list[tuple[str, str, str, str | None]] = []
+    after: list[tuple[str, str]] = []
+
+    class Watch:
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> None:
+            judged.append((event.call.name, event.call.origin, event.call.id, event.call.parent_id))
+
+        @hooks.after_tool_call
+        async def after(self, event: AfterToolCall) -> None:
+            after.append((event.call.name, event.status))
+
+        @hooks.trace
+        async def trace(self, event: Trace) -> None:
+            if event.kind == "call_started":
+                detail = event.detail
+                traced.append((detail["name"], detail["origin"], detail["call_id"], detail["parent_id"]))
+
+    async with coding(Watch, Judge) as script:
+        await script.result('await call("create_issue", title="x")\nawait call("send_email", to="a")')
+    expected = [
+        ("tool_search_code", "model", "c1", None),
+        ("create_issue", "code", "c1/1", "c1"),
+        ("send_email", "code", "c1/2", "c1"),
+    ]
+    assert judged == expected
+    assert traced == expected
+    assert after == [("create_issue", "ok"), ("send_email", "blocked"), ("tool_search_code", "error")]
+
+
+async def test_arguments_are_rewritten_and_results_transformed_as_for_a_direct_call() -> None:
+    class Change:
+        @hooks.rewrite_tool_call(tools="create_issue")
+        def rewrite(self, event: RewriteToolCall) -> Rewrite:
+            return Rewrite({"title": event.arguments["title"].upper()})
+
+        @hooks.transform_tool_result(tools="create_issue")
+        def redact(self, event: TransformToolResult) -> Replace:
+            return Replace(event.result.text.replace("HUSH", "***"))
+
+    async with coding(Change) as script:
+        assert await script.value('await call("create_issue", title="hush")') == 'ran with {"title": "***"}'
+
+
+async def test_a_structured_result_does_not_bring_back_what_was_redacted_from_the_text() -> None:
+    class Redact:
+        @hooks.transform_tool_result(tools="thing")
+        def redact(self, event: TransformToolResult) -> Replace:
+            return Replace("***")
+
+    tool = answering("thing", giving(ToolResult("hush", structured={"secret": "hush"})))
+    async with coding(Redact, tools=[tool]) as script:
+        assert await script.value('await call("thing")') == "***"
+
+
+async def test_the_secret_of_a_call_is_filled_in_for_the_tool_and_never_seen_by_the_script() -> None:
+    given: list[Any] = []
+
+    def take(arguments: dict[str, Any]) -> str:
+        given.append(arguments["token"])
+        return f"used {arguments['token']}"
+
+    class Vault:
+        @hooks.resolve_secrets
+        def resolve(self, event: ResolveSecrets) -> Secrets:
+            return Secrets(dict.fromkeys(event.names, "hunter2-and-more"))
+
+    async with coding(Vault, tools=[answering("login", take)]) as script:
+        value = await script.value('await call("login", token="{{secret:TOKEN}}")')
+    assert given == ["hunter2-and-more"]
+    assert value == "used {{secret:TOKEN}}"
+
+
+async def test_a_script_itself_gets_no_secrets_since_it_could_print_them_in_another_form() -> None:
+    class Vault:
+        @hooks.resolve_secrets
+        def resolve(self, event: ResolveSecrets) -> Secrets:
+            return Secrets(dict.fromkeys(event.names, "hunter2-and-more"))
+
+    async with coding(Vault) as script:
+        assert await script.value('"{{secret:TOKEN}}"[::-1]') == "}}NEKOT:terces{{"
+
+
+async def test_the_transcript_has_the_script_and_its_answer_once_and_nothing_of_what_is_inside() -> None:
+    async with coding() as script:
+        await script.result('await call("create_issue", title="inside")\n"outside"')
+        stored = [message for message in script.played.session.messages if message["role"] == "tool"]
+        assert [message["content"] for message in stored] == ['{"value":"outside"}']
+
+
+# Approvals and time
+
+
+class AskFirst:
+    """Asks a person before an issue is made."""
+
+    @hooks.before_tool_call(tools="create_issue")
+    def ask(self, event: BeforeToolCall) -> Ask:
+        return Ask("May it?", description=event.arguments["title"])
+
+
+CODE_MODE = {"plugins": {"tool_search": {"config": {"enabled": "on", "mode": "code", "code_timeout": 1}}}}
+
+
+async def test_a_person_is_asked_about_the_call_inside_the_script() -> None:
+    approver = ScriptedApprover(True, "not this one")
+    code = (
+        'print(await call("create_issue", title="a"))\n'
+        'try:\n  await call("create_issue", title="b")\nexcept PermissionError as error:\n  print(error)'
+    )
+    async with open_session("tool_search", AskFirst, tools=CATALOG, config=CODE_MODE, approver=approver) as session:
+        played = await play(session, [call("tool_search_code", code=code), "Done."])
+    assert [request.description for request in approver.requests] == ["a", "b"]
+    printed = json.loads(played.call("tool_search_code").result.text)["printed"]
+    assert printed == 'ran with {"title": "a"}\nBlocked: \'May it?\' was not approved: not this one\n'
+
+
+async def test_while_a_person_is_asked_no_clock_of_the_script_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slowly(request: ApprovalRequest) -> Approval:
+        await anyio.sleep(1.5)
+        return Approval(True)
+
+    monkeypatch.setattr(_code_mode, "CALLS_SECONDS", 0.0)
+    tools = [CREATE_ISSUE.copy(timeout=0.2)]
+    async with open_session("tool_search", AskFirst, tools=tools, config=CODE_MODE, approver=slowly) as session:
+        played = await play(session, [call("tool_search_code", code='await call("create_issue", title="a")'), "Done."])
+    assert played.call("tool_search_code").status == "ok"
+
+
+async def test_a_slow_tool_is_stopped_by_its_own_limit_and_the_script_goes_on() -> None:
+    async def hang(_: dict[str, Any]) -> str:
+        await anyio.sleep(60)
+        return "never"
+
+    async with coding(tools=[answering("hang", hang, timeout=0.2)], code_timeout=1) as script:
+        code = 'try:\n  await call("hang")\nexcept RuntimeError as error:\n  print(error)\n1'
+        assert (await script.answer(code))["printed"] == "'hang' did not finish within 0.2 s and was stopped.\n"
+
+
+async def test_the_time_of_the_tools_is_not_the_scripts_own() -> None:
+    async def slow(_: dict[str, Any]) -> str:
+        await anyio.sleep(0.6)
+        return "slow"
+
+    async with coding(tools=[answering("slow", slow)], code_timeout=1) as script:
+        assert await script.value('await call("slow")\nawait call("slow")') == "slow"
+
+
+async def test_all_calls_together_have_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slow(_: dict[str, Any]) -> str:
+        await anyio.sleep(0.15)
+        return "slow"
+
+    monkeypatch.setattr(_code_mode, "CALLS_SECONDS", 0.0)
+    async with coding(tools=[answering("slow", slow, timeout=0.2)], code_timeout=1) as script:
+        text = await script.failure('for n in range(50):\n  await call("slow")')
+        assert text == "'tool_search_code' did not finish within 1.2 s and was stopped."
+        assert await script.value("1") == 1
+
+
+# Sessions, processes and the lack of monty
+
+
+KEEPING = (
+    'try:\n  found = kept\nexcept NameError:\n  found = "nothing"\nkept = "mine"\nawait call("meet")\n[found, kept]'
+)
+
+
+def meeting() -> Tool:
+    """A tool that answers when it was called twice."""
+    called: list[int] = []
+    both = anyio.Event()
+
+    async def meet(_: dict[str, Any]) -> str:
+        called.append(1)
+        if len(called) == 2:
+            both.set()
+        await both.wait()
+        return "met"
+
+    return answering("meet", meet)
+
+
+async def together(*calls: tuple[Search, ToolCall]) -> list[Any]:
+    """The values of scripts that run at once."""
+    values: list[Any] = []
+
+    async def ask(played: Search, made: ToolCall) -> None:
+        values.append(json.loads((await played.run.call_tool(made)).text)["value"])
+
+    async with anyio.create_task_group() as group:
+        for played, made in calls:
+            group.start_soon(ask, played, made)
+    return values
+
+
+async def test_two_scripts_at_once_in_one_run_have_nothing_in_common() -> None:
+    async with coding(tools=[meeting()]) as script:
+        made = await script.played.reply(*[("tool_search_code", {"code": KEEPING})] * 2)
+        assert await together(*((script.played, one) for one in made)) == [["nothing", "mine"]] * 2
+
+
+async def test_two_scripts_at_once_in_two_sessions_have_nothing_in_common() -> None:
+    meet = meeting()
+    async with (
+        Host(store=MemoryStore(), config=configuration(enabled="on", mode="code")) as host,
+        host.session("a") as one,
+        host.session("b") as two,
+        one.run() as first,
+        two.run() as second,
+    ):
+        calls: list[tuple[Search, ToolCall]] = []
+        for session, run in ((one, first), (two, second)):
+            await run.resolve_tools([meet])
+            played = Search(host, session, run)
+            (made,) = await played.reply(("tool_search_code", {"code": KEEPING}))
+            calls.append((played, made))
+        assert await together(*calls) == [["nothing", "mine"]] * 2
+
+
+def workers() -> set[int]:
+    """The worker processes of this process."""
+    found: set[int] = set()
+    for folder in Path("/proc").iterdir():
+        try:
+            name, _, rest = (folder / "stat").read_text(encoding="utf-8").partition("(")[2].rpartition(")")
+            if name.startswith("monty") and int(rest.split()[1]) == os.getpid():
+                found.add(int(folder.name))
+        except (OSError, ValueError, IndexError):
+            continue
+    return found
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are counted in /proc")
+
+
+@needs_proc
+async def test_workers_start_with_the_first_script_stay_warm_and_end_with_the_host() -> None:
+    async with coding() as script:
+        assert workers() == set()
+        await script.value("1")
+        warm = workers()
+        assert len(warm) == 1
+        await script.value("2")
+        assert workers() == warm
+    assert workers() == set()
+
+
+@needs_proc
+async def test_a_cancelled_script_leaves_no_worker_and_no_call_behind() -> None:
+    begun, ended = anyio.Event(), anyio.Event()
+
+    async def hang(_: dict[str, Any]) -> str:
+        begun.set()
+        try:
+            await anyio.sleep(60)
+        finally:
+            ended.set()
+        return "never"
+
+    async with coding(tools=[answering("hang", hang)], code_timeout=60) as script:
+        async with anyio.create_task_group() as group:
+            group.start_soon(script.result, 'await call("hang")')
+            await begun.wait()
+            group.cancel_scope.cancel()
+        assert ended.is_set()
+        with anyio.move_on_after(0.3):
+            await script.result("while True: pass")
+        assert await script.value("1") == 1
+    assert workers() == set()
+
+
+@needs_proc
+async def test_a_worker_that_dies_fails_its_own_script_only() -> None:
+    async def kill(_: dict[str, Any]) -> str:
+        for worker in workers():
+            os.kill(worker, 9)
+        return "killed"
+
+    async with coding(tools=[answering("kill", kill)]) as script:
+        assert "its worker process died" in await script.failure('await call("kill")\n1')
+        assert await script.value("1") == 1
+
+
+def without_monty(script: str) -> str:
+    """What a process prints that has no pydantic-monty."""
+    hidden = (
+        "import importlib.util as util, sys\n"
+        "found = util.find_spec\n"
+        "util.find_spec = lambda name, package=None: None if name == 'pydantic_monty' else found(name, package)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", hidden + script], capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
+
+
+async def test_without_monty_tools_mode_is_used_and_it_is_said_once() -> None:
+    told = without_monty(
+        "import anyio\n"
+        "from hooksdk import Host, MemoryStore, Tool\n"
+        "config = {'allow': ['tool_search'], 'plugins': {'tool_search': {'config': {'enabled': 'on', 'mode': 'code'}}}}\n"
+        "async def main():\n"
+        "    async with Host(store=MemoryStore(), config=config) as host:\n"
+        "        for name in 'ab':\n"
+        "            async with host.session(name) as session, session.run() as run:\n"
+        "                print(*[tool.name for tool in await run.resolve_tools([Tool(name='t', source='mcp')])])\n"
+        "anyio.run(main)\n"
+        "print('pydantic_monty' in sys.modules)\n"
+    )
+    assert told.splitlines()[:3] == ["tool_search tool_describe tool_call"] * 2 + ["False"]
+    assert told.count("mode = 'code' needs pydantic-monty (pip install 'hooksdk[code]'); mode 'tools' is used") == 1
+
+
+def test_monty_is_imported_with_the_first_script_and_not_before() -> None:
+    script = (
+        "import sys, builtin_plugins.tool_search as s\n"
+        "s.ToolSearch.Config(mode='code'); print('pydantic_monty' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
+
+
+async def test_a_script_and_its_arguments_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with coding() as script:
+        await script.result('await call("create_issue", title="hush-hush")\n1 / 0')
+    assert "hush-hush" not in caplog.text
+
+
+async def test_the_model_plays_a_whole_run_with_one_script() -> None:
+    def model(turn: Turn) -> Any:
+        if turn.number == 1:
+            assert turn.offered == ["read_file", "tool_search_code"]
+            code = (
+                'hits = await search(["report a bug", "send an email"])\n'
+                'issue = await call("create_issue", title="It is broken")\n'
+                'await call("send_email", to="ada", count=1)\nissue'
+            )
+            return call("tool_search_code", code=code)
+        return turn.result.json()["value"]
+
+    tools = [READ_FILE, CREATE_ISSUE, SEND_EMAIL, make("other", execute="string")]
+    async with open_session("tool_search", tools=tools, config=CODE_MODE) as session:
+        played = await play(session, model)
+    assert played.text == 'ran with {"title": "It is broken"}'
+    assert [(one.call.name, one.call.origin, one.status) for one in played.calls] == [
+        ("create_issue", "code", "ok"),
+        ("send_email", "code", "ok"),
+        ("tool_search_code", "model", "ok"),
+    ]
