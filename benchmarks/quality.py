@@ -1,0 +1,136 @@
+"""How well tools are found, beside the peers that can be imported, in one run.
+
+    python benchmarks/quality.py [--queries 150] [--json] [--data FOLDER] [--path SITE_PACKAGES]
+
+Recall@5 on the public retrieval sets in ../shared (the first queries by a hash of their text, as the scorer there picks
+them), and on queries as a model types them. The sets' own scorer counts. A peer that does not install beside this package
+may lie elsewhere: `--path venv/lib/python3.11/site-packages`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+DATA = HERE.parents[1] / "shared" / "benchmarks" / "retrieval"
+RANKERS = {
+    "rank-bm25, plain": "peer_rankers:rank_bm25_plain",
+    "Hermes Agent": "peer_rankers:hermes",
+    "FastMCP": "peer_rankers:fastmcp",
+    "rank-bm25, our words": "peer_rankers:rank_bm25_ours",
+    "hooksdk": "ranker:rank",
+}
+KINDS = ("keyword", "sentence", "task", "typo", "foreign")
+Maker = Callable[[list[dict[str, Any]]], Callable[[str, int], list[str]]]
+
+
+def module_of(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def makers() -> dict[str, Maker]:
+    """The rankers that can be made here."""
+    found: dict[str, Maker] = {}
+    for name, place in RANKERS.items():
+        file, _, function = place.partition(":")
+        maker: Maker = getattr(module_of(HERE / f"{file}.py"), function)
+        try:
+            maker([{"id": "a", "name": "a", "description": "b", "parameters": {}, "server": "c"}])("a", 1)
+        except ImportError as error:
+            print(f"{name} is not measured: {error}", file=sys.stderr)
+        else:
+            found[name] = maker
+    return found
+
+
+def by_kind(scorer: Any, maker: Maker, data: Path) -> dict[str, float]:
+    """Recall@5 for each kind of a model's queries; `absent` is the share of those answered with nothing."""
+    catalog = scorer.read(data / "livemcp" / "catalog.jsonl")
+    search = maker(catalog)
+    found: dict[str, list[float]] = {}
+    for query in scorer.read(data / "livemcp" / "model_queries.jsonl"):
+        ids = search(query["query"], 10)
+        kind = query["kind"]
+        if kind == "absent":
+            found.setdefault("absent", []).append(float(not ids))
+            continue
+        recall = scorer.score(ids, query)["recall@5"]
+        found.setdefault(kind, []).append(recall)
+        found.setdefault("all", []).append(recall)
+    return {kind: statistics.fmean(values) for kind, values in found.items()}
+
+
+def weak_or_empty(scorer: Any, data: Path) -> tuple[float, float]:
+    """Of absent capabilities the share answered with nothing or with weak hits only, and what leaving weak hits out
+    would cost of the recall."""
+    ranker = module_of(HERE / "ranker.py")
+    strict, all_hits = by_kind(scorer, ranker.rank_strict, data), by_kind(scorer, ranker.rank, data)
+    return strict["absent"], all_hits["all"] - strict["all"]
+
+
+def measure(scorer: Any, maker: Maker, data: Path, queries: int) -> dict[str, Any]:
+    sets = {name: scorer.evaluate(maker, *scorer.load(data, name, queries), 10, True) for name in scorer.ALL}
+    recall = {name: found["recall@5"] for name, found in sets.items()}
+    steps = {kind: found["recall@5"] for kind, found in sets["livemcp"]["by_kind"].items()}
+    return {
+        "sets": recall,
+        "mean": statistics.fmean(recall.values()),
+        "livemcp": steps,
+        "model": by_kind(scorer, maker, data),
+    }
+
+
+def row(name: str, values: list[float]) -> str:
+    return f"| {name} | " + " | ".join(f"{value:.3f}".lstrip("0") for value in values) + " |"
+
+
+def show(table: dict[str, Any], sets: list[str]) -> None:
+    print(f"| | {' | '.join(sets)} | mean |\n|---|{'---|' * (len(sets) + 1)}")
+    for name, found in table.items():
+        print(row(name, [*(found["sets"][one] for one in sets), found["mean"]]))
+    print(f"\n| | all | {' | '.join(KINDS)} | absent: empty |\n|---|{'---|' * (len(KINDS) + 2)}")
+    for name, found in table.items():
+        print(row(name, [found["model"][kind] for kind in ("all", *KINDS, "absent")]))
+    print("\n| | livemcp, one step | livemcp, a whole task |\n|---|---|---|")
+    for name, found in table.items():
+        print(row(name, [found["livemcp"]["step"], found["livemcp"]["task"]]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--queries", type=int, default=150, help="queries of each set at most; 0: all")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--path", action="append", default=[], help="a further folder of installed packages")
+    options = parser.parse_args()
+    if not (options.data / "evaluate.py").is_file():
+        sys.exit(f"the retrieval sets are not in {options.data}; give their folder with --data")
+    sys.path.extend(options.path)
+    scorer = module_of(options.data / "evaluate.py")
+    table: dict[str, Any] = {}
+    for name, maker in makers().items():
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        table[name] = measure(scorer, maker, options.data, options.queries)
+    weak, lost = weak_or_empty(scorer, options.data)
+    if options.json:
+        print(json.dumps({"rankers": table, "absent": {"empty_or_weak": weak, "recall_lost": lost}}, indent=2))
+        return
+    show(table, list(scorer.ALL))
+    print(f"\nhooksdk answers {weak:.0%} of the absent capabilities with nothing or with weak hits only.")
+    print(f"Leaving weak hits out would cost {100 * lost:.1f} points of recall on these queries.")
+
+
+if __name__ == "__main__":
+    main()
