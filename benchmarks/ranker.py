@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from builtin_plugins.tool_search._ranking import Bm25Ranker, Document
+from builtin_plugins.tool_search.rankers import Bm25Ranker, Document
 
 
 def _ranker(catalog: list[dict[str, Any]]) -> Bm25Ranker:

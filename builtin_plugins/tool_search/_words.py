@@ -4,13 +4,13 @@ Lists are written as text, one entry a line, so that they can be read and extend
 """
 
 import re
-import threading
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, lru_cache
-from importlib import import_module
+from functools import cache
 from itertools import islice
-from typing import Any, cast
+from typing import cast
+
+from builtin_plugins.tool_search._stems import beginnings, stem
 
 _STOP_WORDS = """
 a an the this that these those such some any each every all both either
@@ -221,23 +221,6 @@ def squeeze(text: object) -> str:
     return "".join([c for c in fold(_text(text, _NAME_LIMIT)).casefold() if c.isalnum()])
 
 
-_stemming = threading.Lock()
-
-
-@cache
-def _stemmer() -> Any:
-    return import_module("snowballstemmer").stemmer("english")  # only a search needs it, and it has no types
-
-
-@lru_cache(maxsize=1 << 16)
-def stem(word: str) -> str:
-    """Cut an English word to its stem; other words stay as they are."""
-    if len(word) < 3 or not (word.isascii() and word.isalpha()):
-        return word
-    with _stemming:  # the stemmer keeps the word it works on
-        return str(_stemmer().stemWord(word))
-
-
 def _entries(text: str) -> list[list[str]]:
     return [entry.split() for entry in text.split(";")]
 
@@ -283,6 +266,20 @@ def initials() -> Mapping[tuple[str, ...], str]:
 def capabilities() -> frozenset[str]:
     """Stems that name a capability, so that a catalog without them lacks it."""
     return frozenset(stem(word) for word in _CAPABILITIES.split())
+
+
+@cache
+def listed() -> frozenset[str]:
+    """The stems that any of the lists knows."""
+    return frozenset(
+        {*synonyms(), *abbreviations(), *capabilities(), *(word for words in initials() for word in words)}
+    )
+
+
+@cache
+def listed_beginnings() -> frozenset[str]:
+    """The beginnings of the stems that any of the lists knows."""
+    return frozenset(start for term in listed() for start in beginnings(term))
 
 
 # Schemas and texts come from strangers: whatever their size, a tool is indexed in bounded time.

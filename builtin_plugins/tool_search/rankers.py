@@ -2,7 +2,8 @@
 
 A ranker of your own is a factory that takes the documents of a catalog and answers an object with `search`; name it in
 the configuration as `ranker = "my_package.my_module:make_ranker"`. It is made once for a catalog and shared by all
-sessions, so `search` is to be safe in several threads at once.
+sessions, so `search` is to be safe in several threads at once. Where making one is dear, give it `updated` too, as
+`UpdatableRanker` has it: a catalog in which few tools changed is then ranked by an update.
 """
 
 from __future__ import annotations
@@ -12,16 +13,40 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
-from builtin_plugins.tool_search._ranking import Bm25Ranker, Document, Ranked, Ranker, entries
-from builtin_plugins.tool_search._words import split_words, stem
+from builtin_plugins.tool_search._entries import Document, entries
+from builtin_plugins.tool_search._ranking import Bm25Ranker, Ranked, Ranker
+from builtin_plugins.tool_search._stems import stem
+from builtin_plugins.tool_search._words import split_words
 from hooksdk.errors import did_you_mean
 
-__all__ = ["Bm25Ranker", "Document", "RankBm25Ranker", "Ranked", "Ranker", "RankerFactory", "load_ranker"]
+__all__ = [
+    "Bm25Ranker",
+    "Document",
+    "RankBm25Ranker",
+    "Ranked",
+    "Ranker",
+    "RankerFactory",
+    "UpdatableRanker",
+    "load_ranker",
+]
 
 RankerFactory = Callable[[Sequence[Document]], Ranker]
 """Makes a ranker for the documents of one catalog, which it leaves as they are."""
+
+
+@runtime_checkable
+class UpdatableRanker(Ranker, Protocol):
+    """A ranker from which that of a catalog with a few other tools is made at less than the price of a new one."""
+
+    def updated(self, ids: Sequence[str], changed: Sequence[Document]) -> Ranker:
+        """A ranker of the tools `ids`, in this order; new or other than here are those of `changed`.
+
+        Others may still search this one, so it stays as it is.
+        """
+        ...
+
 
 # How often the words of a field stand in a document, in the order of `_words.tool_words`: rank-bm25 knows no fields.
 _REPEATS = (4, 2, 1, 1, 1, 1, 2)
@@ -100,5 +125,5 @@ def load_ranker(name: str) -> RankerFactory:
 
 
 def _tokens(document: Document) -> list[str]:
-    fields = zip(entries.of(document).fields, _REPEATS, strict=True)
+    fields = zip(entries.of(document).fields(), _REPEATS, strict=True)
     return [word for text, times in fields for word in text.split() * times]

@@ -8,16 +8,18 @@ from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from searching import CATALOG, searching
 
-from builtin_plugins.tool_search import _ranking
-from builtin_plugins.tool_search._words import stem
+from builtin_plugins.tool_search import _weights
+from builtin_plugins.tool_search._indexes import Indexes
+from builtin_plugins.tool_search._stems import stem
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, RankBm25Ranker, Ranked, Ranker, load_ranker
+from hooksdk import Tool
 from hooksdk.errors import ConfigError
 
 
@@ -71,8 +73,7 @@ def test_one_field_without_pairs_and_synonyms_scores_and_orders_as_bm25_does(dat
     texts = data.draw(st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12), min_size=1, max_size=25))
     present = sorted({word for text in texts for word in text})
     query = data.draw(st.lists(st.sampled_from(present), min_size=1, max_size=6, unique=True))
-    constants = vars(_ranking)
-    k1, b = constants["_K1"] / constants["_WEIGHTS"][5], constants["_LENGTHS"][5]
+    k1, b = _weights.K1 / _weights.WEIGHTS[5], _weights.LENGTHS[5]
 
     documents = [tool("", id=str(number), parameters={"enum": text}) for number, text in enumerate(texts)]
     hits = Bm25Ranker(documents).search(" ".join(query), len(texts))
@@ -126,6 +127,73 @@ def test_rank_bm25_marks_a_hit_weak_that_has_hardly_a_word_of_a_short_query() ->
     ranker = RankBm25Ranker([*(tool(f"tool{n}", f"Filler word{n}.") for n in range(50)), tool("play_piano")])
     assert [hit.weak for hit in ranker.search("thermostat readings piano", 5)] == [True]
     assert [hit.weak for hit in ranker.search("play piano", 5)] == [False]
+
+
+# Keeping them
+
+
+class Counting:
+    """A user's ranker that can be updated, and writes down what it was given."""
+
+    def __init__(self, documents: Sequence[Document], ids: Sequence[str] = ()) -> None:
+        self.given = [document.id for document in documents]
+        self.ids = [*ids]
+
+    def search(self, query: str, limit: int) -> list[Ranked]:
+        return []
+
+    def updated(self, ids: Sequence[str], changed: Sequence[Document]) -> Counting:
+        return Counting(changed, ids)
+
+
+def catalog(count: int, owner: str = "o", **descriptions: str) -> list[Tool]:
+    """Tools named t0, t1 and so on."""
+    return [
+        Tool(name=f"t{n}", description=descriptions.get(f"t{n}", "Same."), source="mcp", owner=owner)
+        for n in range(count)
+    ]
+
+
+def test_an_equal_catalog_is_ranked_by_the_ranker_that_is_there() -> None:
+    indexes = Indexes(Counting)
+    assert indexes.of(catalog(5)) is indexes.of(catalog(5))
+
+
+def test_a_changed_catalog_hands_over_only_what_changed() -> None:
+    indexes = Indexes(Counting)
+    first = cast("Counting", indexes.of(catalog(20)))
+    new = cast("Counting", indexes.of([*catalog(19, t3="Other.")[::-1], Tool(name="added", source="mcp", owner="o")]))
+    assert first.given == [f"t{n}" for n in range(20)]
+    assert new.given == ["t3", "added"]
+    assert new.ids == [*(f"t{n}" for n in reversed(range(19))), "added"]
+
+
+def test_a_changed_catalog_is_made_from_the_one_most_like_it() -> None:
+    indexes = Indexes(Counting)
+    for tools in (catalog(100), catalog(3, "another"), catalog(100, "a_third")):
+        indexes.of(tools)
+    new = cast("Counting", indexes.of(catalog(100, t50="Other.")))
+    assert new.given == ["t50"]
+
+
+def test_a_catalog_unlike_the_others_is_ranked_anew() -> None:
+    indexes = Indexes(Counting)
+    indexes.of(catalog(20))
+    new = cast("Counting", indexes.of(catalog(20, "another")))
+    assert (len(new.given), new.ids) == (20, [])
+
+
+def test_a_ranker_that_cannot_be_updated_is_made_anew() -> None:
+    indexes = Indexes(Backwards)
+    indexes.of(catalog(20))
+    assert found(indexes.of(catalog(20, t3="Other.")), "any", 3) == ["invented", "t19", "t18"]
+
+
+def test_the_built_in_ranker_finds_the_new_words_of_a_changed_catalog() -> None:
+    indexes = Indexes(Bm25Ranker)
+    assert found(indexes.of(catalog(20)), "marzipan") == []
+    assert found(indexes.of(catalog(20, t3="Makes marzipan.")), "marzipan") == ["t3"]
+    assert found(indexes.of(catalog(20)), "marzipan") == []
 
 
 # Choosing one
