@@ -16,6 +16,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
+from ids import without_address
 from playing import make, playing
 from pydantic import BaseModel
 
@@ -199,7 +200,7 @@ class Model(BaseModel):
         (iter([1]), None),
         ("half \ud800", None),
     ],
-    ids=repr,
+    ids=without_address,
 )
 @pytest.mark.parametrize("form", ["async", "plain", "partial"])
 async def test_whatever_a_tool_returns_becomes_a_result(value: object, text: str | None, form: str) -> None:
@@ -243,7 +244,7 @@ SHAPE = {"type": "object", "properties": {"count": {"type": "integer"}}, "requir
         (ToolResult("", structured={}), False),
         (ToolResult("it failed", is_error=True), True),
     ],
-    ids=repr,
+    ids=without_address,
 )
 async def test_a_result_that_does_not_match_the_declared_output_schema_says_so(result: ToolResult, fits: bool) -> None:
     async def count(arguments: dict[str, Any]) -> ToolResult:

@@ -24,6 +24,7 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ids import without_address
 
 from hooksdk import schema
 from hooksdk._schema_engine import compile_schema
@@ -395,7 +396,7 @@ def test_the_dialect_that_the_schema_names_is_honoured():
         "string",
         5,
     ],
-    ids=lambda each: repr(each)[:40],
+    ids=lambda each: without_address(each)[:40],
 )
 @pytest.mark.usefixtures("engine")
 def test_a_broken_schema_is_one_problem(broken: Any):
@@ -767,7 +768,7 @@ TOOL: dict[str, Any] = {
         ({"count": "", "mode": ""}, {}),
         ({"options.count": "5", "options.deep.x": 1}, {"options": {"count": 5, "deep": {"x": 1}}}),
     ],
-    ids=repr,
+    ids=without_address,
 )
 @pytest.mark.usefixtures("engine")
 def test_what_a_weak_model_wrote_is_repaired(given_arguments: dict[str, Any], meant: dict[str, Any]):
@@ -788,7 +789,7 @@ def test_a_wrapper_is_taken_off(wrapper: str):
         {"count": "4.5"}, {"count": "042"}, {"count": " 4"}, {"on": "yes"}, {"on": 1}, {"repo": None}, {"repo": 42}, {"tags": "1,2"},
         {"args": {"other": 1}}, {"args": 1}, {"options.nothing": 1}, {"mode": "FAST"}, {"tags": "x"}, {"who": '{"a": 1, "a": 2}'},
     ],
-    ids=repr,
+    ids=without_address,
 )  # fmt: skip
 @pytest.mark.usefixtures("engine")
 def test_what_is_in_doubt_stays(doubtful: dict[str, Any]):
