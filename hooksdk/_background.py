@@ -83,6 +83,7 @@ class Background:
                     self._group = group
                     ready.set()
                     await self._stop.wait()
+                    self._group = None  # what ends now may still observe, and a closing group takes no work
                     group.cancel_scope.cancel()
             except BaseException as error:
                 # Nothing may fail here but by the end of the event loop; a system task must not raise under trio.

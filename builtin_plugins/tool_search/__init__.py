@@ -195,7 +195,7 @@ class ToolSearch:
         return call
 
     @hooks.after_tool_call
-    def end_streak(self, event: AfterToolCall) -> None:
+    async def end_streak(self, event: AfterToolCall) -> None:
         """A model that calls a tool, also a shown one, has stopped searching; a name that it made up is none."""
         if event.tool is not None and event.call.name not in BRIDGE_NAMES:
             self._streak.end()

@@ -11,8 +11,8 @@ from typing import Any, cast, final
 import anyio.to_thread
 
 from builtin_plugins.tool_search._answers import compact, described, number_of, search, texts_of
-from builtin_plugins.tool_search._bridge_call import refuse_unless_deferred
-from builtin_plugins.tool_search._sandbox import Ended, Sandbox
+from builtin_plugins.tool_search._bridge_call import ARGUMENT_KEYS, NAME_KEYS, refuse_unless_deferred
+from builtin_plugins.tool_search._sandbox import SHOWN_MODULES, Ended, Sandbox
 from builtin_plugins.tool_search._script import Limits
 from builtin_plugins.tool_search._script_values import as_arguments, as_returned, as_told, clean, fitting
 from builtin_plugins.tool_search._signatures import clip
@@ -49,7 +49,22 @@ return_exceptions). A refused or failed call raises an exception. Limited Python
 import only asyncio, json, re, math, datetime, collections, itertools, functools."""
 """What the model reads of `tool_search_code` unless the configuration says otherwise."""
 
-_FENCE = re.compile(r"\s*```[a-z]*[ \t]*\n(.*?)\n?[ \t]*```\s*", re.DOTALL)
+# Prose around it has no quotes, so the fence is certainly in no text of the script.
+_FENCE = re.compile(r"(?:[^\"'#`]|\b'\b)*```[a-z]*[ \t]*\n(.*?)\n?[ \t]*```[^`]*", re.DOTALL)
+_ADVICE = (
+    ("the JSON object must be str", "call has read the JSON already: leave json.loads away"),
+    ("string indices must be integers", "if that is what call answered, it is text: print it to see its form"),
+    (
+        "No module named",
+        f"Import only {', '.join(SHOWN_MODULES)}, base64, copy, dataclasses, hashlib, random, time or typing",
+    ),
+    ("module 'asyncio' has no attribute", "Of asyncio there are gather, run and sleep"),
+    (
+        "gather() does not yet support",
+        "To keep what fails apart, write an async function with try and except, and gather that",
+    ),
+)
+"""What to do instead, by a part of what went wrong: what models write most often, and this Python has not."""
 
 
 def code_tool(
@@ -163,11 +178,13 @@ class _Called:
     def _read_call(self, given: tuple[object, ...], named: dict[str, object]) -> tuple[str, dict[str, Any]]:
         if len(given) > 2:
             raise TypeError('call takes a name and one object, such as await call("create_issue", {"title": "x"})')
-        name = _name_of(given[0] if given else named.pop("name", None), "call")
+        named_by = next((key for key in NAME_KEYS if key in named), "name")
+        name = _name_of(given[0] if given else named.pop(named_by, None), "call")
         tool = self.context.catalog.get(name)
         written: object = given[1] if len(given) == 2 else None
-        if written is None and "arguments" in named and not (tool and "arguments" in tool.parameter_names):
-            written = named.pop("arguments")
+        wrapper = next((key for key in ARGUMENT_KEYS if _wraps(key, named, tool)), None)
+        if written is None and wrapper:
+            written = named.pop(wrapper)
         raw: object = dict(cast("Mapping[str, Any]", written)) if isinstance(written, Mapping) else written
         try:
             arguments = cast("dict[str, Any]", raw) if isinstance(raw, dict) else schema.parse_arguments(raw)
@@ -201,7 +218,8 @@ class _Called:
         return ToolResult(compact({**answer, "note": ". ".join(notes)} if notes else answer))
 
     def _failure(self, ended: Ended) -> str:
-        parts = [f"The script failed. {clean(ended.problem or '')}"]
+        problem = clean(ended.problem or "")
+        parts = [f"The script failed. {problem}", *(advice for part, advice in _ADVICE if part in problem)]
         if self.called:
             parts.append(f"Calls that it had made: {_few(self.called)}")
         if ended.not_awaited:
@@ -214,6 +232,12 @@ class _Called:
 def _names(catalog: Catalog) -> frozenset[str]:
     """Every granted tool: a script may call those that are shown, too."""
     return frozenset(tool.name for tool in catalog)
+
+
+def _wraps(key: str, named: Mapping[str, object], tool: Tool | None) -> bool:
+    """Whether all arguments are given under this key, which is none of the tool's own."""
+    given = key in named and not (tool and key in tool.parameter_names)
+    return given and (key == "arguments" or isinstance(named[key], Mapping))
 
 
 def _few(names: Sequence[str], most: int = 20) -> str:

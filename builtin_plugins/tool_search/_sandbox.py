@@ -20,11 +20,12 @@ import anyio
 import anyio.to_thread
 
 from builtin_plugins.tool_search._script import MEMORY, Function, Limits, OverLimit, Script
+from hooksdk.transcript import to_the_end
 
 if TYPE_CHECKING:
     import pydantic_monty as monty
 
-__all__ = ["Diagnostic", "Ended", "Sandbox", "is_installed"]
+__all__ = ["SHOWN_MODULES", "Diagnostic", "Ended", "Sandbox", "is_installed"]
 
 WORKERS = 16
 """Scripts that may run or wait for their calls at a time; another one waits for its turn."""
@@ -37,6 +38,7 @@ MAX_PRINTED = 1_000_000
 """Characters that a script may print; it is ended when it prints more."""
 SHOWN_MODULES = ("asyncio", "collections", "datetime", "functools", "itertools", "json", "math", "re")
 """Imported before the script: models forget to."""
+_NOT_SUPPORTED = "NotImplementedError: The monty syntax parser does not yet support "
 _GUARD = "__never_defined__"
 """The first line of what is only checked: the checker refuses it, so that nothing of it is run."""
 
@@ -100,6 +102,8 @@ class Sandbox:
     def __init__(self) -> None:
         self._pool: monty.Monty | None = None
         self._starting = anyio.Lock()
+        self._closed = False
+        self._taken: set[_Worker] = set()
         self._places = anyio.Semaphore(WORKERS)
         self._threads = anyio.CapacityLimiter(2 * WORKERS)
 
@@ -149,34 +153,42 @@ class Sandbox:
                     snapshot = await worker.step(snapshot.resume_not_handled)
         except monty.MontyTypingError as error:
             return [found for line in str(error).splitlines() if (found := _diagnostic(line)) is not None]
-        except monty.MontyError:
+        except (monty.MontyError, OverLimit):
             pass
         return []
 
     async def close(self) -> None:
-        """Stop every worker."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            with anyio.CancelScope(shield=True):
+        """Stop every worker, also those whose scripts still run; no other one is started."""
+        self._closed = True
+        for worker in self._taken:
+            worker.kill()
+        await to_the_end(self._stop)
+
+    async def _stop(self) -> None:
+        async with self._starting:
+            pool, self._pool = self._pool, None
+            if pool is not None:
                 await self._in_thread(functools.partial(pool.__exit__, None, None, None))
 
     @asynccontextmanager
     async def _worker(self, **settings: Any) -> AsyncGenerator[_Worker, None]:
         """A worker of one's own. It goes back to the pool, or is killed if a step of it was given up."""
         async with self._places:
-            pool = await self._started()
-            session = pool.checkout(**settings)
-            await self._in_thread(session.__enter__)
-            worker = _Worker(session, self._threads)
+            worker = _Worker((await to_the_end(self._started)).checkout(**settings), self._threads)
             try:
+                # A worker that is being taken or given back when asyncio cancels the task would be lost to the pool.
+                await to_the_end(self._in_thread, worker.take)
+                self._check_open()
+                self._taken.add(worker)
                 yield worker
             finally:
+                self._taken.discard(worker)
                 worker.kill_if_busy()
-                with anyio.CancelScope(shield=True):
-                    await self._in_thread(functools.partial(session.__exit__, None, None, None))
+                await to_the_end(self._in_thread, worker.give_back)
 
     async def _started(self) -> monty.Monty:
         async with self._starting:
+            self._check_open()
             if self._pool is None:
                 import pydantic_monty as monty
 
@@ -184,6 +196,10 @@ class Sandbox:
                 await self._in_thread(pool.__enter__)
                 self._pool = pool
             return self._pool
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise OverLimit("It was not run: the host is closing.")
 
     async def _in_thread(self, function: Callable[[], object]) -> None:
         await anyio.to_thread.run_sync(function, limiter=self._threads)
@@ -196,8 +212,20 @@ class _Worker:
     def __init__(self, session: monty.MontySession, threads: anyio.CapacityLimiter) -> None:
         self.session = session
         self._threads = threads
-        self._pid = session.worker_pid
+        self._is_taken = False
         self._busy = False
+        self._pid: int | None = None
+
+    def take(self) -> None:
+        """Take it out of the pool."""
+        self.session.__enter__()
+        self._is_taken = True
+        self._pid = self.session.worker_pid  # not told while it is busy
+
+    def give_back(self) -> None:
+        """Give it back to the pool, if it was taken."""
+        if self._is_taken:
+            self.session.__exit__(None, None, None)
 
     async def step(self, function: Callable[[], _T]) -> _T:
         """Let the worker go on, in a thread; a cancellation does not wait for it."""
@@ -212,7 +240,12 @@ class _Worker:
 
     def kill_if_busy(self) -> None:
         """A worker whose step was given up would go on to its limit, and its thread with it."""
-        if self._busy and self._pid is not None:
+        if self._busy:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the process, whatever it does."""
+        if self._pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, getattr(signal, "SIGKILL", signal.SIGTERM))
 
@@ -242,7 +275,7 @@ def _told(error: monty.MontyError, limits: Limits) -> str:
         return f"It was stopped: it needed more than {limits.memory // 2**20} MiB of memory."
     if isinstance(error, (monty.MontyRuntimeError, monty.MontySyntaxError)):
         frames = error.traceback()
-        text = error.display("type-msg")
+        text = error.display("type-msg").replace(_NOT_SUPPORTED, "this Python does not have ")
         if frames:
             source = (frames[-1].source_line or "").strip()[:200]
             return f"line {frames[-1].line}: {text[:2000]}" + (f"\n  {source}" if source else "")

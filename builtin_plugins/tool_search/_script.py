@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, final
 import anyio
 from anyio.abc import TaskGroup
 
+from builtin_plugins.tool_search._script_values import clean
+
 if TYPE_CHECKING:
     import pydantic_monty as monty
 
@@ -69,6 +71,7 @@ class Script:
         self._waiting: dict[int, Callable[[], Awaitable[object]]] = {}
         self._settled: dict[int, monty.ExternalSettledResult] = {}
         self._ends: dict[int, tuple[str, int]] = {}
+        self._interrupt: KeyboardInterrupt | None = None
         self._arrived = anyio.Event()
         self._turns = anyio.Semaphore(AT_ONCE)
 
@@ -79,7 +82,7 @@ class Script:
 
     async def drive(self, step: Step, start: Callable[[], monty.SyncSnapshot]) -> object:
         """From stop to stop, to the value of the last expression."""
-        problem: Exception | None = None
+        problem: BaseException | None = None
         value: object = None
         async with anyio.create_task_group() as tasks:
             try:
@@ -87,7 +90,7 @@ class Script:
             except Exception as error:  # raised outside, so that no group of one comes around it
                 problem = error
             tasks.cancel_scope.cancel()
-        if problem is not None:
+        if problem := self._interrupt or problem:
             raise problem
         return value
 
@@ -145,11 +148,13 @@ class Script:
         # that one, and another that was only made is not begun.
         place = (snapshot.position.filename, snapshot.position.end)
         direct = [call_id for call_id in snapshot.pending_call_ids if self._ends.get(call_id) == place]
-        begun = [max(direct)] if direct else snapshot.pending_call_ids
+        begun = [max(direct)] if direct else sorted(snapshot.pending_call_ids)  # in the order in which they were made
         for call_id in begun:
             if call_id in self._waiting:
                 tasks.start_soon(self._run, call_id, self._waiting.pop(call_id))
         while not self._settled:
+            if self._interrupt is not None:
+                raise OverLimit("It was interrupted.")
             self._arrived = anyio.Event()
             await self._arrived.wait()
         settled, self._settled = self._settled, {}
@@ -165,7 +170,11 @@ class Script:
                 result = {"return_value": await function()}
             except Exception as error:
                 kind = type(error).__name__ if type(error) in _RAISED else "RuntimeError"
-                result = {"exc_type": cast("monty.ExcType", kind), "message": str(error)}
+                result = {"exc_type": cast("monty.ExcType", kind), "message": clean(str(error))}
+            except KeyboardInterrupt as error:  # raised outside of the task group, which would wrap it up
+                self._interrupt = error
+                self._arrived.set()
+                return
         self._settled[call_id] = result
         self._arrived.set()
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, final
 
+from builtin_plugins.tool_search._bridge_call import ARGUMENT_KEYS
 from builtin_plugins.tool_search._sandbox import Diagnostic
 from builtin_plugins.tool_search._signatures import clip, signature
 from hooksdk import Catalog, Tool
@@ -47,6 +48,12 @@ _DYNAMIC = re.compile(r"\b(?:eval|exec|globals|locals|vars|except)\b")
 """Where one of these stands, a name that is not defined may be meant."""
 _FUNCTION = re.compile(r"function `checked_(\d+)(?:_named)?`")
 _OBJECT = re.compile(r"TypedDict `_Checked_(\d+)_(\d+)`")
+_BRIDGES = {
+    "tool_search": 'await search("...")',
+    "tool_describe": 'await describe("TOOL")',
+    "tool_call": 'await call("TOOL", {...})',
+}
+"""Bridge tools of the other mode, which models know from elsewhere, and what stands for them in a script."""
 _MISSING_AWAIT = {"unused-awaitable", "not-subscriptable", "not-iterable", "unresolved-attribute"}
 _PROMISE = re.compile(r"(?:O|Cannot subscript o)bject of type `CoroutineType\[")
 
@@ -89,8 +96,14 @@ class Stubs:
             return match[0]
         index = next((place for place, known in enumerate(self._tools) if known.tool is tool), len(self._tools))
         rest = match["rest"].replace(" ", "").lstrip(",")
-        own = rest == "arguments=" and "arguments" in tool.parameter_names
-        if own or "*" in rest or (index == len(self._tools) and index >= MAX_TOOLS):
+        wrapped = rest.endswith("=") and rest[:-1] in ARGUMENT_KEYS
+        own = wrapped and rest[:-1] in tool.parameter_names
+        if (
+            own
+            or (wrapped and rest != "arguments=")
+            or "*" in rest
+            or (index == len(self._tools) and index >= MAX_TOOLS)
+        ):
             return match[0]
         named = rest.endswith("=") and not rest.endswith("==") and rest != "arguments="
         if index == len(self._tools):
@@ -104,7 +117,8 @@ class Stubs:
         if found.rule == "unresolved-reference":
             return self._unknown_name(message), None
         if (match := _OBJECT.search(message)) and (checked := self._checked(match)):
-            return checked.about_object(found, int(match[2]), self._is_plain(found)), checked.tool
+            place = int(match[2])
+            return checked.about_object(found, place, self._is_plain(found, whole=place == 0)), checked.tool
         if (match := _FUNCTION.search(message)) and (checked := self._checked(match)):
             return checked.about_call(found, self._written(found)[1]), checked.tool
         return None, None
@@ -115,6 +129,8 @@ class Stubs:
 
     def _unknown_name(self, message: str) -> str | None:
         name = message.split("`")[1] if "`" in message else ""
+        if name in _BRIDGES:
+            return f"there is no {name} in a script: write {_BRIDGES[name]}"
         tool = self._catalog.get(name)
         if tool is not None:
             return f'{name} is a tool: write await call("{tool.name}", {{...}})'
@@ -123,10 +139,12 @@ class Stubs:
             return None
         return f"name '{name}' is not defined"
 
-    def _is_plain(self, found: Diagnostic) -> bool:
-        """Whether the place is an object written out that is the argument itself, and no part of an expression."""
+    def _is_plain(self, found: Diagnostic, *, whole: bool) -> bool:
+        """Whether the place is an object written out that is the argument itself, and no part of an expression; for
+        the whole arguments, that none are named beside it."""
         before, written, after = self._written(found)
-        return before[-1:] in set("(,:[=") and after[:1] in set("),]}") and "**" not in written
+        alone = re.match(r",?\s*\)", after) if whole else after[:1] in set("),]}")
+        return before[-1:] in set("(,:[=") and bool(alone) and "**" not in written
 
     def _written(self, found: Diagnostic) -> tuple[str, str, str]:
         """What stands before the place, there, and after it."""
@@ -184,7 +202,8 @@ class _Checked:
         if found.rule == "missing-argument":
             missing = list(top.required) if names == ["arguments"] else names
             return f"{', '.join(repr(name) for name in missing)} {'is' if len(missing) == 1 else 'are'} missing"
-        if found.rule == "unknown-argument" and names:
+        # Beside an object with the arguments others may be named.
+        if found.rule == "unknown-argument" and names and "_named`" in found.message:
             return self._unknown(names[0], top)
         argument = re.match(r"(\w+)\s*=(?!=)", written)
         if found.rule == "invalid-argument-type" and argument and (kind := _certain(found.message, "found")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -17,6 +18,8 @@ import pytest
 from searching import CATALOG, CREATE_ISSUE, READ_FILE, SEND_EMAIL, Search, configuration, make, searching
 
 from builtin_plugins.tool_search import ToolSearch, _code_mode
+from builtin_plugins.tool_search._sandbox import WORKERS, Ended, Sandbox
+from builtin_plugins.tool_search._script import Limits
 from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, Tool, ToolCall, ToolResult, hooks
 from hooksdk.hooks import (
     AfterToolCall,
@@ -167,6 +170,9 @@ async def test_describe_shows_what_a_tool_returns() -> None:
         'call("mcp:github:create_issue", {"title": "x"})',
         'call({"name": "create_issue"}, {"title": "x"})',
         'call(" create_issue ", {}, **{"title": "x"})',
+        'call("create_issue", {}, title="x")',
+        'call("create_issue", args={"title": "x"})',
+        'call(tool="create_issue", parameters={"title": "x"})',
     ],
 )
 async def test_a_call_can_be_written_in_several_ways(written: str) -> None:
@@ -204,6 +210,19 @@ async def test_gathered_calls_run_at_the_same_time() -> None:
         assert await script.value('await asyncio.gather(call("meet"), call("meet"))') == ["met", "met"]
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # trio begins tasks in any order
+async def test_gathered_calls_begin_in_the_order_in_which_they_are_made() -> None:
+    begun: list[int] = []
+
+    async def begin(arguments: dict[str, Any]) -> str:
+        begun.append(arguments["n"])
+        return "begun"
+
+    async with coding(tools=[answering("begin", begin)]) as script:
+        await script.value('await asyncio.gather(*[call("begin", n=n) for n in range(60)])')
+    assert begun == [*range(60)]
+
+
 async def test_calls_that_are_made_first_and_awaited_later_run_at_the_same_time() -> None:
     async with coding(tools=[meeting()]) as script:
         code = 'one = call("meet")\ntwo = call("meet")\n[await one, await two]'
@@ -225,6 +244,8 @@ async def test_calls_of_one_function_after_another_run_beside_those_of_another()
 async def test_a_script_in_a_code_fence_or_indented_is_understood() -> None:
     async with coding() as script:
         assert await script.value("```python\n1 + 1\n```") == 2
+        assert await script.value("Here's the script:\n```python\n1 + 1\n```\nIt adds.") == 2
+        assert await script.value('text = """\n```\n1\n```\n"""\ntext') == "\n```\n1\n```\n"
         assert await script.value("\n    x = 2\n    x + 1\n") == 3
 
 
@@ -247,8 +268,16 @@ async def test_a_script_can_wait_a_little() -> None:
         ("x" * 20_001, "20,000 are the most"),
         ("x = (", "line 1: SyntaxError"),
         ("1\n\n1 / 0", "line 3: ZeroDivisionError: division by zero\n  1 / 0"),
-        ("def f():\n  yield 1", "line 2: NotImplementedError"),
+        ("def f():\n  yield 1", "line 2: this Python does not have yield expressions"),
         ("import requests", "ModuleNotFoundError: No module named 'requests'"),
+        ("import requests", "Import only asyncio, "),
+        ('json.loads(await search("issue"))', "call has read the JSON already: leave json.loads away"),
+        ('(await call("create_issue", title="x"))["id"]', "it is text: print it to see its form"),
+        ('asyncio.create_task(search("issue"))', "Of asyncio there are gather, run and sleep"),
+        (
+            'await asyncio.gather(search("issue"), return_exceptions=True)',
+            "write an async function with try and except",
+        ),
         ("await call(5)", "TypeError: call needs the name of a tool"),
         ('await call("create_issue", "{")', "TypeError: the arguments of 'create_issue' cannot be read"),
         ("f = search\nawait f()", "TypeError: search needs a query"),
@@ -314,6 +343,26 @@ async def test_a_withheld_tool_is_neither_found_nor_described_nor_called() -> No
         assert "withheld from this run (no weather here)" in await script.failure('await describe("get_forecast")')
         text = await script.failure('await call("get_forecast", city="a")')
         assert "PermissionError: 'get_forecast' was not run: it is withheld from this run" in text
+
+
+async def test_a_reason_that_is_no_valid_text_is_told_all_the_same() -> None:
+    class Narrow:
+        @hooks.narrow_tools
+        def narrow(self, event: NarrowTools) -> Withhold:
+            return Withhold(["get_forecast"], "half a pair: \ud800")
+
+    async with coding(Narrow) as script:
+        assert "withheld from this run (half a pair: ?)" in await script.failure('await describe("get_forecast")')
+
+
+async def test_an_interrupt_from_the_keyboard_reaches_the_host_as_it_is() -> None:
+    def interrupt(_: dict[str, Any]) -> str:
+        raise KeyboardInterrupt
+
+    async with coding(tools=[answering("interrupt", interrupt)]) as script:
+        with pytest.raises(KeyboardInterrupt):
+            await script.result('await call("interrupt")')
+        assert await script.value("1") == 1
 
 
 async def test_a_failed_call_is_a_runtime_error() -> None:
@@ -567,12 +616,13 @@ async def test_two_scripts_at_once_in_two_sessions_have_nothing_in_common() -> N
 
 
 def workers() -> set[int]:
-    """The worker processes of this process."""
+    """The living worker processes of this process."""
     found: set[int] = set()
     for folder in Path("/proc").iterdir():
         try:
             name, _, rest = (folder / "stat").read_text(encoding="utf-8").partition("(")[2].rpartition(")")
-            if name.startswith("monty") and int(rest.split()[1]) == os.getpid():
+            state, parent = rest.split()[:2]
+            if name.startswith("monty") and int(parent) == os.getpid() and state != "Z":
                 found.add(int(folder.name))
         except (OSError, ValueError, IndexError):
             continue
@@ -616,6 +666,55 @@ async def test_a_cancelled_script_leaves_no_worker_and_no_call_behind() -> None:
             await script.result("while True: pass")
         assert await script.value("1") == 1
     assert workers() == set()
+
+
+@needs_proc
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a task of trio is cancelled by its scope alone
+async def test_a_worker_that_is_being_started_when_asyncio_cancels_its_script_is_not_lost() -> None:
+    sandbox = Sandbox()
+    arrived, all_here = list[int](), anyio.Event()
+
+    async def meet() -> None:
+        arrived.append(1)
+        if len(arrived) == WORKERS:
+            all_here.set()
+        await all_here.wait()
+
+    def begin(code: str) -> list[asyncio.Task[Ended]]:
+        functions = {"meet": meet}
+        return [asyncio.create_task(sandbox.run(code, functions, Limits(seconds=10))) for _ in range(WORKERS)]
+
+    for enough in (2, 8, WORKERS):
+        tasks = begin("1")
+        while len(workers()) < enough and not all(task.done() for task in tasks):
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    with anyio.fail_after(15):
+        assert [ended.problem for ended in await asyncio.gather(*begin("await meet()"))] == [None] * WORKERS
+    await sandbox.close()
+
+
+@needs_proc
+async def test_when_the_host_closes_running_scripts_end_and_no_worker_is_left_or_started() -> None:
+    sandbox = Sandbox()
+    problems: list[str | None] = []
+
+    async def run() -> None:
+        problems.append((await sandbox.run("while True: pass", {}, Limits(seconds=60))).problem)
+
+    with anyio.fail_after(15):
+        async with anyio.create_task_group() as group:
+            for _ in range(18):
+                group.start_soon(run)
+            while len(workers()) < 16:
+                await anyio.sleep(0.01)
+            await sandbox.close()
+        while workers():
+            await anyio.sleep(0.01)
+    assert len(problems) == 18
+    assert problems.count("It was not run: the host is closing.") >= 2
 
 
 @needs_proc

@@ -100,6 +100,7 @@ WRONG = [
     ('call("get_forecast", {"city": "a"}).get("x")', ["not awaited"]),
     ("async def main():\n  return 1\nmain()", ["line 3", "not awaited"]),
     ('create_issue(title="x")', ['create_issue is a tool: write await call("create_issue", {...})']),
+    ('await tool_call("create_issue", {"title": "x"})', ['no tool_call in a script: write await call("TOOL", {...})']),
     ("print(undefined_thing)", ["name 'undefined_thing' is not defined"]),
 ]  # fmt: skip
 
@@ -121,6 +122,10 @@ RIGHT = [
     'await call("create_issue", {"title": "x", "unknown": 1})',
     'await call("create_issue", **{"title": "x"})',
     'more = {"labels": ["a"]}\nawait call("create_issue", title="x", **more)',
+    'await call("create_issue", {"title": "x"}, state="open")',
+    'await call("create_issue", {"state": "open"}, title="x")',
+    'await call("add_label", {}, issue_id=1)',
+    'await call("create_issue", args={"title": "x"})',
     'base = {"title": "x"}\nawait call("create_issue", {**base, "state": "open"})',
     'await call("create_issue", {"state": "open"} | {"title": "x"})',
     'await call("create_issue", {} or {"title": "x"})',
