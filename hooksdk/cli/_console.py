@@ -40,12 +40,12 @@ class _Answer(Console):
 
 def stdout_console() -> Console:
     """Where the answer goes."""
-    return _Answer(highlight=False)
+    return _Answer(highlight=False, emoji=False)
 
 
 def stderr_console() -> Console:
     """Where everything goes that is not the answer."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, emoji=False)
 
 
 def printable(text: str) -> str:

@@ -55,7 +55,7 @@ def run_demo(*, folder: Path | None, interactive: bool, as_json: bool) -> int:
     if shutil.which("git") is None:
         raise DemoProblem("the demo needs git on the PATH: install git, then run it again")
     logging.getLogger("hooksdk").addHandler(logging.NullHandler())
-    console = Console(highlight=False, quiet=as_json)
+    console = Console(highlight=False, emoji=False, quiet=as_json)
     place = _prepare(folder)
     summary = anyio.run(play, place, console, interactive)
     if as_json:
