@@ -162,6 +162,9 @@ def run_agent(
         ),
     ] = None,
     max_turns: Annotated[int, typer.Option(min=1, help="Replies of the model at most.")] = 20,
+    reminders: Annotated[
+        int, typer.Option(min=0, help="How often a model that writes a call as text is told how to call.")
+    ] = 0,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of one reply at most.")] = None,
     context_window: ContextWindow = WINDOW,
     base_url: Annotated[
@@ -182,7 +185,7 @@ def run_agent(
         raise typer.BadParameter("--ask reads answers from stdin, so the prompt cannot come from there too")
     options = ModelOptions(model=model, base_url=base_url, context_window=context_window, max_tokens=max_tokens)
     asked = Asked(
-        prompt=read_prompt(prompt), model=options, mcp=tuple(mcp or ()), system=system, max_turns=max_turns,
+        prompt=read_prompt(prompt), model=options, mcp=tuple(mcp or ()), system=system, max_turns=max_turns, reminders=reminders,
         session=session, store=store, approve=approve, as_json=as_json, project=project,
     )  # fmt: skip
     raise typer.Exit(run_prompt(asked))

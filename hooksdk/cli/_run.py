@@ -38,6 +38,7 @@ class Asked:
     mcp: tuple[Path, ...] = ()
     system: str | None = None
     max_turns: int
+    reminders: int = 0
     session: str | None = None
     store: Path | None = None
     approve: bool | None = None
@@ -96,7 +97,7 @@ async def _play(asked: Asked, model: AskedModel, console: Console) -> tuple[str,
         async with host.session(asked.session) as session:
             outcome = await run_agent(
                 session, model, asked.prompt, tools=tools, system=asked.system, workspace_dir=str(asked.project.resolve()),
-                limits=Limits(turns=asked.max_turns, attempts=ATTEMPTS),
+                limits=Limits(turns=asked.max_turns, attempts=ATTEMPTS, reminders=asked.reminders),
             )  # fmt: skip
             return session.id, outcome
 

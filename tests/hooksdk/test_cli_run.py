@@ -267,6 +267,17 @@ async def test_a_run_that_reaches_a_limit_ends_with_4_and_says_which(tmp_path: P
     assert done.complaint == "hooksdk: stopped at the limit of 2 turns (--max-turns)"
 
 
+async def test_a_model_that_writes_a_call_as_text_is_told_how_to_call_as_often_as_asked(tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json")
+    wrong = '{"name": "add", "arguments": {"a": 1, "b": 1}}'
+    async with ScriptedServer([wrong, call("add", a=1, b=1), "2"]) as server:
+        done = await hooksdk(
+            "run", *MODEL, "--reminders", "1", "--mcp", servers, "Add.", folder=tmp_path, server=server
+        )
+    assert (done.code, done.out) == (0, "2\n")
+    assert "the model wrote a call of add as text" in done.err
+
+
 @pytest.mark.parametrize(
     ("status", "told"),
     [
