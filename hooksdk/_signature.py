@@ -64,13 +64,13 @@ def is_async(function: Any) -> bool:
 
 
 def to_result(value: object) -> ToolResult:
-    """What a tool returned, as a result: text as it is, None as no text, anything else as JSON."""
+    """What a tool returned, as a result: text as it is, None as no text, anything else as JSON, with its structured form."""
     if isinstance(value, ToolResult):
         return value
     if value is None or isinstance(value, str):
         return ToolResult(value or "")
     plain = pydantic.TypeAdapter(Any).dump_python(value, mode="json", fallback=str)
-    return ToolResult(json.dumps(plain, ensure_ascii=False))
+    return ToolResult(json.dumps(plain, ensure_ascii=False), structured=plain)
 
 
 def read_signature(function: Callable[..., Any], *, late: bool = False) -> Signature | None:

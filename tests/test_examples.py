@@ -22,6 +22,7 @@ PROMISED = {
     "06_host_in_your_loop.py": ["plugin: add ok", "run completed after 2 model calls", "It is 5.0."],
     "07_mcp_servers.py": ["git: up, 12 tools", "git_log: ok, asked for by the bridge", "Message: Begin with a test"],
     "08_test_your_plugin.py": ["passed"],
+    "09_code_mode.py": ["order_fruit: blocked, asked for by the code", "2 crates of apples", "at most five crates"],
 }
 
 

@@ -450,6 +450,15 @@ async def test_a_structured_result_does_not_bring_back_what_was_redacted_from_th
         assert await script.value('await call("thing")') == "***"
 
 
+async def test_a_number_that_a_python_tool_returns_is_a_number_in_the_script() -> None:
+    def count_stock(fruit: str) -> int:
+        """Count a fruit."""
+        return len(fruit)
+
+    async with coding(tools=[Tool.from_function(count_stock, source="mcp", owner="shop")]) as script:
+        assert await script.value('await call("count_stock", fruit="plums") + 1') == 6
+
+
 async def test_the_secret_of_a_call_is_filled_in_for_the_tool_and_never_seen_by_the_script() -> None:
     given: list[Any] = []
 

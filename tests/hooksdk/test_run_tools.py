@@ -220,6 +220,12 @@ async def test_whatever_a_tool_returns_becomes_a_result(value: object, text: str
         json.dumps(played.session.messages).encode()
 
 
+@pytest.mark.parametrize("value", [5, True, {"a": 1}, [1, None]], ids=without_address)
+async def test_what_a_tool_returns_beside_text_is_the_structured_form_of_its_result(value: object) -> None:
+    async with playing(tools=[make("odd", lambda _arguments: value)]) as played:
+        assert (await played.call("odd")).structured == value
+
+
 async def test_a_result_with_other_content_keeps_it() -> None:
     image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 
