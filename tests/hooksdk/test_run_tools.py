@@ -222,7 +222,10 @@ async def test_whatever_a_tool_returns_becomes_a_result(value: object, text: str
 
 @pytest.mark.parametrize("value", [5, True, {"a": 1}, [1, None]], ids=without_address)
 async def test_what_a_tool_returns_beside_text_is_the_structured_form_of_its_result(value: object) -> None:
-    async with playing(tools=[make("odd", lambda _arguments: value)]) as played:
+    async def give(arguments: dict[str, Any]) -> object:
+        return value
+
+    async with playing(tools=[make("odd", give)]) as played:
         assert (await played.call("odd")).structured == value
 
 
