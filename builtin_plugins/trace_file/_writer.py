@@ -20,6 +20,8 @@ __all__ = ["LineFile", "encode", "locate"]
 logger = logging.getLogger("hooksdk")
 
 FILE_NAME = "trace.jsonl"
+LOOKS, BETWEEN_LOOKS = 10, 0.01
+"""How often, and with how many seconds between, a last line without an end is looked at before it counts as torn."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -158,6 +160,16 @@ def _is_at(fd: int, path: Path) -> bool:
 
 
 def _is_torn(fd: int) -> bool:
-    """True when the last line has no end, since a writer died or the disk was full."""
-    size = os.fstat(fd).st_size
-    return size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+    """True when the last line has no end, since a writer died or the disk was full.
+
+    A line of another process that crosses a page is seen in parts while it is being written, so it is looked at again.
+    """
+    seen = -1
+    for _ in range(LOOKS):
+        size = os.fstat(fd).st_size
+        if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
+            return False
+        if size == seen:
+            time.sleep(BETWEEN_LOOKS)
+        seen = size
+    return True
