@@ -49,7 +49,6 @@ _WORDS = {
     "auto": "auto",
 }
 
-
 _DESCRIPTIONS = {**DESCRIPTIONS, "tool_search_code": CODE_DESCRIPTION}
 
 
@@ -210,11 +209,11 @@ class ToolSearch:
         return sum(tool.tokens for tool in tools) >= threshold
 
     def _describe_bridge(self, tools: Sequence[Tool], context_window: int | None) -> dict[str, str]:
-        """The bridge tools' descriptions for these deferred tools."""
-        budget = listing_budget(self._config.listing, context_window)
-        written: dict[str, str] = {**_DESCRIPTIONS, **self._config.descriptions}
-        listing = {"tool_search": budget, "tool_search_code": budget}
-        return {name: told(text, tools, listing.get(name, 0)) for name, text in written.items()}
+        """The offered bridge tools' descriptions for these deferred tools; the first one has the listing."""
+        first, *others = ["tool_search_code"] if self._config.mode == "code" else DESCRIPTIONS
+        written = {**_DESCRIPTIONS, **self._config.descriptions}
+        listed = told(written[first], tools, listing_budget(self._config.listing, context_window))
+        return {first: listed, **{name: told(written[name], tools) for name in others}}
 
     def _code_tool(self, descriptions: dict[str, str], tools: Sequence[Tool]) -> Tool:
         return code_tool(
