@@ -48,7 +48,8 @@ def _group(
     found = [one for one in ranked if one.id in deferred][:limit]
     hits = [_hit(_named(catalog, one.id), weak=one.weak) for one in found]
     if hits and not found[0].weak and _is_told_soon(parameters := _named(catalog, found[0].id).parameters):
-        hits[0]["parameters"] = parameters
+        # Which dialect it is helps nobody to call it.
+        hits[0]["parameters"] = {key: part for key, part in (parameters or {}).items() if key != "$schema"}
     group: dict[str, Any] = {"query": clip(query, 200), "hits": hits}
     if ranked and ranked[0].id not in deferred and not ranked[0].weak:
         group["already_offered"] = f"{ranked[0].id} is offered to you directly: call it without tool_call"
@@ -75,8 +76,15 @@ def _is_told_soon(parameters: Mapping[str, Any] | None) -> bool:
     if not isinstance(properties, Mapping):
         return False
     parts = cast("Mapping[str, Any]", properties).values()
-    says_more = any(not isinstance(part, Mapping) or cast("Any", part).keys() - _IN_SIGNATURE for part in parts)
-    return says_more and len(compact(parameters)) <= MAX_HIT_SCHEMA
+    return any(map(_says_more, parts)) and len(compact(parameters)) <= MAX_HIT_SCHEMA
+
+
+def _says_more(part: object) -> bool:
+    """Whether a property is more than the call signature tells; that it is null unless given is no more."""
+    if not isinstance(part, Mapping):
+        return True
+    own = cast("Mapping[str, Any]", part)
+    return any(key not in _IN_SIGNATURE and (key, value) != ("default", None) for key, value in own.items())
 
 
 def describe(names: Sequence[str], part: object, *, catalog: Catalog, deferred: frozenset[str]) -> dict[str, Any]:
@@ -109,6 +117,9 @@ def described(tool: Tool, part: object = None) -> dict[str, Any]:
     shown: dict[str, Any] = {"description": tool.description[:MAX_SCHEMA]}
     if len(compact(parameters)) <= MAX_SCHEMA:
         return {**shown, "parameters": parameters}
+    if not isinstance(parameters, Mapping):
+        # A list of values, a long text or the like has no parts to ask for.
+        return {**shown, "parameters": clip(compact(parameters), MAX_SCHEMA), "note": "Cut off: it is too long."}
     outline = _outline(cast("Mapping[str, Any]", parameters))
     return {**shown, "parameters": outline, "note": "Shortened: ask for one part, such as part='properties.NAME'."}
 

@@ -18,6 +18,14 @@ ENDS = 5
 """From this one on, names are not listed once more."""
 LISTED_TOKENS = 1_000
 """What the names by owner may take."""
+FOUND = (
+    "Searching more will hardly help. Call the best hit through tool_call if it fits; if nothing does, the capability does "
+    "not exist here: say so, or go on without it."
+)
+NOTHING_FOUND = (
+    "Searching more will hardly help, and nothing was found now: the capability does not exist here. Say so, go on without "
+    "it, or call what an earlier search found."
+)
 
 
 class Streak:
@@ -44,22 +52,23 @@ class Streak:
         if self._searches < CHANGES:
             return answer
         groups = answer["results"]
+        found = any(group["hits"] for group in groups)
         told: dict[str, Any] = {
             "searches_without_a_call": self._searches,
-            "hint": (
-                "Searching more will hardly help. Call the best hit through tool_call if it fits; if nothing does, the "
-                "capability does not exist here: say so, or go on without it."
-            ),
+            "hint": FOUND if found else NOTHING_FOUND,
             "total_available": answer["total_available"],
             "results": [
                 {**group, "hits": group["hits"][:1], "more": [hit["name"] for hit in group["hits"][1:]]}
                 for group in groups
             ],
         }
+        if "note" in answer:
+            told["note"] = answer["note"]
         best = next((hit for group in groups for hit in group["hits"] if "weak" not in hit), None)
         tool = catalog.get(best["name"]) if best else None
         if best and tool:
             told["best"] = {"name": tool.name, "call": best["call"], **described(tool)}
+            best.pop("parameters", None)  # once is enough
         if self._searches < ENDS:
             told["names_by_owner"] = names_by_owner([one for one in catalog if one.name in deferred], LISTED_TOKENS)
         return told

@@ -84,6 +84,38 @@ async def test_the_best_hit_of_each_query_comes_with_its_schema_while_that_is_sm
         assert all("parameters" not in hit for group in answer["results"] for hit in group["hits"][1:])
 
 
+async def test_the_schema_of_a_hit_is_without_what_does_not_help_to_call_it() -> None:
+    told = {"type": "string", "description": "Where to."}
+    dialect = "http://json-schema.org/draft-07/schema#"
+    ship = Tool(
+        name="ship_parcel", description="Ship a parcel.", source="mcp", owner="post", execute=echo,
+        parameters={"$schema": dialect, "type": "object", "properties": {"to": told}, "required": ["to"]},
+    )  # fmt: skip
+    track = make("track_parcel", "Track a parcel.", "post", code={"type": "string", "title": "Code", "default": None})
+    async with searching([ship, track]) as played:
+        shipped, tracked = (await played.search("ship", "track"))["results"]
+        assert shipped["hits"][0]["parameters"].keys() == {"type", "properties", "required"}
+        assert "parameters" not in tracked["hits"][0], "null unless given is what `?` says"
+
+
+async def test_an_answer_after_many_searches_tells_a_schema_once_and_what_was_left_out() -> None:
+    async with searching() as played:
+        for _ in range(2):
+            await played.search("create an issue")
+        answer = await played.search(*["create an issue"] * 11)
+        assert answer["note"] == "Only the first 10 queries were searched."
+        assert "parameters" in answer["best"]
+        assert "parameters" not in answer["results"][0]["hits"][0]
+
+
+async def test_after_many_searches_that_find_nothing_no_hit_is_recommended() -> None:
+    async with searching() as played:
+        answers = [await played.search("zyzzyva") for _ in range(3)]
+        assert answers[2]["results"] == [{"query": "zyzzyva", "hits": [], "more": []}]
+        assert "best hit" not in answers[2]["hint"]
+        assert "does not exist here" in answers[2]["hint"]
+
+
 async def test_a_third_search_without_a_call_is_answered_with_the_way_on_instead_of_more_hits() -> None:
     async with searching() as played:
         for query in ("open a ticket", "create an issue"):
@@ -344,6 +376,15 @@ async def test_describe_takes_ten_names_at_most() -> None:
         answer = await played.describe(*[tool.name for tool in many])
         assert len(answer["tools"]) == 10
         assert "10" in answer["note"]
+
+
+@pytest.mark.parametrize("values", [[*range(5_000)], [f"v{index}" for index in range(5_000)]], ids=["numbers", "texts"])
+async def test_a_part_that_is_a_long_list_of_values_is_cut_off(values: list[Any]) -> None:
+    async with searching([make("pick", "Pick one.", which={"enum": values})]) as played:
+        shown = (await played.describe("pick", part="properties.which.enum"))["tools"]["pick"]
+        assert shown["parameters"].startswith(json.dumps(values[:5], separators=(",", ":"))[:-1])
+        assert len(shown["parameters"]) == 8_000
+        assert shown["note"] == "Cut off: it is too long."
 
 
 async def test_a_giant_schema_is_outlined_and_its_parts_can_be_asked_for() -> None:
