@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from rich.table import Table
 
 from hooksdk._discovery import find_plugins
 from hooksdk._registry import Plugin, Registry, describe_plugins
-from hooksdk.cli._console import stderr_console, stdout_console
+from hooksdk.cli._console import print_json, stderr_console, stdout_console
 from hooksdk.cli._edit import switch_plugin
 from hooksdk.config import fold, load_config
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
@@ -54,6 +54,22 @@ WINDOW = 200_000
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command with these arguments, and answer its exit code. Every foreseen problem is one clear line."""
+    stdout: Any = sys.stdout  # None where it is closed
+    if getattr(stdout, "errors", None) == "strict":
+        # An answer with a character that the encoding lacks must not be lost.
+        stdout.reconfigure(errors="backslashreplace")
+    code = _run(arguments)
+    try:
+        if stdout is not None:
+            stdout.flush()
+    except BrokenPipeError:
+        _let_go_of_stdout()
+    except OSError as error:
+        code = _cannot_write(error)
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         code: object = app(args=list(arguments), standalone_mode=False)
     except KeyboardInterrupt:
@@ -71,9 +87,18 @@ def run(arguments: Sequence[str]) -> int:
         _complain(str(error))
         return 1
     except BrokenPipeError:
-        # Whoever read the output has seen enough, such as `head`.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go_of_stdout()
         return 0
+    except SystemExit as done:
+        if not isinstance(done.__context__, BrokenPipeError):
+            raise
+        # typer's answer to the same.
+        _let_go_of_stdout()
+        return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return _cannot_write(error)
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "format_message"):
             # A usage error of the command line itself.
@@ -86,6 +111,17 @@ def run(arguments: Sequence[str]) -> int:
         # typer turns Ctrl-C into this code by itself, without a word.
         _complain("stopped")
     return code if isinstance(code, int) else 0
+
+
+def _let_go_of_stdout() -> None:
+    """What is still to be written goes nowhere: who read it has seen enough, such as `head`, or there is no space."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _cannot_write(error: OSError) -> int:
+    _let_go_of_stdout()
+    _complain(f"the output cannot be written: {error.strerror}")
+    return 1
 
 
 def _complain(text: str) -> None:
@@ -183,6 +219,8 @@ def run_agent(
 
     if approve is False and prompt in (None, "-"):
         raise typer.BadParameter("--ask reads answers from stdin, so the prompt cannot come from there too")
+    if session == "":
+        raise typer.BadParameter("it is empty", param_hint="--session")
     options = ModelOptions(model=model, base_url=base_url, context_window=context_window, max_tokens=max_tokens)
     asked = Asked(
         prompt=read_prompt(prompt), model=options, mcp=tuple(mcp or ()), system=system, max_turns=max_turns, reminders=reminders,
@@ -224,7 +262,7 @@ def list_plugins(as_json: Json = False, project: Project = Path()) -> None:
     """List every plugin that a host here would know, loaded or not, with the reason."""
     known = _find(project)
     if as_json:
-        print(json.dumps({"schema": 1, "plugins": describe_plugins(known)}, indent=2, ensure_ascii=False))
+        print_json({"schema": 1, "plugins": describe_plugins(known)})
     else:
         _print_plugins(known)
     names = [plugin.id for plugin in known]

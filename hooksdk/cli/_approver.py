@@ -17,6 +17,9 @@ from hooksdk.cli._console import printable
 
 __all__ = ["PersonAtTerminal", "grant_all", "refuse_all"]
 
+_TOLD = 0.1
+"""Seconds before something is said of a call: the timeline is told in the background, and it belongs below it."""
+
 
 def grant_all(reason: str) -> Approver:
     """Grants everything, for this reason."""
@@ -31,6 +34,7 @@ def refuse_all(console: Console) -> Approver:
     """Refuses everything, and says how to be asked."""
 
     async def refuse(_request: ApprovalRequest) -> Approval:
+        await anyio.sleep(_TOLD)
         told = "nobody can be asked here; run it on a terminal, or with --ask or --yes"
         console.print(f"[yellow]approval[/]    {told}", soft_wrap=True)
         return Approval(False, "it needs a person's approval, and nobody can be asked here")
@@ -51,7 +55,7 @@ class PersonAtTerminal:
 
     async def _ask(self, request: ApprovalRequest) -> Approval:
         shown = json.dumps(request.arguments, ensure_ascii=False)
-        await anyio.sleep(0.1)  # the timeline is told in the background: the question belongs below its call
+        await anyio.sleep(_TOLD)
         question = f"\n  [yellow]{_safe(request.title)}[/]  {_safe(request.tool.name)} {_safe(shown)}"
         self._console.print(question, soft_wrap=True)
         if request.description:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
+import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -18,6 +21,7 @@ __all__ = [
     "counted",
     "first_sentence",
     "print_columns",
+    "print_json",
     "printable",
     "stderr_console",
     "stdout_console",
@@ -26,6 +30,10 @@ __all__ = [
 
 _LEAST = 20
 """Cells that the last column of a table has at least, however narrow the terminal."""
+
+
+_SENTENCE = 300
+"""Characters of a first sentence at most; some descriptions have no other."""
 
 
 class CommandProblem(HookSDKError):
@@ -38,6 +46,12 @@ class _Answer(Console):
         raise BrokenPipeError
 
 
+class _Progress(Console):
+    def on_broken_pipe(self) -> None:
+        # rich would end the process with 1, its stdout closed: that nobody reads the progress must not cost the answer.
+        self.quiet = True
+
+
 def stdout_console() -> Console:
     """Where the answer goes."""
     return _Answer(highlight=False, emoji=False)
@@ -45,7 +59,13 @@ def stdout_console() -> Console:
 
 def stderr_console() -> Console:
     """Where everything goes that is not the answer."""
-    return Console(stderr=True, highlight=False, emoji=False)
+    return _Progress(stderr=True, highlight=False, emoji=False)
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document to stdout, in ASCII where its encoding lacks characters."""
+    encoding = str(getattr(sys.stdout, "encoding", "utf-8")).lower()
+    print(json.dumps(document, indent=2, ensure_ascii=not encoding.startswith("utf")))
 
 
 def printable(text: str) -> str:
@@ -56,7 +76,8 @@ def printable(text: str) -> str:
 def first_sentence(text: str) -> str:
     """The first sentence of a description, in one line."""
     paragraph = " ".join(text.strip().partition("\n\n")[0].split())
-    return printable(re.split(r"(?<=[.!?])\s+(?![a-z])", paragraph, maxsplit=1)[0])
+    sentence = printable(re.split(r"(?<=[.!?])\s+(?![a-z])", paragraph, maxsplit=1)[0])
+    return sentence if len(sentence) <= _SENTENCE else f"{sentence[: _SENTENCE - 1]}…"
 
 
 def print_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -24,6 +23,7 @@ from hooksdk import Config, Host, JsonlStore, ResultInfo, Session, schema
 from hooksdk.adapters.mcp import McpServers
 from hooksdk.agent import Outcome, run_agent
 from hooksdk.cli._approver import PersonAtTerminal, grant_all
+from hooksdk.cli._console import print_json
 from hooksdk.cli._demo_repository import make_repository
 from hooksdk.cli._demo_script import FILE_NAME, PROMPT, scripted_secretary
 from hooksdk.cli._servers import ServerWatch
@@ -59,7 +59,7 @@ def run_demo(*, folder: Path | None, interactive: bool, as_json: bool) -> int:
     place = _prepare(folder)
     summary = anyio.run(play, place, console, interactive)
     if as_json:
-        print(json.dumps({"schema": 1, **summary}, indent=2, ensure_ascii=False))
+        print_json({"schema": 1, **summary})
     return 0 if summary["spreadsheet"] else 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from hooksdk import Host, Tool
 from hooksdk.agent import Limits, Outcome, run_agent, tokens_of
 from hooksdk.approvals import Approver
 from hooksdk.cli._approver import PersonAtTerminal, grant_all, refuse_all
-from hooksdk.cli._console import counted, printable, stderr_console, warnings_shown
+from hooksdk.cli._console import counted, print_json, printable, stderr_console, warnings_shown
 from hooksdk.cli._project import open_servers
 from hooksdk.cli._provider import ATTEMPTS, AskedModel, ModelOptions
 from hooksdk.cli._timeline import timeline
@@ -69,9 +68,11 @@ def run_prompt(asked: Asked) -> int:
     if asked.as_json:
         document = {"schema": 1, "session": session_id, "text": outcome.text, "reason": outcome.reason}
         document |= {"turns": outcome.turns, "attempts": outcome.attempts, "stats": outcome.stats}
-        print(json.dumps(document, indent=2, ensure_ascii=False))
+        print_json(document)
     elif outcome.text:
-        print(printable(outcome.text) if sys.stdout.isatty() else outcome.text)
+        print(printable(outcome.text) if sys.stdout and sys.stdout.isatty() else outcome.text)
+    if not outcome.text.strip() and outcome.reason == "completed":
+        console.print("[yellow]no answer[/]   the model's last reply has no text", soft_wrap=True)
     console.print(f"[dim]run[/]         {escape(_summary(outcome, session_id))}", soft_wrap=True)
     if outcome.reason == "completed":
         return 0
@@ -119,7 +120,7 @@ def _summary(outcome: Outcome, session_id: str) -> str:
     direct, offered = stats["tokens_direct"], stats["tokens_offered"]
     schemas = f"{offered:,} tokens of schemas"
     if offered < direct:
-        saved = f"{100 - 100 * offered / direct:.0f} % saved by search"
+        saved = f"{100 * (direct - offered) // direct} % saved by search"
         schemas = f"{offered:,} of {direct:,} tokens of schemas offered, {saved}"
     used = tokens_of(stats["usage"])
     model = "the model tells no usage" if used is None else f"the model used {used:,} tokens"

@@ -13,6 +13,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from hooksdk import Host
 from hooksdk.adapters.mcp import McpServers, ServerStatus
+from hooksdk.cli._console import counted
 from hooksdk.errors import ConfigError
 
 __all__ = ["ServerWatch", "read_mcp_files", "statuses"]
@@ -76,7 +77,7 @@ class ServerWatch:
         if up:
             tools = ", ".join(f"{status.name} {status.tools}" for status in up)
             slowest = max(status.seconds for status in up)
-            told = f"{sum(status.tools for status in up)} tools ({tools}) after {slowest:.1f} s"
+            told = f"{counted(sum(status.tools for status in up), 'tool')} ({tools}) after {slowest:.1f} s"
             self._say("[dim]servers[/]    ", told)
 
     def _say(self, what: str, told: str) -> None:

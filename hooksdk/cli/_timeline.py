@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from hooksdk import hooks
-from hooksdk.cli._console import printable
+from hooksdk.cli._console import counted, printable
 from hooksdk.hooks import Trace
 
 __all__ = ["timeline"]
@@ -17,6 +17,8 @@ __all__ = ["timeline"]
 MARKS = {"ok": "[green]✓[/]", "answered": "[green]✓[/]", "blocked": "[red]✗[/]"}
 CUT_OFF = ("length", "max_tokens")
 """How the providers say that a reply was longer than it may be."""
+REFUSED = ("refusal", "content_filter")
+"""How they say that the model, or a filter, would not answer."""
 
 
 def timeline(console: Console) -> type:
@@ -70,15 +72,17 @@ def _line(kind: str, detail: Mapping[str, Any]) -> str | None:
             told = f"{', '.join(detail['names'])} ({detail['reason']})"
             return f"[dim]withheld[/]    by {_safe(detail['plugin'])}: {_safe(told)}"
         case "tools_resolved":
-            told = f"{detail['tools']} tools, {detail['tokens']:,} tokens of schemas"
+            told = f"{counted(detail['tools'], 'tool')}, {detail['tokens']:,} tokens of schemas"
             if not detail["tools"]:
                 return "[dim]catalog[/]     no tools\n"
             if (detail["tools"], detail["tokens"]) == (detail["offered"], detail["tokens_offered"]):
                 return f"[dim]catalog[/]     {told}: all are offered\n"
-            shown = f"{detail['offered']} tools, {detail['tokens_offered']:,} tokens"
+            shown = f"{counted(detail['offered'], 'tool')}, {detail['tokens_offered']:,} tokens"
             return f"[dim]catalog[/]     {told}; tool search is on and offers {shown}\n"
         case "model_replied" if detail["stop_reason"] in CUT_OFF:
             return "[yellow]cut off[/]     the model's reply reached its limit of tokens"
+        case "model_replied" if detail["stop_reason"] in REFUSED:
+            return f"[yellow]refused[/]     the provider ended the model's reply: {_safe(detail['stop_reason'])}"
         case "call_in_text":
             names = ", ".join(detail["names"])
             return f"[yellow]no call[/]     the model wrote a call of {_safe(names)} as text, which does nothing"

@@ -18,6 +18,7 @@ from hooksdk.cli._console import (
     counted,
     first_sentence,
     print_columns,
+    print_json,
     printable,
     stderr_console,
     stdout_console,
@@ -50,7 +51,7 @@ def list_tools(look: Look) -> int:
     with warnings_shown(stderr_console()):
         found = anyio.run(_list, look)
     if look.as_json:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        print_json(found)
     else:
         _print_list(found)
     return 1 if any(server["state"] == "failed" for server in found["servers"]) else 0
@@ -63,7 +64,7 @@ def search_tools(look: Look, queries: Sequence[str], limit: int | None) -> int:
     tokens = schema.estimate_tokens(answer)
     found: dict[str, Any] = json.loads(answer)
     if look.as_json:
-        print(json.dumps({"schema": 1, "tokens": tokens, "answer": found}, indent=2, ensure_ascii=False))
+        print_json({"schema": 1, "tokens": tokens, "answer": found})
     else:
         print_search(found, tokens)
     return 0
@@ -142,19 +143,23 @@ def _print_list(found: Mapping[str, Any]) -> None:
         print_columns(("owner", "name", "tokens", "what it does"), rows, numbers="tokens")
         print()
     for name, reason in found["withheld"].items():
-        print(printable(f"withheld     {name}: {reason}"))
+        print(f"withheld     {_in_one_line(f'{name}: {reason}')}")
     for note in found["notes"]:
-        print(printable(f"note         {note}"))
+        print(f"note         {_in_one_line(note)}")
     print(f"in all       {counted(len(tools), 'tool')}, {found['tokens']:,} tokens of schemas")
     if not tools:
         print("             MCP servers are given with --mcp FILE")
     search, whole = found["search"], found["tokens"]
     if search["possible"]:
-        less = f"{100 - 100 * search['tokens'] / whole:.0f} % less" if search["tokens"] < whole else "no saving"
+        less = f"{100 * (whole - search['tokens']) // whole} % less" if search["tokens"] < whole else "no saving"
         print(f"tool search  offers {search['tokens']:,} tokens of schemas at first: {less}")
         auto = "comes on" if search["auto"] else "stays off"
         window = f"a context window of {found['context_window']:,} tokens"
         print(f"             it is {'on' if search['on'] else 'off'} in this project; auto {auto} at {window}")
+
+
+def _in_one_line(text: str) -> str:
+    return printable(" ".join(text.split()))
 
 
 # What is found

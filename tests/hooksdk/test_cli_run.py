@@ -175,6 +175,58 @@ async def test_a_reply_that_was_cut_off_is_said(tmp_path: Path) -> None:
     assert server.requests[0].body["max_tokens"] == 2
 
 
+@pytest.mark.parametrize(
+    ("provider", "reply", "refused"),
+    [
+        ("openai", "", False),
+        ("openai", Reply("", stop_reason="content_filter"), True),
+        ("anthropic", Reply("", stop_reason="refusal"), True),
+    ],
+)
+async def test_a_reply_without_text_is_said_and_so_is_a_refusal(
+    provider: str, reply: Any, refused: bool, tmp_path: Path
+) -> None:
+    async with ScriptedServer([reply]) as server:
+        done = await hooksdk("run", "--model", f"{provider}:any", "Tell.", folder=tmp_path, server=server)
+    assert (done.code, done.out) == (0, "")
+    assert "no answer   the model's last reply has no text" in done.err
+    assert ("refused     the provider ended the model's reply: " in done.err) is refused
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes end otherwise there")
+async def test_that_nobody_reads_the_progress_does_not_cost_the_answer(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    async with ScriptedServer(["Fine."]) as server:
+        done = await anyio.run_process(
+            [*COMMAND, "run", *MODEL, "Tell."], cwd=tmp_path, env=environment(tmp_path, server), stderr=writing,
+            check=False,
+        )  # fmt: skip
+    os.close(writing)
+    assert (done.returncode, done.stdout) == (0, b"Fine.\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+async def test_an_answer_that_finds_no_space_is_one_line(tmp_path: Path) -> None:
+    async with ScriptedServer(["Fine."]) as server:
+        with open("/dev/full", "wb") as full:
+            done = await anyio.run_process(
+                [*COMMAND, "run", *MODEL, "Tell."], cwd=tmp_path, env=environment(tmp_path, server), stdout=full,
+                check=False,
+            )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.decode().endswith("\nhooksdk: the output cannot be written: No space left on device\n")
+
+
+async def test_an_answer_is_kept_where_the_encoding_of_stdout_lacks_its_characters(tmp_path: Path) -> None:
+    ascii_only = {"PYTHONIOENCODING": "ascii"}
+    async with ScriptedServer(["Café.", "Café."]) as server:
+        plain = await hooksdk("run", *MODEL, "Go.", folder=tmp_path, server=server, variables=ascii_only)
+        document = await hooksdk("run", *MODEL, "--json", "Go.", folder=tmp_path, server=server, variables=ascii_only)
+    assert (plain.code, plain.out) == (0, "Caf\\xe9.\n")
+    assert document.json()["text"] == "Café."
+
+
 async def test_of_calls_that_run_at_a_time_each_end_says_whose_it_is(tmp_path: Path) -> None:
     def both(turn: Turn) -> Any:
         return [call("work", seconds=0.4), call("add", a=1, b=1)] if not turn.results else "Done."
@@ -204,7 +256,8 @@ async def test_an_approval_is_refused_unless_somebody_grants_it(
         )
     assert done.json()["stats"]["tool_calls"] == {status: 1}
     assert ('Add these?  add {"a": 2, "b": 3}\n' in done.err) is (option == ("--ask",))
-    assert ("nobody can be asked here; run it on a terminal, or with --ask or --yes" in done.err) is (not option)
+    refused = "nobody can be asked here; run it on a terminal, or with --ask or --yes"
+    assert (refused in done.err.partition("turn 1   add\n")[2]) is (not option), "below its call"
 
 
 async def test_two_questions_are_asked_one_after_the_other(tmp_path: Path) -> None:
@@ -429,6 +482,7 @@ async def test_a_wrong_setting_of_the_project_ends_it_with_3(tmp_path: Path) -> 
         ((*MODEL,), "PROMPT: it is empty"),
         ((*MODEL, "--ask"), "--ask reads answers from stdin"),
         ((*MODEL, "--max-turns", "0", "Go."), "'--max-turns'"),
+        ((*MODEL, "--session", "", "Go."), "--session: it is empty"),
         ((*MODEL, "--project", "nowhere", "Go."), "'nowhere' does not exist"),
     ],
 )

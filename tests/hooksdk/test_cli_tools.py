@@ -94,6 +94,17 @@ async def test_names_are_those_that_the_model_sees(tmp_path: Path) -> None:
     assert "note         mcp:one:add: offered as one__add, since another tool has its name" in done.out
 
 
+async def test_a_reason_of_several_lines_is_told_in_one_and_one_tool_is_no_tools(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text(
+        "[[plugins.tool_policy.config.rules]]\n"
+        'action = "deny"\ntools = "mcp:noisy:greet"\nreason = "Too loud.\\nin all       9 tools"\n'
+    )
+    servers = write_servers(tmp_path / "mcp.json", noisy=script("noisy"))
+    done = await hooksdk("tools", "list", "--mcp", servers, folder=tmp_path)
+    assert "withheld     greet: Too loud. in all 9 tools\n" in done.out
+    assert "servers     1 tool (noisy 1) after" in done.err
+
+
 async def test_the_tools_of_the_project_s_plugins_are_listed_too(tmp_path: Path) -> None:
     code = "from hooksdk import tool\nclass Watch:\n    @tool\n    def look(self) -> str:\n        '''Look around.'''\n"
     done = await hooksdk("tools", "list", folder=tmp_path, variables=install_plugin(tmp_path / "site", code))
@@ -125,13 +136,14 @@ async def test_without_servers_it_says_how_to_give_some(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes end otherwise there")
-async def test_a_reader_who_has_seen_enough_is_no_failure(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", [(), ("--json",)], ids=["table", "json"])
+async def test_a_reader_who_has_seen_enough_is_no_failure(option: tuple[str, ...], tmp_path: Path) -> None:
     servers = write_servers(tmp_path / "mcp.json")
     # Nobody has the other end by the time the table comes.
     reading, writing = os.pipe()
     os.close(reading)
     done = await anyio.run_process(
-        [*COMMAND, "tools", "list", "--mcp", servers],
+        [*COMMAND, "tools", "list", *option, "--mcp", servers],
         cwd=tmp_path,
         env=environment(tmp_path),
         stdout=writing,
@@ -272,6 +284,7 @@ async def test_a_store_to_look_into_shows_what_is_kept_and_keeps_nothing() -> No
         ("Reads a file. Answers its text.", "Reads a file."),
         ("Takes units, e.g. metres, too. More.", "Takes units, e.g. metres, too."),
         ("  One\nline\n\nArgs:\n  a: b", "One line"),
+        ("word " * 100, "word " * 59 + "word…"),
         ("Red \x1b[31malert", "Red \N{REPLACEMENT CHARACTER}[31malert"),
         ("", ""),
     ],
