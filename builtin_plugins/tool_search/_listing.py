@@ -25,11 +25,11 @@ SENTENCE = 80
 
 
 def available(tools: Iterable[Tool]) -> dict[str, int]:
-    """The owners with the most tools, and how many there are in all where they are too many to list."""
+    """How many tools the largest owners have, and all the others together."""
     owners = _owners(tools)
     shown = {clip(name, 60): count for name, count in owners.most_common(MAX_AVAILABLE)}
     more = len(owners) - MAX_AVAILABLE
-    return {**shown, "(more sources)": more} if more > 0 else shown
+    return {**shown, f"({more} more sources)": owners.total() - sum(shown.values())} if more > 0 else shown
 
 
 def owners_told(tools: Iterable[Tool]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ MAX_VALUES = 8
 MAX_DEPTH = 2
 MAX_NESTING = 6
 """Levels of unions, arrays and references that are followed: a schema may refer to itself."""
+_SENTENCE_END = re.compile(r"(?<!^\d)(?<!\be\.g)(?<!\bi\.e)\. ")
 
 
 def signature(
@@ -40,9 +42,8 @@ def signature(
 def summary(description: str, limit: int = 160) -> str:
     """The description's first sentence in one line, clipped."""
     text = " ".join(description.split())
-    end = text.find(". ")
-    text = text[: end + 1] if 0 < end < limit else text
-    return clip(text, limit)
+    end = _SENTENCE_END.search(text)
+    return clip(text[: end.start() + 1] if end else text, limit)
 
 
 def clip(text: str, limit: int) -> str:

@@ -14,8 +14,6 @@ __all__ = ["Streak"]
 CHANGES = 3
 """From this search on that no call came between, the answer is another one. (Hermes Agent's issue 98943 tells of a run with
 216 searches for a tool that did not exist.)"""
-ENDS = 5
-"""From this one on, names are not listed once more."""
 LISTED_TOKENS = 1_000
 """What the names by owner may take."""
 FOUND = (
@@ -69,6 +67,7 @@ class Streak:
         if best and tool:
             told["best"] = {"name": tool.name, "call": best["call"], **described(tool)}
             best.pop("parameters", None)  # once is enough
-        if self._searches < ENDS:
+        if self._searches == CHANGES:
+            # The later answers need not repeat them.
             told["names_by_owner"] = names_by_owner([one for one in catalog if one.name in deferred], LISTED_TOKENS)
         return told

@@ -101,6 +101,8 @@ def read_file(path: str | os.PathLike[str]) -> tuple[list[ServerSpec], list[str]
         value = json.loads(text, object_pairs_hook=pairs)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}:{error.lineno}:{error.colno}", (f"is not JSON: {error.msg}",)) from None
+    except RecursionError:
+        raise ConfigError(str(path), ("is nested too deeply; expected a file with mcpServers",)) from None
     if not isinstance(value, dict):
         raise ConfigError(f"{path}:1:1", ('expected an object such as {"mcpServers": {...}}',))
     return read_servers(cast("dict[str, Any]", value), str(path), locate)

@@ -162,7 +162,7 @@ class SdkModel(ABC):
         hint: str | None = found.response.headers.get("x-should-retry") if hasattr(found, "response") else None
         lasting = any(word in told for word in _LASTING) or hint == "false"
         passing = hint == "true" or status in _PASSING or status >= 500 or status == 200
-        return f"{type(error).__name__}: {found.message}" if passing and not lasting else None
+        return f"{type(error).__name__}: {_message_of(found)}" if passing and not lasting else None
 
     def _wait(self, error: Exception) -> float:
         response = getattr(error, "response", None)
@@ -185,6 +185,12 @@ def _words_of(body: Any) -> str:
     outer = as_object(body)
     inner = as_object(outer.get("error")) or outer
     return f"{inner.get('type')} {inner.get('code')}".lower()
+
+
+def _message_of(error: Any) -> str:
+    """What the server says of it; the SDKs' own message may be the whole body as Python shows it."""
+    body = as_object(error.body)
+    return str((as_object(body.get("error")) or body).get("message") or error.message)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

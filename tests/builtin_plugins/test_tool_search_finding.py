@@ -129,10 +129,10 @@ async def test_a_third_search_without_a_call_is_answered_with_the_way_on_instead
         assert all(len(group["hits"]) == 1 for group in answer["results"])
 
 
-async def test_from_the_fifth_search_without_a_call_on_the_names_are_not_repeated() -> None:
+async def test_searches_after_the_third_do_not_repeat_the_names() -> None:
     async with searching() as played:
         answers = [await played.search("create an issue") for _ in range(6)]
-        assert ["names_by_owner" in answer for answer in answers] == [False, False, True, True, False, False]
+        assert ["names_by_owner" in answer for answer in answers] == [False, False, True, False, False, False]
         assert answers[5]["searches_without_a_call"] == 6
 
 
@@ -154,6 +154,22 @@ async def test_a_new_run_begins_the_count_of_searches_anew() -> None:
                 await run.resolve_tools(CATALOG)
                 played = Search(host, session, run)
                 assert "searches_without_a_call" not in await played.search("create an issue")
+
+
+@pytest.mark.parametrize(
+    ("description", "told"),
+    [
+        ("Weigh a parcel. Needs scales.", "Weigh a parcel."),
+        ("1. Weigh a parcel. 2. Post it.", "1. Weigh a parcel."),
+        ("Weigh a thing, e.g. a parcel. Needs scales.", "Weigh a thing, e.g. a parcel."),
+        ("Weigh up to 10. Needs\n scales.", "Weigh up to 10."),
+        ("Weigh a\nparcel", "Weigh a parcel"),
+    ],
+)
+async def test_a_hit_tells_the_first_sentence_of_a_description(description: str, told: str) -> None:
+    async with searching([make("weigh", description, "post")]) as played:
+        (hit,) = (await played.search("weigh"))["results"][0]["hits"]
+        assert hit["description"] == told
 
 
 async def test_a_signature_follows_references_within_the_schema() -> None:
@@ -260,7 +276,7 @@ async def test_an_answer_stays_small_however_many_servers_there_are_and_whatever
     many = [make(f"do_{index}", "Do something.", f"server-{index}-" + "long" * 500) for index in range(400)]
     async with searching(many) as played:
         text = (await played.call("tool_search", {"queries": ["transfer cryptocurrency"]})).text
-        assert json.loads(text)["available_from"]["(more sources)"] == 380
+        assert json.loads(text)["available_from"]["(380 more sources)"] == 380
         assert len(text) < 3_000
 
 

@@ -132,6 +132,13 @@ def test_a_file_that_is_no_json_is_refused_with_line_and_column(tmp_path: Path) 
         McpServers.from_file(path)
 
 
+def test_a_file_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServers": ' + "[" * 100_000)
+    with pytest.raises(ConfigError, match=r"mcp\.json: is nested too deeply"):
+        McpServers.from_file(path)
+
+
 def test_a_wrong_entry_of_a_file_is_told_with_its_line_and_column(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text('{"mcpServers": {\n  "git": {\n    "command": "x",\n    "args": "-y"\n  }\n}}')
