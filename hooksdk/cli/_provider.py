@@ -104,7 +104,7 @@ class AskedModel:
         except ModelUnavailable as error:
             self._failures += 1
             if self._failures < ATTEMPTS:
-                told = f"{error}; asked again in {error.seconds:g} s"
+                told = f"{error} (asked again in {error.seconds:g} s)"
                 self._console.print(f"[yellow]model[/]       {escape(printable(told))}", soft_wrap=True)
             place = f" ({self._place.strip()})" if self._place else ""
             raise ModelUnavailable(printable(f"{error.problem}{place}"), error.seconds) from error

@@ -357,7 +357,7 @@ async def test_a_model_that_is_not_available_is_asked_again_and_that_is_said(tmp
     async with ScriptedServer([refuse(429, retry_after=0.1), "Here I am."]) as server:
         done = await hooksdk("run", *MODEL, "Go.", folder=tmp_path, server=server)
     assert (done.code, done.out) == (0, "Here I am.\n")
-    assert "RateLimitError: Error code: 429 - Refused by the script.; asked again in 0.1 s" in done.err
+    assert "RateLimitError: Refused by the script. (asked again in 0.1 s)" in done.err
 
 
 async def test_a_server_that_is_not_there_is_one_line_with_its_address(tmp_path: Path) -> None:
