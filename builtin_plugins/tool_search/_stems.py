@@ -9,6 +9,10 @@ from typing import Any
 
 _STEMS_KEPT = 1 << 16
 _stems: dict[str, str] = {}
+# The stemmer leaves every other word as it is, and in Python it takes long to find that out.
+_CUT = (
+    "s", "i", "y", "e", "ed", "ing", "al", "ll", "ful", "er", "ator", "ic", "ant", "ent", "ism", "ogist", "ion",
+)  # fmt: skip
 _stemming = threading.Lock()
 
 
@@ -23,7 +27,7 @@ def stem(word: str) -> str:
     found = _stems.get(word)
     if found is not None:
         return found
-    if len(word) < 3 or not (word.isascii() and word.isalpha()):
+    if not word.endswith(_CUT) or len(word) < 3 or not (word.isascii() and word.isalpha()):
         return word
     with _stemming:  # the stemmer keeps the word it works on
         found = str(stemmer().stemWord(word))

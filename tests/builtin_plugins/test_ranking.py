@@ -211,17 +211,28 @@ ogist ogy ion ant ent ment ement bb ning tted
 """
 
 
-@settings(max_examples=500, deadline=None)
-@given(
-    root=st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=7)
-    | st.sampled_from(["stab", "possib", "run", "sk", "d"]),
-    endings=st.lists(
-        st.sampled_from(ENDINGS.split()),
-        max_size=3,
-    ),
+def ended(root: str, endings: list[str]) -> str:
+    return root + "".join(endings)
+
+
+roots = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=7)
+made_words = st.builds(
+    ended,
+    roots | st.sampled_from(["stab", "possib", "run", "sk", "d"]),
+    st.lists(st.sampled_from(ENDINGS.split()), max_size=3),
 )
-def test_no_word_is_taken_for_an_unknown_one_whose_stem_is_known(root: str, endings: list[str]):
-    word = root + "".join(endings)
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(word=made_words)
+def test_a_word_that_is_not_given_to_the_stemmer_is_one_that_it_leaves_as_it_is(word: str):
+    _stems.forget_stems()
+    assert len(word) < 3 or _stems.stem(word) == _stems.stemmer().stemWord(word)
+
+
+@settings(max_examples=500, deadline=None)
+@given(word=made_words)
+def test_no_word_is_taken_for_an_unknown_one_whose_stem_is_known(word: str):
     own = _stems.stem(word)
     _stems.forget_stems()
     assert _stems.stem_among(word, frozenset(_stems.beginnings(own))) == own
