@@ -1,14 +1,15 @@
 """What finding tools costs, beside rank-bm25, FastMCP's search and Hermes Agent's, in one run.
 
-    python benchmarks/search_speed.py [--json] [--large] [--path SITE_PACKAGES]
+    python benchmarks/search_speed.py [--json] [--large] [--plain-stems] [--path SITE_PACKAGES]
 
 Catalogs are recombined from the retrieval sets in ../shared (names, descriptions, parameters and owners of different
 tools), or made up where these are absent. Peers are measured where they can be imported; a package that does not
 install beside this one may lie elsewhere: `--path venv/lib/python3.11/site-packages`; so may PyStemmer, which is used
-where it is found. Times are processor time in milliseconds; all take turns at each query, and each query is new, though
-others like it were asked before, as in a process that has run for a while. Ours comes first, because rank-bm25 finds the
-stems that it leaves, and it then finds those of rank-bm25 for later queries. `--large` adds 100,000 tools with fewer
-queries; whoever has taken longer than a minute for a size is not asked further there.
+where it is found, unless `--plain-stems` says not to. Times are processor time in milliseconds; all take turns at each
+query, and each query is new, though others like it were asked before, as in a process that has run for a while. Ours
+comes first, because rank-bm25 finds the stems that it leaves, and it then finds those of rank-bm25 for later queries.
+`--large` adds 100,000 tools with fewer queries; whoever has taken longer than a minute for a size is not asked further
+there.
 """
 
 from __future__ import annotations
@@ -273,8 +274,11 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--large", action="store_true", help="also 100,000 tools")
     parser.add_argument("--path", action="append", default=[], help="a further folder of installed packages")
+    parser.add_argument("--plain-stems", action="store_true", help="without PyStemmer, as a plain installation is")
     options = parser.parse_args()
     sys.path.extend(options.path)
+    if options.plain_stems:
+        sys.modules["Stemmer"] = None  # pyright: ignore[reportArgumentType] (so Python does not find it)
     parts, queries = sources()
     rng = random.Random(1)
     makers = dict(importable())
