@@ -6,10 +6,9 @@ Catalogs are recombined from the retrieval sets in ../shared (names, description
 tools), or made up where these are absent. Peers are measured where they can be imported; a package that does not
 install beside this one may lie elsewhere: `--path venv/lib/python3.11/site-packages`; so may PyStemmer, which is used
 where it is found, unless `--plain-stems` says not to. Times are processor time in milliseconds; all take turns at each
-query, and each query is new, though others like it were asked before, as in a process that has run for a while. Ours
-comes first, because rank-bm25 finds the stems that it leaves, and it then finds those of rank-bm25 for later queries.
-`--large` adds 100,000 tools with fewer queries; whoever has taken longer than a minute for a size is not asked further
-there.
+query, and each query is new, though others like it were asked before, as in a process that has run for a while. rank-
+bm25 runs over our words; each stems its own. `--large` adds 100,000 tools with fewer queries; whoever has taken longer
+than a minute for a size is not asked further there.
 """
 
 from __future__ import annotations
@@ -25,8 +24,9 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
+from builtin_plugins.tool_search import _stems
 from builtin_plugins.tool_search._indexes import Indexes
-from builtin_plugins.tool_search._stems import forget_stems, stemmer
+from builtin_plugins.tool_search._stems import stemmer
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, RankBm25Ranker, Ranker
 from hooksdk import Tool, schema
 
@@ -189,9 +189,9 @@ class Searchers:
     def __init__(self) -> None:
         self.searches: dict[str, Search] = {}
         self._spent: dict[str, float] = {}
+        self._stems: dict[str, dict[str, str]] = {}
 
     def build(self, name: str, make: Callable[[Sequence[Tool]], Search], tools: Sequence[Tool]) -> float:
-        forget_stems()  # two share them: neither is to find the words of the other's build
         return self._timed(name, lambda: self.searches.update({name: make(tools)}))
 
     def ask(self, name: str, query: str) -> float | None:
@@ -200,6 +200,8 @@ class Searchers:
         return self._timed(name, lambda: self.searches[name](query))
 
     def _timed(self, name: str, work: Callable[[], object]) -> float:
+        # The stems of a process are shared: nobody is to find those that another has paid for.
+        _stems._stems = self._stems.setdefault(name, {})
         taken = cost(work)
         self._spent[name] = self._spent.get(name, 0.0) + taken
         return taken

@@ -11,7 +11,7 @@ from hooksdk._schema_static import local_target
 
 __all__ = ["mend"]
 
-_WRAPPERS = frozenset(("arguments", "args", "input", "parameters"))
+_WRAPPERS = frozenset(("arguments", "args", "input", "parameters", "params"))
 _WORDS = {"true": True, "True": True, "false": False, "False": False}
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(\.\d{1,17})?([eE][+-]?\d{1,2})?")
 _UNKNOWN: tuple[frozenset[str], dict[str, Any]] = (frozenset(), {})

@@ -300,11 +300,22 @@ def repair(schema: Mapping[str, Any] | None, arguments: Mapping[str, Any]) -> Js
     """Arguments as a weak model meant them, where the schema leaves no doubt; else a copy of what came. Raises `Uncloneable`.
 
     Text becomes the number, boolean, object or array that is asked for; an empty optional value goes; a wrapper such as
-    `{"arguments": {...}}` is taken off; `"options.count"` becomes `options: {count}`. What already fits is never changed.
+    `{"arguments": {...}}` is taken off; `"options.count"` becomes `options: {count}`. What fits is never changed, unless
+    it fits only because the schema does not say what else there may be: most do not, and an argument under a key that
+    the tool does not know would be lost.
     """
     given = clone(dict(arguments))
     before = check(schema, given)
-    if not before or not isinstance(schema, Mapping) or before[0].constraint in {"schema", "limit", "json"}:
+    if not isinstance(schema, Mapping) or (before and before[0].constraint in {"schema", "limit", "json"}):
+        return given
+    if not before and not _has_unforeseen(schema, given):
         return given
     mended = mend(clone(dict(schema)), clone(given), _read)
     return mended if len(check(schema, mended)) <= len(before) else given
+
+
+def _has_unforeseen(schema: Mapping[str, Any], arguments: JsonObject) -> bool:
+    """Whether there are arguments of which the schema says nothing, not even that there may be others."""
+    known = schema.get("properties")
+    silent = "additionalProperties" not in schema and "patternProperties" not in schema
+    return silent and isinstance(known, Mapping) and not arguments.keys() <= cast("Mapping[str, Any]", known).keys()

@@ -85,10 +85,13 @@ REPAIRED: list[tuple[str, object]] = [
 """What models write and what it is, where the meaning is certain. All of it is the first."""
 
 
+@pytest.mark.parametrize("required", [["title"], []], ids=["required", "optional"])
 @pytest.mark.parametrize("written", [written for _, written in REPAIRED], ids=str)
-async def test_openclaw_96115_every_shape_of_a_bridge_call_reaches_the_tool_alike(written: object) -> None:
+async def test_openclaw_96115_every_shape_of_a_bridge_call_reaches_the_tool_alike(
+    written: object, required: list[str]
+) -> None:
     """There flattened and dotted arguments were dropped, and the tool ran without them."""
-    async with searching() as played:
+    async with searching([READ_FILE, make("create_issue", required=required, title="string")]) as played:
         result = await played.call("tool_call", written)
         assert (result.text, result.is_error) == (RAN, False)
 

@@ -775,7 +775,7 @@ def test_what_a_weak_model_wrote_is_repaired(given_arguments: dict[str, Any], me
     assert schema.repair(TOOL, {"repo": "r", **given_arguments}) == {"repo": "r", **meant}
 
 
-@pytest.mark.parametrize("wrapper", ["arguments", "args", "input", "parameters"])
+@pytest.mark.parametrize("wrapper", ["arguments", "args", "input", "parameters", "params"])
 @pytest.mark.usefixtures("engine")
 def test_a_wrapper_is_taken_off(wrapper: str):
     assert schema.repair(TOOL, {wrapper: {"repo": "r", "count": "1"}}) == {"repo": "r", "count": 1}
@@ -801,6 +801,41 @@ def test_a_string_that_looks_like_a_number_stays_a_string():
     assert schema.repair(TOOL, {"repo": "42", "count": "1"}) == {"repo": "42", "count": 1}
 
 
+OPEN = an_object([], state={"type": "string"}, count={"type": "integer"}, filter=an_object(label={"type": "string"}))
+"""Says nothing of other arguments, so that none is refused."""
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ({"arguments": {"state": "open"}}, {"state": "open"}),
+        ({"params": '{"state": "open"}'}, {"state": "open"}),
+        ({"input": {"count": "1"}}, {"count": 1}),
+        ({"state": "open", "args.count": 1}, {"state": "open", "count": 1}),
+        ({"state": "open", "filter.label": "bug"}, {"state": "open", "filter": {"label": "bug"}}),
+    ],
+    ids=without_address,
+)
+@pytest.mark.usefixtures("engine")
+def test_what_passes_only_because_a_schema_is_silent_is_repaired(written: dict[str, Any], meant: dict[str, Any]):
+    assert schema.repair(OPEN, written) == meant
+
+
+@pytest.mark.parametrize(
+    "written",
+    [{"other": 1}, {"args": {"other": 1}}, {"filter.other": 1}, {"args.other": 1}, {"state": "", "x": None}],
+    ids=without_address,
+)
+@pytest.mark.usefixtures("engine")
+def test_what_a_silent_schema_does_not_explain_stays(written: dict[str, Any]):
+    assert schema.repair(OPEN, written) == written
+
+
+@pytest.mark.parametrize("more", [{"additionalProperties": True}, {"patternProperties": {"x": {}}}], ids=str)
+def test_where_others_are_welcome_they_are_let_alone(more: dict[str, Any]):
+    assert schema.repair({**OPEN, **more}, {"arguments": {"state": "open"}}) == {"arguments": {"state": "open"}}
+
+
 def test_a_property_named_like_a_wrapper_is_no_wrapper():
     rules = an_object(["input"], input=an_object(n={"type": "integer"}))
     assert schema.repair(rules, {"input": {"n": "1"}}) == {"input": {"n": 1}}
@@ -808,7 +843,8 @@ def test_a_property_named_like_a_wrapper_is_no_wrapper():
 
 @given(OBJECTS)
 def test_repair_never_changes_arguments_that_fit(arguments: dict[str, Any]):
-    rules: dict[str, Any] = {"properties": {"a": {"type": ["integer", "string"]}, "": {"type": "array"}}}
+    kinds = {"a": {"type": ["integer", "string"]}, "": {"type": "array"}}
+    rules = {"properties": kinds, "additionalProperties": True}
     if not schema.check(rules, arguments):
         assert schema.repair(rules, arguments) == arguments
     assert schema.repair(None, arguments) == arguments
