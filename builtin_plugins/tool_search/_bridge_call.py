@@ -12,11 +12,15 @@ from hooksdk.tools import BRIDGE_NAMES, Tool
 __all__ = ["EXAMPLE", "read_bridge_call", "refuse_unless_deferred"]
 
 EXAMPLE = '{"name": "TOOL", "arguments": {...}}'
-NAME_KEYS = ("name", "tool", "tool_name", "toolName", "toolId", "tool_id", "id")
-ARGUMENT_KEYS = ("arguments", "args", "input", "parameters", "params")
+NAME_KEYS = ("name", "tool", "tool_name", "toolName", "toolId", "tool_id", "function", "id")
+ARGUMENT_KEYS = ("arguments", "args", "input", "parameters", "params", "kwargs", "tool_input", "action_input")
 CALLS_KEYS = ("calls", "tool_calls")
 WRAPPERS = ("tool_call", "function", *ARGUMENT_KEYS)
 """Keys under which a model writes the whole call once more."""
+PROVIDER_TYPES = ("function", "function_call", "tool_call", "tool_use")
+"""The `type` of a call in the providers' own forms, which models copy."""
+PROVIDER_KEYS = ("type", "id", "call_id", "index")
+"""What is in those forms beside name and arguments."""
 LONGEST_NAME = 200
 """Characters of a name that a refusal repeats."""
 
@@ -27,8 +31,7 @@ def read_bridge_call(call: ToolCall, catalog: Catalog) -> tuple[str, dict[str, A
     JSON text, `""`, null, `args` for `arguments`, flattened and dotted arguments, a batch of one and a call that is
     written once more inside are understood. Two different tools in one call are not.
     """
-    written = _object(call.arguments, "tool_call", EXAMPLE)
-    return _read(written if _names(written) else _inside(written, catalog), catalog)
+    return _read(_call_in(_object(call.arguments, "tool_call", EXAMPLE), catalog), catalog)
 
 
 def _read(written: dict[str, Any], catalog: Catalog) -> tuple[str, dict[str, Any]]:
@@ -45,6 +48,10 @@ def _read(written: dict[str, Any], catalog: Catalog) -> tuple[str, dict[str, Any
         if key != name_key and key not in own and _is_known(other, catalog):
             _same_or_refuse(name, other, catalog)
             del rest[key]
+    if _is_providers(written):
+        for key in PROVIDER_KEYS:
+            if key not in own:
+                rest.pop(key, None)
     for key in CALLS_KEYS:
         if key not in own and rest.get(key):
             raise ToolError(f"Nothing was called: tool_call takes one call, not '{key}' beside a name. Write {EXAMPLE}")
@@ -93,16 +100,24 @@ def _once_more(given: dict[str, Any], name: str, own: set[str], catalog: Catalog
     return arguments
 
 
-def _inside(written: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
-    """A call without a name: the one that stands inside as `{"calls": [{...}]}`, or wrapped once more."""
+def _call_in(written: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
+    """The call itself: where none is named, the one that stands inside as `{"calls": [{...}]}`, or wrapped once more."""
+    if _is_providers(written) and not any(_is_known(name, catalog) for name in _names(written).values()):
+        written = {key: value for key, value in written.items() if key != "id"}  # which is the call's
+    if _names(written):
+        return written
     for key in CALLS_KEYS:
         if key in written:
-            return _only_entry(written[key], key)
+            return _call_in(_only_entry(written[key], key), catalog)
     for key in WRAPPERS:
         inner = written.get(key)
         if isinstance(inner, Mapping) and any(_is_known(one, catalog) for one in _names(cast("Any", inner)).values()):
             return dict(cast("Mapping[str, Any]", inner))
     return written
+
+
+def _is_providers(written: Mapping[str, Any]) -> bool:
+    return written.get("type") in PROVIDER_TYPES
 
 
 def _only_entry(calls: object, key: str) -> dict[str, Any]:
