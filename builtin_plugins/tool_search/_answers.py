@@ -29,6 +29,7 @@ def search(
 ) -> dict[str, Any]:
     """The answer to these queries: the hits of each, and what exists where one finds too little."""
     shown = len(catalog) - len(deferred)
+    queries = list(dict.fromkeys(queries))
     groups: list[dict[str, Any]] = []
     for query in queries[:MAX_QUERIES]:
         ranked = [found for found in ranker.search(query, limit + shown) if found.id in catalog]

@@ -12,8 +12,11 @@ from hooksdk import Catalog
 __all__ = ["Streak"]
 
 CHANGES = 3
-"""From this search on that no call came between, the answer is another one. (Hermes Agent's issue 98943 tells of a run with
-216 searches for a tool that did not exist.)"""
+"""From this search on that no call came between, the answer is another one, if two showed no hit that is new. (Hermes
+Agent's issue 98943 tells of a run with 216 searches for a tool that did not exist.)"""
+IN_VAIN = CHANGES - 1
+MANY = 8
+"""From this one on it is another one in any case."""
 LISTED_TOKENS = 1_000
 """What the names by owner may take."""
 FOUND = (
@@ -31,7 +34,7 @@ class Streak:
 
     def __init__(self) -> None:
         self._attempt = ("", 0)
-        self._searches = 0
+        self.end()
 
     def begin(self, run_id: str, attempt: int) -> None:
         """Tools are resolved: in a new attempt nothing was searched yet."""
@@ -42,14 +45,21 @@ class Streak:
     def end(self) -> None:
         """A tool was called."""
         self._searches = 0
+        self._in_vain = 0
+        self._shown: frozenset[str] = frozenset()
+        self._names_told = False
 
     def changed(self, answer: dict[str, Any], *, catalog: Catalog, deferred: Collection[str]) -> dict[str, Any]:
         """Count one more search, and make its answer one that leads on where searching alone does not: the best hit with
         its schema, the lesser ones by name, and what there is by owner."""
-        self._searches += 1
-        if self._searches < CHANGES:
-            return answer
         groups = answer["results"]
+        self._searches += 1
+        # Searches for several capabilities, perhaps in one reply, lead on by themselves as long as they find them.
+        good = frozenset(hit["name"] for group in groups for hit in group["hits"] if "weak" not in hit)
+        self._in_vain += good <= self._shown
+        self._shown |= good
+        if self._searches < (CHANGES if self._in_vain >= IN_VAIN else MANY):
+            return answer
         found = any(group["hits"] for group in groups)
         told: dict[str, Any] = {
             "searches_without_a_call": self._searches,
@@ -67,7 +77,7 @@ class Streak:
         if best and tool:
             told["best"] = {"name": tool.name, "call": best["call"], **described(tool)}
             best.pop("parameters", None)  # once is enough
-        if self._searches == CHANGES:
-            # The later answers need not repeat them.
+        if not self._names_told:
+            self._names_told = True  # the later answers need not repeat them
             told["names_by_owner"] = names_by_owner([one for one in catalog if one.name in deferred], LISTED_TOKENS)
         return told

@@ -102,7 +102,7 @@ async def test_an_answer_after_many_searches_tells_a_schema_once_and_what_was_le
     async with searching() as played:
         for _ in range(2):
             await played.search("create an issue")
-        answer = await played.search(*["create an issue"] * 11)
+        answer = await played.search(*[f"create an issue {number}" for number in range(11)])
         assert answer["note"] == "Only the first 10 queries were searched."
         assert "parameters" in answer["best"]
         assert "parameters" not in answer["results"][0]["hits"][0]
@@ -116,10 +116,10 @@ async def test_after_many_searches_that_find_nothing_no_hit_is_recommended() -> 
         assert "does not exist here" in answers[2]["hint"]
 
 
-async def test_a_third_search_without_a_call_is_answered_with_the_way_on_instead_of_more_hits() -> None:
+async def test_a_third_search_that_shows_nothing_new_is_answered_with_the_way_on_instead_of_more_hits() -> None:
     async with searching() as played:
-        for query in ("open a ticket", "create an issue"):
-            assert "searches_without_a_call" not in await played.search(query)
+        for queries in (["open a ticket", "send an email"], ["create an issue"]):
+            assert "searches_without_a_call" not in await played.search(*queries)
         answer = await played.search("create an issue in a repository", "send an email")
         assert answer["searches_without_a_call"] == 3
         assert "tool_call" in answer["hint"]
@@ -134,6 +134,31 @@ async def test_searches_after_the_third_do_not_repeat_the_names() -> None:
         answers = [await played.search("create an issue") for _ in range(6)]
         assert ["names_by_owner" in answer for answer in answers] == [False, False, True, False, False, False]
         assert answers[5]["searches_without_a_call"] == 6
+
+
+async def test_searches_that_each_find_something_new_are_answered_as_the_first_one() -> None:
+    """A model that prepares a task looks for several capabilities, and may do so in one reply."""
+    async with searching() as played:
+        found = [await played.hits(query) for query in ("create an issue", "send an email", "weather forecast")]
+        assert found == [["create_issue"], ["send_email"], ["get_forecast"]]
+        assert "searches_without_a_call" not in await played.search("create an issue"), "one in vain"
+        assert "searches_without_a_call" in await played.search("send an email"), "two"
+
+
+async def test_a_model_that_never_calls_is_told_so_in_the_end_although_it_finds_something_new_each_time() -> None:
+    many = [
+        make(f"make_{thing}", f"Make {thing}.")
+        for thing in ["bread", "cheese", "paper", "wine", "glass", "steel", "soap", "rope"]
+    ]
+    async with searching(many) as played:
+        told = ["searches_without_a_call" in await played.search(tool.name) for tool in many]
+        assert told == [False] * 7 + [True]
+
+
+async def test_a_query_that_is_given_twice_is_answered_once() -> None:
+    async with searching() as played:
+        answer = await played.search("create an issue", "send an email", "create an issue")
+        assert [group["query"] for group in answer["results"]] == ["create an issue", "send an email"]
 
 
 @pytest.mark.parametrize("name", ["tool_call", "create_issue", "read_file"])
@@ -247,7 +272,7 @@ async def test_a_search_without_a_query_is_told_how_to_ask(arguments: object) ->
 
 async def test_more_than_ten_queries_are_cut_and_that_is_said() -> None:
     async with searching() as played:
-        answer = await played.search(*["create an issue"] * 12)
+        answer = await played.search(*[f"create an issue {number}" for number in range(12)])
         assert len(answer["results"]) == 10
         assert answer["note"] == "Only the first 10 queries were searched."
 
