@@ -246,7 +246,7 @@ class ToolSearch:
             return ToolResult.error('tool_describe needs names, such as {"names": ["create_issue"]}')
         context.count("describes", len(names[:MAX_DESCRIBED]))
         answer = describe(names, arguments.get("part"), catalog=context.catalog, deferred=self._deferred)
-        return ToolResult(compact(answer), is_error=not answer["tools"])
+        return ToolResult(compact(answer), is_error=all("problem" in told for told in answer["tools"].values()))
 
 
 def _unwrapped(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from builtin_plugins.tool_search._bridge_call import refuse_unless_deferred
 from builtin_plugins.tool_search._listing import available
+from builtin_plugins.tool_search._parts import MAX_SCHEMA, compact, find_part, parts_at, shortened
 from builtin_plugins.tool_search._signatures import clip, signature, summary
 from builtin_plugins.tool_search.rankers import Ranked, Ranker
 from hooksdk import Catalog, Tool, ToolError, schema
@@ -16,8 +16,6 @@ __all__ = ["MAX_DESCRIBED", "MAX_QUERIES", "compact", "describe", "described", "
 
 MAX_QUERIES = 10
 MAX_DESCRIBED = 10
-MAX_SCHEMA = 8_000
-"""Characters of one schema in `tool_describe`; of a larger one its outline is shown, and parts can be asked for."""
 MAX_HIT_SCHEMA = 800
 """Characters up to which the best hit comes with its schema, where that says more than the call signature."""
 _IN_SIGNATURE = {"type", "title", "enum", "const"}
@@ -109,37 +107,18 @@ def describe(names: Sequence[str], part: object, *, catalog: Catalog, deferred: 
 
 def described(tool: Tool, part: object = None) -> dict[str, Any]:
     """Description and schema of a tool, or one part of the schema; of a very large one its outline."""
-    parameters: object = tool.parameters or {"type": "object", "properties": {}}
-    if isinstance(part, str) and part:
-        for key in part.split("."):
-            parameters = cast("Mapping[str, Any]", parameters).get(key) if isinstance(parameters, Mapping) else None
+    whole = tool.parameters or {"type": "object", "properties": {}}
+    shown: dict[str, Any] = {"description": clip(tool.description, MAX_SCHEMA)}
+    parameters: object = whole
+    path = part if isinstance(part, str) else ""
+    if path:
+        shown = {}
+        parameters = find_part(whole, path)
         if parameters is None:
-            return {"problem": f"its schema has no part '{part}'", "call": signature(tool.name, tool.parameters)}
-    shown: dict[str, Any] = {"description": tool.description[:MAX_SCHEMA]}
+            return {"problem": f"its schema has no part '{clip(path, 200)}'", **parts_at(whole, path)}
     if len(compact(parameters)) <= MAX_SCHEMA:
         return {**shown, "parameters": parameters}
-    if not isinstance(parameters, Mapping):
-        # A list of values, a long text or the like has no parts to ask for.
-        return {**shown, "parameters": clip(compact(parameters), MAX_SCHEMA), "note": "Cut off: it is too long."}
-    outline = _outline(cast("Mapping[str, Any]", parameters))
-    return {**shown, "parameters": outline, "note": "Shortened: ask for one part, such as part='properties.NAME'."}
-
-
-def _outline(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Names and types of the first levels of a schema that is too large to show, within the same size."""
-    keys: list[str] = []
-    left = MAX_SCHEMA // 3
-    for key in parameters:
-        left -= len(key) + 3
-        if left < 0:
-            break
-        keys.append(key)
-    outline: dict[str, Any] = {"keys": keys}
-    if len(keys) < len(parameters):
-        outline["more_keys"] = len(parameters) - len(keys)
-    if "properties" in parameters:
-        outline["outline"] = signature("", parameters, limit=MAX_SCHEMA // 2, most=MAX_SCHEMA // 2)
-    return outline
+    return {**shown, **shortened(parameters, path)}
 
 
 def texts_of(value: object) -> list[str]:
@@ -162,8 +141,3 @@ def number_of(value: object, default: int) -> int:
         return int(cast("Any", value))
     except (TypeError, ValueError, OverflowError):
         return default
-
-
-def compact(value: object) -> str:
-    """JSON without blanks."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -445,11 +445,77 @@ async def test_a_giant_schema_is_outlined_and_its_parts_can_be_asked_for() -> No
         assert keys == [f"p{index}" for index in range(90)]
 
 
-@pytest.mark.parametrize("part", ["nope", "properties.nope.x", ".", "properties.p3."])
-async def test_a_part_that_is_not_there_is_said_to_be_missing(part: str) -> None:
+@pytest.mark.parametrize(
+    ("part", "told"),
+    [
+        ("nope", {"parts": ["type", "properties", "required"]}),
+        ("properties.p3.nope.x", {"at": "properties.p3", "parts": ["type", "description", "properties"]}),
+        (".", {"parts": ["type", "properties", "required"]}),
+        ("required.1", {"at": "required", "parts": ["0"]}),
+        ("required.0.x", {"at": "required.0", "parts": []}),
+    ],
+)
+async def test_a_part_that_is_not_there_is_said_to_be_missing_with_those_that_are(
+    part: str, told: dict[str, Any]
+) -> None:
     async with searching([giant()]) as played:
-        described = (await played.describe("giant", part=part))["tools"]["giant"]
-        assert described["problem"] == f"its schema has no part '{part}'"
+        result = await played.call("tool_describe", {"names": ["giant"], "part": part})
+        assert result.is_error
+        assert json.loads(result.text)["tools"]["giant"] == {"problem": f"its schema has no part '{part}'", **told}
+
+
+LARGE = {"type": "string", "description": "large " * 2_000}
+KINDS = [
+    {"title": f"Kind{index}", "type": "object", "properties": {"text": {"type": "string", "description": "long " * 99}}}
+    for index in range(40)
+]
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["properties.block.anyOf.3", "properties.block.anyOf[3]", "#/properties/block/anyOf/3", "/properties/block/anyOf/3",
+     "properties/block/anyOf/3", "block.anyOf.3"],
+)  # fmt: skip
+async def test_a_part_may_be_asked_for_as_models_write_a_path(part: str) -> None:
+    async with searching([make("write", "Write a block.", block={"anyOf": KINDS})]) as played:
+        assert (await played.describe("write", part=part))["tools"]["write"] == {"parameters": KINDS[3]}
+
+
+@pytest.mark.parametrize("part", ["properties.x.y", "x.y", "properties.x.y.description"])
+async def test_a_parameter_with_a_dot_in_its_name_has_a_path_too(part: str) -> None:
+    properties: dict[str, Any] = {"x.y": {"description": "why"}, "x": {"type": "string"}}
+    async with searching([make("dotted", "Write.", **properties)]) as played:
+        shown = (await played.describe("dotted", part=part))["tools"]["dotted"]
+        assert shown["parameters"] == ("why" if part.endswith("description") else {"description": "why"})
+
+
+async def test_every_choice_of_a_large_schema_can_be_reached_by_what_the_notes_say() -> None:
+    async with searching([make("write", "Write a block.", block={"anyOf": KINDS}, more=LARGE)]) as played:
+        whole = (await played.describe("write"))["tools"]["write"]
+        assert whole["note"].endswith("such as part='properties.NAME'.")
+        block = (await played.describe("write", part="properties.block"))["tools"]["write"]
+        assert block["parameters"] == {"keys": ["anyOf"]}
+        assert block["note"].endswith("such as part='properties.block.NAME'.")
+        choices = (await played.describe("write", part="properties.block.anyOf"))["tools"]["write"]
+        assert choices["parameters"]["outline"][39] == "Kind39(text?: string)"
+        assert choices["note"].endswith("such as part='properties.block.anyOf.0'.")
+        last = (await played.describe("write", part="properties.block.anyOf.39"))["tools"]["write"]
+        assert last == {"parameters": KINDS[39]}
+
+
+async def test_a_description_that_is_too_long_ends_with_an_ellipsis() -> None:
+    async with searching([make("lengthy", "word " * 4_000)]) as played:
+        shown = (await played.describe("lengthy"))["tools"]["lengthy"]
+        assert len(shown["description"]) == 8_000
+        assert shown["description"].endswith("…")
+
+
+async def test_a_huge_part_is_not_repeated() -> None:
+    async with searching() as played:
+        for part in ("p" * 300_000, "p." * 100_000, "[1]" * 100_000):
+            result = await played.call("tool_describe", {"names": ["create_issue"], "part": part})
+            assert result.is_error
+            assert len(result.text) < 1_000
 
 
 async def test_hostile_schemas_make_neither_search_nor_describe_large() -> None:
