@@ -72,13 +72,13 @@ async def call_started(state: RunState, work: Work) -> None:
     )  # fmt: skip
 
 
-def check_scope(work: Work, catalog: Catalog) -> None:
+def check_scope(state: RunState, work: Work, catalog: Catalog) -> None:
     """Nothing outside the catalog runs, on whatever path the call came; a bridge that nobody unwrapped does not either."""
     if work.depth >= MAX_DEPTH:
         told = f"'{work.call.name}' was not run: tools may call tools {MAX_DEPTH} deep."
         raise Settled("blocked", ToolResult.error(told))
     if work.tool is None or (work.tool.execute is None and work.call.name in BRIDGE_NAMES):
-        raise Settled("unknown", ToolResult.error(refusal_of(work.call.name, catalog)))
+        raise Settled("unknown", ToolResult.error(refusal_of(work.call.name, catalog, state.deferred_how)))
 
 
 def repair_arguments(state: RunState, work: Work) -> None:
@@ -237,8 +237,10 @@ async def after_tool_call(state: RunState, work: Work, result: ToolResult) -> No
     )  # fmt: skip
 
 
-def refusal_of(name: str, catalog: Catalog) -> str:
+def refusal_of(name: str, catalog: Catalog, deferred_how: str) -> str:
     """Why a call by this name is not run, in words that make the next attempt right."""
+    if name in BRIDGE_NAMES:
+        return f"'{name}' was not run: it is not offered to you now. Call the tools that are, each by its own name."
     if sharing := catalog.sharing(name):
         return f"'{name}' was not run: several tools have this name. Call one of {', '.join(sharing)}."
     if name in catalog.withheld:
@@ -247,6 +249,8 @@ def refusal_of(name: str, catalog: Catalog) -> str:
     told = f" Did you mean {' or '.join(near)}?" if near else ""
     if name in catalog.gone:
         return f"'{name}' was not run: there is no such tool any more. Do not retry.{told}"
+    if not near and deferred_how:
+        told = f" There are tools that are not shown to you. {deferred_how}"
     return f"'{clip(name, 200)}' was not run: there is no such tool.{told}"
 
 

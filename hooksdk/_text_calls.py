@@ -12,11 +12,13 @@ LONGEST_TEXT = 100_000
 TOLD = 3
 """How many names a reminder holds."""
 
-_NAMED = re.compile(
-    r"""["'](?:name|tool|tool_name|toolName|function|function_name|action)["']\s*:\s*["']([^"'\s]{1,200})["']"""
-    r"""|<function=([^>\s]{1,200})>"""
-)
+_TOOL = r"""["'](?:tool|tool_name|toolName|function|function_name|action)["']\s*:\s*["']([^"'\s]{1,200})["']"""
+_NAME = r"""["']name["']\s*:\s*["']([^"'\s]{1,200})["']"""
+_NAMED = re.compile(rf"{_TOOL}|{_NAME}|<function=([^>\s]{{1,200}})>")
 """A name as JSON has it, also broken JSON, and as some open models write it. Not more: prose may name tools, too."""
+_NAMED_AS_TOOL = re.compile(_TOOL)
+_ONLY_JSON = re.compile(r"\s*(?:```\w*|<\w+>)?\s*[\[{].*[\]}]\s*(?:```|</\w+>)?\s*", re.DOTALL)
+"""An answer that is JSON and nothing else: there the arguments may stand beside the name."""
 _WITH_ARGUMENTS = re.compile(r"""["'](?:arguments|args|parameters|params|input|action_input)["']\s*:|<function=""")
 
 
@@ -24,10 +26,16 @@ def names_called_in(text: str, is_known: Callable[[str], bool]) -> list[str]:
     """The known tools that this text writes calls of, in order: `{"name": ..., "arguments": ...}` and its like, with or
     without a fence, tags or other text around it."""
     text = text[:LONGEST_TEXT]
-    if not _WITH_ARGUMENTS.search(text):
+    if _WITH_ARGUMENTS.search(text):
+        named = _NAMED
+    elif _ONLY_JSON.fullmatch(text):
+        named = _NAMED_AS_TOOL
+    else:
         return []
-    found = (match[1] or match[2] for match in _NAMED.finditer(text))
-    return list(dict.fromkeys(name for name in found if is_known(name)))
+    found = (match[match.lastindex or 0] for match in named.finditer(text))
+    # Some models write the name with what it stands in: `functions.create_issue`.
+    known = (next(filter(is_known, (name, name.rpartition(".")[2])), None) for name in found)
+    return list(dict.fromkeys(name for name in known if name))
 
 
 def reminder_of(names: Iterable[str], offered: Container[str], deferred_how: str) -> str:

@@ -25,7 +25,7 @@ class Catalog(Sequence[Tool]):
     withheld: Mapping[str, str]
     """Tools handed to this run and taken away by policy: name to reason."""
     gone: frozenset[str]
-    """Names that an earlier attempt of this run had, and that no tool has now."""
+    """Names and ids that an earlier attempt of this run had, and that no tool has now."""
     diagnostics: tuple[str, ...]
     """What was left out, renamed or copied without its schema, one line each."""
 
@@ -115,7 +115,7 @@ class Catalog(Sequence[Tool]):
 
 def build_catalog(tools: Iterable[Tool], earlier: Iterable[str] = ()) -> Catalog:
     """Give every tool a name of its own. Where two owners chose one name, both become `owner__name`; a tool without a
-    name is left out, and so is a second one of the same owner and name; `diagnostics` says so. Of the `earlier` names
+    name is left out, and so is a second one of the same owner and name; `diagnostics` says so. Of the `earlier` names and ids
     those that no tool has now are `gone`."""
     notes: list[str] = []
     named: list[Tool] = []
@@ -153,7 +153,8 @@ def build_catalog(tools: Iterable[Tool], earlier: Iterable[str] = ()) -> Catalog
                 shared.setdefault(entry.name, []).append(name)
             notes.append(f"{entry.id}: offered as {name}, since {why}")
     catalog = [entry.copy(name=renamed[id(entry)]) if id(entry) in renamed else entry for entry in named]
-    gone = {*earlier} - {entry.name for entry in catalog} - shared.keys()
+    here = {name for entry in catalog for name in (entry.name, entry.id)}
+    gone = {*earlier} - here - shared.keys()
     return Catalog(catalog, shared_names=shared, gone=gone, diagnostics=notes)
 
 

@@ -136,7 +136,7 @@ class Run:
             raise
         offered = await assemble_tools(self._state, catalog)
         self._state.catalog = catalog
-        self._granted.update(tool.name for tool in catalog)
+        self._granted.update(name for tool in catalog for name in (tool.name, tool.id))
         self._offered = tuple(offered)
         self._state.stats.resolved(catalog, self._offered)
         for note in catalog.diagnostics:
@@ -237,7 +237,7 @@ class Run:
             try:
                 await steps.unwrap_tool_call(state, work, catalog)
                 await steps.call_started(state, work)
-                steps.check_scope(work, catalog)
+                steps.check_scope(state, work, catalog)
                 steps.repair_arguments(state, work)
                 await steps.rewrite_tool_call(state, work)
                 steps.validate_arguments(work)

@@ -79,9 +79,10 @@ class ToolSearch:
         """Seconds of its own time that a script may take, 1 to 60; its tools' time does not count."""
         threshold_pct: float = Field(default=10.0)
         """Percent of the context window that the deferrable tools must reach, 0 to 100."""
-        search_default_limit: int = 5
         max_search_limit: int = 20
-        """Hits for one query, 1 to 50."""
+        """Hits for one query at most, 1 to 50."""
+        search_default_limit: int = 5
+        """Hits for one query unless the model gives a number, at most as many."""
         pinned: list[str] = Field(default_factory=list[str])
         """Patterns of tools that are always shown."""
         ranker: str = "bm25"
@@ -100,7 +101,7 @@ class ToolSearch:
         @field_validator("max_search_limit", "search_default_limit")
         @classmethod
         def _clamp_limit(cls, value: int, info: ValidationInfo) -> int:
-            return int(_clamp(info.field_name or "", value, 1, 50))
+            return int(_clamp(info.field_name or "", value, 1, info.data.get("max_search_limit", 50)))
 
         @field_validator("mode")
         @classmethod
@@ -155,6 +156,7 @@ class ToolSearch:
 
     def __init__(self, config: Config, shared: _Shared) -> None:
         self._config = config
+        self._default_limit = min(config.search_default_limit, config.max_search_limit)
         self._indexes = shared.indexes
         self._sandbox = shared.sandbox
         self._pinned = [ToolPattern(pattern) for pattern in config.pinned]
@@ -172,15 +174,18 @@ class ToolSearch:
         self._deferred = frozenset(tool.name for tool in tools)
         descriptions = self._describe_bridge(tools, event.context_window)
         if self._config.mode == "code":
-            how = "Call it in a script for tool_search_code, with await call(name, arguments)."
+            how = (
+                "Call such a tool in a script for tool_search_code, with await call(name, arguments); await search(queries) "
+                "finds the exact name."
+            )
             return Offer(tools=[self._code_tool(descriptions, tools)], defer=sorted(self._deferred), how=how)
         bridge = bridge_tools(
             descriptions,
-            default_limit=self._config.search_default_limit,
+            default_limit=self._default_limit,
             search=self._search,
             describe=self._describe,
         )
-        how = "Call it through tool_call, with its name and its arguments."
+        how = "Call such a tool through tool_call, with its name and its arguments; tool_search finds the exact name."
         return Offer(tools=bridge, defer=sorted(self._deferred), how=how)
 
     @hooks.unwrap_tool_call
@@ -222,7 +227,7 @@ class ToolSearch:
             ranker=lambda context: self._indexes.of([*context.catalog]),
             seconds=self._config.code_timeout,
             slowest=max(tool.timeout for tool in tools),
-            default_limit=self._config.search_default_limit,
+            default_limit=self._default_limit,
             max_limit=self._config.max_search_limit,
         )
 
@@ -231,7 +236,7 @@ class ToolSearch:
         queries = texts_of(arguments.get("queries", arguments.get("query")))
         if not queries:
             return ToolResult.error('tool_search needs queries, such as {"queries": ["create a github issue"]}')
-        asked = number_of(arguments.get("limit"), self._config.search_default_limit)
+        asked = number_of(arguments.get("limit"), self._default_limit)
         catalog, deferred = context.catalog, self._deferred
         limit = max(1, min(asked, self._config.max_search_limit))
         answer = search(queries, limit, catalog=catalog, deferred=deferred, ranker=self._indexes.of([*catalog]))

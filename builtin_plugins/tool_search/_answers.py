@@ -11,6 +11,7 @@ from builtin_plugins.tool_search._parts import MAX_SCHEMA, compact, find_part, p
 from builtin_plugins.tool_search._signatures import clip, signature, summary
 from builtin_plugins.tool_search.rankers import Ranked, Ranker
 from hooksdk import Catalog, Tool, ToolError, schema
+from hooksdk.tools import BRIDGE_NAMES
 
 __all__ = ["MAX_DESCRIBED", "MAX_QUERIES", "compact", "describe", "described", "number_of", "search", "texts_of"]
 
@@ -91,6 +92,10 @@ def describe(names: Sequence[str], part: object, *, catalog: Catalog, deferred: 
     tools: dict[str, Any] = {}
     problems: dict[str, str] = {}
     for name in names[:MAX_DESCRIBED]:
+        tool = catalog.get(name)
+        if name in BRIDGE_NAMES or (tool is not None and tool.name not in deferred):
+            problems[name] = "It is offered to you directly, with its whole schema."
+            continue
         try:
             granted = refuse_unless_deferred(name, catalog, deferred)
         except ToolError as error:

@@ -149,11 +149,12 @@ def _object(value: object, name: str, example: str) -> dict[str, Any]:
 def refuse_unless_deferred(name: str, catalog: Catalog, deferred: frozenset[str]) -> str:
     """The granted name that is meant. Raises `ToolError` for a bridge, a tool that is offered directly, one that is
     withheld and an unknown one: four cases with four next steps."""
-    if name == "tool_call":
-        raise ToolError(f"Nothing was called: tool_call cannot call itself. Write {EXAMPLE} with the tool's own name.")
-    if name in BRIDGE_NAMES:
-        raise ToolError(f"Nothing was called: call {name} itself, not through tool_call.")
     tool = catalog.get(name)
+    bridge = name.rpartition(".")[2].casefold() if tool is None else ""  # also `functions.tool_call`
+    if bridge == "tool_call":
+        raise ToolError(f"Nothing was called: tool_call cannot call itself. Write {EXAMPLE} with the tool's own name.")
+    if bridge in BRIDGE_NAMES:
+        raise ToolError(f"Nothing was called: call {bridge} itself, not through tool_call.")
     if tool is not None and tool.name in deferred:
         return tool.name
     if tool is not None:
@@ -168,6 +169,9 @@ def refuse_unless_deferred(name: str, catalog: Catalog, deferred: frozenset[str]
         )
     near = catalog.suggest(name)
     told = f" Did you mean {' or '.join(near)}?" if near else ""
+    if shown := [one for one in near if one not in deferred]:
+        itself = "itself" if len(shown) == 1 else "themselves"
+        told += f" Call {' and '.join(shown)} {itself}, not through tool_call."
     if name in catalog.gone:
         told += " Use tool_search for another tool that can do it, or go on without it."
         raise ToolError(f"Nothing was called: there is no tool called '{name}' any more. Do not retry.{told}")

@@ -118,7 +118,7 @@ def test_an_enabled_that_cannot_be_read_is_an_error_with_its_place(word: object)
     [
         ("threshold_pct", -5, 0), ("threshold_pct", 250, 100), ("threshold_pct", float("nan"), 0),
         ("max_search_limit", 0, 1), ("max_search_limit", 51, 50), ("search_default_limit", -3, 1),
-        ("search_default_limit", 1_000, 50),
+        ("search_default_limit", 1_000, 20),
     ],
 )  # fmt: skip
 def test_a_number_out_of_range_is_clamped_with_a_notice(
@@ -130,6 +130,17 @@ def test_a_number_out_of_range_is_clamped_with_a_notice(
     assert getattr(plugin.config, field) == used
     assert "out of range" in caplog.text
     assert field in caplog.text
+
+
+def test_a_default_above_the_largest_number_of_hits_is_clamped_with_a_notice(caplog: pytest.LogCaptureFixture) -> None:
+    Host(store=MemoryStore(), config=configuration(search_default_limit=30, max_search_limit=2))
+    assert "search_default_limit = 30 is out of range, 2 is used" in caplog.text
+
+
+async def test_the_bridge_tells_no_more_hits_than_it_serves() -> None:
+    async with searching(max_search_limit=2) as played:
+        (bridge,) = [tool for tool in played.run.offered if tool.name == "tool_search"]
+        assert "Hits a query, 2 unless given." in str(bridge.parameters)
 
 
 def test_a_number_in_range_is_taken_without_a_notice(caplog: pytest.LogCaptureFixture) -> None:

@@ -288,7 +288,7 @@ async def test_hermes_72560_through_the_agent_a_changed_tool_is_sent_and_found_a
 # Hermes 109798: a tool went away in the middle of a run, and the agent called it again and again
 
 
-@pytest.mark.parametrize("through", ["bridge", "direct", "describe"])
+@pytest.mark.parametrize("through", ["bridge", "bridge by id", "direct", "describe"])
 async def test_hermes_109798_a_tool_that_went_away_is_said_to_be_gone_and_not_to_be_tried_again(through: str) -> None:
     async with searching() as played:
         assert not (await played.call("tool_call", CALL_ISSUE)).is_error
@@ -296,6 +296,7 @@ async def test_hermes_109798_a_tool_that_went_away_is_said_to_be_gone_and_not_to
         await played.run.resolve_tools([READ_FILE, SEND_EMAIL])
         ways: dict[str, tuple[str, dict[str, Any]]] = {
             "bridge": ("tool_call", CALL_ISSUE),
+            "bridge by id": ("tool_call", {**CALL_ISSUE, "name": "mcp:github:create_issue"}),
             "direct": ("create_issue", {"title": "x"}),
             "describe": ("tool_describe", {"names": ["create_issue"]}),
         }
@@ -421,7 +422,7 @@ async def test_a_catalog_without_a_deferrable_tool_has_no_bridge_to_call(enabled
             for name in BRIDGE:
                 refused = await played.call(name, {"queries": ["x"], "names": ["x"], "name": "read_file"})
                 assert refused.is_error
-                assert "there is no such tool" in refused.text
+                assert "it is not offered to you now" in refused.text
             assert played.run.stats["counters"] == {}
 
 
@@ -514,7 +515,9 @@ async def test_when_the_catalog_falls_below_the_threshold_the_bridge_is_gone_and
         await played.run.retry()
         await played.run.resolve_tools(CATALOG)
         assert played.offered == [tool.name for tool in CATALOG]
-        assert (await played.call("tool_call", CALL_ISSUE)).is_error
+        refused = await played.call("tool_call", CALL_ISSUE)
+        assert refused.is_error
+        assert refused.text.endswith("it is not offered to you now. Call the tools that are, each by its own name.")
         assert (await played.call("create_issue", {"title": "x"})).text == 'ran with {"title": "x"}'
 
 

@@ -140,6 +140,13 @@ async def test_a_deferred_tool_called_directly_by_its_name_just_works() -> None:
         assert (await played.call("create_issue", {"title": "x"})).text == RAN
 
 
+async def test_a_name_that_no_tool_has_is_answered_with_the_way_to_find_one() -> None:
+    async with searching() as played:
+        told = (await played.call("slack_post", {"text": "x"})).text
+        assert told.startswith("'slack_post' was not run: there is no such tool.")
+        assert told.endswith("tool_search finds the exact name.")
+
+
 # Refusals
 
 
@@ -158,7 +165,10 @@ REFUSED: list[tuple[str, object, str]] = [
     ("a core tool", {"name": "host:core:read_file"}, "Call read_file itself, not through tool_call"),
     ("a core tool", {"calls": [{"name": "read_file"}]}, "Call read_file itself, not through tool_call"),
     ("a core tool", {"arguments": {"name": "read_file", "arguments": {}}}, "Call read_file itself"),
+    ("a core tool", {"name": "readFile", "arguments": {}}, "Did you mean read_file? Call read_file itself, not through tool_call"),
     ("tool_call in itself", {"name": "tool_call", "arguments": CALL}, "tool_call cannot call itself"),
+    ("tool_call in itself", {"name": "functions.tool_call", "arguments": CALL}, "tool_call cannot call itself"),
+    ("tool_call in itself", {"name": "Tool_Call", "arguments": CALL}, "tool_call cannot call itself"),
     ("tool_call in itself", {"name": "tool_call", "arguments": {}}, "tool_call cannot call itself"),
     ("tool_call in itself", {"calls": [{"name": "tool_call", "arguments": CALL}]}, "tool_call cannot call itself"),
     ("tool_search in tool_call", {"name": "tool_search", "arguments": {"queries": ["a"]}}, "call tool_search itself"),

@@ -395,13 +395,15 @@ async def test_describe_shows_whole_schemas_of_several_tools() -> None:
 
 async def test_describe_answers_what_it_can_and_says_what_is_wrong_with_the_rest() -> None:
     async with searching() as played:
-        result = await played.call("tool_describe", {"names": ["create_issue", "create_isue", "read_file", "zzz"]})
+        names = ["create_issue", "create_isue", "read_file", "tool_search", "zzz"]
+        result = await played.call("tool_describe", {"names": names})
         assert not result.is_error
         answer = json.loads(result.text)
         assert list(answer["tools"]) == ["create_issue"]
-        assert set(answer["problems"]) == {"create_isue", "read_file", "zzz"}
+        assert set(answer["problems"]) == {"create_isue", "read_file", "tool_search", "zzz"}
         assert "Did you mean create_issue" in answer["problems"]["create_isue"]
-        assert "offered to you directly" in answer["problems"]["read_file"]
+        for name in ("read_file", "tool_search"):
+            assert answer["problems"][name] == "It is offered to you directly, with its whole schema."
         assert "tool_search" in answer["problems"]["zzz"]
 
 

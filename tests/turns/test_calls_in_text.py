@@ -23,11 +23,16 @@ AS_TEXT = [
     f'{{"type": "function", "function": {{"name": "create_issue", "parameters": {ARGUMENTS}}}}}',
     '{"action": "create_issue", "action_input": {"title": "It is broken"',
     "{'name': 'create_issue', 'arguments': {'title': 'It is broken'}}",
+    f'{{"name": "functions.create_issue", "arguments": {ARGUMENTS}}}',
+    '{"tool": "create_issue", "title": "It is broken"}',
+    '```json\n[{"action": "create_issue", "title": "It is broken"}]\n```',
 ]
 PROSE = [
     "I would call create_issue with a title, if you agree.",
     '{"name": "Ann", "arguments": ["for", "against"]}',
     '{"name": "create_issue"}',
+    '{"name": "create_issue", "title": "A person may want this as data"}',
+    'I would send {"tool": "create_issue", "title": "It is broken"}. Shall I?',
     "",
 ]
 
@@ -109,7 +114,8 @@ async def test_a_hidden_tool_is_told_of_with_the_way_to_it() -> None:
         if turn.number == 1:
             return AS_TEXT[0]
         assert turn.messages[-1]["content"].endswith(
-            "create_issue is not offered directly. Call it through tool_call, with its name and its arguments."
+            "create_issue is not offered directly. Call such a tool through tool_call, with its name and its arguments; "
+            "tool_search finds the exact name."
         )
         return "I see."
 
