@@ -123,9 +123,14 @@ def show(rows: Sequence[Mapping[str, Any]]) -> None:
     print(f"| catalog | tools | direct | {' | '.join(BRIDGES)} | {auto} |")
     print("|---|---|---|" + "---|" * (len(BRIDGES) + len(AUTO_AT)))
     for row in rows:
-        offered = " | ".join(f"{tokens:,}" for tokens in row["with_search"].values())
-        decided = " | ".join("searches" if active else "shows all" for active in row["auto"].values())
-        print(f"| {row['catalog']} | {row['tools']:,} | {row['direct']:,} | {offered} | {decided} |")
+        print(f"| {' | '.join(cells(row))} |")
+
+
+def cells(row: Mapping[str, Any]) -> list[str]:
+    """The row of one catalog as text."""
+    offered = [f"{tokens:,}" for tokens in row["with_search"].values()]
+    decided = ["searches" if active else "shows all" for active in row["auto"].values()]
+    return [row["catalog"], f"{row['tools']:,}", f"{row['direct']:,}", *offered, *decided]
 
 
 async def measure_all() -> list[dict[str, Any]]:

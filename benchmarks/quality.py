@@ -3,8 +3,8 @@
     python benchmarks/quality.py [--queries 150] [--json] [--data FOLDER] [--path SITE_PACKAGES]
 
 Recall@5 on the public retrieval sets in ../shared (the first queries by a hash of their text, as the scorer there picks
-them), and on queries as a model types them. The sets' own scorer counts. A peer that does not install beside this package
-may lie elsewhere: `--path venv/lib/python3.11/site-packages`.
+them), on queries as a model types them, and of whole tasks that are asked in one query and in several. The sets' own scorer
+counts. A peer that does not install beside this package may lie elsewhere: `--path venv/lib/python3.11/site-packages`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import importlib.util
 import json
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ RANKERS = {
     "rank-bm25, our words": "peer_rankers:rank_bm25_ours",
     "hooksdk": "ranker:rank",
 }
+SEVERAL = ("task alone, 5 hits", "task alone, 10 hits", "task alone, as many hits", "task and steps, 5 hits each")
 KINDS = ("keyword", "sentence", "task", "typo", "foreign")
 Maker = Callable[[list[dict[str, Any]]], Callable[[str, int], list[str]]]
 
@@ -72,6 +73,41 @@ def by_kind(scorer: Any, maker: Maker, data: Path) -> dict[str, float]:
     return {kind: statistics.fmean(values) for kind, values in found.items()}
 
 
+def in_several_queries(scorer: Any, maker: Maker, data: Path) -> dict[str, float]:
+    """Recall of livemcp's whole tasks asked in one query, and with a further query for each of their steps.
+
+    The set does not say to which task a step belongs: a task is given the steps whose tools are all among its own, and
+    tasks without one are left out. So this is what a model can gain that names its steps as well as the annotators did.
+    """
+    catalog, queries = scorer.load(data, "livemcp")
+    search = maker(catalog)
+    steps = [query for query in queries if query["kind"] == "step"]
+    tasks = [query for query in queries if query["kind"] == "task"]
+    found: list[dict[str, float]] = []
+    for task in tasks:
+        own = [step["query"] for step in steps if set(step["gold"]) <= set(task["gold"])]
+        if not own:
+            continue
+        hits = dict.fromkeys(name for query in (task["query"], *own) for name in search(query, 5))
+        found.append({
+            "task alone, 5 hits": share_found(search(task["query"], 5), task),
+            "task alone, 10 hits": share_found(search(task["query"], 10), task),
+            "task alone, as many hits": share_found(search(task["query"], len(hits)), task),
+            "task and steps, 5 hits each": share_found(hits, task),
+            "hits": float(len(hits)),
+            "queries": float(1 + len(own)),
+        })  # fmt: skip
+    means = {name: statistics.fmean(one[name] for one in found) for name in found[0]}
+    return {"tasks": float(len(tasks)), "with steps": float(len(found)), **means}
+
+
+def share_found(hits: Iterable[str], query: dict[str, Any]) -> float:
+    """The share of the right tools among all hits; the scorer counts ten at most."""
+    names = set(hits)
+    gold = set(query["gold"])
+    return sum(not names.isdisjoint([one, *query.get("alt", {}).get(one, ())]) for one in gold) / len(gold)
+
+
 def weak_or_empty(scorer: Any, data: Path) -> tuple[float, float]:
     """Of absent capabilities the share answered with nothing or with weak hits only, and what leaving weak hits out
     would cost of the recall."""
@@ -89,6 +125,7 @@ def measure(scorer: Any, maker: Maker, data: Path, queries: int) -> dict[str, An
         "mean": statistics.fmean(recall.values()),
         "livemcp": steps,
         "model": by_kind(scorer, maker, data),
+        "several": in_several_queries(scorer, maker, data),
     }
 
 
@@ -106,6 +143,15 @@ def show(table: dict[str, Any], sets: list[str]) -> None:
     print("\n| | livemcp, one step | livemcp, a whole task |\n|---|---|---|")
     for name, found in table.items():
         print(row(name, [found["livemcp"]["step"], found["livemcp"]["task"]]))
+    print(f"\n| | {' | '.join(SEVERAL)} | different hits |\n|---|{'---|' * (len(SEVERAL) + 1)}")
+    for name, found in table.items():
+        several = found["several"]
+        print(f"{row(name, [several[one] for one in SEVERAL])} {several['hits']:.1f} |")
+    asked = table["hooksdk"]["several"]
+    print(
+        f"\nOf the last table's {asked['tasks']:.0f} tasks {asked['with steps']:.0f} have steps in the set (matched by their "
+        f"tools): {asked['queries']:.1f} queries a task in the mean."
+    )
 
 
 def main() -> None:

@@ -2,6 +2,8 @@
 
     python benchmarks/scenarios.py [--json] [--mode off|tools|code ...] [--keep DIR]
 
+Several modes are given as `--mode off code` or as `--mode off --mode code`; without it all three are played.
+
 Each scenario runs over the whole stack: `run_agent`, a host with the tool_search plugin, `OpenAIModel` over HTTP, and on
 the other side a `ScriptedServer` whose model (`_scenario_model.py`) goes by what the request holds and nothing else. First
 with the 20 tools and four core tools, then with the 527 tools of livemcp around the 20. Both lie in ../shared.
@@ -300,6 +302,27 @@ def show(records: Sequence[Record], probes: Sequence[Mapping[str, Any]]) -> None
     print_head(
         "tools", "scenario", "passed", "turns", "bridge calls", "prompt tokens", "cached", "output", "first call, ms"
     )
+    for row in scenario_rows(records):
+        print_row(*row)
+    print()
+    print_head(
+        "tools", "mode", "schemas a turn", "prompts of all scenarios", "cached", "schemas cached before", "hallucinated names",
+        "core tools by bridge",
+    )  # fmt: skip
+    for row in mode_rows(records):
+        print_row(*row)
+    print()
+    print_head("ranker", "tools", "probes first", "in the first 5", "rank of the others")
+    for told in probes:
+        print_row(*probe_row(told))
+    for one in records:
+        if one.problems:
+            told = "; ".join([*one.problems, f"it ended with {one.messages[-1].get('content')!r}"])
+            print(f"{one.tools} tools, {one.scenario}, {one.mode}: {told}", file=sys.stderr)
+
+
+def scenario_rows(records: Sequence[Record]) -> Iterator[list[str]]:
+    """A row for each scenario and size, with the values of the modes beside each other; the last cell is a time."""
     for tools, scenario in dict.fromkeys((one.tools, one.scenario) for one in records):
         runs = [one for one in records if (one.tools, one.scenario) == (tools, scenario)]
         columns = [
@@ -311,30 +334,26 @@ def show(records: Sequence[Record], probes: Sequence[Mapping[str, Any]]) -> None
             [round(1e3 * one.seconds_to_first_call) for one in runs if one.seconds_to_first_call is not None],
         ]
         passed = f"{sum(one.passed for one in runs)} of {len(runs)}"
-        print_row(tools, scenario[0], passed, *(" / ".join(map(str, values)) for values in columns))
-    print()
-    print_head(
-        "tools", "mode", "schemas a turn", "prompts of all scenarios", "cached", "schemas cached before", "hallucinated names",
-        "core tools by bridge",
-    )  # fmt: skip
+        yield [str(tools), scenario[0], passed, *(" / ".join(map(str, values)) for values in columns)]
+
+
+def mode_rows(records: Sequence[Record]) -> Iterator[list[str]]:
+    """A row for each mode and size, over all scenarios."""
     for tools, mode in dict.fromkeys((one.tools, one.mode) for one in records):
         runs = [one for one in records if (one.tools, one.mode) == (tools, mode)]
         prices = [(sum(one.prompt_tokens), one.cached_price, one.warm_price) for one in runs]
         totals = [f"{sum(price):,}" for price in zip(*prices, strict=True)]
         strange = sum(len(one.hallucinated_names) for one in runs)
         core = sum(len(one.core_through_bridge) for one in runs)
-        print_row(tools, mode, f"{runs[0].schema_tokens[0]:,}", *totals, strange, core)
-    print()
-    print_head("ranker", "tools", "probes first", "in the first 5", "rank of the others")
-    for told in probes:
-        ranks: dict[str, int | None] = told["ranks"]
-        first, five = (sum(rank is not None and rank <= most for rank in ranks.values()) for most in (1, 5))
-        rest = "; ".join(f"{query} ({rank or 'none'})" for query, rank in ranks.items() if rank != 1)
-        print_row(told["ranker"], told["tools"], f"{first} of {len(ranks)}", five, rest)
-    for one in records:
-        if one.problems:
-            told = "; ".join([*one.problems, f"it ended with {one.messages[-1].get('content')!r}"])
-            print(f"{one.tools} tools, {one.scenario}, {one.mode}: {told}", file=sys.stderr)
+        yield [str(tools), mode, f"{runs[0].schema_tokens[0]:,}", *totals, str(strange), str(core)]
+
+
+def probe_row(told: Mapping[str, Any]) -> list[str]:
+    """How many probes of a ranker come first, how many among the first five, and where the others are."""
+    ranks: dict[str, int | None] = told["ranks"]
+    first, five = (sum(rank is not None and rank <= most for rank in ranks.values()) for most in (1, 5))
+    rest = "; ".join(f"{query} ({rank or 'none'})" for query, rank in ranks.items() if rank != 1)
+    return [told["ranker"], str(told["tools"]), f"{first} of {len(ranks)}", str(five), rest]
 
 
 def print_head(*names: str) -> None:
@@ -346,15 +365,25 @@ def print_row(*cells: object) -> None:
     print(f"| {' | '.join(map(str, cells))} |")
 
 
-def main() -> None:
+def read_options(written: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--mode", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument(
+        "--mode",
+        nargs="+",
+        action="extend",
+        choices=MODES,
+        help="one or several, also given more than once; all by default",
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="write the redacted transcripts into this folder")
-    options = parser.parse_args()
+    return parser.parse_args(written)
+
+
+def main() -> None:
+    options = read_options()
     if not (FIXTURES.is_file() and LIVEMCP.is_file()):
         sys.exit("the scenarios and livemcp's catalog lie in ../shared/benchmarks, which is not here")
-    modes = [mode for mode in MODES if mode in options.mode]
+    modes = [mode for mode in MODES if mode in (options.mode or MODES)]
     if "code" in modes and not find_spec("pydantic_monty"):
         print("left out: code mode, which needs the extra `code`", file=sys.stderr)
         modes.remove("code")

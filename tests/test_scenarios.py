@@ -16,6 +16,7 @@ from typing import Any
 
 import anyio
 import pytest
+from pages import table
 
 from builtin_plugins.tool_search.rankers import Document, Ranked
 from hooksdk import hooks
@@ -103,6 +104,37 @@ def test_a_probe_finds_its_tool_first_among_20_and_among_the_first_five_of_547(r
     assert all(rank is not None and rank <= 5 for rank in many)
 
 
+ALL_MODES = ["off", "tools", "code"]
+needs_code = pytest.mark.skipif(
+    not find_spec("pydantic_monty"), reason="the tables have code mode: needs the extra `code`"
+)
+
+
+@needs_code
+@pytest.mark.parametrize("size", SIZES)
+def test_the_page_says_what_each_scenario_takes_today(size: int):
+    """All but the last cell, which is a time."""
+    told = [row[:-1] for row in table("benchmarks.md", "tools", "scenario") if row[0] == str(size)]
+    records = [record_of(scenario, mode, size) for scenario in IDS for mode in ALL_MODES]
+    assert told == [row[:-1] for row in scenarios.scenario_rows(records)]
+
+
+@needs_code
+@pytest.mark.parametrize("size", SIZES)
+def test_the_page_says_what_each_mode_takes_today(size: int):
+    told = [row for row in table("benchmarks.md", "tools", "mode") if row[0] == str(size)]
+    records = [record_of(scenario, mode, size) for scenario in IDS for mode in ALL_MODES]
+    assert told == [*scenarios.mode_rows(records)]
+
+
+@pytest.mark.parametrize("ranker", ["bm25", "rank-bm25"])
+def test_the_page_says_where_the_probes_are_found_today(ranker: str):
+    if ranker == "rank-bm25":
+        pytest.importorskip("rank_bm25", reason="needs the extra `rank-bm25`")
+    told = [row for row in table("benchmarks.md", "ranker", "tools") if row[0] == ranker]
+    assert told == [scenarios.probe_row(scenarios.probe(ranker, around)) for around in (False, True)]
+
+
 # The harness itself: what is wrong with the search must show.
 
 
@@ -115,6 +147,11 @@ class Unrelated:
     def search(self, query: str, limit: int) -> list[Ranked]:
         name = "evt_create" if "calendar" in query else "weather_get"
         return [Ranked(self.names[name], 1.0, weak=False)]
+
+
+@pytest.mark.parametrize("written", [["--mode", "off", "code"], ["--mode", "off", "--mode", "code"]])
+def test_several_modes_are_given_together_or_one_by_one(written: list[str]):
+    assert scenarios.read_options(written).mode == ["off", "code"]
 
 
 def test_the_model_knows_no_tool_by_name():

@@ -4,16 +4,23 @@ A ranker of your own is a factory that takes the documents of a catalog and answ
 the configuration as `ranker = "my_package.my_module:make_ranker"`. It is made once for a catalog and shared by all
 sessions, so `search` is to be safe in several threads at once. Where making one is dear, give it `updated` too, as
 `UpdatableRanker` has it: a catalog in which few tools changed is then ranked by an update.
+
+No search fails because of it: where it raises or answers anything but a list of `Ranked`, `Bm25Ranker` answers in its
+place, and the log says so, once for each kind of failure.
 """
 
 from __future__ import annotations
 
 import heapq
+import logging
 import math
+import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
 from importlib import import_module
-from typing import Any, Protocol, cast, runtime_checkable
+from itertools import islice
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from builtin_plugins.tool_search._entries import Document, entries
 from builtin_plugins.tool_search._ranking import Bm25Ranker, Ranked, Ranker
@@ -31,6 +38,8 @@ __all__ = [
     "UpdatableRanker",
     "load_ranker",
 ]
+
+logger = logging.getLogger("hooksdk.tool_search")
 
 RankerFactory = Callable[[Sequence[Document]], Ranker]
 """Makes a ranker for the documents of one catalog, which it leaves as they are."""
@@ -97,7 +106,10 @@ class RankBm25Ranker:
 
 
 def load_ranker(name: str) -> RankerFactory:
-    """The factory that a configuration names: `bm25`, `rank-bm25` or `package.module:factory`. Raises `ValueError`."""
+    """The factory that a configuration names: `bm25`, `rank-bm25` or `package.module:factory`. Raises `ValueError`.
+
+    What a factory of your own makes is stood in for by `bm25` wherever it fails.
+    """
     if name == "bm25":
         return Bm25Ranker
     if name == "rank-bm25":
@@ -121,9 +133,114 @@ def load_ranker(name: str) -> RankerFactory:
     if not callable(found):
         kind = type(found).__name__
         raise ValueError(f"{name!r} is a {kind}, not a factory that takes the documents")  # noqa: TRY004 - pydantic reads it
-    return cast("RankerFactory", found)
+    return _OwnRankers(name, cast("Callable[[Sequence[Document]], object]", found))
 
 
 def _tokens(document: Document) -> list[str]:
     fields = zip(entries.of(document).fields(), _REPEATS, strict=True)
     return [word for text, times in fields for word in text.split() * times]
+
+
+_Read = TypeVar("_Read")
+
+
+class _Nonsense(TypeError):
+    """A foreign ranker answered something else than it is to."""
+
+
+class _OwnRankers:
+    """A factory of a user's own. What it makes may raise or answer anything."""
+
+    def __init__(self, name: str, factory: Callable[[Sequence[Document]], object]) -> None:
+        self._name = name
+        self._factory = factory
+        self._told: set[str] = set()
+        self._lock = threading.Lock()
+
+    def __call__(self, documents: Sequence[Document]) -> Ranker:
+        """A ranker of these documents that always answers."""
+        made = self.attempt("the factory", partial(self._factory, [*documents]), _read_ranker)
+        return _OwnRanker(self, documents, made)
+
+    def attempt(
+        self, step: str, do: Callable[[], object], read: Callable[[object], _Read], instead: str = "bm25 answers"
+    ) -> _Read | None:
+        """What is read from the answer; None where there is none that can be read, which is told."""
+        try:
+            return read(do())
+        except _Nonsense as error:
+            self._tell(f"{step} {error}", instead)
+        except (Exception, SystemExit) as error:  # whatever foreign code raises
+            self._tell(f"{step} raised {type(error).__name__}", instead, error)
+        return None
+
+    def _tell(self, what: str, instead: str, error: BaseException | None = None) -> None:
+        with self._lock:
+            if what in self._told:
+                return
+            self._told.add(what)
+        logger.warning(
+            "tool_search: the ranker %r failed, so %s in its place (told once): %s",
+            self._name,
+            instead,
+            what,
+            exc_info=error,
+        )
+
+
+class _OwnRanker:
+    """A user's ranker of one catalog, and the built-in one for where it fails."""
+
+    def __init__(self, factory: _OwnRankers, documents: Sequence[Document], ranker: Ranker | None) -> None:
+        self._factory = factory
+        self._documents = {document.id: document for document in documents}
+        self._ranker = ranker
+
+    def search(self, query: str, limit: int) -> list[Ranked]:
+        own = self._ranker
+        if own is not None:
+            read = partial(_read_hits, limit=limit)
+            hits = self._factory.attempt("search", lambda: own.search(query, limit), read)
+            if hits is not None:
+                return hits
+        return self._stand_in.search(query, limit)
+
+    def updated(self, ids: Sequence[str], changed: Sequence[Document]) -> Ranker:
+        known = self._documents | {document.id: document for document in changed}
+        documents = [known[each] for each in ids]
+        own = self._ranker
+        if isinstance(own, UpdatableRanker):
+            update = partial(own.updated, ids, changed)
+            made = self._factory.attempt("updated", update, _read_ranker, "a new one is made")
+            if made is not None:
+                return _OwnRanker(self._factory, documents, made)
+        return self._factory(documents)
+
+    @cached_property
+    def _stand_in(self) -> Ranker:
+        return Bm25Ranker([*self._documents.values()])
+
+
+def _read_ranker(made: object) -> Ranker:
+    if not callable(getattr(made, "search", None)):
+        raise _Nonsense(f"answered {_kind(made)}, not an object with search(query, limit)")
+    return cast("Ranker", made)
+
+
+def _read_hits(answer: object, limit: int) -> list[Ranked]:
+    """The first hits, each tool once."""
+    kind = _kind(answer)
+    if not isinstance(answer, Iterable):
+        raise _Nonsense(f"answered {kind}, not a list of Ranked")
+    hits: dict[str, Ranked] = {}
+    for hit in islice(cast("Iterable[object]", answer), max(0, limit)):
+        if not isinstance(hit, Ranked):
+            raise _Nonsense(f"answered {kind} with {_kind(hit)} in it, not a list of Ranked")
+        if not isinstance(cast("object", hit.id), str):
+            raise _Nonsense(f"answered a Ranked whose id is {_kind(hit.id)}, not a str")
+        hits.setdefault(hit.id, hit)
+    return [*hits.values()]
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from itertools import pairwise
 from typing import Any, cast
@@ -196,6 +198,52 @@ def test_the_built_in_ranker_finds_the_new_words_of_a_changed_catalog() -> None:
     assert found(indexes.of(catalog(20)), "marzipan") == []
 
 
+def test_many_small_catalogs_in_turn_are_each_indexed_once() -> None:
+    indexes = Indexes(Counting)
+    catalogs = [catalog(3, f"owner{n}") for n in range(100)]
+    made = [indexes.of(tools) for tools in catalogs]
+    assert [indexes.of(tools) for tools in catalogs] == made
+
+
+def test_large_catalogs_are_kept_up_to_so_many_tools_in_all() -> None:
+    indexes = Indexes(Counting, kept_tools=6_000)
+    catalogs = [catalog(1_000, f"owner{n}") for n in range(7)]
+    made = [indexes.of(tools) for tools in catalogs]
+    assert [indexes.of(tools) for tools in catalogs[1:]] == made[1:]
+    assert indexes.of(catalogs[0]) is not made[0]
+
+
+def test_the_catalog_that_was_asked_for_longest_ago_goes_first() -> None:
+    indexes = Indexes(Counting, kept_tools=6_000)
+    catalogs = [catalog(1_000, f"owner{n}") for n in range(7)]
+    made = [indexes.of(tools) for tools in catalogs[:6]]
+    indexes.of(catalogs[0])
+    indexes.of(catalogs[6])
+    assert indexes.of(catalogs[0]) is made[0]
+    assert indexes.of(catalogs[1]) is not made[1]
+
+
+def test_a_few_catalogs_are_kept_however_large_they_are() -> None:
+    indexes = Indexes(Counting, kept_tools=100)
+    catalogs = [catalog(1_000, f"owner{n}") for n in range(4)]
+    made = [indexes.of(tools) for tools in catalogs]
+    assert [indexes.of(tools) for tools in catalogs] == made
+
+
+def test_threads_that_ask_for_catalogs_in_turn_each_get_the_ranker_of_theirs() -> None:
+    indexes = Indexes(Counting, kept_tools=3_000)
+    catalogs = [[Tool(name=f"tool{n}", source="mcp", owner="o")] for n in range(10)]
+
+    def ask(first: int) -> list[list[str]]:
+        numbers = [(first + step) % 10 for step in range(200)]
+        return [[f"tool{n}", *cast("Counting", indexes.of(catalogs[n])).given] for n in numbers]
+
+    with ThreadPoolExecutor(8) as threads:
+        answers = [pair for asked in threads.map(ask, range(8)) for pair in asked]
+    assert len(answers) == 1_600
+    assert all(wanted == given for wanted, given in answers)
+
+
 # Choosing one
 
 
@@ -273,3 +321,217 @@ async def test_a_missing_package_is_told_with_the_command_that_installs_it(monke
     with pytest.raises(ConfigError, match=r"pip install 'hooksdk\[rank-bm25\]'"):
         async with searching(ranker="rank-bm25"):
             pass
+
+
+# Rankers of one's own that fail
+
+
+class Own:
+    """A user's ranker that finds every tool, in the order of the catalog."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self.ids = [document.id for document in documents]
+
+    def search(self, query: str, limit: int) -> Any:
+        return [Ranked(name, 1.0, weak=False) for name in self.ids][:limit]
+
+
+class RaisesAtFirst(Own):
+    def __init__(self, documents: Sequence[Document]) -> None:
+        raise RuntimeError("the index is gone")
+
+
+class RaisesInSearch(Own):
+    def search(self, query: str, limit: int) -> Any:
+        raise RuntimeError(f"no vector for {query}")
+
+
+class Exits(Own):
+    def search(self, query: str, limit: int) -> Any:
+        sys.exit("no model")
+
+
+class AnswersPairs(Own):
+    def search(self, query: str, limit: int) -> Any:
+        return [(name, 1.0) for name in self.ids]
+
+
+class AnswersNothing(Own):
+    def search(self, query: str, limit: int) -> Any:
+        return None
+
+
+class AnswersText(Own):
+    def search(self, query: str, limit: int) -> Any:
+        return "create_issue"
+
+
+class AnswersStrangeIds(Own):
+    def search(self, query: str, limit: int) -> Any:
+        return [Ranked(cast("str", [name]), 1.0, weak=False) for name in self.ids]
+
+
+class FailsHalfway(Own):
+    def search(self, query: str, limit: int) -> Any:
+        yield Ranked("send_email", 1.0, weak=False)
+        raise RuntimeError("the connection was closed")
+
+
+class TakesNoLimit(Own):
+    def search(self, query: str) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] (the fault to be tested)
+        return []
+
+
+def makes_none(documents: Sequence[Document]) -> None:
+    return None
+
+
+def makes_a_number(documents: Sequence[Document]) -> int:
+    return len(documents)
+
+
+def takes_nothing() -> Own:
+    return Own([])
+
+
+FAULTS = [
+    ("RaisesAtFirst", "the factory raised RuntimeError"),
+    ("makes_none", "the factory answered None, not an object with search(query, limit)"),
+    ("makes_a_number", "the factory answered a int, not an object with search(query, limit)"),
+    ("takes_nothing", "the factory raised TypeError"),
+    ("RaisesInSearch", "search raised RuntimeError"),
+    ("Exits", "search raised SystemExit"),
+    ("FailsHalfway", "search raised RuntimeError"),
+    ("TakesNoLimit", "search raised TypeError"),
+    ("AnswersNothing", "search answered None, not a list of Ranked"),
+    ("AnswersPairs", "search answered a list with a tuple in it, not a list of Ranked"),
+    ("AnswersText", "search answered a str with a str in it, not a list of Ranked"),
+    ("AnswersStrangeIds", "search answered a Ranked whose id is a list, not a str"),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("ranker", "problem"), FAULTS)
+async def test_where_a_ranker_of_ones_own_fails_the_built_in_one_answers_and_the_log_says_so_once(
+    ranker: str, problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with searching(ranker=f"{__name__}:{ranker}") as played:
+        assert await played.hits("send an email") == ["send_email"]
+        assert await played.hits("weather in a city") == ["get_forecast"]
+    told = f"tool_search: the ranker '{__name__}:{ranker}' failed, so bm25 answers in its place (told once): {problem}"
+    assert warnings_in(caplog) == [told]
+
+
+def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+@pytest.mark.anyio
+async def test_the_log_holds_what_a_ranker_of_ones_own_raised_and_where(caplog: pytest.LogCaptureFixture) -> None:
+    async with searching(ranker=f"{__name__}:RaisesAtFirst") as played:
+        await played.hits("send an email")
+    assert "RuntimeError: the index is gone" in caplog.text
+    assert f'"{__file__}"' in caplog.text
+
+
+class Moody(Own):
+    """Fails for some queries, in more than one way."""
+
+    def search(self, query: str, limit: int) -> Any:
+        if "email" in query:
+            raise KeyError(query)
+        return None if "weather" in query else super().search(query, limit)
+
+
+def test_each_kind_of_failure_is_told_once_and_other_queries_have_the_rankers_own_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ranker = load_ranker(f"{__name__}:Moody")([tool("get_forecast", "Weather."), tool("send_email")])
+    for _ in range(3):
+        assert found(ranker, "send an email") == ["send_email"]
+        assert found(ranker, "weather") == ["get_forecast"]
+        assert found(ranker, "anything") == ["get_forecast", "send_email"]
+    assert [one.rpartition(": ")[2] for one in warnings_in(caplog)] == [
+        "search raised KeyError",
+        "search answered None, not a list of Ranked",
+    ]
+
+
+class Endless(Own):
+    """Answers one hit after the other, each of them twice."""
+
+    def search(self, query: str, limit: int) -> Iterator[Ranked]:
+        while True:
+            for name in self.ids:
+                yield Ranked(name, 1.0, weak=False)
+                yield Ranked(name, 0.5, weak=True)
+
+
+def test_of_more_hits_than_were_asked_for_the_first_are_taken_each_tool_once(caplog: pytest.LogCaptureFixture) -> None:
+    ranker = load_ranker(f"{__name__}:Endless")([tool("a"), tool("b"), tool("c")])
+    assert [(hit.id, hit.weak) for hit in ranker.search("any", 4)] == [("a", False), ("b", False)]
+    assert ranker.search("any", 0) == []
+    assert warnings_in(caplog) == []
+
+
+class Updated(Own):
+    """Says that it was made by an update."""
+
+    def updated(self, ids: Sequence[str], changed: Sequence[Document]) -> Any:
+        made = Updated(changed)
+        made.ids = ["by an update", *ids]
+        return made
+
+
+class FailsToUpdate(Own):
+    def updated(self, ids: Sequence[str], changed: Sequence[Document]) -> Any:
+        raise RuntimeError("cannot be updated")
+
+
+class UpdatesToNothing(Own):
+    def updated(self, ids: Sequence[str], changed: Sequence[Document]) -> Any:
+        return None
+
+
+class TakesTheDocuments(Own):
+    """Empties the list that it is given, and fails."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        cast("list[Document]", documents).clear()
+        raise RuntimeError("emptied")
+
+
+def test_a_ranker_of_ones_own_is_updated_when_few_tools_change(caplog: pytest.LogCaptureFixture) -> None:
+    indexes = Indexes(load_ranker(f"{__name__}:Updated"))
+    indexes.of(catalog(20))
+    assert found(indexes.of(catalog(20, t3="Other.")), "any", 2) == ["by an update", "t0"]
+    assert warnings_in(caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("ranker", "problem"),
+    [
+        ("FailsToUpdate", "updated raised RuntimeError"),
+        ("UpdatesToNothing", "updated answered None, not an object with search(query, limit)"),
+    ],
+)
+def test_a_ranker_of_ones_own_whose_update_fails_is_made_anew(
+    ranker: str, problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = f"{__name__}:{ranker}"
+    indexes = Indexes(load_ranker(name))
+    indexes.of(catalog(20))
+    changed = indexes.of([*catalog(19, t3="Other."), Tool(name="added", source="mcp", owner="o")])
+    assert found(changed, "any", 20) == [*(f"t{n}" for n in range(19)), "added"]
+    told = f"tool_search: the ranker '{name}' failed, so a new one is made in its place (told once): {problem}"
+    assert warnings_in(caplog) == [told]
+
+
+def test_the_built_in_ranker_that_stands_in_finds_the_new_words_of_a_changed_catalog() -> None:
+    indexes = Indexes(load_ranker(f"{__name__}:RaisesInSearch"))
+    assert found(indexes.of(catalog(20)), "marzipan") == []
+    assert found(indexes.of(catalog(20, t3="Makes marzipan.")), "marzipan") == ["t3"]
+
+
+def test_the_built_in_ranker_stands_in_for_one_that_changed_the_list_of_documents() -> None:
+    assert found(load_ranker(f"{__name__}:TakesTheDocuments")([tool("send_email")]), "email") == ["send_email"]

@@ -1,0 +1,96 @@
+"""The figures in docs/benchmarks.md that are no times: they are what the benchmarks compute today.
+
+Those of the scenarios are compared in test_scenarios.py, which plays them anyway. Peers are not measured here, nor is the
+row of the demo's servers, whose tools depend on the installed versions.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from pages import table
+
+from hooksdk import Tool
+
+ROOT = Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared" / "benchmarks"
+
+if not SHARED.is_dir():
+    pytest.skip("the catalogs and the queries lie in ../shared, which is not here", allow_module_level=True)
+
+sys.path.append(str(ROOT / "benchmarks"))
+offered_tokens = import_module("offered_tokens")
+quality = import_module("quality")
+ranker = import_module("ranker")
+
+PAGE = "benchmarks.md"
+CATALOGS = ["scenarios", *offered_tokens.SETS, "all seven sets"]
+
+
+def tools_of(name: str) -> list[Tool]:
+    if name == "scenarios":
+        return offered_tokens.scenario_tools()
+    sets = offered_tokens.ALL_SETS if name == "all seven sets" else [name]
+    return [tool for one in sets for tool in offered_tokens.tools_of(SHARED / "retrieval" / one / "catalog.jsonl")]
+
+
+@pytest.mark.skipif(
+    not find_spec("pydantic_monty"), reason="the table has columns of code mode: needs the extra `code`"
+)
+@pytest.mark.parametrize("name", CATALOGS)
+def test_the_page_says_what_is_offered_of_a_catalog_today(name: str) -> None:
+    rows = {row[0]: row for row in table(PAGE, "catalog", "tools", "direct")}
+    assert rows[name] == offered_tokens.cells(anyio.run(offered_tokens.measure, name, tools_of(name)))
+
+
+def test_the_page_leaves_no_catalog_out_and_has_no_other() -> None:
+    rows = [row[0] for row in table(PAGE, "catalog", "tools", "direct")]
+    assert sorted(rows) == sorted([*CATALOGS, "servers of the demo"])
+
+
+@cache
+def measured() -> dict[str, Any]:
+    """What `benchmarks/quality.py` finds for our own ranking."""
+    scorer = quality.module_of(quality.DATA / "evaluate.py")
+    return quality.measure(scorer, ranker.rank, quality.DATA, 150)
+
+
+def own_row(*head: str) -> list[str]:
+    (row,) = [row[1:] for row in table(PAGE, *head) if row[0] == "hooksdk"]
+    return row
+
+
+def rounded(*values: float) -> list[float]:
+    return [float(f"{value:.3f}") for value in values]
+
+
+def test_the_page_says_what_is_found_today_in_each_retrieval_set() -> None:
+    sets = measured()["sets"]
+    told = own_row("", *sets)
+    assert [float(cell) for cell in told] == rounded(*sets.values(), measured()["mean"])
+
+
+def test_the_page_says_what_is_found_today_of_queries_as_a_model_types_them() -> None:
+    *told, absent = own_row("", "all", "keywords", "sentences")
+    assert [float(cell) for cell in told] == rounded(*(measured()["model"][kind] for kind in ("all", *quality.KINDS)))
+    weak, _ = quality.weak_or_empty(quality.module_of(quality.DATA / "evaluate.py"), quality.DATA)
+    assert absent == f"empty or marked weak: {weak:.3f}".replace("0.", ".")
+
+
+def test_the_page_says_what_is_found_today_of_whole_tasks_in_one_query_and_in_several() -> None:
+    several = measured()["several"]
+    *told, hits = own_row("", *quality.SEVERAL)
+    assert [float(cell) for cell in told] == rounded(*(several[name] for name in quality.SEVERAL))
+    assert hits == f"{several['hits']:.1f}"
+
+
+def test_the_steps_of_a_task_find_more_of_its_tools_than_as_many_hits_of_the_task_alone() -> None:
+    several = measured()["several"]
+    assert several["task and steps, 5 hits each"] > several["task alone, as many hits"] + 0.2
