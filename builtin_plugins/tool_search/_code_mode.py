@@ -14,7 +14,7 @@ from builtin_plugins.tool_search._answers import compact, described, number_of, 
 from builtin_plugins.tool_search._bridge_call import ARGUMENT_KEYS, NAME_KEYS, refuse_unless_deferred
 from builtin_plugins.tool_search._sandbox import SHOWN_MODULES, Ended, Sandbox
 from builtin_plugins.tool_search._script import Limits
-from builtin_plugins.tool_search._script_values import as_arguments, as_returned, as_told, clean, fitting
+from builtin_plugins.tool_search._script_values import MUCH, TooLarge, as_given, as_returned, clean, fitting
 from builtin_plugins.tool_search._signatures import clip
 from builtin_plugins.tool_search._stubs import Stubs
 from builtin_plugins.tool_search.rankers import Ranker
@@ -25,6 +25,8 @@ __all__ = ["CODE_DESCRIPTION", "code_tool"]
 
 MAX_CODE = 20_000
 """Characters of a script."""
+LONGEST_QUERY = 2_000
+"""Characters of one query that are searched for."""
 LONGEST_NAME = 300
 """Characters of a tool's name or id that a script may ask for: the trace keeps them."""
 MAX_ANSWER = 16_000
@@ -50,7 +52,7 @@ import only asyncio, json, re, math, datetime, collections, itertools, functools
 """What the model reads of `tool_search_code` unless the configuration says otherwise."""
 
 # Prose around it has no quotes, so the fence is certainly in no text of the script.
-_FENCE = re.compile(r"(?:[^\"'#`]|\b'\b)*```[a-z]*[ \t]*\n(.*?)\n?[ \t]*```[^`]*", re.DOTALL)
+_FENCE = re.compile(r"(?:[^\"'#`]|\b'\b)*```[a-z]*[ \t]*\n(.*?)```[^`]*", re.DOTALL)
 _ADVICE = (
     ("the JSON object must be str", "call has read the JSON already: leave json.loads away"),
     ("string indices must be integers", "if that is what call answered, it is text: print it to see its form"),
@@ -59,6 +61,11 @@ _ADVICE = (
         f"Import only {', '.join(SHOWN_MODULES)}, base64, copy, dataclasses, hashlib, random, time or typing",
     ),
     ("module 'asyncio' has no attribute", "Of asyncio there are gather, run and sleep"),
+    ("exceptions can only be called with", 'Give an exception one text, such as ValueError(f"no {name}")'),
+    (
+        "suspension limit",
+        "A script stops 1,000 times at most: for a call, to wait for it, for a sleep, a refused file, an unknown name",
+    ),
     (
         "gather() does not yet support",
         "To keep what fails apart, write an async function with try and except, and gather that",
@@ -130,7 +137,7 @@ class _Called:
 
     async def search(self, /, query: object = None, limit: object = None, **named: object) -> list[dict[str, Any]]:
         """The hits of one query or of several, each once."""
-        queries = texts_of(query if query is not None else named.get("queries"))
+        queries = [clip(one, LONGEST_QUERY) for one in texts_of(query if query is not None else named.get("queries"))]
         if not queries:
             raise TypeError('search needs a query, such as await search("create issue")')
         most = max(1, min(number_of(limit, self.default_limit), self.max_limit))
@@ -139,7 +146,7 @@ class _Called:
         hits = {hit["name"]: hit for group in reversed(found["results"]) for hit in reversed(group["hits"])}
         self.context.count("searches", len(found["results"]))
         self.context.count("hits", len(hits))
-        return as_told([*reversed(hits.values())])
+        return as_given([*reversed(hits.values())])
 
     def _find(self, queries: Sequence[str], most: int) -> dict[str, Any]:
         catalog = self.context.catalog
@@ -159,15 +166,17 @@ class _Called:
         answer = {"name": tool.name, **described(tool)}
         returns = tool.output_schema
         shown = returns is not None and len(compact(returns)) <= MAX_RETURNS
-        return as_told({**answer, "returns": returns} if shown else answer)
+        return as_given({**answer, "returns": returns} if shown else answer)
 
     async def call(self, /, *given: object, **named: object) -> Any:
         """Call a tool like any other call: every policy sees it."""
         name, arguments = self._read_call(given, named)
-        result = await self.context.call_tool(name, as_arguments(arguments), origin="code")
+        result = await self.context.call_tool(name, arguments, origin="code")
         self.called.append(f"{clip(name, 100)} (failed)" if result.is_error else clip(name, 100))
         if not result.is_error:
-            return as_returned(result.structured, result.text)
+            if result.structured is None and len(result.text) < MUCH:
+                return _returned(name, result)
+            return await anyio.to_thread.run_sync(_returned, name, result)
         text = clean(result.text)
         if name in BRIDGE_NAMES:
             text = f"'{name}' was not run: a script calls tools by their own names."
@@ -198,7 +207,7 @@ class _Called:
             return ToolResult.error(self._failure(ended))
         answer: dict[str, Any] = {}
         notes: list[str] = []
-        value = as_told(ended.value)
+        value = ended.value
         text = compact(value)
         room = MAX_ANSWER - 500
         if ended.characters:
@@ -232,6 +241,13 @@ class _Called:
 def _names(catalog: Catalog) -> frozenset[str]:
     """Every granted tool: a script may call those that are shown, too."""
     return frozenset(tool.name for tool in catalog)
+
+
+def _returned(name: str, result: ToolResult) -> Any:
+    try:
+        return as_returned(result.structured, result.text)
+    except TooLarge as error:
+        raise RuntimeError(f"'{clip(name, 100)}' was run, but {error}. Ask it for less at a time.") from None
 
 
 def _wraps(key: str, named: Mapping[str, object], tool: Tool | None) -> bool:

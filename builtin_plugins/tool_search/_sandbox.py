@@ -13,13 +13,14 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import anyio
 import anyio.to_thread
 
-from builtin_plugins.tool_search._script import MEMORY, Function, Limits, OverLimit, Script
+from builtin_plugins.tool_search._crossing import PRELUDE, READING, crossing
+from builtin_plugins.tool_search._script import MEMORY, Function, Limits, OverLimit, Printed, Script
 from hooksdk.transcript import to_the_end
 
 if TYPE_CHECKING:
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = ["SHOWN_MODULES", "Diagnostic", "Ended", "Sandbox", "is_installed"]
 
-WORKERS = 16
-"""Scripts that may run or wait for their calls at a time; another one waits for its turn."""
+COMPUTING = 16
+"""Scripts that may compute at a time. Those that wait for a tool or for a person leave their place to others."""
+WORKERS = 64
+"""Scripts that may be under way at a time; another one waits for its turn."""
 GRACE = 1.0
 """Seconds past its limit after which a worker is killed that did not stop by itself."""
 CHECK_SECONDS = 1.0
 """What the type checker may take; a script that it cannot judge in this time runs unchecked."""
 STUB_REQUESTS = 50
-MAX_PRINTED = 1_000_000
-"""Characters that a script may print; it is ended when it prints more."""
 SHOWN_MODULES = ("asyncio", "collections", "datetime", "functools", "itertools", "json", "math", "re")
 """Imported before the script: models forget to."""
 _NOT_SUPPORTED = "NotImplementedError: The monty syntax parser does not yet support "
@@ -55,7 +56,7 @@ class Ended:
     """How a script ended, in the words of its reader."""
 
     value: object = None
-    """Its last expression."""
+    """Of its last line, as JSON; what has no form in JSON is told in words."""
     printed: str = ""
     """The beginning of what it printed."""
     characters: int = 0
@@ -77,35 +78,18 @@ class Diagnostic:
 
 
 @final
-@dataclass
-class _Printed:
-    keep: int
-    parts: list[str] = field(default_factory=list[str])
-    characters: int = 0
-
-    def __call__(self, _stream: Literal["stdout", "stderr"], text: str) -> None:
-        if self.characters < self.keep:
-            self.parts.append(text[: self.keep - self.characters])
-        self.characters += len(text)
-        if self.characters > MAX_PRINTED:
-            raise MemoryError(f"the script printed more than {MAX_PRINTED:,} characters")
-
-    @property
-    def text(self) -> str:
-        return "".join(self.parts)
-
-
-@final
 class Sandbox:
     """Worker processes, started with the first script and kept warm. Each script has a fresh namespace."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: int = WORKERS) -> None:
+        self._workers = workers
         self._pool: monty.Monty | None = None
         self._starting = anyio.Lock()
         self._closed = False
         self._taken: set[_Worker] = set()
-        self._places = anyio.Semaphore(WORKERS)
-        self._threads = anyio.CapacityLimiter(2 * WORKERS)
+        self._alive = anyio.Semaphore(workers)
+        self._places = anyio.Semaphore(COMPUTING)
+        self._threads = anyio.CapacityLimiter(workers + COMPUTING)
 
     async def run(self, code: str, functions: Mapping[str, Function], limits: Limits) -> Ended:
         """Run a script that may call these functions. Whatever it does is told in the answer; what a function raises is
@@ -117,17 +101,16 @@ class Sandbox:
             "max_memory": limits.memory,
             "max_recursion_depth": limits.depth,
         }
-        printed = _Printed(limits.printed)
+        printed = Printed(limits.printed)
         script = Script(functions, limits)
+        prelude, _ = crossing(tuple(functions))
         value, problem = None, None
         try:
             async with self._worker(limits=asked) as worker:
-                await worker.step(lambda: worker.session.feed_run(f"import {', '.join(SHOWN_MODULES)}"))
-                value = await script.drive(
-                    worker.step, functools.partial(worker.session.feed_start, code, print_callback=printed)
-                )
+                await worker.step(lambda: worker.session.feed_run(f"{prelude}\nimport {', '.join(SHOWN_MODULES)}"))
+                value = await script.drive(worker.step, worker.session, code, printed)
         except monty.MontyError as error:
-            problem = _told(error, limits)
+            problem = _told(error, limits, code)
         except OverLimit as error:
             problem = str(error)
         return Ended(
@@ -173,8 +156,9 @@ class Sandbox:
     @asynccontextmanager
     async def _worker(self, **settings: Any) -> AsyncGenerator[_Worker, None]:
         """A worker of one's own. It goes back to the pool, or is killed if a step of it was given up."""
-        async with self._places:
-            worker = _Worker((await to_the_end(self._started)).checkout(**settings), self._threads)
+        async with self._alive:
+            session = (await to_the_end(self._started)).checkout(**settings)
+            worker = _Worker(session, self._threads, self._places)
             try:
                 # A worker that is being taken or given back when asyncio cancels the task would be lost to the pool.
                 await to_the_end(self._in_thread, worker.take)
@@ -192,7 +176,7 @@ class Sandbox:
             if self._pool is None:
                 import pydantic_monty as monty
 
-                pool = monty.Monty(max_processes=WORKERS, feed_duration_limit_grace=GRACE)
+                pool = monty.Monty(max_processes=self._workers, feed_duration_limit_grace=GRACE)
                 await self._in_thread(pool.__enter__)
                 self._pool = pool
             return self._pool
@@ -209,9 +193,10 @@ class Sandbox:
 class _Worker:
     """One worker process while a script has it."""
 
-    def __init__(self, session: monty.MontySession, threads: anyio.CapacityLimiter) -> None:
+    def __init__(self, session: monty.MontySession, threads: anyio.CapacityLimiter, places: anyio.Semaphore) -> None:
         self.session = session
         self._threads = threads
+        self._places = places
         self._is_taken = False
         self._busy = False
         self._pid: int | None = None
@@ -229,14 +214,15 @@ class _Worker:
 
     async def step(self, function: Callable[[], _T]) -> _T:
         """Let the worker go on, in a thread; a cancellation does not wait for it."""
-        self._busy = True
-        try:
-            answer = await anyio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=self._threads)
-        except Exception:
+        async with self._places:
+            self._busy = True
+            try:
+                answer = await anyio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=self._threads)
+            except Exception:
+                self._busy = False
+                raise
             self._busy = False
-            raise
-        self._busy = False
-        return answer
+            return answer
 
     def kill_if_busy(self) -> None:
         """A worker whose step was given up would go on to its limit, and its thread with it."""
@@ -261,7 +247,7 @@ def _diagnostic(line: str) -> Diagnostic | None:
     )  # fmt: skip
 
 
-def _told(error: monty.MontyError, limits: Limits) -> str:
+def _told(error: monty.MontyError, limits: Limits, code: str) -> str:
     import pydantic_monty as monty
 
     text = str(error)
@@ -274,9 +260,16 @@ def _told(error: monty.MontyError, limits: Limits) -> str:
     if "exceeded its memory limit" in text or "memory limit exceeded" in text:
         return f"It was stopped: it needed more than {limits.memory // 2**20} MiB of memory."
     if isinstance(error, (monty.MontyRuntimeError, monty.MontySyntaxError)):
-        frames = error.traceback()
-        text = error.display("type-msg").replace(_NOT_SUPPORTED, "this Python does not have ")
-        if frames:
-            source = (frames[-1].source_line or "").strip()[:200]
-            return f"line {frames[-1].line}: {text[:2000]}" + (f"\n  {source}" if source else "")
+        lines = [frame.line for frame in error.traceback() if _is_own(frame)]
+        text = error.display("type-msg")[:4000].replace(_NOT_SUPPORTED, "this Python does not have ")
+        if lines:
+            # From the script itself, as its last line was changed to keep its value.
+            source = "".join(code.split("\n")[lines[-1] - 1 : lines[-1]]).strip()[:200]
+            return f"line {lines[-1]}: {text[:2000]}" + (f"\n  {source}" if source else "")
     return text[:2000]
+
+
+def _is_own(frame: monty.Frame) -> bool:
+    """Whether this is a place in the script itself."""
+    is_reading = (frame.source_line or "").startswith(READING)
+    return frame.filename.startswith("<python-input-") and frame.filename != PRELUDE and not is_reading

@@ -1,4 +1,4 @@
-"""One script while it runs: from stop to stop, and what it called in between.
+"""One script while it runs: from stop to stop, what it called in between, and its value.
 
 The worker stops at each call of a host function. The host's event loop runs the function, and the worker goes on with its
 result.
@@ -7,22 +7,26 @@ result.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, cast, final
 
 import anyio
 from anyio.abc import TaskGroup
 
-from builtin_plugins.tool_search._script_values import clean
+from builtin_plugins.tool_search._crossing import PRELUDE, crossed, crossing, keeping_value, reading_value
+from builtin_plugins.tool_search._script_values import MUCH, clean
 
 if TYPE_CHECKING:
     import pydantic_monty as monty
 
-__all__ = ["MEMORY", "Function", "Limits", "OverLimit", "Script"]
+__all__ = ["MEMORY", "Function", "Limits", "OverLimit", "Printed", "Script"]
 
 MEMORY = 64 * 2**20
 """Bytes that a script may use, and the checker while it reads one."""
+MAX_PRINTED = 1_000_000
+"""Characters that a script may print; it is ended when it prints more."""
 AT_ONCE = 16
 """Calls of one script that run at a time; the others of a `gather` wait for their turn."""
 _SLEEPS = {"system.sleep", "system.async_sleep"}
@@ -37,6 +41,28 @@ class Step(Protocol):
     """Lets the worker go on, and comes back when it has stopped again."""
 
     async def __call__(self, function: Callable[[], _T]) -> _T: ...
+
+
+@final
+@dataclass
+class Printed:
+    """What a script prints: the beginning of it, and how much it is."""
+
+    keep: int
+    characters: int = 0
+    _parts: list[str] = field(default_factory=list[str])
+
+    def __call__(self, _stream: Literal["stdout", "stderr"], text: str) -> None:
+        if self.characters < self.keep:
+            self._parts.append(text[: self.keep - self.characters])
+        self.characters += len(text)
+        if self.characters > MAX_PRINTED:
+            raise MemoryError(f"the script printed more than {MAX_PRINTED:,} characters")
+
+    @property
+    def text(self) -> str:
+        """The beginning."""
+        return "".join(self._parts)
 
 
 class OverLimit(Exception):
@@ -70,7 +96,10 @@ class Script:
         self._labels: dict[int, str] = {}
         self._waiting: dict[int, Callable[[], Awaitable[object]]] = {}
         self._settled: dict[int, monty.ExternalSettledResult] = {}
-        self._ends: dict[int, tuple[str, int]] = {}
+        self._source = b""
+        self._places = crossing(tuple(functions))[1]
+        named = "|".join(map(re.escape, functions)).encode()
+        self._direct = re.compile(rb"await\s+(?:" + named + rb")\s*\(")
         self._interrupt: KeyboardInterrupt | None = None
         self._arrived = anyio.Event()
         self._turns = anyio.Semaphore(AT_ONCE)
@@ -80,13 +109,13 @@ class Script:
         """What was called and never waited for."""
         return list(self._labels.values())
 
-    async def drive(self, step: Step, start: Callable[[], monty.SyncSnapshot]) -> object:
-        """From stop to stop, to the value of the last expression."""
+    async def drive(self, step: Step, session: monty.MontySession, code: str, printed: Printed) -> object:
+        """From stop to stop, to the value of the last line, as JSON."""
         problem: BaseException | None = None
         value: object = None
         async with anyio.create_task_group() as tasks:
             try:
-                value = await self._go_on(step, start, tasks)
+                value = await self._run_code(step, session, code, printed, tasks)
             except Exception as error:  # raised outside, so that no group of one comes around it
                 problem = error
             tasks.cancel_scope.cancel()
@@ -94,49 +123,70 @@ class Script:
             raise problem
         return value
 
-    async def _go_on(self, step: Step, start: Callable[[], monty.SyncSnapshot], tasks: TaskGroup) -> object:
+    async def _run_code(
+        self, step: Step, session: monty.MontySession, code: str, printed: Printed, tasks: TaskGroup
+    ) -> object:
         import pydantic_monty as monty
 
-        resume: Callable[[], monty.SyncSnapshot] = start
-        while True:
-            snapshot = await step(resume)
-            if isinstance(snapshot, monty.MontyComplete):
-                return await step(lambda done=snapshot: done.output)
+        def feed(source: str) -> Callable[[], monty.SyncSnapshot]:
+            self._source = source.encode()
+            return functools.partial(session.feed_start, source, print_callback=printed)
+
+        kept = keeping_value(code)
+        try:
+            snapshot = await step(feed(kept or code))
+        except monty.MontySyntaxError:
+            if kept is None or printed.characters:
+                raise
+            # The last line is no expression, or the script is wrong anyway, and the error has to be about its own text.
+            kept, snapshot = None, await step(feed(code))
+        await self._go_on(step, snapshot, tasks)
+        if kept is None:
+            return None
+        snapshot = await step(feed(reading_value(code)))
+        if not isinstance(snapshot, monty.MontyComplete):
+            raise OverLimit("It was stopped: its value called something while it was read.")
+        return (await step(lambda: crossed(clean(str(snapshot.output)))))[0]
+
+    async def _go_on(self, step: Step, snapshot: monty.SyncSnapshot, tasks: TaskGroup) -> None:
+        import pydantic_monty as monty
+
+        while not isinstance(snapshot, monty.MontyComplete):
             if isinstance(snapshot, monty.FutureSnapshot):
                 resume = functools.partial(snapshot.resume, await self._wait(snapshot, tasks))
             elif isinstance(snapshot, monty.NameLookupSnapshot):
-                known = snapshot.object_id is None and snapshot.variable_name in self._functions
-                given = {"value": _stand_in(snapshot.variable_name)} if known else {}
-                resume = functools.partial(snapshot.resume, **given)
+                resume = snapshot.resume
             elif snapshot.is_os_function and snapshot.function_name not in _SLEEPS:
                 resume = snapshot.resume_not_handled
             else:
                 resume = functools.partial(snapshot.resume, await self._called(step, snapshot))
+            snapshot = await step(resume)
 
     async def _called(self, step: Step, snapshot: monty.FunctionSnapshot) -> monty.ExternalResult:
         """What a call is answered at once: mostly a promise, kept when the script waits for it."""
-        name = snapshot.function_name
-        arguments, named = await step(lambda: (snapshot.args, snapshot.kwargs))
         if snapshot.is_os_function:
-            seconds = self._sleep(arguments)
-            if name == "system.sleep":
+            seconds = self._sleep((await step(lambda: snapshot.args))[0])  # a number, the worker has seen to it
+            if snapshot.function_name == "system.sleep":
                 await anyio.sleep(seconds)
                 return {"return_value": None}
             self._waiting[snapshot.call_id] = functools.partial(anyio.sleep, seconds)
             return {"future": ...}
-        function = self._functions.get(name)
-        if function is None:
-            return {"exc_type": "NameError", "message": f"name '{name[:100]}' is not defined"}
+        place = snapshot.position
+        name = self._places.get((place.start, place.end)) if place.filename == PRELUDE else None
+        if name is None:  # and what it is called with is not looked at
+            return {"exc_type": "NameError", "message": f"name '{snapshot.function_name[:100]}' is not defined"}
         self._calls += 1
         if self._calls > self._limits.calls:
             raise OverLimit(f"It was stopped: a script may make {self._limits.calls} calls.")
-        self._labels[snapshot.call_id] = f"{name}({str(arguments[0])[:100]!r})" if arguments else f"{name}()"
-        self._waiting[snapshot.call_id] = functools.partial(function, *arguments, **named)
-        self._ends[snapshot.call_id] = (snapshot.position.filename, snapshot.position.end)
+        (text,) = snapshot.args
+        named, *given = crossed(clean(text)) if len(text) < MUCH else await step(lambda: crossed(clean(text)))
+        first = repr(given[0][:100]) if given and isinstance(given[0], str) else ""
+        self._labels[snapshot.call_id] = f"{name}({first})"
+        self._waiting[snapshot.call_id] = functools.partial(self._functions[name], *given, **named)
         return {"future": ...}
 
-    def _sleep(self, arguments: tuple[Any, ...]) -> float:
-        seconds = max(0.0, float(arguments[0]))
+    def _sleep(self, asked: float) -> float:
+        seconds = max(0.0, float(asked))
         self._slept += seconds
         if not self._slept <= self._limits.seconds:
             raise OverLimit(f"It was stopped: a script may sleep {self._limits.seconds:g} s in all.")
@@ -145,10 +195,10 @@ class Script:
     async def _wait(self, snapshot: monty.FutureSnapshot, tasks: TaskGroup) -> dict[int, monty.ExternalSettledResult]:
         """Begin what was called, and wait until something of it has ended."""
         # The worker does not say which of its open calls are awaited. Where `await` stands before a call itself, it is
-        # that one, and another that was only made is not begun.
-        place = (snapshot.position.filename, snapshot.position.end)
-        direct = [call_id for call_id in snapshot.pending_call_ids if self._ends.get(call_id) == place]
-        begun = [max(direct)] if direct else sorted(snapshot.pending_call_ids)  # in the order in which they were made
+        # the one that was made last, and another that was only made is not begun.
+        direct = self._direct.match(self._source, snapshot.position.start)
+        pending = sorted(snapshot.pending_call_ids)  # in the order in which they were made
+        begun = pending[-1:] if direct else pending
         for call_id in begun:
             if call_id in self._waiting:
                 tasks.start_soon(self._run, call_id, self._waiting.pop(call_id))
@@ -160,7 +210,6 @@ class Script:
         settled, self._settled = self._settled, {}
         for call_id in settled:
             self._labels.pop(call_id, None)
-            self._ends.pop(call_id, None)
         return settled
 
     async def _run(self, call_id: int, function: Callable[[], Awaitable[object]]) -> None:
@@ -177,12 +226,3 @@ class Script:
                 return
         self._settled[call_id] = result
         self._arrived.set()
-
-
-def _stand_in(name: str) -> Callable[..., object]:
-    """What a function is in the script where it is not called but named, such as `functools.partial(call, "x")`."""
-
-    def stand_in() -> None: ...
-
-    stand_in.__name__ = name
-    return stand_in

@@ -1,54 +1,47 @@
-"""Values on their way out of a script: as JSON for a tool, or as what the model can read."""
+"""Values on their way into a script, and texts on their way to the model."""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, cast, final
 
 from builtin_plugins.tool_search._answers import compact
-from builtin_plugins.tool_search._signatures import clip
 
-__all__ = ["as_arguments", "as_returned", "as_told", "clean", "fitting"]
+__all__ = ["MUCH", "TooLarge", "as_given", "as_returned", "clean", "fitting"]
 
+MUCH = 20_000
+"""Characters from which on a text is read in a thread, so that the event loop goes on."""
 MAX_DEPTH = 100
-MAX_VALUES = 100_000
-MAX_ARGUMENTS = 1_000_000
-"""Characters of one call's arguments as JSON."""
+MAX_VALUES = 500_000
+"""In one result. More would take the host too long, and a script's memory holds hardly more."""
+MAX_CHARACTERS = 64 * 2**20
+"""A script's memory holds no more."""
 MAX_BITS = 10_000
 """A longer whole number costs too much to write out."""
-_LEFT_AS_TEXT = {
-    "a call that was not awaited: write await before it": re.compile(r"<coroutine external_future\(\d+\)>"),
-    "a function": re.compile(r"<function '[^']*' at 0x[0-9a-f]+>"),
-    "a view of a dict: make it a list": re.compile(r"dict_(?:keys|values|items)\(\[.*\]\)", re.DOTALL),
-}
-"""What leaves the sandbox as text though it was none."""
 
 
-def as_arguments(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as JSON for a tool. Raises `TypeError` that names what is none."""
-    given = cast("dict[str, Any]", _Reader(strict=True).read(value, "arguments", 0))
-    if (size := len(compact(given))) > MAX_ARGUMENTS:
-        raise TypeError(f"the arguments have {size:,} characters; {MAX_ARGUMENTS:,} are the most")
-    return given
+class TooLarge(Exception):
+    """A result has more than a script can hold."""
 
 
-def as_told(value: object) -> Any:
-    """The value as JSON for the model: what has no form in JSON is told in words."""
-    return _Reader(strict=False).read(value, "value", 0)
+def as_given(value: object) -> Any:
+    """What the host answers a script, as JSON that can be sent to a worker."""
+    return _Reader().read(value, 0)
 
 
 def as_returned(structured: object, text: str) -> Any:
-    """What a tool answered: its structured result, else the object or list that its text is JSON of, else the text."""
+    """What a tool answered: its structured result, else the object or list that its text is JSON of, else the text.
+    Raises `TooLarge`."""
     for read in (lambda: structured, lambda: json.loads(text) if text.lstrip()[:1] in {"{", "["} else None):
         try:
             if (value := read()) is not None:
-                return _Reader(strict=True).read(value, "result", 0)
+                return _Reader().read(value, 0)
         except (ValueError, TypeError, RecursionError):
             continue
+    if len(text) > MAX_CHARACTERS:
+        raise TooLarge(f"the result has more than {MAX_CHARACTERS:,} characters, which is more than a script can hold")
     return clean(text)
 
 
@@ -59,6 +52,7 @@ def clean(text: str) -> str:
 
 def fitting(text: str, room: int) -> str:
     """The beginning of a text that takes at most so many characters as JSON."""
+    text = text[: max(room, 2)]
     while (size := len(compact(text))) > max(room, 2):
         text = text[: min(len(text) - 1, len(text) * room // size)]
     return text
@@ -66,62 +60,44 @@ def fitting(text: str, room: int) -> str:
 
 @final
 class _Reader:
-    def __init__(self, *, strict: bool) -> None:
-        self._strict = strict
-        self._left = MAX_VALUES
+    """Copies JSON, and raises `TypeError` where it is none."""
 
-    def read(self, value: object, path: str, depth: int) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            return self._refuse(path, f"more than {MAX_VALUES:,} values", "(too many values)")
-        if depth > MAX_DEPTH:
-            return self._refuse(path[:80], f"nested more than {MAX_DEPTH} deep", "(nested too deep)")
+    def __init__(self) -> None:
+        self._values = MAX_VALUES
+        self._room = MAX_CHARACTERS
+
+    def read(self, value: object, depth: int) -> Any:
+        self._values -= 1
+        if self._values < 0:
+            raise TooLarge(f"the result has more than {MAX_VALUES:,} values, which is more than a script can hold")
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
-            for what, pattern in _LEFT_AS_TEXT.items() if self._strict else ():
-                if pattern.fullmatch(value):
-                    self._refuse(path, what, value)
-            return clean(value)
-        if isinstance(value, int):
-            bits = value.bit_length()
-            return value if bits <= MAX_BITS else self._refuse(path, f"a number of {bits:,} bits", f"({bits:,} bits)")
-        if isinstance(value, float):
-            return value if math.isfinite(value) else self._refuse(path, f"{value}, which JSON has not", str(value))
+            return self._text(value)
+        if isinstance(value, int) and value.bit_length() <= MAX_BITS:
+            return value
+        if isinstance(value, float) and math.isfinite(value):
+            return value
+        if depth > MAX_DEPTH:
+            raise TypeError("nested too deep")
         if isinstance(value, (list, tuple)):
-            items = cast("list[object]", value)
-            return [self.read(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(items)]
+            return [self.read(item, depth + 1) for item in cast("list[object]", value)]
         if isinstance(value, Mapping):
-            return self._object(cast("Mapping[object, object]", value), path, depth)
-        if isinstance(value, (dt.date, dt.time)):
-            return value.isoformat()
-        return self._other(value, path, depth)
+            items = cast("Mapping[object, object]", value).items()
+            return {self._key(key): self.read(item, depth + 1) for key, item in items}
+        raise TypeError("no JSON")
 
-    def _object(self, value: Mapping[object, object], path: str, depth: int) -> dict[str, Any]:
-        read: dict[str, Any] = {}
-        for key, item in value.items():
-            if self._strict and not isinstance(key, (str, int)):
-                self._refuse(path, f"an object with a key of type {type(key).__name__}", "")
-            name = clip(clean(str(key)), 10_000)
-            read[name] = self.read(item, f"{path}.{name}", depth + 1)
-        return read
+    def _key(self, key: object) -> str:
+        if isinstance(key, int) and key.bit_length() <= MAX_BITS:
+            return str(key)
+        if not isinstance(key, str):
+            raise TypeError("a key that is no text")
+        return self._text(key)
 
-    def _other(self, value: object, path: str, depth: int) -> Any:
-        if isinstance(value, BaseException):
-            return self._refuse(path, "an exception", f"{type(value).__name__}: {clip(str(value), 2000)}")
-        if isinstance(value, (set, frozenset)):
-            items = cast("set[object]", value)
-            return self._refuse(path, "a set: make it a list", sorted(clip(str(item), 200) for item in items))
-        if isinstance(value, bytes):
-            return self._refuse(path, "bytes: decode them", f"({len(value)} bytes)")
-        # An instance of a class of the script comes as a stand-in with the class's name and its attributes.
-        attributes: object = getattr(value, "attributes", None)
-        kind = getattr(value, "name", None) or type(value).__name__
-        if isinstance(attributes, Mapping) and not self._strict:
-            return {kind: self._object(cast("Mapping[object, object]", attributes), path, depth + 1)}
-        return self._refuse(path, f"a {clip(str(kind), 100)}", clip(str(value), 200))
-
-    def _refuse(self, path: str, what: str, told: Any) -> Any:
-        if self._strict:
-            raise TypeError(f"{clip(path, 200)} is no JSON: it is {what}")
-        return told
+    def _text(self, text: str) -> str:
+        self._room -= len(text)
+        if self._room < 0:
+            raise TooLarge(
+                f"the result has more than {MAX_CHARACTERS:,} characters, which is more than a script can hold"
+            )
+        return clean(text)

@@ -41,7 +41,7 @@ _CALL = re.compile(
     r"""\bcall(?P<gap>\s*\(\s*)(?P<name>(["'])(?P<text>[^"'\\\n]{1,200})\3)(?P<rest>\s*(?:\)|,\s*\)|,\s*[\w*]*\s*=?=?))"""
 )
 _QUOTED = re.compile(
-    r'"""(?s:.*?)"""|\'\'\'(?s:.*?)\'\'\'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|#[^\n]*'
+    r'"""(?s:.*?)"""|\'\'\'(?s:.*?)\'\'\'|"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])*\'?|#[^\n]*'
 )  # fmt: skip
 _NOT_CALLED = re.compile(r"\bcall\b(?!\s*\()|\bdef\s+call\b")
 _DYNAMIC = re.compile(r"\b(?:eval|exec|globals|locals|vars|except)\b")

@@ -49,6 +49,8 @@ def timeline(console: Console) -> type:
                 self._open.add(detail["call_id"])
                 bridge = self._bridges.get(detail["call_id"])
                 through = f" [dim]through {bridge}[/]" if bridge else ""
+                if detail["origin"] == "code":
+                    through = " [dim]in the script[/]"
                 return f"turn {self._turn:<3} [bold]{_safe(detail['name'])}[/]{through}"
             elif kind == "call_finished":
                 # Of calls that run at a time, each end says whose it is.

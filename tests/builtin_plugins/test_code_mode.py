@@ -18,7 +18,7 @@ import pytest
 from searching import CATALOG, CREATE_ISSUE, READ_FILE, SEND_EMAIL, Search, configuration, make, searching
 
 from builtin_plugins.tool_search import ToolSearch, _code_mode
-from builtin_plugins.tool_search._sandbox import WORKERS, Ended, Sandbox
+from builtin_plugins.tool_search._sandbox import COMPUTING, Ended, Sandbox
 from builtin_plugins.tool_search._script import Limits
 from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, Tool, ToolCall, ToolResult, hooks
 from hooksdk.hooks import (
@@ -199,6 +199,49 @@ async def test_a_call_gives_the_structured_result_or_the_json_of_the_text_or_the
         assert await script.value('await call("thing")') == value
 
 
+async def test_a_large_result_keeps_its_form() -> None:
+    rows = [{"a": n, "b": n} for n in range(40_000)]
+    for large in (ToolResult("text", structured=rows), json.dumps(rows)):
+        async with coding(tools=[answering("thing", giving(large))]) as script:
+            assert await script.value('rows = await call("thing")\n[len(rows), rows[-1]["b"]]') == [40_000, 39_999]
+
+
+async def test_a_result_with_too_many_values_is_refused_and_does_not_become_text() -> None:
+    async with coding(tools=[answering("thing", giving(json.dumps([0] * 600_000)))]) as script:
+        told = await script.failure('await call("thing")')
+        assert "RuntimeError: 'thing' was run, but the result has more than 500,000 values" in told
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("x = 1", None),
+        ("x = 1; x", 1),
+        ("x = 1\nif x:\n  x", None),
+        ("x = [\n  1,\n  2,\n]\nx  # the list\n# the end\n", [1, 2]),
+        ('"""a\nb"""', "a\nb"),
+        ("1, 2", [1, 2]),
+        ("x = {'a': 1}\nf\"{x['a']}\" \\\n  'b'", "1b"),
+        ("[c for c in 'é;(\"#']", ["é", ";", "(", '"', "#"]),
+        ("def f(): return 1", None),
+    ],
+)
+async def test_the_value_is_that_of_the_last_line_where_it_is_an_expression(code: str, value: object) -> None:
+    async with coding() as script:
+        answer = await script.answer(code)
+        assert answer.get("value") == value
+
+
+async def test_the_value_of_an_instance_is_told_with_its_attributes() -> None:
+    async with coding() as script:
+        code = (
+            "import dataclasses\n@dataclasses.dataclass\nclass Point:\n  x: int\n  y: object\n"
+            "class Named:\n  def __init__(self, name):\n    self.name = name\n  def told(self): return 1\n"
+            "Point(1, Named('a'))"
+        )
+        assert await script.value(code) == {"Point": {"x": 1, "y": {"Named": {"name": "a"}}}}
+
+
 async def test_an_argument_may_have_any_name() -> None:
     async with coding() as script:
         code = 'await call("create_issue", title="x", self="a", name="b", given="c")'
@@ -278,6 +321,9 @@ async def test_a_script_can_wait_a_little() -> None:
             'await asyncio.gather(search("issue"), return_exceptions=True)',
             "write an async function with try and except",
         ),
+        ("raise ValueError(3)", "Give an exception one text"),
+        ('try:\n  raise ValueError("a", 5)\nexcept ValueError:\n  pass', "Give an exception one text"),
+        ("import time\nfor n in range(1200): time.sleep(0)", "a script stops for the host 1,000 times at most"),
         ("await call(5)", "TypeError: call needs the name of a tool"),
         ('await call("create_issue", "{")', "TypeError: the arguments of 'create_issue' cannot be read"),
         ("f = search\nawait f()", "TypeError: search needs a query"),
@@ -677,23 +723,43 @@ async def test_a_cancelled_script_leaves_no_worker_and_no_call_behind() -> None:
     assert workers() == set()
 
 
+async def test_scripts_that_wait_leave_their_places_to_others() -> None:
+    sandbox = Sandbox()
+    waiting, over = list[int](), anyio.Event()
+
+    async def ask() -> str:
+        waiting.append(1)
+        await over.wait()
+        return "granted"
+
+    with anyio.fail_after(15):
+        async with anyio.create_task_group() as group:
+            for _ in range(COMPUTING):
+                group.start_soon(sandbox.run, "await ask()", {"ask": ask}, Limits(seconds=10))
+            while len(waiting) < COMPUTING:
+                await anyio.sleep(0.01)
+            assert (await sandbox.run("1 + 1", {}, Limits(seconds=10))).value == 2
+            over.set()
+    await sandbox.close()
+
+
 @needs_proc
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # a task of trio is cancelled by its scope alone
 async def test_a_worker_that_is_being_started_when_asyncio_cancels_its_script_is_not_lost() -> None:
-    sandbox = Sandbox()
+    sandbox = Sandbox(workers=16)
     arrived, all_here = list[int](), anyio.Event()
 
     async def meet() -> None:
         arrived.append(1)
-        if len(arrived) == WORKERS:
+        if len(arrived) == 16:
             all_here.set()
         await all_here.wait()
 
     def begin(code: str) -> list[asyncio.Task[Ended]]:
         functions = {"meet": meet}
-        return [asyncio.create_task(sandbox.run(code, functions, Limits(seconds=10))) for _ in range(WORKERS)]
+        return [asyncio.create_task(sandbox.run(code, functions, Limits(seconds=10))) for _ in range(16)]
 
-    for enough in (2, 8, WORKERS):
+    for enough in (2, 8, 16):
         tasks = begin("1")
         while len(workers()) < enough and not all(task.done() for task in tasks):
             await asyncio.sleep(0)
@@ -701,13 +767,13 @@ async def test_a_worker_that_is_being_started_when_asyncio_cancels_its_script_is
             task.cancel()
         await asyncio.wait(tasks)
     with anyio.fail_after(15):
-        assert [ended.problem for ended in await asyncio.gather(*begin("await meet()"))] == [None] * WORKERS
+        assert [ended.problem for ended in await asyncio.gather(*begin("await meet()"))] == [None] * 16
     await sandbox.close()
 
 
 @needs_proc
 async def test_when_the_host_closes_running_scripts_end_and_no_worker_is_left_or_started() -> None:
-    sandbox = Sandbox()
+    sandbox = Sandbox(workers=16)
     problems: list[str | None] = []
 
     async def run() -> None:

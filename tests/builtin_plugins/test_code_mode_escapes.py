@@ -7,12 +7,14 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import anyio
 import pytest
 from searching import CATALOG, Search, make, searching
 
@@ -320,6 +322,147 @@ TOLD: list[tuple[str, str, object]] = [
 async def test_a_value_that_is_no_json_is_told_in_words(value: str, told: object) -> None:
     async with attacked() as played:
         assert json.loads((await attempt(played, f"{HELPERS}\n{value}")).text)["value"] == told
+
+
+SHARED = [
+    ("long_text", "[s] * 2000"),
+    ("long_key", "[{s: 1}] * 50_000"),
+    ("long_text_of_an_instance", "[Holder(s)] * 20_000"),
+    ("long_text_of_an_exception", "[ValueError(s)] * 50_000"),
+    ("long_text_in_a_set", "[{s}] * 50_000"),
+    ("nested_lists", "wide"),
+    ("nested_tuple_as_a_key", "{nested: 1}"),
+    ("nested_tuple_in_a_set", "[{nested}, frozenset({nested})]"),
+    ("nested_tuple_of_an_instance", "Holder({nested: 1})"),
+    ("keys_with_one_hash", "{n * (2**61 - 1): 1 for n in range(60_000)}"),
+    ("list_that_holds_itself", "loop"),
+    ("long_numbers", "[10**3000] * 90_000"),
+    ("number_that_cannot_be_written", "[10**5000, {10**5000: 1}, {10**5000}]"),
+]
+"""Small in the sandbox; written out, or only hashed as a key, they would take the host gigabytes or minutes."""
+SHARING = """
+class Holder:
+  def __init__(self, held):
+    self.held = held
+s = "a" * 1_000_000
+wide, nested, loop = ["a"] * 10, ("a",) * 10, []
+loop.extend([loop] * 10)
+for _ in range(9):
+  wide, nested = [wide] * 10, (nested,) * 10
+"""
+
+
+PROCESS = Path("/proc/self")
+
+
+def peak() -> int:
+    """The most memory that this process had, in kB; 0 where that is not told."""
+    lines = (PROCESS / "status").read_text(encoding="ascii").splitlines() if PROCESS.exists() else []
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), 0)
+
+
+@asynccontextmanager
+async def going_on() -> AsyncGenerator[None, None]:
+    """What happens in here stops the event loop for no more than some seconds and takes hardly any memory."""
+    longest, grown = 0.0, 0
+
+    async def look() -> None:
+        nonlocal longest
+        while True:
+            before = time.monotonic()
+            await anyio.sleep(0.01)
+            longest = max(longest, time.monotonic() - before)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(look)
+        if PROCESS.exists():
+            (PROCESS / "clear_refs").write_text("5", encoding="ascii")  # the peak is counted from here on
+        before = peak()
+        yield
+        await anyio.sleep(0.02)
+        grown = peak() - before
+        group.cancel_scope.cancel()
+    assert longest < 3, f"the event loop stood still for {longest:.1f} s"
+    assert grown < 200_000
+
+
+@pytest.mark.parametrize("value", [value for _, value in SHARED], ids=[name for name, _ in SHARED])
+async def test_a_small_value_that_is_endless_when_written_out_costs_the_host_nothing(value: str) -> None:
+    async with attacked() as played, going_on():
+        assert (await attempt(played, f"{SHARING}\n{value}")).text.startswith('{"value":')
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'call("keep", {"a": VALUE})',
+        'call("keep", a=VALUE)',
+        'call("keep", **{"a": VALUE})',
+        "call(VALUE)",
+        "search(VALUE)",
+        "search(query=VALUE)",
+        "describe({'name': VALUE})",
+        "describe(VALUE)",
+        'functools.partial(call, "keep")({"a": VALUE})',
+    ],
+)
+async def test_a_call_with_such_a_value_is_refused_and_the_script_can_catch_that(call: str) -> None:
+    async with attacked() as played, going_on():
+        for name, value in SHARED:
+            caught = f"try:\n  await {call.replace('VALUE', f'({value})')}\nexcept TypeError as error:\n  print(error)"
+            result = await attempt(played, f"{SHARING}\n{caught}")
+            assert not result.is_error, (name, result.text)
+            assert json.loads(result.text)["printed"], name
+        assert RECEIVED == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "name = 'nothing_' + 'here'\neval(name + '({nested: 1})')",
+        "eval('__a' + 'sk__({nested: 1})')",
+        "eval('[*map(__a' + 'sk__, [{nested: 1}])]')",
+        "__told__ = lambda value, names: {nested: 1}\n1",
+        "__told__ = lambda value, names: '[' + '[],' * 2_000_000 + '1]'\n1",
+        "__told__ = lambda value, names: '[' + '9' * 900_000 + ']'\n1",
+        "__told__ = lambda value, names: '[' * 900_000\n1",
+        "class Odd:\n  def __repr__(self):\n    return {nested: 1}\nOdd()",
+        "class Odd:\n  def __repr__(self):\n    while True: pass\nOdd()",
+        "class Odd:\n  def __repr__(self):\n    return call('keep', {'a': 1})\nOdd()",
+        "import time\ntime.sleep({nested: 1})",
+        "await asyncio.sleep(0, {nested: 1})",
+        "await asyncio.gather({nested: 1})",
+        "open('a', {nested: 1})",
+        "print(nested)",
+        "raise ValueError(s * 15)",
+        "raise ValueError(str(nested))",
+        "print(s * 30)",
+        "await search([s[:90_000]] * 10)",
+        "await call('keep', **{'k' + str(n): 1 for n in range(30_000)})",
+    ],
+)
+async def test_nothing_else_brings_such_a_value_to_the_host(code: str) -> None:
+    async with attacked() as played, going_on():
+        await attempt(played, f"{SHARING}\n{code}")
+
+
+async def test_a_number_too_long_to_be_written_is_told_by_its_length() -> None:
+    async with attacked() as played:
+        value = json.loads((await attempt(played, "[10**5000, {10**5000: 1}, {10**5000}]")).text)["value"]
+        assert value == ["(16,610 bits)", {"(16,610 bits)": 1}, ["(16,610 bits)"]]
+        refused = "the first argument is no JSON: it is a number of 16,610 bits"
+        for code in ("await search(10**5000)", "await call(10**5000)", "await describe({10**5000: 1})"):
+            assert refused in (await attempt(played, code)).text
+
+
+async def test_a_script_may_give_the_names_of_builtins_to_something_else() -> None:
+    async with attacked() as played:
+        shadowed = (
+            "str = int = list = dict = type = len = tuple = isinstance = json = math = zip = enumerate = reversed = 5"
+        )
+        code = f'{shadowed}\nname = "keep"\nawait call(name, {{"a": [1, {{"b": 1.5}}]}})'
+        assert json.loads((await attempt(played, code)).text)["value"] == "kept"
+        assert RECEIVED == [{"a": [1, {"b": 1.5}]}]
 
 
 async def test_a_deep_or_cyclic_value_is_cut() -> None:

@@ -120,6 +120,23 @@ async def test_the_project_s_tool_search_counts_and_its_saving_is_told(tmp_path:
     assert " % saved by search; " in done.complaint
 
 
+async def test_a_call_in_a_script_is_told_as_one(tmp_path: Path) -> None:
+    pytest.importorskip("pydantic_monty", reason="code mode needs the extra 'code'")
+    (tmp_path / "hooksdk.toml").write_text('[plugins.tool_search.config]\nenabled = "on"\nmode = "code"\n')
+    servers = write_servers(tmp_path / "mcp.json", house=script("many"))
+
+    def in_a_script(turn: Turn) -> Any:
+        if turn.number == 1:
+            return call("tool_search_code", code='await call("sweep_cellar", {"minutes": 5})')
+        return turn.result.json()["value"]
+
+    async with ScriptedServer(in_a_script) as server:
+        done = await hooksdk("run", *MODEL, "--mcp", servers, "Sweep.", folder=tmp_path, server=server)
+    assert done.out == "sweep_cellar is done\n"
+    assert "turn 1   tool_search_code\n" in done.err
+    assert "turn 1   sweep_cellar in the script\n" in done.err
+
+
 async def test_a_small_context_window_brings_tool_search_on(tmp_path: Path) -> None:
     servers = write_servers(tmp_path / "mcp.json")
     async with ScriptedServer(["Fine."]) as server:

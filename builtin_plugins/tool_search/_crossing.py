@@ -1,0 +1,299 @@
+"""How values leave a script: as text alone, written by code that runs in the sandbox with the script's own time and memory.
+
+The host must not read a value of a script in any other way. What shares its parts is small in the sandbox and may be
+endless once it is copied, written out or only hashed as a key, and the host could not stop in the middle of that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+__all__ = ["PRELUDE", "READING", "crossed", "crossing", "keeping_value", "reading_value"]
+
+PRELUDE = "<python-input-0>"
+"""The file in which places of the code are that a session runs first."""
+READING = 'f"{__told__'
+"""The beginning of what reads the value. As an f-string it is certainly text."""
+MAX_DEPTH = 100
+MAX_VALUES = 100_000
+MAX_CHARACTERS = 1_000_000
+"""Characters of the texts, keys and numbers of one value; shared ones count each time."""
+MAX_TEXT = MAX_CHARACTERS + 200_000
+"""Characters of JSON that the host reads."""
+MAX_BITS = 10_000
+"""A longer whole number costs too much to write out."""
+MAX_NAMES = 200
+_ATTRIBUTE = re.compile(r"\.\s*([A-Za-z_]\w{0,100})\s*=(?!=)|^[ \t]+([A-Za-z_]\w{0,100})\s*:(?!=)", re.MULTILINE)
+_TOKEN = re.compile(
+    r'"""(?s:.*?)"""|\'\'\'(?s:.*?)\'\'\'|"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])*\'?|#[^\n]*|\\\n|(?P<mark>[()\[\]{};\n])'
+)  # fmt: skip
+
+# What runs in the sandbox. Whatever it needs is kept in parameters, as a script may use those names for something else.
+_SOURCE = """
+def __make__(
+    str=str, int=int, bool=bool, float=float, list=list, tuple=tuple, dict=dict, set=set, frozenset=frozenset, bytes=bytes,
+    len=len, type=type, isinstance=isinstance, getattr=getattr, sorted=sorted, reversed=reversed, bin=bin,
+    zip=zip, enumerate=enumerate,
+    BaseException=BaseException, Exception=Exception, TypeError=TypeError,
+):
+    import dataclasses, datetime, json, math
+    dumps, isfinite, is_dataclass = json.dumps, math.isfinite, dataclasses.is_dataclass
+    date, time = datetime.date, datetime.time
+    LARGE = 1 << MAX_BITS
+    HOLDS = ["what holds other values"]
+    VIEWS = ("dict_keys", "dict_values", "dict_items")
+
+    def too_long():
+        raise TypeError(f"the arguments have too many characters: {MAX_CHARACTERS:,} are the most")
+
+    def written(given, roots, strict, names):
+        # JSON of these values. Strict refuses what has no form in JSON; else that is told in words.
+        values, room = MAX_VALUES, MAX_CHARACTERS + 1000  # for names and marks
+
+        def refuse(path, what, told):
+            if strict:
+                place = ""
+                while path is not None:
+                    path, step = path
+                    step = f"[{step}]" if type(step) is int else step if path is None else f".{step[:100]}"
+                    place = f"{step}{place}"[:400]
+                if len(place) > 200:
+                    place = place[:199] + "…"
+                raise TypeError(f"{place} is no JSON: it is {what}")
+            return told
+
+        def text(value):
+            nonlocal room
+            left = room
+            room -= len(value)
+            if room >= 0:
+                return value
+            if strict:
+                too_long()
+            return value[:left] + "(cut)" if left > 0 else "(cut)"
+
+        def number(value, path):
+            if -LARGE < value < LARGE:
+                if -1000000 < value < 1000000:
+                    return value
+                if room >= 0:
+                    text(str(value))
+                return value if room >= 0 else "(cut)"
+            bits = len(bin(value)) - (3 if value < 0 else 2)
+            return refuse(path, f"a number of {bits:,} bits", f"({bits:,} bits)")
+
+        def name(value, path):
+            # A key of an object, or what is in a set.
+            if isinstance(value, int) and not isinstance(value, bool):
+                return str(number(value, path))
+            if value is None or isinstance(value, (str, float, bool)):
+                return text(str(value))
+            if isinstance(value, (date, time)):
+                return text(value.isoformat())
+            if isinstance(value, tuple) and len(value) <= 10:
+                for part in value:
+                    if part is not None and not isinstance(part, (str, float, bool)):
+                        if not isinstance(part, int) or not -LARGE < part < LARGE:
+                            return "(a tuple)"
+                return text(str(value))
+            return f"(a {type(value).__name__[:100]})"
+
+        def plain(value, path, step):
+            # What holds nothing else, as JSON; HOLDS for what does.
+            nonlocal values, room
+            values -= 1
+            room -= 2
+            kind = type(value)
+            if values < 0:
+                return refuse((path, step), f"more than {MAX_VALUES:,} values", "(too many values)")
+            if kind is str:
+                return text(value)
+            if value is None or kind is bool:
+                return value
+            if kind is int:
+                return number(value, (path, step))
+            if kind is float:
+                return value if isfinite(value) else refuse((path, step), f"{value}, which JSON has not", str(value))
+            if isinstance(value, (list, tuple, dict)):
+                return HOLDS
+            if isinstance(value, (date, time)):
+                return text(value.isoformat())
+            return other(value, kind, (path, step))
+
+        def other(value, kind, path):
+            if room < 0 and not strict:
+                return "(cut)"
+            if isinstance(value, BaseException):
+                return refuse(path, "an exception", text(f"{kind.__name__}: {str(value)[:2000]}"))
+            if isinstance(value, (set, frozenset)):
+                refuse(path, "a set: make it a list", None)
+                return HOLDS
+            if isinstance(value, bytes):
+                return refuse(path, "bytes: decode them", f"({len(value)} bytes)")
+            called = kind.__name__
+            if called in VIEWS:
+                refuse(path, "a view of a dict: make it a list", None)
+                return HOLDS
+            if called == "coroutine":
+                refuse(path, "a call that was not awaited: write await before it", None)
+            refuse(path, f"a {called[:100]}", None)
+            if is_dataclass(value) and kind is not type:
+                return HOLDS
+            told = str(value)
+            return HOLDS if told.startswith(f"<{called} object at ") else text(told[:200])
+
+        def attributes(value):
+            found = {}
+            for name in names:
+                try:
+                    held = getattr(value, name, HOLDS)
+                except Exception:
+                    continue
+                if held is not HOLDS and type(held).__name__ != "function":
+                    found[name] = held
+            return found
+
+        def parts(value, path, depth, todo):
+            # A list or an object, the lists and objects in it put off.
+            nonlocal values
+            if depth > MAX_DEPTH:
+                return refuse(path, f"nested more than {MAX_DEPTH} deep", "(nested too deep)")
+            inner = []
+            if isinstance(value, dict):
+                made = {}
+                for key, item in value.items():
+                    if strict and not isinstance(key, (str, int)):
+                        refuse(path, f"an object with a key of type {type(key).__name__}", None)
+                    key = name(key, path)
+                    if key in made and not strict:
+                        key = f"{key} ({len(made) + 1})"
+                    made[key] = plain(item, path, key)
+                    if made[key] is HOLDS:
+                        inner.append((made, key, item, (path, key), depth + 1))
+                    if values < 0:
+                        break
+                todo.extend(reversed(inner))
+                return made
+            if isinstance(value, (set, frozenset)):
+                made = []
+                for item in value:
+                    made.append(name(item, path)[:200])
+                    if room < 0 or len(made) > values:
+                        break
+                values -= len(made)
+                return sorted(made)
+            if not isinstance(value, (list, tuple)) and type(value).__name__ not in VIEWS:
+                made = {type(value).__name__: HOLDS}
+                todo.append((made, type(value).__name__, attributes(value), path, depth + 1))
+                return made
+            made = []
+            for item in value:
+                step = len(made)
+                made.append(plain(item, path, step))
+                if made[step] is HOLDS:
+                    inner.append((made, step, item, (path, step), depth + 1))
+                if values < 0:
+                    break
+            todo.extend(reversed(inner))
+            return made
+
+        top = [plain(value, None, root) for value, root in zip(given, roots)]
+        todo = [
+            (top, place, value, (None, roots[place]), 0) for place, value in enumerate(given) if top[place] is HOLDS
+        ]
+        while todo:
+            into, place, value, path, depth = todo.pop()
+            into[place] = parts(value, path, depth, todo)
+        made = dumps(top, ensure_ascii=False, separators=(",", ":"))
+        if strict and len(made) > MAX_CHARACTERS + 1000:
+            too_long()
+        return made
+
+    def told(value, names):
+        return written([value], ["value"], False, names)
+
+    def asked(given, named):
+        few = given[:3]
+        return written([named, *few], ["arguments", "the first argument", "arguments", "arguments"], True, ())
+
+FUNCTIONS
+    return told, FUNCTION_NAMES
+
+__told__, FUNCTION_NAMES = __make__()
+__value__ = None
+"""
+
+_ASK = '__ask__(f"{asked(given, named)}")'
+"""An f-string is certainly text, whatever a script has done to the names in it."""
+_FUNCTION = """
+    def NAME(*given, **named):
+        return ASK
+""".replace("ASK", _ASK)
+
+
+@lru_cache
+def crossing(functions: Sequence[str]) -> tuple[str, dict[tuple[int, int], str]]:
+    """The code that defines these functions in the sandbox, and by its place in it which function asks the host there.
+
+    Only what asks at these places has text as its one argument. Anything else that a script gives is not to be read.
+    """
+    source = _SOURCE.replace("FUNCTION_NAMES", ", ".join(functions))
+    source = source.replace("FUNCTIONS", "".join(_FUNCTION.replace("NAME", name) for name in functions))
+    for name, limit in (
+        ("DEPTH", MAX_DEPTH),
+        ("VALUES", MAX_VALUES),
+        ("CHARACTERS", MAX_CHARACTERS),
+        ("BITS", MAX_BITS),
+    ):
+        source = source.replace(f"MAX_{name}", str(limit))
+    ends = [found.end() for found in re.finditer(re.escape(_ASK.encode()), source.encode())]
+    return source, {(end - len(_ASK), end): name for end, name in zip(ends, functions, strict=True)}
+
+
+def crossed(text: str) -> list[Any]:
+    """What crossed as this text."""
+    try:
+        if len(text) <= MAX_TEXT and isinstance(value := json.loads(text), list):
+            return cast("list[Any]", value)
+    except (ValueError, RecursionError):
+        pass
+    # It is longer as JSON, as control characters are, or the script has put something in the place of the writer.
+    return [f"{text[:MAX_CHARACTERS]}(cut)"]
+
+
+def keeping_value(code: str) -> str | None:
+    """The script with the value of its last line kept under a name. None where that line is certainly no expression;
+    where it is none all the same, this is a syntax error."""
+    start = depth = 0
+    last: tuple[int, int] | None = None
+    for found in (*_TOKEN.finditer(code), None):
+        mark = found["mark"] if found else "\n"
+        if mark is None:
+            continue
+        if mark not in ";\n":
+            depth = max(0, depth + (1 if mark in "([{" else -1))
+        elif found is None or depth == 0:
+            end = found.start() if found else len(code)
+            if (line := code[start:end].strip()) and not line.startswith("#"):
+                last = (start, end)
+            start = end + 1
+    if last is None:
+        return None
+    start, end = last
+    line = code[start:end]
+    if line[0].isspace():
+        if code[start - 1 : start] != ";":
+            return None  # in a block
+        start += len(line) - len(line.lstrip())
+    return f"{code[:start]}__value__ = ({code[start:end]}\n){code[end:]}"
+
+
+def reading_value(code: str) -> str:
+    """What gives the kept value as JSON of a list that holds it. Of instances the attributes that the script names are
+    told, as the sandbox cannot list them."""
+    named = {found[1] or found[2] for found in _ATTRIBUTE.finditer(code)}
+    return f'{READING}(__value__, {sorted(named)[:MAX_NAMES]})}}"'
