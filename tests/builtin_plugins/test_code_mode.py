@@ -323,7 +323,7 @@ async def test_a_script_can_wait_a_little() -> None:
         ),
         ("raise ValueError(3)", "Give an exception one text"),
         ('try:\n  raise ValueError("a", 5)\nexcept ValueError:\n  pass', "Give an exception one text"),
-        ("import time\nfor n in range(1200): time.sleep(0)", "a script stops for the host 1,000 times at most"),
+        ("import time\nfor n in range(1200): time.sleep(0)", "A script stops 1,000 times at most"),
         ("await call(5)", "TypeError: call needs the name of a tool"),
         ('await call("create_issue", "{")', "TypeError: the arguments of 'create_issue' cannot be read"),
         ("f = search\nawait f()", "TypeError: search needs a query"),
