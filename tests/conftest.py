@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from pathlib import Path
 
 import pytest
+
+# The commands under test start some hundred processes, which would compile the package anew each.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests would be gone through again at every full garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["asyncio", "trio"])
