@@ -62,6 +62,7 @@ _ADVICE = (
     ),
     ("module 'asyncio' has no attribute", "Of asyncio there are gather, run and sleep"),
     ("exceptions can only be called with", 'Give an exception one text, such as ValueError(f"no {name}")'),
+    ("cannot suspend in this synchronous context", "Make the calls in a list comprehension, not in map or sorted"),
     (
         "suspension limit",
         "A script stops 1,000 times at most: for a call, to wait for it, for a sleep, a refused file, an unknown name",

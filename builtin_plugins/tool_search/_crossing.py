@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
@@ -27,10 +27,17 @@ MAX_TEXT = MAX_CHARACTERS + 200_000
 MAX_BITS = 10_000
 """A longer whole number costs too much to write out."""
 MAX_NAMES = 200
-_ATTRIBUTE = re.compile(r"\.\s*([A-Za-z_]\w{0,100})\s*=(?!=)|^[ \t]+([A-Za-z_]\w{0,100})\s*:(?!=)", re.MULTILINE)
+_ATTRIBUTE = re.compile(r"\.\s*([^\W\d]\w{0,100})|(?:^[ \t]+|[:;][ \t]*)([^\W\d]\w{0,100})\s*[:=](?!=)", re.MULTILINE)
 _TOKEN = re.compile(
-    r'"""(?s:.*?)"""|\'\'\'(?s:.*?)\'\'\'|"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])*\'?|#[^\n]*|\\\n|(?P<mark>[()\[\]{};\n])'
-)  # fmt: skip
+    r'"""(?s:\\.|[^\\])*?(?:"""|\Z)|\'\'\'(?s:\\.|[^\\])*?(?:\'\'\'|\Z)'
+    r'|"(?:\\(?:\r\n|(?s:.))|[^"\\\n])*"?|\'(?:\\(?:\r\n|(?s:.))|[^\'\\\n])*\'?'
+    r"|#[^\n]*|\\\r?\n|(?P<mark>[()\[\]{};\n])"
+)
+_DEFINES = re.compile(r"(?:async\s+)?def\b")
+_RETURNS = re.compile(
+    r"((?:if|elif|else|for|while|with|try|except|finally)\b[^\"'#]*:\s*)?return\b(?=.*\S)",  # also in the line of a block
+    re.DOTALL,
+)
 
 # What runs in the sandbox. Whatever it needs is kept in parameters, as a script may use those names for something else.
 _SOURCE = """
@@ -45,7 +52,7 @@ def __make__(
     date, time = datetime.date, datetime.time
     LARGE = 1 << MAX_BITS
     HOLDS = ["what holds other values"]
-    VIEWS = ("dict_keys", "dict_values", "dict_items")
+    VIEWS = ("dict_keys", "dict_values", "dict_items", "deque")
 
     def too_long():
         raise TypeError(f"the arguments have too many characters: {MAX_CHARACTERS:,} are the most")
@@ -118,7 +125,7 @@ def __make__(
                 return number(value, (path, step))
             if kind is float:
                 return value if isfinite(value) else refuse((path, step), f"{value}, which JSON has not", str(value))
-            if isinstance(value, (list, tuple, dict)):
+            if isinstance(value, (list, tuple, dict)) or kind.__name__ == "deque":
                 return HOLDS
             if isinstance(value, (date, time)):
                 return text(value.isoformat())
@@ -144,7 +151,7 @@ def __make__(
             if is_dataclass(value) and kind is not type:
                 return HOLDS
             told = str(value)
-            return HOLDS if told.startswith(f"<{called} object at ") else text(told[:200])
+            return HOLDS if told.startswith(f"<{called} object at ") else text(told if len(told) <= 200 else f"{told[:200]}(cut)")
 
         def attributes(value):
             found = {}
@@ -224,6 +231,7 @@ FUNCTIONS
     return told, FUNCTION_NAMES
 
 __told__, FUNCTION_NAMES = __make__()
+__make__ = None
 __value__ = None
 """
 
@@ -256,8 +264,10 @@ def crossing(functions: Sequence[str]) -> tuple[str, dict[tuple[int, int], str]]
 
 def crossed(text: str) -> list[Any]:
     """What crossed as this text."""
+    text = text[: MAX_TEXT + 1]
     try:
-        if len(text) <= MAX_TEXT and isinstance(value := json.loads(text), list):
+        value: object = json.loads(text, parse_constant=_refuse) if len(text) <= MAX_TEXT else None
+        if isinstance(value, list) and _is_flat(cast("object", value)):
             return cast("list[Any]", value)
     except (ValueError, RecursionError):
         pass
@@ -265,11 +275,78 @@ def crossed(text: str) -> list[Any]:
     return [f"{text[:MAX_CHARACTERS]}(cut)"]
 
 
-def keeping_value(code: str) -> str | None:
-    """The script with the value of its last line kept under a name. None where that line is certainly no expression;
-    where it is none all the same, this is a syntax error."""
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not in JSON")
+
+
+def _is_flat(value: object) -> bool:
+    """Whether it is no deeper than the writer makes it, so that it can be written again."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 5):
+        inner: list[object] = []
+        for one in level:
+            if isinstance(one, dict):
+                inner += cast("dict[str, object]", one).values()
+            elif isinstance(one, list):
+                inner += cast("list[object]", one)
+        if not inner:
+            return True
+        level = inner
+    return False
+
+
+def keeping_value(code: str) -> list[str]:
+    """The script with the value of its last line kept under a name, and what a `return` at the top level gives, too. Where
+    that line is no expression the first of these is a syntax error, and the second keeps only the others."""
+    lines = list(_lines(code))
+    returned = list(_returned(code, lines))
+    kept = [_kept(code, [*returned, *_last(code, lines, returned)]), _kept(code, returned)]
+    return list(dict.fromkeys(one for one in kept if one != code))
+
+
+def _kept(code: str, edits: Sequence[tuple[int, int, str]]) -> str:
+    for start, end, text in reversed(edits):
+        code = f"{code[:start]}{text}{code[end:]}"
+    return code
+
+
+def _last(
+    code: str, lines: Sequence[tuple[int, int]], returned: Sequence[tuple[int, int, str]]
+) -> list[tuple[int, int, str]]:
+    if not lines or (returned and returned[-1][1] == lines[-1][1]):
+        return []
+    start, end = lines[-1]
+    line = code[start:end]
+    if line[0].isspace():
+        if code[start - 1 : start] != ";":
+            return []  # in a block
+        start += len(line) - len(line.lstrip())
+    return [(start, end, f"__value__ = ({code[start:end]}\n)")]
+
+
+def _returned(code: str, lines: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
+    """Of each `return` with a value that is in no function, and how its value is kept. In one line, so that an error
+    after it has the line that it had; before a comment in the middle of the script that cannot be, and the value is lost."""
+    functions: list[int] = []
+    for start, end in lines:
+        line = code[start:end]
+        text = line.lstrip()
+        indent = len(line) - len(text)
+        if code[start - 1 : start] != ";":
+            while functions and indent <= functions[-1]:
+                functions.pop()
+            if _DEFINES.match(text):
+                functions.append(indent)
+        found = _RETURNS.match(text)
+        comment = "#" in text
+        if found and not functions and not (comment and end != lines[-1][1]):
+            value = text[found.end() :].strip() + ("\n" if comment else "")
+            yield start + indent, end, f"{found[1] or ''}__value__ = ({value}); return"
+
+
+def _lines(code: str) -> Iterator[tuple[int, int]]:
+    """Where the statements begin and end: a line each, or the parts of one between semicolons."""
     start = depth = 0
-    last: tuple[int, int] | None = None
     for found in (*_TOKEN.finditer(code), None):
         mark = found["mark"] if found else "\n"
         if mark is None:
@@ -279,17 +356,8 @@ def keeping_value(code: str) -> str | None:
         elif found is None or depth == 0:
             end = found.start() if found else len(code)
             if (line := code[start:end].strip()) and not line.startswith("#"):
-                last = (start, end)
+                yield start, end
             start = end + 1
-    if last is None:
-        return None
-    start, end = last
-    line = code[start:end]
-    if line[0].isspace():
-        if code[start - 1 : start] != ";":
-            return None  # in a block
-        start += len(line) - len(line.lstrip())
-    return f"{code[:start]}__value__ = ({code[start:end]}\n){code[end:]}"
 
 
 def reading_value(code: str) -> str:

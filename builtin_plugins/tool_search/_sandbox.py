@@ -261,7 +261,11 @@ def _told(error: monty.MontyError, limits: Limits, code: str) -> str:
         return f"It was stopped: it needed more than {limits.memory // 2**20} MiB of memory."
     if isinstance(error, (monty.MontyRuntimeError, monty.MontySyntaxError)):
         lines = [frame.line for frame in error.traceback() if _is_own(frame)]
-        text = error.display("type-msg")[:4000].replace(_NOT_SUPPORTED, "this Python does not have ")
+        text = (
+            error.display("type-msg")[:4000]
+            .replace(_NOT_SUPPORTED, "this Python does not have ")
+            .replace("'__ask__'", "that calls a tool")
+        )
         if lines:
             # From the script itself, as its last line was changed to keep its value.
             source = "".join(code.split("\n")[lines[-1] - 1 : lines[-1]]).strip()[:200]

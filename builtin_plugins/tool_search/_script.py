@@ -10,12 +10,12 @@ import functools
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, final
 
 import anyio
 from anyio.abc import TaskGroup
 
-from builtin_plugins.tool_search._crossing import PRELUDE, crossed, crossing, keeping_value, reading_value
+from builtin_plugins.tool_search._crossing import MAX_TEXT, PRELUDE, crossed, crossing, keeping_value, reading_value
 from builtin_plugins.tool_search._script_values import MUCH, clean
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ MEMORY = 64 * 2**20
 """Bytes that a script may use, and the checker while it reads one."""
 MAX_PRINTED = 1_000_000
 """Characters that a script may print; it is ended when it prints more."""
+MAX_OPEN = 8_000_000
+"""Characters of arguments that the calls may have together which a script has made and not yet had answered."""
 AT_ONCE = 16
 """Calls of one script that run at a time; the others of a `gather` wait for their turn."""
 _SLEEPS = {"system.sleep", "system.async_sleep"}
@@ -94,6 +96,7 @@ class Script:
         self._calls = 0
         self._slept = 0.0
         self._labels: dict[int, str] = {}
+        self._lengths: dict[int, int] = {}
         self._waiting: dict[int, Callable[[], Awaitable[object]]] = {}
         self._settled: dict[int, monty.ExternalSettledResult] = {}
         self._source = b""
@@ -132,21 +135,28 @@ class Script:
             self._source = source.encode()
             return functools.partial(session.feed_start, source, print_callback=printed)
 
-        kept = keeping_value(code)
-        try:
-            snapshot = await step(feed(kept or code))
-        except monty.MontySyntaxError:
-            if kept is None or printed.characters:
-                raise
-            # The last line is no expression, or the script is wrong anyway, and the error has to be about its own text.
-            kept, snapshot = None, await step(feed(code))
+        *kept, last = [*keeping_value(code), code]
+        for source in kept:
+            try:
+                snapshot = await step(feed(source))
+            except monty.MontySyntaxError:
+                if printed.characters:
+                    raise
+                # Its last line is no expression, or it is wrong anyway, and the error has to be about its own text.
+            else:
+                break
+        else:
+            source, snapshot = last, await step(feed(last))
         await self._go_on(step, snapshot, tasks)
-        if kept is None:
+        if source is last:
             return None
         snapshot = await step(feed(reading_value(code)))
         if not isinstance(snapshot, monty.MontyComplete):
             raise OverLimit("It was stopped: its value called something while it was read.")
-        return (await step(lambda: crossed(clean(str(snapshot.output)))))[0]
+        (value, *more) = await step(lambda: _read(str(snapshot.output))) or [None]
+        if more:
+            raise OverLimit("It was stopped: it changed what writes its value.")
+        return value
 
     async def _go_on(self, step: Step, snapshot: monty.SyncSnapshot, tasks: TaskGroup) -> None:
         import pydantic_monty as monty
@@ -179,7 +189,12 @@ class Script:
         if self._calls > self._limits.calls:
             raise OverLimit(f"It was stopped: a script may make {self._limits.calls} calls.")
         (text,) = snapshot.args
-        named, *given = crossed(clean(text)) if len(text) < MUCH else await step(lambda: crossed(clean(text)))
+        self._lengths[snapshot.call_id] = len(text)
+        if sum(self._lengths.values()) > MAX_OPEN:
+            raise OverLimit(f"It was stopped: its open calls have more than {MAX_OPEN:,} characters of arguments.")
+        named, *given = _read(text) if len(text) < MUCH else await step(lambda: _read(text))
+        if not isinstance(named, dict):
+            raise OverLimit("It was stopped: it changed what writes its calls.")
         first = repr(given[0][:100]) if given and isinstance(given[0], str) else ""
         self._labels[snapshot.call_id] = f"{name}({first})"
         self._waiting[snapshot.call_id] = functools.partial(self._functions[name], *given, **named)
@@ -210,6 +225,7 @@ class Script:
         settled, self._settled = self._settled, {}
         for call_id in settled:
             self._labels.pop(call_id, None)
+            self._lengths.pop(call_id, None)
         return settled
 
     async def _run(self, call_id: int, function: Callable[[], Awaitable[object]]) -> None:
@@ -226,3 +242,7 @@ class Script:
                 return
         self._settled[call_id] = result
         self._arrived.set()
+
+
+def _read(text: str) -> list[Any]:
+    return crossed(clean(text[: MAX_TEXT + 1]))

@@ -340,6 +340,47 @@ async def test_a_script_that_fails_says_where_and_why(code: str, told: str) -> N
         assert told in await script.failure(code)
 
 
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("return 5", 5),
+        ("return 5  # five", 5),
+        ("x = 0\nif not x:\n  return 'none'\nx", "none"),
+        ("x = 1\nif not x:\n  return 'none'\nx", 1),
+        ("x = 0\nif not x: return 'none'\nx = 2", "none"),
+        ("for n in range(9):\n  if n == 3:\n    return n", 3),
+        ("def f():\n  return 1\nreturn f() + 1", 2),
+        ("async def main():\n  if True: return 7\nreturn await main()", 7),
+        ("x = [\n1,\n2]\nreturn (x,\n 3)", [[1, 2], 3]),
+        ("x = 1; return x", 1),
+        ("import collections\ncollections.deque([1, [2]])", [1, [2]]),
+        ("class P:\n  def __init__(self):\n    self.x, self.y = 1, 2\nP()", {"P": {"x": 1, "y": 2}}),
+        ("from dataclasses import dataclass\n@dataclass\nclass A: x: int; y: int = 4\nA(3)", {"A": {"x": 3, "y": 4}}),
+        ("class E:\n  def __init__(self):\n    self.é = 1\nE()", {"E": {"é": 1}}),
+        ("class S:\n  def __str__(self): return 's' * 300\nS()", "s" * 200 + "(cut)"),
+        ("1 + \\\r\n2", 3),
+        ("x = 'a \\\n(b'\nx", "a (b"),
+        ('x = """a \\""" ( b"""\nx', 'a """ ( b'),
+    ],
+    ids=str,
+)
+async def test_the_value_is_that_of_the_last_line_or_of_a_return(code: str, value: object) -> None:
+    async with coding() as script:
+        assert await script.value(code) == value
+
+
+async def test_an_error_after_a_return_keeps_its_line() -> None:
+    async with coding() as script:
+        assert "line 4: ZeroDivisionError" in await script.failure("x = 1\nif not x:\n  return 5\n1 / 0")
+
+
+async def test_calls_made_with_map_are_advised_to_be_made_in_a_list() -> None:
+    async with coding() as script:
+        told = await script.failure("list(map(lambda n: call('create_issue', title=n), 'ab'))")
+        assert "__ask__" not in told
+        assert "Make the calls in a list comprehension" in told
+
+
 async def test_a_failure_tells_the_calls_that_were_made_and_what_was_printed() -> None:
     async with coding() as script:
         text = await script.failure('print("begun")\nawait call("create_issue", title="x")\n1 / 0')

@@ -446,6 +446,36 @@ async def test_nothing_else_brings_such_a_value_to_the_host(code: str) -> None:
         await attempt(played, f"{SHARING}\n{code}")
 
 
+@pytest.mark.parametrize("text", ["[NaN]", "[" * 985 + "]" * 985, "[", "{}", "nothing", "[1]" * 2])
+async def test_a_writer_that_a_script_has_replaced_gives_text_at_most(text: str) -> None:
+    async with attacked() as played:
+        result = await attempt(played, f"__told__ = lambda value, names: {text!r}\n1")
+        assert json.loads(result.text)["value"] == f"{text}(cut)"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("[]", "no value"), ("[1,2]", "It was stopped: it changed what writes its value")]
+)
+async def test_a_writer_that_answers_another_number_of_values_gives_none(text: str, told: str) -> None:
+    async with attacked() as played:
+        assert told in (await attempt(played, f"__told__ = lambda value, names: {text!r}\n1")).text
+
+
+async def test_what_makes_the_writer_is_out_of_reach() -> None:
+    forged = "r = __make__(type=lambda v: str, len=lambda v: 0, zip=lambda a, b: [({}, 'x'), ('k', 'y')])"
+    async with attacked() as played:
+        result = await attempt(played, f"try:\n  {forged}\nexcept NameError:\n  pass")
+        assert "TypeError: 'NoneType' object is not callable" in result.text
+
+
+async def test_calls_that_are_open_may_hold_so_much_together() -> None:
+    async with attacked() as played:
+        held = "calls = [call('keep', {'a': 'x' * 900_000}) for n in range(HELD)]\nlen(calls)"
+        assert "more than 8,000,000 characters" in (await attempt(played, held.replace("HELD", "9"))).text
+        one_by_one = "for n in range(12): await call('keep', {'a': 'x' * 900_000})\n'done'"
+        assert json.loads((await attempt(played, one_by_one)).text)["value"] == "done"
+
+
 async def test_a_number_too_long_to_be_written_is_told_by_its_length() -> None:
     async with attacked() as played:
         value = json.loads((await attempt(played, "[10**5000, {10**5000: 1}, {10**5000}]")).text)["value"]
