@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from pathlib import Path
 
@@ -10,12 +9,6 @@ import pytest
 
 # The commands under test start some hundred processes, which would compile the package anew each.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-
-
-def pytest_collection_finish() -> None:
-    """Thousands of collected tests would be gone through again at every full garbage collection."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(params=["asyncio", "trio"])
