@@ -6,8 +6,8 @@ Catalogs are recombined from the retrieval sets in ../shared (names, description
 tools), or made up where these are absent. Peers are measured where they can be imported; a package that does not
 install beside this one may lie elsewhere: `--path venv/lib/python3.11/site-packages`; so may PyStemmer, which is used
 where it is found, unless `--plain-stems` says not to. Times are processor time in milliseconds; all take turns at each
-query, and each query is new, though others like it were asked before, as in a process that has run for a while. rank-
-bm25 runs over our words; each stems its own. `--large` adds 100,000 tools with fewer queries; whoever has taken longer
+query, and each query is new, though others like it were asked before, as in a process that has run for a while.
+rank-bm25 runs over our words; each stems its own. `--large` adds 100,000 tools with fewer queries; whoever has taken longer
 than a minute for a size is not asked further there.
 """
 

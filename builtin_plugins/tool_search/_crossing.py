@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-__all__ = ["PRELUDE", "READING", "crossed", "crossing", "keeping_value", "reading_value"]
+__all__ = ["MAX_TEXT", "PRELUDE", "QUOTED", "READING", "crossed", "crossing", "keeping_value", "reading_value"]
 
 PRELUDE = "<python-input-0>"
 """The file in which places of the code are that a session runs first."""
@@ -28,11 +28,12 @@ MAX_BITS = 10_000
 """A longer whole number costs too much to write out."""
 MAX_NAMES = 200
 _ATTRIBUTE = re.compile(r"\.\s*([^\W\d]\w{0,100})|(?:^[ \t]+|[:;][ \t]*)([^\W\d]\w{0,100})\s*[:=](?!=)", re.MULTILINE)
-_TOKEN = re.compile(
+QUOTED = (
     r'"""(?s:\\.|[^\\])*?(?:"""|\Z)|\'\'\'(?s:\\.|[^\\])*?(?:\'\'\'|\Z)'
-    r'|"(?:\\(?:\r\n|(?s:.))|[^"\\\n])*"?|\'(?:\\(?:\r\n|(?s:.))|[^\'\\\n])*\'?'
-    r"|#[^\n]*|\\\r?\n|(?P<mark>[()\[\]{};\n])"
+    r'|"(?:\\(?:\r\n|(?s:.))|[^"\\\n])*"?|\'(?:\\(?:\r\n|(?s:.))|[^\'\\\n])*\'?|#[^\n]*'
 )
+"""The texts and comments of a script, as a pattern that needs no second look, however they are left open."""
+_TOKEN = re.compile(QUOTED + r"|\\\r?\n|(?P<mark>[()\[\]{};\n])")
 _DEFINES = re.compile(r"(?:async\s+)?def\b")
 _RETURNS = re.compile(
     r"((?:if|elif|else|for|while|with|try|except|finally)\b[^\"'#]*:\s*)?return\b(?=.*\S)",  # also in the line of a block
@@ -263,8 +264,7 @@ def crossing(functions: Sequence[str]) -> tuple[str, dict[tuple[int, int], str]]
 
 
 def crossed(text: str) -> list[Any]:
-    """What crossed as this text."""
-    text = text[: MAX_TEXT + 1]
+    """What crossed as this text, of which no more than `MAX_TEXT` and one more character need be given."""
     try:
         value: object = json.loads(text, parse_constant=_refuse) if len(text) <= MAX_TEXT else None
         if isinstance(value, list) and _is_flat(cast("object", value)):

@@ -23,7 +23,10 @@ MAX_BITS = 10_000
 
 
 class TooLarge(Exception):
-    """A result has more than a script can hold."""
+    """A result has more of this than a script can hold."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the result has more than {what}, which is more than a script can hold")
 
 
 def as_given(value: object) -> Any:
@@ -40,9 +43,7 @@ def as_returned(structured: object, text: str) -> Any:
                 return _Reader().read(value, 0)
         except (ValueError, TypeError, RecursionError):
             continue
-    if len(text) > MAX_CHARACTERS:
-        raise TooLarge(f"the result has more than {MAX_CHARACTERS:,} characters, which is more than a script can hold")
-    return clean(text)
+    return _Reader().read(text, 0)
 
 
 def clean(text: str) -> str:
@@ -69,7 +70,7 @@ class _Reader:
     def read(self, value: object, depth: int) -> Any:
         self._values -= 1
         if self._values < 0:
-            raise TooLarge(f"the result has more than {MAX_VALUES:,} values, which is more than a script can hold")
+            raise TooLarge(f"{MAX_VALUES:,} values")
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -97,7 +98,5 @@ class _Reader:
     def _text(self, text: str) -> str:
         self._room -= len(text)
         if self._room < 0:
-            raise TooLarge(
-                f"the result has more than {MAX_CHARACTERS:,} characters, which is more than a script can hold"
-            )
+            raise TooLarge(f"{MAX_CHARACTERS:,} characters")
         return clean(text)

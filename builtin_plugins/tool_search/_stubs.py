@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, cast, final
 
 from builtin_plugins.tool_search._bridge_call import ARGUMENT_KEYS
+from builtin_plugins.tool_search._crossing import QUOTED
 from builtin_plugins.tool_search._sandbox import Diagnostic
 from builtin_plugins.tool_search._signatures import clip, signature
 from hooksdk import Catalog, Tool
@@ -40,9 +41,7 @@ async def call(*name: Any, **arguments: Any) -> Any: ...
 _CALL = re.compile(
     r"""\bcall(?P<gap>\s*\(\s*)(?P<name>(["'])(?P<text>[^"'\\\n]{1,200})\3)(?P<rest>\s*(?:\)|,\s*\)|,\s*[\w*]*\s*=?=?))"""
 )
-_QUOTED = re.compile(
-    r'"""(?s:.*?)"""|\'\'\'(?s:.*?)\'\'\'|"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])*\'?|#[^\n]*'
-)  # fmt: skip
+_QUOTED = re.compile(QUOTED)
 _NOT_CALLED = re.compile(r"\bcall\b(?!\s*\()|\bdef\s+call\b")
 _DYNAMIC = re.compile(r"\b(?:eval|exec|globals|locals|vars|except)\b")
 """Where one of these stands, a name that is not defined may be meant."""

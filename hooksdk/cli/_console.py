@@ -14,6 +14,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.markup import escape
 
+from hooksdk._schema_explain import clip
 from hooksdk.errors import HookSDKError
 
 __all__ = [
@@ -76,8 +77,7 @@ def printable(text: str) -> str:
 def first_sentence(text: str) -> str:
     """The first sentence of a description, in one line."""
     paragraph = " ".join(text.strip().partition("\n\n")[0].split())
-    sentence = printable(re.split(r"(?<=[.!?])\s+(?![a-z])", paragraph, maxsplit=1)[0])
-    return sentence if len(sentence) <= _SENTENCE else f"{sentence[: _SENTENCE - 1]}…"
+    return clip(printable(re.split(r"(?<=[.!?])\s+(?![a-z])", paragraph, maxsplit=1)[0]), _SENTENCE)
 
 
 def print_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: str) -> None:
