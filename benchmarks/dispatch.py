@@ -156,7 +156,7 @@ async def calling() -> Measured:
     ):
         await plain_run.resolve_tools([tool])
         await guarded_run.resolve_tools([tool])
-        from hooksdk._execution import Work
+        from hooksdk._run.execution import Work
 
         # Nested calls, so that the transcript's growth is not measured.
         async def call(run: Any) -> None:

@@ -84,8 +84,8 @@ def scenario_tools() -> list[Tool]:
 
 async def demo_tools() -> list[Tool]:
     """What the servers of the demo list. Raises `ImportError` where its extra is not installed."""
-    from hooksdk.adapters.mcp import McpServers
     from hooksdk.cli._demo import PROGRAMS
+    from hooksdk.mcp import McpServers
 
     beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     programs = {

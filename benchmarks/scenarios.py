@@ -40,9 +40,9 @@ from _scenario_tools import FIXTURES, LIVEMCP, core_tools, deferrable_tools, fix
 
 from builtin_plugins.tool_search.rankers import Document, load_ranker
 from hooksdk import Catalog, schema
-from hooksdk.adapters.openai import OpenAIModel
 from hooksdk.agent import Limits, Outcome, run_agent
 from hooksdk.hooks import AfterToolCall, AfterToolsResolved, BeforeToolCall, RewriteToolCall, TransformToolResult
+from hooksdk.models.openai import OpenAIModel
 from hooksdk.testing import Recorder, open_host, recorder
 from hooksdk.testing.server import ScriptedServer
 from hooksdk.tools import BRIDGE_NAMES

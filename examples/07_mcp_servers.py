@@ -14,7 +14,7 @@ from hooksdk.hooks import AfterToolCall
 from hooksdk.testing import Call, ScriptedModel, Turn, call
 
 try:
-    from hooksdk.adapters.mcp import McpServers
+    from hooksdk.mcp import McpServers
 except ModuleNotFoundError as error:
     sys.exit(f"This example needs {error.name}: pip install 'hooksdk[mcp]' mcp-server-git")
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import anyio
 
-from hooksdk._background import cancel_requests, describe, go_on_cancelling, goes_up, logger
-from hooksdk._event import Fresh
+from hooksdk._firing.event import Fresh
+from hooksdk._tasks.background import cancel_requests, describe, go_on_cancelling, goes_up, logger
 from hooksdk.tools import Tool, ToolCall
 
 __all__ = ["Approval", "ApprovalRequest", "Approver", "ask_approver"]

@@ -10,8 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from hooksdk._event import CallEvent, CallStatus, Checked, EndReason, Event, Fresh, RunInfo, SessionEndReason
-from hooksdk._hook import Hook, define
+from hooksdk._firing.event import (
+    CallEvent,
+    CallStatus,
+    Checked,
+    EndReason,
+    Event,
+    Fresh,
+    RunInfo,
+    SessionEndReason,
+    Trace,
+)
+from hooksdk._firing.hook import Hook, define
 from hooksdk.calls import Results, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import did_you_mean
@@ -371,17 +381,6 @@ class AfterCompaction(Event):
 @define(kind="notify", grant="conversation")
 def after_compaction(event: AfterCompaction) -> None:
     """The host has compacted its messages."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trace(Event):
-    """One thing that the SDK itself saw. It holds names, sizes and times; never arguments, results or secrets."""
-
-    kind: str
-    """`hook`, `decision`, `call_started`, `call_finished`, `run_ended` and so on: docs/reference/trace.md."""
-    time: float = 0.0
-    """Seconds since the epoch."""
-    detail: Fresh[Mapping[str, Any]] = Fresh()
 
 
 @define(kind="trace")

@@ -11,15 +11,16 @@ from typing import Any, Self, TypeVar, final
 
 import anyio
 
-from hooksdk._background import Background, Keeper, describe, logger
-from hooksdk._discovery import find_plugins
-from hooksdk._registry import Plugin, Registry, describe_plugins
+from hooksdk._plugins.discovery import find_plugins
+from hooksdk._plugins.registry import Plugin, Registry, describe_plugins
+from hooksdk._tasks.background import Background, Keeper, describe, logger
+from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import Approver
 from hooksdk.config import Config, load_config
 from hooksdk.errors import PluginRefused, SessionClosed
 from hooksdk.session import Session, SessionParts
 from hooksdk.stores import open_store
-from hooksdk.transcript import Store, to_the_end
+from hooksdk.transcript import Store
 
 __all__ = ["Host", "PluginStorage"]
 
@@ -105,7 +106,7 @@ class Host:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         problems: list[Exception] = []
-        await to_the_end(self._leave, problems)
+        await run_shielded(self._leave, problems)
         if problems and error is None:
             raise problems[0]
 

@@ -15,19 +15,20 @@ from typing import Any, Self, final
 
 import anyio
 
-from hooksdk import _call_steps as steps
 from hooksdk import hooks, schema
-from hooksdk._background import describe, logger
-from hooksdk._execution import Settled, Work
-from hooksdk._run_state import RunParts, RunState, assemble_tools, before_model_call, drain, narrow_tools
-from hooksdk._text_calls import names_called_in, reminder_of
+from hooksdk._run import call as steps
+from hooksdk._run.execution import Settled, Work
+from hooksdk._run.state import RunParts, RunState, assemble_tools, before_model_call, drain, narrow_tools
+from hooksdk._run.text_calls import names_called_in, reminder_of
+from hooksdk._tasks.background import describe, logger
+from hooksdk._tasks.shielding import run_shielded
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog, build_catalog
 from hooksdk.errors import PolicyFailed, RunBlocked, RunClosed
 from hooksdk.formats import Message
 from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.tools import Tool
-from hooksdk.transcript import Transcript, TranscriptEditor, to_the_end
+from hooksdk.transcript import Transcript, TranscriptEditor
 
 __all__ = ["Compaction", "Run", "RunParts"]
 
@@ -319,7 +320,7 @@ class Run:
                 await self._end(reason, told, problems)
         finally:
             try:
-                await to_the_end(self._settle, reason, problems)  # also when asyncio cancels the task once more
+                await run_shielded(self._settle, reason, problems)  # also when asyncio cancels the task once more
             finally:
                 self._parts.closed()
         if problems and error is None:

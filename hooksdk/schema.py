@@ -21,12 +21,12 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 from uuid import UUID
 
-from hooksdk._schema_explain import Problem, clip, explain, kind_of, render
-from hooksdk._schema_limits import TooMuchWork, survey
-from hooksdk._schema_repair import mend
+from hooksdk._schema.explain import Problem, clip, explain, kind_of, render
+from hooksdk._schema.limits import TooMuchWork, survey
+from hooksdk._schema.repair import mend
 
 if TYPE_CHECKING:
-    from hooksdk._schema_engine import Compiled
+    from hooksdk._schema.engine import Compiled
 
 __all__ = [
     "BadArguments",
@@ -225,7 +225,7 @@ def parse_arguments(raw: object) -> JsonObject:
 
 @lru_cache(maxsize=512)
 def _by_content(text: str) -> Compiled:
-    from hooksdk._schema_engine import compile_schema
+    from hooksdk._schema.engine import compile_schema
 
     return compile_schema(json.loads(text))
 

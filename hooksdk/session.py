@@ -12,9 +12,10 @@ from typing import Any, Self, final
 import anyio
 
 from hooksdk import hooks, schema
-from hooksdk._background import Background, Keeper, describe, logger
-from hooksdk._dispatch import Dispatcher
-from hooksdk._registry import Plugin, Registry, instantiate
+from hooksdk._firing.dispatcher import Dispatcher
+from hooksdk._plugins.registry import Plugin, Registry, instantiate
+from hooksdk._tasks.background import Background, Keeper, describe, logger
+from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import Approver
 from hooksdk.calls import Results
 from hooksdk.catalog import Storage
@@ -26,7 +27,7 @@ from hooksdk.patterns import ToolPattern
 from hooksdk.run import Run, RunParts
 from hooksdk.state import PluginState
 from hooksdk.tools import Tool
-from hooksdk.transcript import SessionLog, Store, Transcript, to_the_end
+from hooksdk.transcript import SessionLog, Store, Transcript
 
 __all__ = ["Session", "SessionParts"]
 
@@ -258,7 +259,7 @@ class Session:
         if self._dispatcher is None:
             return
         dispatcher, self._dispatcher = self._dispatcher, None
-        await to_the_end(self._close, dispatcher, reason)
+        await run_shielded(self._close, dispatcher, reason)
 
     async def _close(self, dispatcher: Dispatcher, reason: SessionEndReason) -> None:
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar, cast, final, overload
 
 from hooksdk import schema
-from hooksdk._signature import Executor, locate, read_signature
+from hooksdk._firing.signature import Executor, locate, read_signature
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ToolSchemaError
 

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from typing import Any, Literal, final
 
 from hooksdk import schema
-from hooksdk._conversation import Conversation
-from hooksdk._encoding import encode
-from hooksdk._journal import Entry, Record, view
-from hooksdk._matching import MismatchError, checked, same
-from hooksdk._storage import SessionLog, Store, to_the_end
-from hooksdk._trims import DrainedTrim, DrainReport, clean, head, resolve, short_form
+from hooksdk._transcript.conversation import Conversation
+from hooksdk._transcript.encoding import encode
+from hooksdk._transcript.journal import Entry, Record, view
+from hooksdk._transcript.matching import MismatchError, checked, same
+from hooksdk._transcript.storage import SessionLog, Store
+from hooksdk._transcript.trims import DrainedTrim, DrainReport, clean, head, resolve, short_form
 from hooksdk.calls import ResultInfo, Results, TrimReceipt
 from hooksdk.errors import FenceClosed, StoreError, TranscriptChanged
 from hooksdk.formats import Message
@@ -31,7 +31,6 @@ __all__ = [
     "Store",
     "Transcript",
     "TranscriptEditor",
-    "to_the_end",
     "view",
 ]
 

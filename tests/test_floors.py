@@ -14,38 +14,28 @@ ROOT = Path(__file__).parents[1]
 LONGEST = 400
 
 FLOORS = """
-errors _background state
-_schema_limits
-_schema_explain _schema_static
-_schema_engine _schema_repair
+errors state
+_tasks/
+tasks
+_schema/
 schema
 patterns calls
-_event
-_signature _secrets
-_hook
+_firing/
 tools
 catalog approvals
 formats/
-_encoding _trims
-_journal
-_matching _storage
-_conversation
+_transcript/
 transcript
 hooks
-_stats _mailbox _text_calls
 manifest config stores/
-_registry
-_discovery
-_dispatch
-_execution
-_run_state
-_call_steps
+_plugins/
+_run/
 run
 session
 host
 __init__
 agent
-adapters/
+models/ mcp/
 testing/
 cli/
 __main__

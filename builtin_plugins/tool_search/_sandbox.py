@@ -21,7 +21,7 @@ import anyio.to_thread
 
 from builtin_plugins.tool_search._crossing import PRELUDE, READING, crossing
 from builtin_plugins.tool_search._script import MEMORY, Function, Limits, OverLimit, Printed, Script
-from hooksdk.transcript import to_the_end
+from hooksdk.tasks import run_shielded
 
 if TYPE_CHECKING:
     import pydantic_monty as monty
@@ -145,7 +145,7 @@ class Sandbox:
         self._closed = True
         for worker in self._taken:
             worker.kill()
-        await to_the_end(self._stop)
+        await run_shielded(self._stop)
 
     async def _stop(self) -> None:
         async with self._starting:
@@ -157,18 +157,18 @@ class Sandbox:
     async def _worker(self, **settings: Any) -> AsyncGenerator[_Worker, None]:
         """A worker of one's own. It goes back to the pool, or is killed if a step of it was given up."""
         async with self._alive:
-            session = (await to_the_end(self._started)).checkout(**settings)
+            session = (await run_shielded(self._started)).checkout(**settings)
             worker = _Worker(session, self._threads, self._places)
             try:
                 # A worker that is being taken or given back when asyncio cancels the task would be lost to the pool.
-                await to_the_end(self._in_thread, worker.take)
+                await run_shielded(self._in_thread, worker.take)
                 self._check_open()
                 self._taken.add(worker)
                 yield worker
             finally:
                 self._taken.discard(worker)
                 worker.kill_if_busy()
-                await to_the_end(self._in_thread, worker.give_back)
+                await run_shielded(self._in_thread, worker.give_back)
 
     async def _started(self) -> monty.Monty:
         async with self._starting:

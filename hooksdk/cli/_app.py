@@ -14,8 +14,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from hooksdk._discovery import find_plugins
-from hooksdk._registry import Plugin, Registry, describe_plugins
+from hooksdk._plugins.discovery import find_plugins
+from hooksdk._plugins.registry import Plugin, Registry, describe_plugins
 from hooksdk.cli._console import print_json, stderr_console, stdout_console
 from hooksdk.cli._edit import switch_plugin
 from hooksdk.config import fold, load_config

@@ -20,7 +20,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from hooksdk import Config, Host, JsonlStore, ResultInfo, Session, schema
-from hooksdk.adapters.mcp import McpServers
 from hooksdk.agent import Outcome, run_agent
 from hooksdk.cli._approver import PersonAtTerminal, grant_all
 from hooksdk.cli._console import print_json
@@ -29,6 +28,7 @@ from hooksdk.cli._demo_script import FILE_NAME, PROMPT, scripted_secretary
 from hooksdk.cli._servers import ServerWatch
 from hooksdk.cli._timeline import timeline
 from hooksdk.errors import HookSDKError
+from hooksdk.mcp import McpServers
 from hooksdk.testing import ScriptedModel
 
 __all__ = ["PROGRAMS", "DemoProblem", "play", "run_demo"]

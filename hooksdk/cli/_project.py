@@ -13,7 +13,7 @@ from hooksdk.cli._console import CommandProblem
 from hooksdk.stores import SessionLog, Store
 
 if TYPE_CHECKING:
-    from hooksdk.adapters.mcp import McpServers
+    from hooksdk.mcp import McpServers
 
 __all__ = ["LookingStore", "open_servers"]
 

@@ -12,13 +12,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from hooksdk.adapters.anthropic import AnthropicModel
-from hooksdk.adapters.openai import OpenAIModel
 from hooksdk.agent import ModelReply, ModelUnavailable
 from hooksdk.cli._console import CommandProblem, printable
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.formats import Message
 from hooksdk.formats._shared import as_object
+from hooksdk.models.anthropic import AnthropicModel
+from hooksdk.models.openai import OpenAIModel
 
 __all__ = ["ATTEMPTS", "AskedModel", "ModelOptions", "check_model"]
 

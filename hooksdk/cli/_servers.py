@@ -12,9 +12,9 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from hooksdk import Host
-from hooksdk.adapters.mcp import McpServers, ServerStatus
 from hooksdk.cli._console import counted
 from hooksdk.errors import ConfigError
+from hooksdk.mcp import McpServers, ServerStatus
 
 __all__ = ["ServerWatch", "read_mcp_files", "statuses"]
 

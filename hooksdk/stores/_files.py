@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast, final
 
-from hooksdk._encoding import encode
+from hooksdk._transcript.encoding import encode
 from hooksdk.errors import SessionBusy, StoreError, TranscriptChanged
 
 __all__ = ["AppendFile", "Lease", "ValueFile", "replace_file"]

@@ -19,8 +19,8 @@ from typing import Any, TypeVar, TypeVarTuple, cast, final
 
 import anyio
 
-from hooksdk._encoding import encode
-from hooksdk._storage import in_thread, keep_trying, to_the_end
+from hooksdk._tasks.shielding import in_thread, keep_trying, run_shielded
+from hooksdk._transcript.encoding import encode
 from hooksdk.errors import StoreError
 from hooksdk.formats import Message
 from hooksdk.stores._files import AppendFile, Lease, ValueFile, replace_file
@@ -163,7 +163,7 @@ class JsonlLog:
     async def close(self) -> None:
         """Let the session go."""
         if self.is_open:
-            await to_the_end(self._close)
+            await run_shielded(self._close)
 
     async def _close(self) -> None:
         await in_thread(self.release, limiter=self._threads)
@@ -206,11 +206,11 @@ class JsonlStore:
             opened.append(JsonlLog(base, session_id, lease[0], threads, materialized=self._materialize))
 
         async def take() -> bool:
-            return await to_the_end(in_thread, try_once)
+            return await run_shielded(in_thread, try_once)
 
         try:
             await keep_trying(take, session_id, wait)
-            await to_the_end(in_thread, open_files)
+            await run_shielded(in_thread, open_files)
         except BaseException:
             for held in opened or lease:
                 held.release()
@@ -256,7 +256,7 @@ class JsonlStore:
         def put(values: dict[str, Any]) -> None:
             values[key] = fresh
 
-        await to_the_end(in_thread, lambda: self._space(space).change(put))
+        await run_shielded(in_thread, lambda: self._space(space).change(put))
 
     async def delete_value(self, space: str, key: str) -> None:
         """Remove a value; one that is not there is no error."""
@@ -264,7 +264,7 @@ class JsonlStore:
         def drop(values: dict[str, Any]) -> None:
             values.pop(key, None)
 
-        await to_the_end(in_thread, lambda: self._space(space).change(drop))
+        await run_shielded(in_thread, lambda: self._space(space).change(drop))
 
     async def list_keys(self, space: str) -> list[str]:
         """The keys of a space, sorted."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from hooksdk._encoding import encode
-from hooksdk._storage import keep_trying
+from hooksdk._tasks.shielding import keep_trying
+from hooksdk._transcript.encoding import encode
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import anyio
 
-from hooksdk.adapters.mcp import McpServers
 from hooksdk.calls import ToolResult
+from hooksdk.mcp import McpServers
 from hooksdk.tools import Tool
 
 SERVERS = Path(__file__).parents[1] / "servers"

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from hooksdk import Session, Tool
-from hooksdk.adapters.anthropic import AnthropicModel
-from hooksdk.adapters.openai import OpenAIModel
+from hooksdk.models.anthropic import AnthropicModel
+from hooksdk.models.openai import OpenAIModel
 from hooksdk.testing import Turn
 from hooksdk.testing.server import ScriptedServer, ServerScript
 from tests.hooksdk.provider_rules import tool_violations, violations

@@ -34,7 +34,7 @@ def no_built_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what a test installs is there."""
     from importlib.metadata import entry_points
 
-    import hooksdk._discovery as discovery
+    from hooksdk._plugins import discovery
 
     def installed(group: str) -> list[Any]:
         return [entry for entry in entry_points(group=group) if entry.dist and entry.dist.name.startswith("fake-")]

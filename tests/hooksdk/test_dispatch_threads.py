@@ -11,7 +11,7 @@ import pytest
 from stage import ACT, playing
 
 from hooksdk import ToolResult, hooks, tool
-from hooksdk._hook import THREADS
+from hooksdk._firing.hook import THREADS
 from hooksdk.errors import PolicyFailed
 from hooksdk.hooks import AfterToolCall, AgentStart, BeforeToolCall, Block
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hooksdk import hooks
-from hooksdk._hook import Handler, options_of
+from hooksdk._firing.hook import Handler, options_of
 from hooksdk.errors import HookUseError
 from hooksdk.hooks import HOOKS, AgentStart, Answer, Ask, BeforeToolCall, Block, Event, Rewrite, Secrets, Withhold
 from hooksdk.patterns import ToolPattern

@@ -12,7 +12,7 @@ import pytest
 from stage import settings
 
 from hooksdk import Host, MemoryStore
-from hooksdk._registry import Plugin
+from hooksdk._plugins.registry import Plugin
 from hooksdk.errors import PluginRefused
 
 log: list[str] = []

@@ -306,7 +306,7 @@ async def test_no_task_is_left_after_200_sessions(anyio_backend: str) -> None:
 async def test_a_worker_that_will_not_end_does_not_hold_the_host_for_ever(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hooksdk._background.STOP_TIMEOUT", 0.05)
+    monkeypatch.setattr("hooksdk._tasks.background.STOP_TIMEOUT", 0.05)
     monkeypatch.setattr("hooksdk.session.CLOSE_TIMEOUT", 0.05)
     monkeypatch.setattr("hooksdk.run.FLUSH_TIMEOUT", 0.05)
     over = anyio.Event()

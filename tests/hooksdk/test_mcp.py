@@ -16,8 +16,8 @@ from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp_servers import SERVERS, Progress, alive, find, script, use
 
-from hooksdk.adapters.mcp import McpServers, ServerStatus
 from hooksdk.catalog import build_catalog
+from hooksdk.mcp import McpServers, ServerStatus
 from hooksdk.tools import Annotations
 
 pytestmark = [

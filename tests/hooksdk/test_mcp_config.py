@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hooksdk.adapters._mcp_config import read_servers
-from hooksdk.adapters.mcp import McpServers
 from hooksdk.errors import ConfigError
+from hooksdk.mcp import McpServers
+from hooksdk.mcp._config import read_servers
 
 
 def problems(servers: dict[str, Any]) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hooksdk import Tool, ToolCall, hooks
-from hooksdk.adapters.openai import OpenAIModel
 from hooksdk.agent import run_agent
 from hooksdk.formats import get_format
+from hooksdk.models.openai import OpenAIModel
 from hooksdk.testing import Call, Reply, Turn, call, open_session, say
 from tests.hooksdk.provider_rules import violations
 from tests.hooksdk.provider_stage import FORMATS, TOOLS, USER, Json, Serve, replies, serving

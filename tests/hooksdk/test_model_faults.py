@@ -11,12 +11,12 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk.adapters.anthropic import AnthropicModel
-from hooksdk.adapters.openai import OpenAIModel
 from hooksdk.agent import Limits, ModelUnavailable, run_agent
 from hooksdk.errors import ConfigError
 from hooksdk.formats import get_format
 from hooksdk.hooks import AgentEnd
+from hooksdk.models.anthropic import AnthropicModel
+from hooksdk.models.openai import OpenAIModel
 from hooksdk.testing import call, open_session, recorder
 from hooksdk.testing.server import ScriptedServer, cut, garble, hang, interrupt, refuse
 from tests.hooksdk.provider_stage import FORMATS, TOOLS, USER, Json, Model, Serve, model_of, serving

@@ -12,7 +12,7 @@ from pydantic import BaseModel, PositiveInt, model_validator
 from stage import playing, settings
 
 from hooksdk import Host, MemoryStore, PluginState, hooks, tool
-from hooksdk._registry import Plugin, Registry
+from hooksdk._plugins.registry import Plugin, Registry
 from hooksdk.config import Config
 from hooksdk.errors import (
     ConfigError,

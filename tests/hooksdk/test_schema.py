@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from ids import without_address
 
 from hooksdk import schema
-from hooksdk._schema_engine import compile_schema
+from hooksdk._schema.engine import compile_schema
 from hooksdk.schema import BadArguments, Problem, Uncloneable
 
 JSON = st.recursive(

@@ -26,7 +26,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_the_trace_loses_nothing_and_keeps_the_order_even_when_the_run_must_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hooksdk._dispatch.TRACE_CAPACITY", 4)
+    monkeypatch.setattr("hooksdk._firing.dispatcher.TRACE_CAPACITY", 4)
     kept: dict[str, list[Any]] = {"slow": [], "plain": []}
 
     class Keeps:
@@ -76,7 +76,7 @@ async def test_a_raising_trace_handler_loses_no_record_of_the_others(caplog: pyt
 async def test_a_trace_handler_that_stalls_is_taken_out_and_that_is_said(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hooksdk._dispatch.TRACE_CAPACITY", 4)
+    monkeypatch.setattr("hooksdk._firing.dispatcher.TRACE_CAPACITY", 4)
     kept: list[str] = []
 
     class Stalls:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import anyio
 
-from hooksdk.adapters.mcp import McpServers
+from hooksdk.mcp import McpServers
 
 
 async def main() -> None:

@@ -224,7 +224,7 @@ async def test_a_run_cancelled_at_any_moment_leaves_a_transcript_that_can_be_sen
 async def test_a_run_that_is_cancelled_while_it_begins_leaves_the_session_free(
     form: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("hooksdk._dispatch.TRACE_CAPACITY", 1)
+    monkeypatch.setattr("hooksdk._firing.dispatcher.TRACE_CAPACITY", 1)
     gate = anyio.Event()
 
     class Stalls:

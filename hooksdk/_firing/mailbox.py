@@ -16,8 +16,8 @@ from typing import Any, final
 import anyio
 import anyio.to_thread
 
-from hooksdk._background import Background, cancel_requests, describe, go_on_cancelling, goes_up, logger
-from hooksdk._hook import Handler
+from hooksdk._firing.hook import Handler
+from hooksdk._tasks.background import Background, cancel_requests, describe, go_on_cancelling, goes_up, logger
 from hooksdk.errors import BadAnswer, HookTimeout
 
 __all__ = ["Failure", "Mailbox", "Observers", "Outcome", "call", "call_in_background"]

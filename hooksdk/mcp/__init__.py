@@ -21,12 +21,12 @@ import anyio
 import anyio.abc
 import mcp_types as types
 
-from hooksdk.adapters._mcp_config import ServerSpec, read_file, read_servers
-from hooksdk.adapters._mcp_connection import CallFailed, Connection, ServerStatus, State
-from hooksdk.adapters._mcp_transport import NoiseFilter
 from hooksdk.calls import ToolResult
 from hooksdk.catalog import ToolContext
 from hooksdk.errors import ConfigError
+from hooksdk.mcp._config import ServerSpec, read_file, read_servers
+from hooksdk.mcp._connection import CallFailed, Connection, ServerStatus, State
+from hooksdk.mcp._transport import NoiseFilter
 from hooksdk.tools import Annotations, Tool
 
 __all__ = ["McpServers", "ServerStatus", "State"]

@@ -11,8 +11,8 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from hooksdk._background import logger
-from hooksdk._registry import Plugin, Registry, plugin_id_of
+from hooksdk._plugins.registry import Plugin, Registry, plugin_id_of
+from hooksdk._tasks.background import logger
 from hooksdk.config import Config, fold
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 from hooksdk.manifest import find_manifest, read_manifest

@@ -16,11 +16,11 @@ from typing import Any, TypeVar, final
 
 import anyio
 
-from hooksdk._background import Background, cancel_requests, go_on_cancelling, goes_up, logger
-from hooksdk._hook import Handler
-from hooksdk._mailbox import Failure, Mailbox, Observers, call
+from hooksdk._firing.event import Event, RunInfo, Trace
+from hooksdk._firing.hook import Handler
+from hooksdk._firing.mailbox import Failure, Mailbox, Observers, call
+from hooksdk._tasks.background import Background, cancel_requests, go_on_cancelling, goes_up, logger
 from hooksdk.errors import BadAnswer, HookTimeout
-from hooksdk.hooks import Event, RunInfo, Trace
 
 __all__ = ["Dispatcher", "Failure", "Plans", "Verdict"]
 

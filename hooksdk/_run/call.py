@@ -7,13 +7,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from hooksdk import _secrets as secrets
 from hooksdk import hooks, schema
-from hooksdk._dispatch import Failure
-from hooksdk._execution import MAX_DEPTH, Context, Settled, Work, check_output, execute
-from hooksdk._hook import Handler
-from hooksdk._run_state import RunState, results_of
-from hooksdk._schema_explain import clip
+from hooksdk._firing.dispatcher import Failure
+from hooksdk._firing.hook import Handler
+from hooksdk._run import secrets
+from hooksdk._run.execution import MAX_DEPTH, Context, Settled, Work, check_output, execute
+from hooksdk._run.state import RunState, results_of
+from hooksdk._schema.explain import clip
 from hooksdk.approvals import ApprovalRequest, ask_approver
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog

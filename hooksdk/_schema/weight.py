@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import unquote
 
-from hooksdk._schema_limits import MAX_PATTERN_WEIGHT, pattern_matcher, pattern_weight
+from hooksdk._schema.limits import MAX_PATTERN_WEIGHT, pattern_matcher, pattern_weight
 
 __all__ = ["Weight", "local_target", "schema_fault", "schema_weight"]
 

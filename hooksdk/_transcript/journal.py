@@ -24,8 +24,8 @@ from itertools import takewhile
 from typing import Any
 
 from hooksdk import schema
-from hooksdk._encoding import load_result, request_of, summary_of
-from hooksdk._trims import DrainedTrim, TrimStatus, head
+from hooksdk._transcript.encoding import load_result, request_of, summary_of
+from hooksdk._transcript.trims import DrainedTrim, TrimStatus, head
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
 

@@ -15,9 +15,9 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from hooksdk import schema
-from hooksdk._background import cancel_requests, describe, go_on_cancelling, goes_up
-from hooksdk._secrets import mask
-from hooksdk._signature import is_async, to_result
+from hooksdk._firing.signature import is_async, to_result
+from hooksdk._run.secrets import mask
+from hooksdk._tasks.background import cancel_requests, describe, go_on_cancelling, goes_up
 from hooksdk.calls import Origin, Results, ToolCall, ToolResult
 from hooksdk.catalog import Catalog, Storage
 from hooksdk.errors import RunClosed, ToolError

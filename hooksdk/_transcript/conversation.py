@@ -11,10 +11,11 @@ from typing import Any, Self, TypeVar, TypeVarTuple
 import anyio
 
 from hooksdk import schema
-from hooksdk._encoding import encode, plain_call, plain_result, save_result
-from hooksdk._journal import Entry, Ledger
-from hooksdk._matching import MismatchError, checked, compare, without_repeats
-from hooksdk._storage import SessionLog, in_thread, to_the_end
+from hooksdk._tasks.shielding import in_thread, run_shielded
+from hooksdk._transcript.encoding import encode, plain_call, plain_result, save_result
+from hooksdk._transcript.journal import Entry, Ledger
+from hooksdk._transcript.matching import MismatchError, checked, compare, without_repeats
+from hooksdk._transcript.storage import SessionLog
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
@@ -66,12 +67,12 @@ class Conversation:
             if self._done:
                 raise SessionClosed(f"session '{self.session_id}'")
             if self._doubt:
-                await to_the_end(self._load, self._ledger.form)
+                await run_shielded(self._load, self._ledger.form)
             # Set while a step is under way: one that ends otherwise than by an answer or an error of ours has left us
             # unsure of what was stored, and the next step reads it again.
             self._doubt = True
             try:
-                answer = await to_the_end(step, *args)
+                answer = await run_shielded(step, *args)
             except HookSDKError:
                 self._doubt = False
                 raise
@@ -254,7 +255,7 @@ class Conversation:
         """Let the session go. Queued trims stay queued."""
         if not self._done:
             self._done = True
-            await to_the_end(self._close)
+            await run_shielded(self._close)
 
     async def _close(self) -> None:
         async with self._lock:

@@ -12,10 +12,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
-from hooksdk.adapters._models import OnText, SdkModel, Unreadable, plain, without
 from hooksdk.agent import ModelReply
 from hooksdk.formats import Message
 from hooksdk.formats._shared import is_list, is_object
+from hooksdk.models._shared import OnText, SdkModel, Unreadable, plain, without
 
 __all__ = ["AnthropicModel"]
 

@@ -12,9 +12,9 @@ import pluggy
 import pydantic
 from pydantic import BaseModel
 
-from hooksdk._background import logger
-from hooksdk._hook import PROJECT, Handler, options_of, origin_of, other_parameters
-from hooksdk._signature import locate
+from hooksdk._firing.hook import PROJECT, Handler, options_of, origin_of, other_parameters
+from hooksdk._firing.signature import locate
+from hooksdk._tasks.background import logger
 from hooksdk.config import Config, PluginConfig, fold
 from hooksdk.errors import (
     ConfigError,

@@ -16,9 +16,9 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from hooksdk.adapters._mcp_config import ServerSpec
-from hooksdk.adapters._mcp_transport import Transport, all_tools, client_info, first_cause, one_line, serving
 from hooksdk.errors import did_you_mean
+from hooksdk.mcp._config import ServerSpec
+from hooksdk.mcp._transport import Transport, all_tools, client_info, first_cause, one_line, serving
 
 __all__ = ["CallFailed", "Connection", "ServerStatus", "State"]
 

@@ -24,7 +24,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
-from hooksdk.adapters._mcp_config import ServerSpec
+from hooksdk.mcp._config import ServerSpec
 
 __all__ = ["NoiseFilter", "Transport", "all_tools", "client_info", "first_cause", "one_line", "serving"]
 

@@ -19,8 +19,8 @@ from jsonschema_specifications import REGISTRY  # pyright: ignore[reportMissingT
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import lookup_recursive_ref, specification_with
 
-from hooksdk._schema_limits import NOT_KEPT, Kept, Survey, TooMuchWork, budget, pattern_matcher, survey
-from hooksdk._schema_static import Weight, schema_fault, schema_weight
+from hooksdk._schema.limits import NOT_KEPT, Kept, Survey, TooMuchWork, budget, pattern_matcher, survey
+from hooksdk._schema.weight import Weight, schema_fault, schema_weight
 
 __all__ = ["Compiled", "compile_schema"]
 

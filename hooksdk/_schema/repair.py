@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from hooksdk._schema_explain import kind_of
-from hooksdk._schema_static import local_target
+from hooksdk._schema.explain import kind_of
+from hooksdk._schema.weight import local_target
 
 __all__ = ["mend"]
 

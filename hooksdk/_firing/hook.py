@@ -25,7 +25,7 @@ from typing import (
 import anyio
 import pluggy
 
-from hooksdk._signature import is_async, locate
+from hooksdk._firing.signature import is_async, locate
 from hooksdk.errors import HookUseError, did_you_mean
 from hooksdk.patterns import PatternError, ToolPattern
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import final
 
 from hooksdk import hooks, schema
-from hooksdk._dispatch import Dispatcher, Failure
-from hooksdk._hook import Handler
-from hooksdk._stats import RunStats
+from hooksdk._firing.dispatcher import Dispatcher, Failure
+from hooksdk._firing.hook import Handler
+from hooksdk._run.stats import RunStats
 from hooksdk.approvals import Approver
 from hooksdk.calls import ResultInfo, Results, TrimReceipt
 from hooksdk.catalog import Catalog, Storage

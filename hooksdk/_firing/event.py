@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, 
 from hooksdk import schema
 from hooksdk.calls import ToolCall
 
-__all__ = ["CallEvent", "CallStatus", "Checked", "EndReason", "Event", "Fresh", "RunInfo", "SessionEndReason"]
+__all__ = ["CallEvent", "CallStatus", "Checked", "EndReason", "Event", "Fresh", "RunInfo", "SessionEndReason", "Trace"]
 
 EndReason = Literal["completed", "paused", "error", "cancelled"]
 """How a run ended."""
@@ -172,3 +172,14 @@ class CallEvent(Event):
     """The call: id, origin (model, bridge, code, tool) and parent id."""
     arguments: Fresh[dict[str, Any]] = Fresh()
     """A fresh copy at each access."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace(Event):
+    """One thing that the SDK itself saw. It holds names, sizes and times; never arguments, results or secrets."""
+
+    kind: str
+    """`hook`, `decision`, `call_started`, `call_finished`, `run_ended` and so on: docs/reference/trace.md."""
+    time: float = 0.0
+    """Seconds since the epoch."""
+    detail: Fresh[Mapping[str, Any]] = Fresh()

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from hooksdk import schema
-from hooksdk._encoding import encode
-from hooksdk._journal import Ledger, Record, Slot
+from hooksdk._transcript.encoding import encode
+from hooksdk._transcript.journal import Ledger, Record, Slot
 from hooksdk.formats import FoundResult, Message, MessageFormat
 
 __all__ = ["MismatchError", "checked", "compare", "without_repeats"]

@@ -1,0 +1,1 @@
+"""The mechanism of hooks: events, decorators, mailboxes and dispatch. It knows no single hook."""

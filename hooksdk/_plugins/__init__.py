@@ -1,0 +1,1 @@
+"""Plugins with pluggy: how they are found, checked and ordered."""

@@ -1,0 +1,1 @@
+"""JSON Schema: checking arguments with bounded work, explaining what is wrong, repairing shapes."""

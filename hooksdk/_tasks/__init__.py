@@ -1,0 +1,1 @@
+"""Other people's code and our own background work: time limits, cancellation, shielding."""

@@ -1,0 +1,1 @@
+"""Below `transcript.py`: stored messages, the journal of trims, and the view made of both."""

@@ -1,0 +1,1 @@
+"""Model clients over the providers' own SDKs, each imported by whoever uses it."""
