@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import anyio
 
-from hooksdk._firing.event import Fresh
+from hooksdk._schema.values import Fresh
 from hooksdk._tasks.background import cancel_requests, describe, go_on_cancelling, goes_up, logger
 from hooksdk.tools import Tool, ToolCall
 

@@ -16,12 +16,12 @@ from hooksdk._firing.event import (
     Checked,
     EndReason,
     Event,
-    Fresh,
     RunInfo,
     SessionEndReason,
     Trace,
 )
 from hooksdk._firing.hook import Hook, define
+from hooksdk._schema.values import Fresh
 from hooksdk.calls import Results, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import did_you_mean

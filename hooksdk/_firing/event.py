@@ -8,12 +8,12 @@ import math
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, overload
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from hooksdk import schema
+from hooksdk._schema.values import Fresh
 from hooksdk.calls import ToolCall
 
-__all__ = ["CallEvent", "CallStatus", "Checked", "EndReason", "Event", "Fresh", "RunInfo", "SessionEndReason", "Trace"]
+__all__ = ["CallEvent", "CallStatus", "Checked", "EndReason", "Event", "RunInfo", "SessionEndReason", "Trace"]
 
 EndReason = Literal["completed", "paused", "error", "cancelled"]
 """How a run ended."""
@@ -23,39 +23,6 @@ CallStatus = Literal["ok", "error", "blocked", "answered", "invalid", "unknown"]
 """What became of a tool call."""
 
 T = TypeVar("T")
-
-
-class Fresh(Generic[T]):
-    """A dataclass field whose value is kept as given and copied at each access. Whoever makes the event hands over a
-    value that nobody changes any more."""
-
-    def __init__(self, *default: T) -> None:
-        self._default = default
-        self._name = ""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    @overload
-    def __get__(self, event: None, owner: type) -> T: ...
-    @overload
-    def __get__(self, event: object, owner: type) -> T: ...
-    def __get__(self, event: object | None, owner: type) -> Any:
-        if event is None:  # the dataclass asks for the default
-            if not self._default:
-                raise AttributeError(self._name)
-            return self._default[0]
-        return schema.clone(event.__dict__[self._name].value)
-
-    def __set__(self, event: object, value: T) -> None:
-        event.__dict__[self._name] = _Kept(value)
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """Keeps `vars(event)` from being a way to the value itself."""
-
-    value: Any
 
 
 class Checked:

@@ -13,7 +13,7 @@ from hooksdk._firing.hook import Handler
 from hooksdk._run import secrets
 from hooksdk._run.execution import MAX_DEPTH, Context, Settled, Work, check_output, execute
 from hooksdk._run.state import RunState, results_of
-from hooksdk._schema.explain import clip
+from hooksdk._schema.values import clip
 from hooksdk.approvals import ApprovalRequest, ask_approver
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog

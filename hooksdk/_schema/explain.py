@@ -9,23 +9,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
+from hooksdk._schema.values import clip, kind_of
 from hooksdk.errors import nearest
 
-__all__ = ["Problem", "clip", "explain", "kind_of", "render"]
+__all__ = ["Problem", "explain", "render"]
 
 MAX_PROBLEMS = 10
 MAX_MESSAGE = 300
 MAX_EXPECTED = 400
 MAX_RENDERED = 2_000
-_KINDS: dict[type, str] = {
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    str: "string",
-    list: "array",
-    tuple: "array",
-    dict: "object",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +35,6 @@ class Problem:
     """The part of the schema that is not met; as text, shortened, where it is long."""
     suggestion: str | None = None
     """The name or value that was probably meant."""
-
-
-def clip(text: str, limit: int) -> str:
-    """Text of at most `limit` characters."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def kind_of(value: object) -> str:
-    """The JSON type of a value."""
-    return "null" if value is None else _KINDS.get(cast("type", type(value)), "value")
 
 
 def explain(errors: list[Any], root: str, *, quote_values: bool) -> list[Problem]:

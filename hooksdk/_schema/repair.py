@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from hooksdk._schema.explain import kind_of
+from hooksdk._schema.values import kind_of
 from hooksdk._schema.weight import local_target
 
 __all__ = ["mend"]

@@ -14,7 +14,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.markup import escape
 
-from hooksdk._schema.explain import clip
+from hooksdk._schema.values import clip
 from hooksdk.errors import HookSDKError
 
 __all__ = [

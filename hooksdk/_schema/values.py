@@ -1,0 +1,259 @@
+"""JSON values: copy, compare, measure, read; and fields that hand out a fresh copy at each access."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from pathlib import PurePath
+from typing import Any, Generic, NoReturn, TypeVar, cast, overload
+from uuid import UUID
+
+__all__ = [
+    "BadArguments",
+    "Fresh",
+    "JsonObject",
+    "Uncloneable",
+    "canonical",
+    "clip",
+    "clone",
+    "compact",
+    "estimate_tokens",
+    "fingerprint",
+    "kind_of",
+    "parse_arguments",
+    "read_json",
+]
+
+JsonObject = dict[str, Any]
+"""What a JSON object becomes in Python."""
+T = TypeVar("T")
+MAX_DEPTH = 200
+MAX_VALUES = 250_000
+_KINDS: dict[type, str] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    tuple: "array",
+    dict: "object",
+}
+_ATOMS = frozenset((str, int, float, bool, type(None)))
+_IMMUTABLE = (bytes, complex, date, time, timedelta, Decimal, Enum, Fraction, PurePath, UUID)
+
+
+class Uncloneable(ValueError):
+    """No JSON-like value: too deep, in a circle, keys that are not strings, or parts that cannot be copied."""
+
+
+class BadArguments(ValueError):
+    """A model's arguments are not one JSON object. The text tells the model what came and what to send."""
+
+
+def clone(value: T) -> T:
+    """A copy that shares nothing which could be changed. Raises `Uncloneable`.
+
+    Subclasses of the JSON types and other mappings come out as the plain types.
+    """
+    if type(value) in _ATOMS:
+        return value
+    try:
+        return cast("T", _copy(value, 0, [MAX_VALUES]))
+    except Uncloneable:
+        raise
+    except Exception as error:
+        raise Uncloneable(f"the value cannot be copied: {type(error).__name__} while reading it") from None
+
+
+def _copy(value: Any, depth: int, left: list[int]) -> Any:
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType] - the class of anything
+    if depth >= MAX_DEPTH:
+        raise Uncloneable(f"the value is nested deeper than {MAX_DEPTH} levels, or holds itself")
+    if kind is dict:
+        left[0] -= len(value)
+        if left[0] < 0:
+            raise Uncloneable(f"the value holds more than {MAX_VALUES:,} values")
+        below = depth + 1
+        copied: JsonObject = {}
+        for key, each in value.items():
+            if type(key) is not str:
+                key = _plain_key(key)  # noqa: PLW2901
+            copied[key] = each if type(each) in _ATOMS else _copy(each, below, left)
+        return copied
+    if kind is list or kind is tuple:
+        left[0] -= len(value)
+        if left[0] < 0:
+            raise Uncloneable(f"the value holds more than {MAX_VALUES:,} values")
+        below = depth + 1
+        parts = [each if type(each) in _ATOMS else _copy(each, below, left) for each in value]
+        return parts if kind is list else tuple(parts)
+    return _copy_unusual(value, depth, left)
+
+
+def _copy_unusual(value: Any, depth: int, left: list[int]) -> Any:
+    """Subclasses are read with their base's methods, so that nobody's override runs."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, dict):
+        return _copy(dict(dict[str, Any].items(cast("JsonObject", value))), depth, left)
+    if isinstance(value, list):
+        return _copy(list(list[Any].__iter__(cast("list[Any]", value))), depth, left)
+    if isinstance(value, tuple):
+        return _copy(tuple(tuple[Any, ...].__iter__(cast("tuple[Any, ...]", value))), depth, left)
+    if isinstance(value, Mapping):
+        return _copy(dict(cast("Mapping[str, Any]", value)), depth, left)
+    if value is None or isinstance(value, _IMMUTABLE):
+        return value
+    raise Uncloneable(f"the value holds a {type(value).__name__}, which is not JSON")
+
+
+def _plain_key(key: object) -> str:
+    if isinstance(key, str):
+        return str.__str__(key)
+    raise Uncloneable(f"the value has a key of type {type(key).__name__}; keys must be strings")
+
+
+def compact(value: object, *, sort_keys: bool = False) -> str:
+    """The compact JSON text of a value. Raises `Uncloneable`."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Uncloneable(f"the value cannot be written as JSON: {str(error)[:200]}") from None
+
+
+def canonical(value: object) -> str:
+    """The one compact JSON text of a value: the same for the same content, in whatever order its keys are. Raises `Uncloneable`.
+
+    Encode it with `errors="surrogatepass"`: text may hold half of a surrogate pair.
+    """
+    return compact(value, sort_keys=True)
+
+
+def fingerprint(value: object) -> str:
+    """Sixteen hex digits that stand for the content of a value."""
+    return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def estimate_tokens(value: object) -> int:
+    """About how many tokens a value costs in a prompt: its characters as compact JSON, or as text, by four."""
+    text = value if isinstance(value, str) else compact(value)
+    return (len(text) + 3) // 4
+
+
+def _unique_pairs(pairs: list[tuple[str, Any]]) -> JsonObject:
+    read = dict(pairs)
+    if len(read) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in read if names.count(name) > 1)
+        raise BadArguments(f"the key {clip(twice, 80)!r} is given twice in one object")
+    return read
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise BadArguments(f"{name} is not JSON; send a finite number or null")
+
+
+def _read_int(digits: str) -> int:
+    if len(digits) > 4_000:
+        raise BadArguments(f"a number of {len(digits):,} digits is too large")
+    return int(digits)
+
+
+def _read_float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise BadArguments(f"the number {clip(digits, 40)} is too large")
+    return number
+
+
+_decoder = json.JSONDecoder(
+    object_pairs_hook=_unique_pairs, parse_constant=_refuse_constant, parse_int=_read_int, parse_float=_read_float
+)
+
+
+def read_json(text: str) -> Any:
+    """Read strict JSON. Raises `BadArguments`."""
+    try:
+        return _decoder.decode(text)
+    except json.JSONDecodeError as error:
+        raise BadArguments(
+            f"this is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        ) from None
+    except RecursionError:
+        raise BadArguments(f"the JSON is nested deeper than {MAX_DEPTH} levels") from None
+
+
+def parse_arguments(raw: object) -> JsonObject:
+    """Read the arguments of a call as a model or its client wrote them. Raises `BadArguments`.
+
+    A dict is copied, nothing is no arguments, text must be strict JSON for one object; such text written as a JSON string once
+    more is unwrapped.
+    """
+    try:
+        if isinstance(raw, (bytes, bytearray)):
+            raw = bytes(raw).decode()
+        if raw is None or (isinstance(raw, str) and not raw.strip(" \t\r\n")):
+            return {}
+        value: Any = read_json(raw) if isinstance(raw, str) else raw
+        if isinstance(raw, str) and isinstance(value, str):
+            value = read_json(value) if value.strip(" \t\r\n") else {}
+        if isinstance(value, Mapping):
+            return dict(clone(cast("JsonObject", value)))
+        reason = f"this is a JSON {kind_of(value)}"
+    except (BadArguments, Uncloneable, UnicodeDecodeError) as error:
+        reason = str(error)
+    raise BadArguments(f'The arguments could not be read: {reason}. Send one JSON object, such as {{"name": "value"}}.')
+
+
+def clip(text: str, limit: int) -> str:
+    """Text of at most `limit` characters."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def kind_of(value: object) -> str:
+    """The JSON type of a value."""
+    return "null" if value is None else _KINDS.get(cast("type", type(value)), "value")
+
+
+class Fresh(Generic[T]):
+    """A dataclass field whose value is kept as given and copied at each access. Whoever makes the event hands over a
+    value that nobody changes any more."""
+
+    def __init__(self, *default: T) -> None:
+        self._default = default
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, event: None, owner: type) -> T: ...
+    @overload
+    def __get__(self, event: object, owner: type) -> T: ...
+    def __get__(self, event: object | None, owner: type) -> Any:
+        if event is None:  # the dataclass asks for the default
+            if not self._default:
+                raise AttributeError(self._name)
+            return self._default[0]
+        return clone(event.__dict__[self._name].value)
+
+    def __set__(self, event: object, value: T) -> None:
+        event.__dict__[self._name] = _Kept(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Keeps `vars(event)` from being a way to the value itself."""
+
+    value: Any
