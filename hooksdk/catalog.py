@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, final, overload
 
 from hooksdk import schema
 from hooksdk.calls import Origin, Results, ToolCall, ToolResult
 from hooksdk.errors import nearest
-from hooksdk.tools import BRIDGE_NAMES, Tool
+from hooksdk.tools import Tool
 
 __all__ = ["Catalog", "Storage", "ToolContext", "build_catalog"]
 
@@ -113,7 +113,9 @@ class Catalog(Sequence[Tool]):
         return f"Catalog({len(self)} tools, {len(self.withheld)} withheld)"
 
 
-def build_catalog(tools: Iterable[Tool], earlier: Iterable[str] = ()) -> Catalog:
+def build_catalog(
+    tools: Iterable[Tool], earlier: Iterable[str] = (), reserved: Container[str] = frozenset()
+) -> Catalog:
     """Give every tool a name of its own. Where two owners chose one name, both become `owner__name`; a tool without a
     name is left out, and so is a second one of the same owner and name; `diagnostics` says so. Of the `earlier` names and ids
     those that no tool has now are `gone`."""
@@ -136,7 +138,7 @@ def build_catalog(tools: Iterable[Tool], earlier: Iterable[str] = ()) -> Catalog
     renamed: dict[int, str] = {}
     shared: dict[str, list[str]] = {}
     for group in groups.values():
-        alone = len(group) == 1 and group[0].name not in BRIDGE_NAMES
+        alone = len(group) == 1 and group[0].name not in reserved
         if alone and _FITS.fullmatch(group[0].name):
             continue
         for entry in group:
@@ -145,11 +147,11 @@ def build_catalog(tools: Iterable[Tool], earlier: Iterable[str] = ()) -> Catalog
                 if alone
                 else _respelt(f"{entry.owner or entry.source}__{entry.name}", entry, taken)
             )
-            kept = "its name is kept for a bridge tool" if entry.name in BRIDGE_NAMES else "another tool has its name"
+            kept = "its name is kept for a bridge tool" if entry.name in reserved else "another tool has its name"
             why = "providers refuse its name" if alone else kept
             taken.add(name)
             renamed[id(entry)] = name
-            if entry.name not in BRIDGE_NAMES:
+            if entry.name not in reserved:
                 shared.setdefault(entry.name, []).append(name)
             notes.append(f"{entry.id}: offered as {name}, since {why}")
     catalog = [entry.copy(name=renamed[id(entry)]) if id(entry) in renamed else entry for entry in named]

@@ -61,7 +61,7 @@ class Tool:
     """
 
     __slots__ = (
-        "_core", "_fingerprint", "_output_schema", "_own_name", "_parameters", "_tokens", "annotations", "description",
+        "_bridge", "_core", "_fingerprint", "_output_schema", "_own_name", "_parameters", "_tokens", "annotations", "description",
         "diagnostics", "disposable", "execute", "label", "name", "owner", "source", "timeout",
     )  # fmt: skip
 
@@ -106,6 +106,7 @@ class Tool:
         put(self, "owner", owner)
         put(self, "label", label or "")
         put(self, "_core", core)
+        put(self, "_bridge", False)
         put(self, "annotations", annotations or Annotations())
         put(self, "execute", execute)
         put(self, "timeout", timeout)
@@ -204,6 +205,23 @@ class Tool:
     def refusal(self, problems: Sequence[schema.Problem]) -> str:
         """The words that tell a model what is wrong with the arguments and what the schema asks for."""
         return schema.render(problems, self.name, self._parameters)  # type: ignore[attr-defined]
+
+    @property
+    def bridge(self) -> bool:
+        """True for a tool that a plugin offers beside the catalog."""
+        return self._bridge  # type: ignore[attr-defined]
+
+    @property
+    def takes_context(self) -> bool:
+        """True when its executor takes a `ToolContext`."""
+        try:
+            return "context" in inspect.signature(self.execute).parameters  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            return False
+
+    def fit(self, arguments: dict[str, Any]) -> tuple[dict[str, Any], list[schema.Problem]]:
+        """The arguments in the shape that the schema asks for, and what is still wrong with them."""
+        return schema.fit(self._parameters, arguments)  # type: ignore[attr-defined]
 
     def repair(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments in the shape that the schema asks for, where the meaning is certain; else as they are."""
@@ -321,3 +339,10 @@ def _check_self(function: Any) -> None:
 def _is_marked(holder: object, name: str) -> bool:
     """Looked up on the class, so that no property of the instance is run."""
     return hasattr(getattr(type(holder), name, None), _MARK)
+
+
+def as_bridge(tool: Tool) -> Tool:
+    """The tool, marked as a bridge. For the run only."""
+    marked = tool.copy()
+    object.__setattr__(marked, "_bridge", True)
+    return marked

@@ -28,6 +28,7 @@ __all__ = [
     "fingerprint",
     "kind_of",
     "parse_arguments",
+    "peek",
     "read_json",
 ]
 
@@ -257,3 +258,8 @@ class _Kept:
     """Keeps `vars(event)` from being a way to the value itself."""
 
     value: Any
+
+
+def peek(instance: object, field: str) -> Any:
+    """The value of a `Fresh` field itself, for hooksdk's own code: never change what it answers."""
+    return getattr(instance, f"_{field}")
