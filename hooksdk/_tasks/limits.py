@@ -44,11 +44,12 @@ class Attempt:
     handlers: `begin(limit)` before each, `stop_clock()` after it. `paused()` stops the clock.
     """
 
-    __slots__ = ("_clock", "_deadline_set_at", "_keep_interrupts", "_limit", "_pause_began", "_pauses", "_requests",
-                 "_scope", "_slack", "_started", "error", "seconds")  # fmt: skip
+    __slots__ = ("_clock", "_deadline_set_at", "_keep_interrupts", "_limit", "_now", "_pause_began", "_pauses", "_requests",
+                 "_scope", "_slack", "_started", "error", "late", "seconds")  # fmt: skip
 
     def __init__(self, limit: float, *, shared: bool = False, keep_interrupts: bool = False) -> None:
         self.error: BaseException | None = None
+        self.late = False
         self.seconds = 0.0
         """How long the last piece of code took, pauses left out."""
         self._limit = limit
@@ -64,32 +65,29 @@ class Attempt:
         scope_class = _scope_classes.get(on_asyncio)
         if scope_class is None:
             scope_class = _scope_classes[on_asyncio] = type(anyio.CancelScope())
-        self._started = self._deadline_set_at = now = self._clock()
+        self._started = self._deadline_set_at = self._now = now = self._clock()
         self._scope = scope_class(deadline=now + self._limit * self._slack)
         self._scope.__enter__()
         return self
 
     def begin(self, limit: float) -> None:
-        """The next piece of code begins, and may take `limit` seconds."""
-        self._started = now = self._clock()
+        """The next piece of code begins where the last one ended, and may take `limit` seconds."""
+        now = self._started = self._now
         if limit != self._limit or now - self._deadline_set_at > (self._slack - 1) * limit:
             self._limit, self._deadline_set_at = limit, now
             self._scope.deadline = now + limit * self._slack
 
-    @property
-    def late(self) -> bool:
-        """True when the limit has passed."""
-        return self.cancelled or not self.seconds <= self._limit
+    def stop_clock(self) -> bool:
+        """Take the time; True when the limit has passed."""
+        now = self._now = self._clock()
+        self.seconds = now - self._started
+        self.late = not self.seconds <= self._limit
+        return self.late
 
     @property
     def cancelled(self) -> bool:
         """True when the limit passed while the code gave the event loop a chance to cancel it."""
         return self._scope.cancel_called
-
-    def stop_clock(self) -> bool:
-        """Take the time; True when it is more than the limit."""
-        self.seconds = self._clock() - self._started
-        return self.late
 
     @contextmanager
     def paused(self) -> Generator[None, None, None]:
@@ -108,15 +106,18 @@ class Attempt:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        own_interrupt = self._keep_interrupts and not isinstance(error, GeneratorExit)
-        if error is not None and is_uncatchable(error) and not own_interrupt:
+        if (
+            error is not None
+            and is_uncatchable(error)
+            and (not self._keep_interrupts or isinstance(error, GeneratorExit))
+        ):
             self._scope.__exit__(kind, error, traceback)
             return False
-        late = self.stop_clock()
+        self.error = error
+        self.late = self.stop_clock() or self._scope.cancel_called
         # The error stays out of the scope: whose a cancellation was shows once the scope is left.
         self._scope.__exit__(None, None, None)
-        self.error = error
-        if late or error is not None or self._requests < 0 or cancel_requests() > self._requests:
+        if error is not None or self.late or self._requests < 0 or cancel_requests() > self._requests:
             await reraise_cancellation(self._requests, error)
         return True
 
