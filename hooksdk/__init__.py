@@ -12,7 +12,7 @@ from hooksdk.catalog import Catalog, Storage, ToolContext
 from hooksdk.config import Config
 from hooksdk.errors import HookSDKError, ToolError
 from hooksdk.host import Host
-from hooksdk.run import Run
+from hooksdk.run import JudgedCall, Run
 from hooksdk.session import Session
 from hooksdk.state import PluginState
 from hooksdk.stores import JsonlStore, MemoryStore
@@ -27,6 +27,7 @@ __all__ = [
     "HookSDKError",
     "Host",
     "JsonlStore",
+    "JudgedCall",
     "MemoryStore",
     "PluginState",
     "ResultInfo",

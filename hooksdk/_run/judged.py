@@ -82,10 +82,10 @@ class JudgedCall:
         return await self._finish(_supply(self._work, ToolResult(result) if isinstance(result, str) else result))
 
     def _claim(self) -> None:
-        self._state.check_open()  # a person may have taken longer to answer than the run lived
         work = self._work
         if work.end is not None or work.running:
             raise CallSettled(work.call.id, work.call.name, work.end.status if work.end else "running")
+        self._state.check_open()  # a person may have taken longer to answer than the run lived
         work.running = True
 
     async def _finish(self, steps: Awaitable[CallEnd]) -> ToolResult:

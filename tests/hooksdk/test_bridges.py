@@ -1,0 +1,131 @@
+"""Bridges are what a plugin offered to this run, whatever they are called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playing import make, playing
+
+from hooksdk import Tool, ToolCall, ToolContext, hooks
+from hooksdk.hooks import AssembleTools, Offer, ResolveSecrets, Secrets, UnwrapToolCall
+
+pytestmark = pytest.mark.anyio
+CODE = {"code": {"type": "string"}}
+
+
+class Scripts:
+    """A foreign code mode: one tool that runs a script, in the place of all others."""
+
+    @hooks.assemble_tools
+    def offer(self, event: AssembleTools) -> Offer:
+        parameters = {"type": "object", "properties": CODE}
+        script = Tool(name="run_script", owner="scripts", parameters=parameters, execute=self.run)
+        return Offer([script], [tool.name for tool in event.deferrable], call_hint="Write a script.")
+
+    async def run(self, arguments: dict[str, Any], context: ToolContext) -> str:
+        results = [await context.call_tool(name, {}) for name in arguments["code"].split() if "{" not in name]
+        return "; ".join([" ".join(arguments["code"]), *(result.text for result in results)])
+
+
+class Vault:
+    @hooks.resolve_secrets
+    def values(self, event: ResolveSecrets) -> Secrets:
+        return Secrets(dict.fromkeys(event.names, "s3cr3t"))
+
+
+async def remote(arguments: dict[str, Any]) -> str:
+    return "the remote answer"
+
+
+FAR = make("far", remote, source="mcp", owner="far", properties={})
+
+
+async def test_an_offered_tool_is_a_bridge_and_no_other_one_is() -> None:
+    async with playing(Scripts, tools=[make(), FAR]) as stage:
+        assert {tool.name: tool.bridge for tool in stage.run.offered} == {"read_file": False, "run_script": True}
+        assert [tool.bridge for tool in stage.run.tools] == [False, False]
+
+
+async def test_a_foreign_bridge_gets_no_secrets() -> None:
+    async with playing(Scripts, Vault, tools=[FAR]) as stage:
+        result = await stage.call("run_script", {"code": "{{secret:KEY}}"})
+        assert "3" not in result.text
+        assert "K E Y" in result.text
+
+
+async def test_a_default_of_deny_is_not_meant_for_bridges() -> None:
+    rules = [{"tools": "mcp:far:*", "action": "allow"}]
+    config = {"allow": ["tool_policy"], "plugins": {"tool_policy": {"config": {"default": "deny", "rules": rules}}}}
+    async with playing(Scripts, tools=[FAR], config=config) as stage:
+        assert (await stage.call("run_script", {"code": "far"})).text == "f a r; the remote answer"
+
+
+async def test_a_foreign_bridge_works_beside_the_built_in_one() -> None:
+    class One(Scripts):
+        """Takes the tool `far` alone, and leaves the rest to tool search."""
+
+        plugin_id = "one"
+
+        @hooks.assemble_tools.first
+        def offer(self, event: AssembleTools) -> Offer:
+            parameters = {"type": "object", "properties": CODE}
+            return Offer([Tool(name="run_script", parameters=parameters, execute=self.run)], ["far"])
+
+    near = make("near", remote, source="mcp", owner="near", properties={}, description="Ask somebody near.")
+    config = {"allow": ["tool_search"], "plugins": {"tool_search": {"config": {"enabled": "on"}}}}
+    async with playing(One, Vault, tools=[FAR, near], config=config) as stage:
+        assert {tool.name for tool in stage.run.offered if tool.bridge} >= {"run_script", "tool_search", "tool_call"}
+        assert (await stage.call("run_script", {"code": "far"})).text == "f a r; the remote answer"
+        call = {"name": "near", "arguments": {}}
+        assert (await stage.call("tool_call", call)).text == "the remote answer"
+        assert "near" in (await stage.call("tool_search", {"query": "ask somebody near"})).text
+
+
+async def test_a_tool_with_a_bridges_name_is_renamed_and_the_bridge_goes_first() -> None:
+    class Use:
+        @hooks.assemble_tools
+        def offer(self, event: AssembleTools) -> Offer:
+            return Offer([Tool(name="use")], [tool.name for tool in event.deferrable])
+
+        @hooks.unwrap_tool_call
+        def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
+            return ToolCall("", event.arguments["tool"], {}) if event.call.name == "use" else None
+
+    other = make("use", remote, source="mcp", owner="gh", properties={})
+    async with playing(Use, tools=[other, FAR]) as stage:
+        assert [tool.name for tool in stage.run.tools] == ["gh__use", "far"]
+        assert [tool.name for tool in stage.run.offered] == ["use"]
+        assert (await stage.call("use", {"tool": "gh__use"})).text == "the remote answer"
+        assert stage.run.tools.diagnostics == (
+            "mcp:gh:use: offered as gh__use, since its name is kept for a bridge tool",
+        )
+
+
+async def test_a_policy_is_asked_about_the_name_that_the_model_will_see() -> None:
+    class Policy:
+        @hooks.narrow_tools
+        def narrow(self, event: hooks.NarrowTools) -> hooks.Withhold | None:
+            return hooks.Withhold(["gh__use"], "not from there") if "gh__use" in {t.name for t in event.tools} else None
+
+    class Use:
+        @hooks.assemble_tools
+        def offer(self, event: AssembleTools) -> Offer:
+            return Offer([Tool(name="use")])
+
+    other = make("use", remote, source="mcp", owner="gh", properties={})
+    async with playing(Policy, Use, tools=[other, FAR]) as stage:
+        assert [tool.name for tool in stage.run.tools] == ["far"]
+        assert (await stage.call("gh__use", {})).is_error
+
+
+async def test_a_bridge_that_stands_for_nothing_is_refused() -> None:
+    class Use:
+        @hooks.assemble_tools
+        def offer(self, event: AssembleTools) -> Offer:
+            return Offer([Tool(name="use")])
+
+    async with playing(Use, tools=[FAR]) as stage:
+        assert (await stage.call("use", {})).text == (
+            "'use' was not run: it is not offered to you now. Call the tools that are, each by its own name."
+        )
