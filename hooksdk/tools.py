@@ -339,10 +339,3 @@ def _check_self(function: Any) -> None:
 def _is_marked(holder: object, name: str) -> bool:
     """Looked up on the class, so that no property of the instance is run."""
     return hasattr(getattr(type(holder), name, None), _MARK)
-
-
-def as_bridge(tool: Tool) -> Tool:
-    """The tool, marked as a bridge. For the run only."""
-    marked = tool.copy()
-    object.__setattr__(marked, "_bridge", True)
-    return marked

@@ -10,7 +10,7 @@ from hooksdk._run.state import RunState
 from hooksdk.catalog import Catalog, build_catalog
 from hooksdk.errors import PolicyFailed
 from hooksdk.records import Withheld
-from hooksdk.tools import Tool, as_bridge
+from hooksdk.tools import Tool
 
 __all__ = ["NameTaken", "assemble_tools", "narrow_tools", "settle_catalog"]
 
@@ -90,7 +90,7 @@ async def assemble_tools(state: RunState, catalog: Catalog) -> list[Tool]:
         if failure is not None:
             failure.log(", so the plain catalog is offered")
             return list(catalog)
-        bridges.update((tool.name, as_bridge(tool)) for tool in offer.tools)
+        bridges.update((tool.name, _as_bridge(tool)) for tool in offer.tools)
         if taken := [name for name in bridges if name in catalog or name in catalog.withheld]:
             raise NameTaken(taken)
         for name in offer.defer:
@@ -99,6 +99,13 @@ async def assemble_tools(state: RunState, catalog: Catalog) -> list[Tool]:
             hints.append(str(offer.call_hint))
     state.bridges, state.call_hint = bridges, " ".join(hints)
     return [*shown.values(), *bridges.values()]
+
+
+def _as_bridge(tool: Tool) -> Tool:
+    """Marked here and nowhere else, so that no tool can call itself a bridge."""
+    bridge = tool.copy()
+    object.__setattr__(bridge, "_bridge", True)
+    return bridge
 
 
 def _check_offer(offer: hooks.Offer, shown: dict[str, Tool], bridges: dict[str, Tool]) -> None:
