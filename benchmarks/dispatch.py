@@ -21,8 +21,8 @@ from typing import Any
 import pluggy
 
 from hooksdk import Config, Host, JsonlStore, MemoryStore, Tool, ToolCall, hooks
-from hooksdk._run.call import CallInProgress
 from hooksdk._run.judged import judge_call
+from hooksdk._run.state import CallInProgress
 from hooksdk.hooks import AfterToolCall, BeforeToolCall, Block, RunInfo
 
 ROUNDS = 41

@@ -14,11 +14,10 @@ from typing import Any, Self, final
 import anyio
 
 from hooksdk import hooks, schema
-from hooksdk._run.call import CallInProgress
 from hooksdk._run.judged import JudgedCall, end_judged_calls, judge_call
 from hooksdk._run.messages import before_model_call, drain_trims
 from hooksdk._run.parts import RunParts
-from hooksdk._run.state import RunState
+from hooksdk._run.state import CallInProgress, RunState
 from hooksdk._run.text_calls import names_called_in, reminder_of
 from hooksdk._run.tools import settle_catalog
 from hooksdk._tasks.background import logger

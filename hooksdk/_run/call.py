@@ -5,19 +5,14 @@ A step answers None when the call goes on, or the `CallEnd` that it found; the s
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from typing import Any, cast, final
+from typing import Any, cast
 
 from hooksdk import hooks, schema
 from hooksdk._firing.dispatcher import Failure
 from hooksdk._firing.hook import Handler
 from hooksdk._run import refusals
-from hooksdk._run.state import RunState
+from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._schema.values import peek
-from hooksdk._tasks.limits import Attempt
 from hooksdk.approvals import ApprovalRequest, ask_approver
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
@@ -26,7 +21,7 @@ from hooksdk.records import ApprovalAnswered, ApprovalAsked, CallStarted, CallSt
 from hooksdk.tools import Tool
 
 __all__ = [
-    "MAX_DEPTH", "CallEnd", "CallInProgress", "before_tool_call", "check_scope", "policy_failed", "repair_arguments",
+    "MAX_DEPTH", "before_tool_call", "check_scope", "policy_failed", "repair_arguments",
     "rewrite_tool_call", "trace_start", "unwrap_tool_call", "validate_arguments",
 ]  # fmt: skip
 
@@ -34,61 +29,8 @@ MAX_DEPTH = 8
 """How deep tools may call tools."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallEnd:
-    """What became of a call."""
-
-    status: CallStatus
-    result: ToolResult
-
-
 def _refused(status: CallStatus, text: str) -> CallEnd:
     return CallEnd(status, ToolResult.error(text))
-
-
-@final
-@dataclass(eq=False)
-class CallInProgress:
-    """One call on its way through the run."""
-
-    written: ToolCall
-    """The call as the model wrote it: the transcript keeps this one."""
-    depth: int = 0
-    parent: CallInProgress | None = None
-    call: ToolCall = field(init=False)
-    """The call that it stands for."""
-    tool: Tool | None = None
-    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Final once they are validated; events hand out copies of them, and nobody changes them."""
-    problems: Sequence[schema.Problem] = ()
-    """What is wrong with them by the tool's schema."""
-    own_arguments: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The tool's own copy, taken before the first policy sees the call."""
-    secrets: dict[str, str] = field(default_factory=dict[str, str])
-    """The values that were filled in, to be masked in what comes back."""
-    attempt: Attempt | None = None
-    """The tool's time limit, while it runs."""
-    abandoned: bool = False
-    """The tool returned or was given up; a thread of it may go on."""
-    judged: bool = False
-    running: bool = False
-    """Somebody executes it, or supplies its result."""
-    end: CallEnd | None = None
-    started: float = field(default_factory=time.monotonic)
-
-    def __post_init__(self) -> None:
-        self.call = self.written
-
-    @contextmanager
-    def clock_stopped(self) -> Generator[None, None, None]:
-        """While a person is asked, the time of the tools around this call stands still."""
-        with ExitStack() as stack:
-            outer = self.parent
-            while outer is not None:
-                if outer.attempt is not None:
-                    stack.enter_context(outer.attempt.paused())
-                outer = outer.parent
-            yield
 
 
 async def unwrap_tool_call(state: RunState, work: CallInProgress, catalog: Catalog) -> CallEnd | None:

@@ -16,10 +16,10 @@ from hooksdk import hooks, schema
 from hooksdk._firing.dispatcher import Failure
 from hooksdk._firing.signature import is_async, to_result
 from hooksdk._run import refusals
-from hooksdk._run.call import CallEnd, CallInProgress, policy_failed
+from hooksdk._run.call import policy_failed
 from hooksdk._run.parts import PluginStorage
 from hooksdk._run.secrets import fill, mask, mask_result, placeholders
-from hooksdk._run.state import RunState
+from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._tasks.limits import Attempt, describe
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog

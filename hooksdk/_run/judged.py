@@ -13,8 +13,7 @@ import anyio
 from hooksdk import schema
 from hooksdk._run import call as judging
 from hooksdk._run import execution, refusals
-from hooksdk._run.call import CallEnd, CallInProgress
-from hooksdk._run.state import RunState
+from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import CallSettled

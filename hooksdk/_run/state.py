@@ -1,25 +1,79 @@
-"""What one run knows at this moment."""
+"""What one run, and one call in it, know at this moment."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, final
+from typing import Any, final
 
+from hooksdk import schema
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._run.parts import RunParts
 from hooksdk._run.stats import RunStats
-from hooksdk.calls import ResultInfo, Results, TrimReceipt
+from hooksdk._tasks.limits import Attempt
+from hooksdk.calls import ResultInfo, Results, ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog
 from hooksdk.errors import RunClosed
 from hooksdk.hooks import RunInfo
-from hooksdk.records import Record, RestoreQueued, TrimQueued
+from hooksdk.records import CallStatus, Record, RestoreQueued, TrimQueued
 from hooksdk.tools import Tool
 
-if TYPE_CHECKING:
-    from hooksdk._run.call import CallInProgress
+__all__ = ["CallEnd", "CallInProgress", "RunState"]
 
-__all__ = ["RunState"]
+
+@dataclass(frozen=True, slots=True)
+class CallEnd:
+    """What became of a call."""
+
+    status: CallStatus
+    result: ToolResult
+
+
+@final
+@dataclass(eq=False)
+class CallInProgress:
+    """One call on its way through the run."""
+
+    written: ToolCall
+    """The call as the model wrote it: the transcript keeps this one."""
+    depth: int = 0
+    parent: CallInProgress | None = None
+    call: ToolCall = field(init=False)
+    """The call that it stands for."""
+    tool: Tool | None = None
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Final once they are validated; events hand out copies of them, and nobody changes them."""
+    problems: Sequence[schema.Problem] = ()
+    """What is wrong with them by the tool's schema."""
+    own_arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The tool's own copy, taken before the first policy sees the call."""
+    secrets: dict[str, str] = field(default_factory=dict[str, str])
+    """The values that were filled in, to be masked in what comes back."""
+    attempt: Attempt | None = None
+    """The tool's time limit, while it runs."""
+    abandoned: bool = False
+    """The tool returned or was given up; a thread of it may go on."""
+    judged: bool = False
+    running: bool = False
+    """Somebody executes it, or supplies its result."""
+    end: CallEnd | None = None
+    started: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.call = self.written
+
+    @contextmanager
+    def clock_stopped(self) -> Generator[None, None, None]:
+        """While a person is asked, the time of the tools around this call stands still."""
+        with ExitStack() as stack:
+            outer = self.parent
+            while outer is not None:
+                if outer.attempt is not None:
+                    stack.enter_context(outer.attempt.paused())
+                outer = outer.parent
+            yield
 
 
 @dataclass
@@ -39,7 +93,7 @@ class RunState:
     """How the model calls what it is not shown."""
     reminder: str | None = None
     """What to tell a model whose last reply wrote a call as text."""
-    open_calls: list[CallInProgress] = field(default_factory=list["CallInProgress"])
+    open_calls: list[CallInProgress] = field(default_factory=list[CallInProgress])
     """Calls that were begun and have no result yet."""
     stats: RunStats = field(default_factory=RunStats)
 
