@@ -21,8 +21,8 @@ from hooksdk._run.parts import PluginStorage
 from hooksdk._run.secrets import fill, mask, mask_result, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._tasks.limits import Attempt, describe
-from hooksdk.calls import Origin, ToolCall, ToolResult
-from hooksdk.catalog import Catalog
+from hooksdk.calls import Origin, Results, ToolCall, ToolResult
+from hooksdk.catalog import Catalog, Storage
 from hooksdk.errors import RunClosed, ToolError
 from hooksdk.records import CallFinished, Progress
 from hooksdk.tools import Tool
@@ -198,16 +198,25 @@ class Context:
     """The `ToolContext` of one running call."""
 
     def __init__(self, state: RunState, work: CallInProgress, catalog: Catalog, call_nested: NestedCall) -> None:
-        tool = work.tool
-        assert tool is not None
-        owner = tool.owner if tool.source == "plugin" else tool.id
         self._state = state
         self._work = work
         self._call_nested = call_nested
         self.catalog = catalog
-        self.results = state.results(owner)
-        self.storage = PluginStorage(state.parts.store, owner)
         self.count = state.stats.count
+
+    @property
+    def _owner(self) -> str:
+        tool = self._work.tool
+        assert tool is not None
+        return tool.owner if tool.source == "plugin" else tool.id
+
+    @property
+    def results(self) -> Results:
+        return self._state.results(self._owner)
+
+    @property
+    def storage(self) -> Storage:
+        return PluginStorage(self._state.parts.store, self._owner)
 
     @property
     def session_id(self) -> str:

@@ -97,10 +97,8 @@ class RunState:
     """Calls that were begun and have no result yet."""
     stats: RunStats = field(default_factory=RunStats)
 
-    @property
-    def hooks(self) -> Dispatcher:
-        """Fires the hooks."""
-        return self.parts.dispatcher
+    def __post_init__(self) -> None:
+        self.hooks: Dispatcher = self.parts.dispatcher
 
     @property
     def tools(self) -> Catalog:
