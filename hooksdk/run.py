@@ -27,7 +27,7 @@ from hooksdk.catalog import Catalog, build_catalog
 from hooksdk.errors import PolicyFailed, RunBlocked, RunClosed
 from hooksdk.formats import Message
 from hooksdk.hooks import EndReason, RunInfo
-from hooksdk.tools import Tool
+from hooksdk.tools import BRIDGE_NAMES, Tool
 from hooksdk.transcript import Transcript, TranscriptEditor
 
 __all__ = ["Compaction", "Run", "RunParts"]
@@ -128,7 +128,7 @@ class Run:
         pass `narrow_tools` and `assemble_tools`. Raises `PolicyFailed` when a narrowing plugin fails."""
         self._check_open()
         given = [*(tools() if callable(tools) else tools), *self._parts.tools]
-        catalog = build_catalog(given, self._granted)
+        catalog = build_catalog(given, self._granted, BRIDGE_NAMES)
         refused = {tool.name: "not granted to this session" for tool in catalog if not self._parts.allowed(tool)}
         try:
             catalog = await narrow_tools(self._state, catalog.without(refused))

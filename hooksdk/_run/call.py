@@ -247,7 +247,7 @@ def refusal_of(name: str, catalog: Catalog, deferred_how: str) -> str:
         return f"'{name}' was not run: it is withheld from this run ({catalog.withheld[name]}). Do not retry."
     near = catalog.suggest(name)
     told = f" Did you mean {' or '.join(near)}?" if near else ""
-    if name in catalog.gone:
+    if name in catalog.removed_names:
         return f"'{name}' was not run: there is no such tool any more. Do not retry.{told}"
     if not near and deferred_how:
         told = f" There are tools that are not shown to you. {deferred_how}"

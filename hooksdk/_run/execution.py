@@ -170,7 +170,7 @@ async def execute(work: Work, arguments: dict[str, Any], context: Context) -> To
     assert tool is not None
     if tool.execute is None:
         return ToolResult.error(f"'{tool.name}' cannot be run here: it has no executor.")
-    given = (arguments, context) if _takes_context(tool.execute) else (arguments,)
+    given = (arguments, context) if tool.takes_context else (arguments,)
     requests = cancel_requests()
     problem: BaseException | None = None
     result = ToolResult()
@@ -210,14 +210,6 @@ def _threads_of(tool: Tool) -> anyio.CapacityLimiter:
     if limiters is None:
         _limiters.set(limiters := {})
     return limiters.setdefault(tool.id, anyio.CapacityLimiter(THREADS))
-
-
-def _takes_context(executor: Callable[..., Any]) -> bool:
-    try:
-        parameters = inspect.signature(executor).parameters
-    except (TypeError, ValueError):
-        return False
-    return "context" in parameters
 
 
 def check_output(tool: Tool, result: ToolResult) -> ToolResult:
