@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import math
 import os
 import statistics
 import tempfile
@@ -22,6 +21,8 @@ from typing import Any
 import pluggy
 
 from hooksdk import Config, Host, JsonlStore, MemoryStore, Tool, ToolCall, hooks
+from hooksdk._run.call import CallInProgress
+from hooksdk._run.judged import judge_call
 from hooksdk.hooks import AfterToolCall, BeforeToolCall, Block, RunInfo
 
 ROUNDS = 41
@@ -66,17 +67,10 @@ async def measure(works: dict[str, Callable[[], Awaitable[None]]], repeats: int)
 
 async def firing(count: int) -> Measured:
     plugins = [policy(number) for number in range(count)]
-    unlimited = NOTHING.model_copy(update={"timeouts": {"before_tool_call": math.inf}})
-    async with (
-        Host(plugins, store=MemoryStore(), config=NOTHING) as host,
-        Host(plugins, store=MemoryStore(), config=unlimited) as free,
-        host.session("a") as limited_session,
-        free.session("a") as free_session,
-    ):
-        limited, lifted = limited_session._dispatcher, free_session._dispatcher
-        assert limited is not None
-        assert lifted is not None
-        calls = [handler.call for handler in limited.plans["before_tool_call"]]
+    async with Host(plugins, store=MemoryStore(), config=NOTHING) as host, host.session("a") as session:
+        dispatcher = session._dispatcher
+        assert dispatcher is not None
+        calls = [handler.call for handler in dispatcher.plans["before_tool_call"]]
         manager = pluggy.PluginManager("hooksdk")
         manager.add_hookspecs(
             type("specs", (), {"before_tool_call": staticmethod(pluggy.HookspecMarker("hooksdk")(_spec()))})
@@ -93,13 +87,10 @@ async def firing(count: int) -> Measured:
                 await waiting
 
         async def with_limits() -> None:
-            await limited.decide("before_tool_call", EVENT, Block)
+            async for outcome in dispatcher.fire("before_tool_call", EVENT):
+                raise AssertionError(outcome)
 
-        async def without_limits() -> None:
-            await lifted.decide("before_tool_call", EVENT, Block)
-
-        works = {"bare awaits": bare, "pluggy, then await": through_pluggy, "hooksdk, limits off": without_limits,
-                 "hooksdk, limits on": with_limits}  # fmt: skip
+        works = {"bare awaits": bare, "pluggy, then await": through_pluggy, "hooksdk, with time limits": with_limits}
         return await measure(works, max(20, 2000 // count))
 
 
@@ -116,7 +107,7 @@ async def nobody() -> Measured:
 
         async def asked() -> None:
             if dispatcher.has("before_tool_call"):
-                await dispatcher.decide("before_tool_call", EVENT, Block)
+                await dispatcher.notify("before_tool_call", EVENT)
 
         async def empty() -> None:
             return None
@@ -156,11 +147,11 @@ async def calling() -> Measured:
     ):
         await plain_run.resolve_tools([tool])
         await guarded_run.resolve_tools([tool])
-        from hooksdk._run.execution import Work
 
         # Nested calls, so that the transcript's growth is not measured.
         async def call(run: Any) -> None:
-            await run._call(Work(ToolCall("c", "t", {"path": "a"}), depth=1))
+            judged = await judge_call(run._state, CallInProgress(ToolCall("c", "t", {"path": "a"}), depth=1))
+            await judged.execute()
 
         return await measure(
             {
@@ -209,10 +200,7 @@ def show(title: str, found: Measured, limit: str = "") -> None:
 async def main(as_json: bool) -> None:
     tables = {
         "No handler": (await nobody(), "aim: nothing"),
-        **{
-            f"{count} async handlers": (await firing(count), "aim: limits off <= 1.5, on <= 10 at 10 handlers")
-            for count in (1, 10, 100)
-        },
+        **{f"{count} async handlers": (await firing(count), "aim: <= 10 at 10 handlers") for count in (1, 10, 100)},
         "An observed event, as the run sees it": (await observing(), "aim: <= 2 us awake, <= 5 us to wake it"),
         "A tool call": (await calling(), "aim: three policies add <= 100 us"),
         "The drain": (await draining(), "aim: <= 2"),

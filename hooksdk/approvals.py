@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import anyio
-
 from hooksdk._schema.values import Fresh
-from hooksdk._tasks.background import cancel_requests, describe, go_on_cancelling, goes_up, logger
+from hooksdk._tasks.background import logger
+from hooksdk._tasks.limits import Attempt, describe
 from hooksdk.tools import Tool, ToolCall
 
 __all__ = ["Approval", "ApprovalRequest", "Approver", "ask_approver"]
@@ -59,21 +57,13 @@ async def ask_approver(approver: Approver | None, request: ApprovalRequest) -> A
     if approver is None:
         return Approval(False, "it needs a person's approval, and nobody can be asked here")
     answer: object = None
-    problem: BaseException | None = None
     seconds = min(request.timeout, MAX_TIMEOUT) if request.timeout > 0 else 0.0  # NaN is no time at all
-    started, requests = time.monotonic(), cancel_requests()
-    with anyio.move_on_after(seconds) as scope:
-        try:
-            answer = await approver(request)
-        except BaseException as error:
-            if goes_up(error):
-                raise
-            problem = error
-    await go_on_cancelling(requests, problem)
-    if scope.cancel_called or not time.monotonic() - started <= seconds:
+    async with Attempt(seconds) as attempt:
+        answer = await approver(request)
+    if attempt.late:
         return Approval(False, f"nobody approved it within {seconds:g} s")
-    if problem is not None:
-        logger.warning("the approver failed, so the call is refused: %s", describe(problem))
+    if attempt.error is not None:
+        logger.warning("the approver failed, so the call is refused: %s", describe(attempt.error))
         return Approval(False, "the approval could not be asked for")
     if not isinstance(answer, Approval) or not isinstance(answer.granted, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         logger.warning("the approver answered %s instead of an Approval, so the call is refused", type(answer).__name__)

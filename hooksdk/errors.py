@@ -12,7 +12,7 @@ HookSDKError
 │   └── ToolError        a tool's or a bridge's own refusal: the model gets its text as the result
 ├── HostError            the person who runs the host can mend it
 │   ├── ConfigError, MissingGrant
-│   ├── SessionClosed, SessionBusy, RunAlreadyOpen, RunClosed
+│   ├── SessionClosed, SessionBusy, RunAlreadyOpen, RunClosed, CallSettled
 │   ├── FenceClosed      an edit of the transcript while a run is open
 │   ├── TranscriptChanged  somebody else changed the stored transcript, or a list does not match it
 │   ├── UnknownResult    no tool result has this handle or call id
@@ -34,6 +34,7 @@ from typing import Any
 
 __all__ = [
     "BadAnswer",
+    "CallSettled",
     "ConfigError",
     "DuplicatePlugin",
     "FenceClosed",
@@ -271,6 +272,18 @@ class RunClosed(HostError):
 
     def __str__(self) -> str:
         return self.what
+
+
+@dataclass(eq=False)
+class CallSettled(HostError):
+    """A judged call takes one result, and this one has it already."""
+
+    call_id: str
+    tool: str
+    status: str
+
+    def __str__(self) -> str:
+        return f"call '{self.call_id}' of '{self.tool}' has its result already ({self.status}): read judged.result"
 
 
 @dataclass(eq=False)

@@ -10,21 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from hooksdk._firing.event import (
-    CallEvent,
-    CallStatus,
-    Checked,
-    EndReason,
-    Event,
-    RunInfo,
-    SessionEndReason,
-    Trace,
-)
+from hooksdk._firing.event import CallEvent, Checked, Event, RunInfo, Trace
 from hooksdk._firing.hook import Hook, define
 from hooksdk._schema.values import Fresh
 from hooksdk.calls import Results, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import did_you_mean
+from hooksdk.records import CallStatus, EndReason, SessionEndReason
 from hooksdk.tools import Tool
 from hooksdk.transcript import TranscriptEditor
 
@@ -114,7 +106,7 @@ class Offer(Checked):
 
     tools: Sequence[Tool] = ()
     defer: Sequence[str] = ()
-    how: str = ""
+    call_hint: str = ""
     """How the model calls what is not shown, as a sentence for it to read."""
 
 
@@ -342,7 +334,7 @@ class AgentEnd(Event):
     """The one place where a transcript may be edited; closed once `agent_end` is over."""
 
 
-@define(kind="drain", timeout=30, grant="conversation")
+@define(kind="notify", timeout=30, grant="conversation")
 def agent_end(event: AgentEnd) -> None:
     """A run is over, however it ended. Awaited, in reverse order; then the queue of trims drains."""
 

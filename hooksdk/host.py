@@ -13,16 +13,19 @@ import anyio
 
 from hooksdk._plugins.discovery import find_plugins
 from hooksdk._plugins.registry import Plugin, Registry, describe_plugins
-from hooksdk._tasks.background import Background, Keeper, describe, logger
+from hooksdk._run.parts import PluginStorage
+from hooksdk._tasks.background import Background, Keeper, leave_all, logger
+from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import Approver
+from hooksdk.catalog import Storage
 from hooksdk.config import Config, load_config
 from hooksdk.errors import PluginRefused, SessionClosed
 from hooksdk.session import Session, SessionParts
 from hooksdk.stores import open_store
 from hooksdk.transcript import Store
 
-__all__ = ["Host", "PluginStorage"]
+__all__ = ["Host"]
 
 T = TypeVar("T")
 CLOSE_TIMEOUT = 10.0
@@ -65,7 +68,7 @@ class Host:
         self._own_store = store is None
         self._store: Store = open_store(self.config.store) if store is None else store
         self._background: Background | None = None
-        self._keepers: list[tuple[str, Keeper[Any]]] = []
+        self._keepers: list[Keeper[Any]] = []
         self._shared: dict[str, Any] = {}
         self._sessions: dict[str, Session] = {}
 
@@ -121,15 +124,7 @@ class Host:
 
     async def _close(self) -> None:
         try:
-            for name, keeper in reversed(self._keepers):
-                with anyio.move_on_after(CLOSE_TIMEOUT) as scope:
-                    try:
-                        await keeper.leave()
-                    except Exception as error:
-                        logger.warning("%s failed at its end: %s", name, describe(error))
-                if scope.cancel_called:
-                    logger.warning("%s did not end within %g s", name, CLOSE_TIMEOUT)
-            self._keepers.clear()
+            await leave_all(self._keepers, CLOSE_TIMEOUT)
             if self._own_store:
                 await self._store.aclose()
         finally:
@@ -144,7 +139,7 @@ class Host:
             raise SessionClosed("the host")
         keeper = Keeper(manager, name or type(manager).__name__)
         value = await keeper.enter(self._background)
-        self._keepers.append((name or type(manager).__name__, keeper))
+        self._keepers.append(keeper)
         return value
 
     def session(self, session_id: str | None = None) -> Session:
@@ -154,11 +149,11 @@ class Host:
             raise SessionClosed("the host")
         parts = SessionParts(
             config=self.config, registry=self._registry, background=self._background, store=self._store,
-            approver=self._approver, shared=self._shared, storage=self.storage, opened=self._opened, closed=self._closed,
+            approver=self._approver, shared=self._shared, opened=self._opened, closed=self._closed,
         )  # fmt: skip
         return Session(uuid.uuid4().hex if session_id is None else session_id, parts)
 
-    def storage(self, plugin_id: str) -> PluginStorage:
+    def storage(self, plugin_id: str) -> Storage:
         """A plugin's own key-value space."""
         return PluginStorage(self._store, plugin_id)
 
@@ -168,28 +163,3 @@ class Host:
     def _closed(self, session: Session) -> None:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
-
-
-@final
-class PluginStorage:
-    """One plugin's key-value space in a store."""
-
-    def __init__(self, store: Store, plugin_id: str) -> None:
-        self._store = store
-        self._space = plugin_id
-
-    async def get(self, key: str, default: Any = None) -> Any:
-        """The value kept under `key`, or `default`."""
-        return await self._store.get_value(self._space, key, default)
-
-    async def set(self, key: str, value: Any) -> None:
-        """Keep `value` under `key`; durable when this returns."""
-        await self._store.set_value(self._space, key, value)
-
-    async def delete(self, key: str) -> None:
-        """Forget `key`."""
-        await self._store.delete_value(self._space, key)
-
-    async def keys(self) -> Sequence[str]:
-        """All keys, sorted."""
-        return sorted(await self._store.list_keys(self._space))

@@ -5,9 +5,7 @@ A run is opened by a session, which hands it its parts. It holds no cancel scope
 
 from __future__ import annotations
 
-import functools
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -16,21 +14,34 @@ from typing import Any, Self, final
 import anyio
 
 from hooksdk import hooks, schema
-from hooksdk._run import call as steps
-from hooksdk._run.execution import Settled, Work
-from hooksdk._run.state import RunParts, RunState, assemble_tools, before_model_call, drain, narrow_tools
+from hooksdk._run.call import CallInProgress
+from hooksdk._run.judged import JudgedCall, end_judged_calls, judge_call
+from hooksdk._run.messages import before_model_call, drain_trims
+from hooksdk._run.parts import RunParts
+from hooksdk._run.state import RunState
 from hooksdk._run.text_calls import names_called_in, reminder_of
-from hooksdk._tasks.background import describe, logger
+from hooksdk._run.tools import settle_catalog
+from hooksdk._tasks.background import logger
+from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
-from hooksdk.calls import Origin, ToolCall, ToolResult
-from hooksdk.catalog import Catalog, build_catalog
-from hooksdk.errors import PolicyFailed, RunBlocked, RunClosed
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.catalog import Catalog
+from hooksdk.errors import PolicyFailed, RunBlocked
 from hooksdk.formats import Message
 from hooksdk.hooks import EndReason, RunInfo
-from hooksdk.tools import BRIDGE_NAMES, Tool
+from hooksdk.records import (
+    AttemptStarted,
+    CallInText,
+    ModelCalled,
+    ModelReplied,
+    RunEnded,
+    RunStarted,
+    ToolsResolved,
+)  # fmt: skip
+from hooksdk.tools import Tool
 from hooksdk.transcript import Transcript, TranscriptEditor
 
-__all__ = ["Compaction", "Run", "RunParts"]
+__all__ = ["Compaction", "JudgedCall", "Run"]
 
 END_TIMEOUT = 60.0
 """Seconds that the end of a run may take in all, before the drain is done without waiting for more handlers."""
@@ -55,10 +66,10 @@ class Run:
         self._input = input
         self._offered: tuple[Tool, ...] = ()
         self._announced = 0
-        self._granted: set[str] = set()
+        self._earlier_names: set[str] = set()
+        """Names and ids that tools of this run had in some attempt."""
         self._compacting = False
         self._paused: str | None = None
-        self._open = False
 
     # What whoever runs it may ask
 
@@ -70,9 +81,7 @@ class Run:
     @property
     def tools(self) -> Catalog:
         """The resolved catalog, for whoever wants to pull instead of being told. Raises `RunClosed` before it is."""
-        if self._state.catalog is None:
-            raise RunClosed("no tools are resolved yet: call run.resolve_tools(...) first")
-        return self._state.catalog
+        return self._state.tools
 
     @property
     def offered(self) -> Sequence[Tool]:
@@ -98,56 +107,51 @@ class Run:
     # A run begins
 
     async def __aenter__(self) -> Self:
-        self._parts.opened()
+        self._parts.open_run.claim(self.info.run_id)
         try:
             await self._agent_start()
             await self._transcript.use_format(self._parts.format)
-            await self._hooks.trace(self.info, "run_started", trigger=self.info.trigger, model=self.info.model)
+            await self._state.trace(RunStarted(trigger=self.info.trigger, model=self.info.model))
         except BaseException:
-            self._parts.closed()
+            self._parts.open_run.release(self.info.run_id)
             raise
-        self._open = True
+        self._state.open = True
         self._transcript.close_fence()
         return self
 
     async def _agent_start(self) -> None:
-        if not self._hooks.has("agent_start"):
-            return
-        verdict = await self._hooks.decide(
-            "agent_start", hooks.AgentStart(info=self.info, input=self._input), hooks.Block
-        )
-        if verdict.failure:
-            raise PolicyFailed("agent_start", verdict.failure.handler.who, str(verdict.failure))
-        if block := verdict.get(hooks.Block):
-            raise RunBlocked(f"plugin '{block[0].plugin}'", block[1].reason)
+        event = hooks.AgentStart(info=self.info, input=self._input)
+        async for outcome in self._hooks.fire("agent_start", event):
+            if outcome.failure is not None:
+                raise PolicyFailed("agent_start", outcome.handler.who, str(outcome.failure))
+            raise RunBlocked(f"plugin '{outcome.handler.plugin}'", outcome.answer.reason)
 
     # What the model may use
 
     async def resolve_tools(self, tools: Iterable[Tool] | Callable[[], Iterable[Tool]] = ()) -> list[Tool]:
         """Settle the catalog of this attempt and answer what to offer the model. Given tools and the plugins' tools
         pass `narrow_tools` and `assemble_tools`. Raises `PolicyFailed` when a narrowing plugin fails."""
-        self._check_open()
-        given = [*(tools() if callable(tools) else tools), *self._parts.tools]
-        catalog = build_catalog(given, self._granted, BRIDGE_NAMES)
-        refused = {tool.name: "not granted to this session" for tool in catalog if not self._parts.allowed(tool)}
+        self._state.check_open()
+        candidates = [*(tools() if callable(tools) else tools), *self._parts.tools]
+        state = self._state
         try:
-            catalog = await narrow_tools(self._state, catalog.without(refused))
+            catalog, offered = await settle_catalog(state, candidates, self._earlier_names)
         except PolicyFailed:
-            self._state.catalog = None  # what an earlier attempt was granted is granted no more
+            state.catalog = None  # what an earlier attempt was granted is granted no more
             raise
-        offered = await assemble_tools(self._state, catalog)
-        self._state.catalog = catalog
-        self._granted.update(name for tool in catalog for name in (tool.name, tool.id))
+        state.catalog = catalog
         self._offered = tuple(offered)
-        self._state.stats.resolved(catalog, self._offered)
+        self._earlier_names.update(name for tool in (*catalog, *offered) for name in (tool.name, tool.id))
+        state.stats.resolved(catalog, self._offered)
         for note in catalog.diagnostics:
             logger.info("%s", note, extra={"session": self.info.session_id})
-        await self._hooks.trace(
-            self.info, "tools_resolved", tools=len(catalog), offered=len(offered), withheld=len(catalog.withheld),
-            tokens=self._state.stats.tokens_direct, tokens_offered=self._state.stats.tokens_offered, notes=list(catalog.diagnostics),
+        await state.trace(
+            ToolsResolved(tools=len(catalog), offered=len(offered), withheld=len(catalog.withheld),
+                          tokens=state.stats.tokens_direct, tokens_offered=state.stats.tokens_offered,
+                          notes=catalog.diagnostics)
         )  # fmt: skip
         self._after_tools_resolved(catalog)
-        return list(offered)
+        return offered
 
     def _after_tools_resolved(self, catalog: Catalog) -> None:
         if self._compacting or self._announced == self.info.attempt:
@@ -163,18 +167,16 @@ class Run:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
         trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
         match."""
-        self._check_open()
+        self._state.check_open()
         if messages is not None:
             known = await self._transcript.match(messages)
             await self._show_replies(messages[known:])
         await self._transcript.close_turn("not run: no result came before the next model call")
         if self._parts.drain_early:
-            await drain(self._state)
+            await drain_trims(self._state)
         prepared = await before_model_call(self._state)
         self._state.stats.sent(prepared)
-        await self._hooks.trace(
-            self.info, "model_called", messages=len(prepared), characters=self._state.stats.message_characters
-        )
+        await self._state.trace(ModelCalled(messages=len(prepared), characters=self._state.stats.message_characters))
         return prepared
 
     async def record(
@@ -186,11 +188,11 @@ class Run:
     ) -> None:
         """Append a message (or several) to the transcript; durable when this returns. A reply of the model opens its
         calls and is shown to `after_model_call`."""
-        self._check_open()
+        self._state.check_open()
         messages: list[Message] = [message] if isinstance(message, dict) else list(message)
         await self._transcript.append(messages)
         await self._show_replies(messages, None if usage is None else schema.clone(dict(usage)), stop_reason)
-        await self._parts.checkpoint()
+        await self._parts.states.save()
 
     async def _show_replies(
         self, messages: Sequence[Message], usage: Mapping[str, Any] | None = None, stop_reason: str | None = None
@@ -203,77 +205,36 @@ class Run:
         self, message: Message, usage: Mapping[str, Any] | None, stop_reason: str | None
     ) -> None:
         self._state.stats.replied(usage)
-        await self._hooks.trace(
-            self.info, "model_replied", usage=dict(usage) if usage else None, stop_reason=stop_reason
-        )
+        await self._state.trace(ModelReplied(usage=usage or None, stop_reason=stop_reason))
         await self._notice_text_calls(message)
         if self._hooks.has("after_model_call"):
-            kept = schema.clone(message)
-            event = hooks.AfterModelCall(info=self.info, message=kept, usage=usage, stop_reason=stop_reason)
+            own = schema.clone(message)
+            event = hooks.AfterModelCall(info=self.info, message=own, usage=usage, stop_reason=stop_reason)
             self._hooks.observe("after_model_call", event)
 
     async def _notice_text_calls(self, message: Message) -> None:
-        state, form = self._state, self._parts.format
+        state, format_ = self._state, self._parts.format
         catalog, state.reminder = state.catalog, None
-        if catalog is None or form.calls(message):
+        if catalog is None or format_.calls(message):
             return
-        names = names_called_in(form.text(message), lambda name: name in catalog or name in state.bridges)
+        names = names_called_in(format_.text(message), lambda name: name in catalog or name in state.bridges)
         if names:
-            state.reminder = reminder_of(names, {tool.name for tool in self._offered}, state.deferred_how)
+            state.reminder = reminder_of(names, {tool.name for tool in self._offered}, state.call_hint)
             state.stats.written_as_text(len(names))
-            await self._hooks.trace(self.info, "call_in_text", names=names)
+            await state.trace(CallInText(names=tuple(names)))
 
-    # Each tool call: one line of `_call` is one step, in `_call_steps.py` under its name
+    # Each tool call: its steps are listed in `_run/judged.py`
 
     async def call_tool(self, call: ToolCall) -> ToolResult:
-        """Run one call through every step, and record its result. Whatever goes wrong with the call is a result that
-        the model can read; only the host's own mistakes raise."""
-        self._check_open()
-        return await self._call(Work(call))
+        """Judge a call, run its tool, and record its result. Whatever goes wrong with the call is a result that the model
+        can read; only the host's own mistakes raise."""
+        judged = await self.judge(call)
+        return await judged.execute()
 
-    async def _call(self, work: Work) -> ToolResult:
-        state, catalog = self._state, self.tools
-        work.started = time.monotonic()
-        try:
-            try:
-                await steps.unwrap_tool_call(state, work, catalog)
-                await steps.call_started(state, work)
-                steps.check_scope(state, work, catalog)
-                steps.repair_arguments(state, work)
-                await steps.rewrite_tool_call(state, work)
-                steps.validate_arguments(work)
-                await steps.before_tool_call(state, work)
-                private = await steps.resolve_secrets(state, work)
-                self._check_open()  # a person may have taken longer to answer than the run lived
-                work.result = await steps.run_tool(state, work, private, catalog, self._call_nested)
-                work.status = "error" if work.result.is_error else "ok"
-            except Settled as settled:
-                work.status, work.result = settled.status, settled.result
-            work.result = await steps.transform_tool_result(state, work, work.result)
-        except BaseException as error:
-            how = "failed inside the host" if isinstance(error, Exception) else "was cancelled while it ran"
-            work.status, work.result = "error", ToolResult.error(f"'{work.call.name}' {how}.")
-            raise
-        finally:
-            work.done = True
-            assert work.result is not None
-            try:
-                await self._record_result(work, work.result)
-            finally:
-                await steps.after_tool_call(state, work, work.result)
-        return work.result
-
-    async def _call_nested(self, outer: Work, name: str, arguments: Mapping[str, Any], origin: Origin) -> ToolResult:
-        self._check_open()
-        call_id = f"{outer.call.id}/{self._state.stats.next_nested()}"
-        call = ToolCall(call_id, name, dict(arguments), origin=origin, parent_id=outer.call.id)
-        return await self._call(Work(call, depth=outer.depth + 1, parent=outer))
-
-    async def _record_result(self, work: Work, result: ToolResult) -> None:
-        if work.depth == 0:  # nested results stay out of the transcript
-            with anyio.CancelScope(shield=True):
-                await self._transcript.answer(work.written, result, work.tool)
-                await self._parts.checkpoint()
+    async def judge(self, call: ToolCall) -> JudgedCall:
+        """Take one call through every policy and approval, without running it: for a loop that runs its tools itself."""
+        self._state.check_open()
+        return await judge_call(self._state, CallInProgress(call))
 
     # Between turns
 
@@ -281,7 +242,7 @@ class Run:
     async def compaction(self) -> AsyncGenerator[Compaction, None]:
         """While the host shortens its messages: `async with run.compaction() as compaction:`, and in it
         `await compaction.replace(messages)`. The stored messages stay whole; the view starts anew from these."""
-        self._check_open()
+        self._state.check_open()
         compaction = Compaction(self._transcript)
         self._compacting = True
         try:
@@ -297,13 +258,13 @@ class Run:
 
     async def retry(self) -> None:
         """Begin the next attempt, such as with another model: resolve the tools anew, then go on."""
-        self._check_open()
+        self._state.check_open()
         self._state.info = replace(self.info, attempt=self.info.attempt + 1)
-        await self._hooks.trace(self.info, "attempt_started", attempt=self.info.attempt)
+        await self._state.trace(AttemptStarted(attempt=self.info.attempt))
 
     def pause(self, reason: str) -> None:
         """Let the run end as `paused` when the block is left: calls without a result stay open for the next run."""
-        self._check_open()
+        self._state.check_open()
         self._paused = reason
 
     # A run ends
@@ -311,18 +272,18 @@ class Run:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        reason, told = self._ending(error)
-        self._open = False
+        reason, message = self._ending(error)
+        self._state.open = False
         problems: list[Exception] = []
         try:
             with anyio.CancelScope(shield=True) as scope:
                 scope.deadline = anyio.current_time() + END_TIMEOUT
-                await self._end(reason, told, problems)
+                await self._end(reason, message, problems)
         finally:
             try:
-                await run_shielded(self._settle, reason, problems)  # also when asyncio cancels the task once more
+                await run_shielded(self._make_durable, reason, problems)  # also when asyncio cancels the task once more
             finally:
-                self._parts.closed()
+                self._parts.open_run.release(self.info.run_id)
         if problems and error is None:
             raise problems[0]
 
@@ -331,9 +292,10 @@ class Run:
             return ("paused", self._paused) if self._paused is not None else ("completed", None)
         return ("error", describe(error)) if isinstance(error, (Exception, SystemExit)) else ("cancelled", None)
 
-    async def _end(self, reason: EndReason, told: str | None, problems: list[Exception]) -> None:
+    async def _end(self, reason: EndReason, message: str | None, problems: list[Exception]) -> None:
         if reason != "paused":
             try:
+                await end_judged_calls(self._state)
                 await self._transcript.close_turn(NOT_RUN)
             except Exception as problem:
                 problems.append(problem)
@@ -341,28 +303,29 @@ class Run:
         self._transcript.open_fence()
         if self._hooks.has("agent_end"):
             editor = TranscriptEditor(self._transcript)
-            event = hooks.AgentEnd(info=self.info, reason=reason, error=told, stats=self.stats, transcript=editor)
-            await self._hooks.drain("agent_end", event)
+            event = hooks.AgentEnd(info=self.info, reason=reason, error=message, stats=self.stats, transcript=editor)
+            await self._hooks.notify("agent_end", event, backwards=True)
 
-    async def _settle(self, reason: EndReason, problems: list[Exception]) -> None:
+    async def _make_durable(self, reason: EndReason, problems: list[Exception]) -> None:
         """What must happen however the run ended: every call has a result, the queue of trims drains, plugins' state is
-        kept."""
+        saved."""
         self._transcript.open_fence()
-        steps: list[Callable[[], Awaitable[object]]] = [functools.partial(drain, self._state), self._parts.checkpoint]
-        if reason != "paused" and self._transcript.pending:
-            steps.insert(0, functools.partial(self._transcript.close_turn, NOT_RUN))
-        for step in steps:
+
+        async def close_turn() -> None:
+            if reason != "paused" and self._transcript.pending:
+                await self._transcript.close_turn(NOT_RUN)
+
+        async def drain() -> None:
+            await drain_trims(self._state)
+
+        for step in (close_turn, drain, self._parts.states.save):
             try:
                 await step()
             except Exception as problem:
                 problems.append(problem)
                 logger.error("the end of run %s could not be stored: %s", self.info.run_id, describe(problem))
         self._transcript.close_fence()
-        await self._hooks.trace(self.info, "run_ended", reason=reason, stats=self.stats)
-
-    def _check_open(self) -> None:
-        if not self._open:
-            raise RunClosed(f"run '{self.info.run_id}' is not open: use it inside `async with session.run(...) as run`")
+        await self._state.trace(RunEnded(reason=reason, stats=self.stats))
 
 
 @final

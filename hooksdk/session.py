@@ -13,19 +13,20 @@ import anyio
 
 from hooksdk import hooks, schema
 from hooksdk._firing.dispatcher import Dispatcher
-from hooksdk._plugins.registry import Plugin, Registry, instantiate
-from hooksdk._tasks.background import Background, Keeper, describe, logger
+from hooksdk._plugins.registry import Registry, instantiate
+from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts
+from hooksdk._tasks.background import Background, Keeper, leave_all, logger
+from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import Approver
 from hooksdk.calls import Results
-from hooksdk.catalog import Storage
 from hooksdk.config import Config
-from hooksdk.errors import ConfigError, PluginRefused, RunAlreadyOpen, SessionClosed
+from hooksdk.errors import ConfigError, PluginRefused, SessionClosed
 from hooksdk.formats import Message, MessageFormat, get_format
 from hooksdk.hooks import RunInfo, SessionEndReason
 from hooksdk.patterns import ToolPattern
-from hooksdk.run import Run, RunParts
-from hooksdk.state import PluginState
+from hooksdk.records import SessionEnded, SessionStarted
+from hooksdk.run import Run
 from hooksdk.tools import Tool
 from hooksdk.transcript import SessionLog, Store, Transcript
 
@@ -48,17 +49,8 @@ class SessionParts:
     approver: Approver | None
     shared: Mapping[str, Any]
     """What `shared` of each plugin class yielded, by plugin."""
-    storage: Callable[[str], Storage]
     opened: Callable[[Session], None]
     closed: Callable[[Session], None]
-
-
-@dataclass
-class _Stateful:
-    state: PluginState
-    kept: str = "{}"
-    told: str = ""
-    """Why it is not kept at the moment, logged once."""
 
 
 @final
@@ -78,10 +70,10 @@ class Session:
         self._log: SessionLog | None = None
         self._transcript: Transcript | None = None
         self._dispatcher: Dispatcher | None = None
-        self._keepers: list[tuple[Plugin, Keeper[Any]]] = []
+        self._keepers: list[Keeper[Any]] = []
         self._instances: dict[str, object] = {}
-        self._states: dict[str, _Stateful] = {}
-        self._open_run: str | None = None
+        self._states: PluginStates | None = None
+        self._open_run = OpenRun(session_id)
         self._info = RunInfo(session_id=session_id)
 
     # What whoever holds it may ask
@@ -130,7 +122,7 @@ class Session:
             dispatcher = self._dispatcher = Dispatcher(
                 self._parts.registry.plans(self._instances), self._parts.background
             )
-            await dispatcher.trace(self._info, "session_started", resumed=self.resumed, parent=self._parent or None)
+            await dispatcher.trace(self._info, SessionStarted(resumed=self.resumed, parent=self._parent or None))
             await dispatcher.notify("session_start", hooks.SessionStart(info=self._info, resumed=self.resumed))
         except BaseException:
             opened, self._dispatcher = self._dispatcher, None
@@ -142,26 +134,24 @@ class Session:
         return self
 
     async def _open_plugins(self) -> None:
-        assert self._transcript is not None
+        self._states = states = PluginStates(self._need_transcript())
         for plugin in self._parts.registry.loaded:
             if not plugin.is_class:
                 continue
             available: dict[str, Any] = {"config": plugin.config, "shared": self._parts.shared.get(plugin.id)}
             if "state" in plugin.asks_for:
-                state = PluginState(self._transcript.state(plugin.id))
-                self._states[plugin.id] = _Stateful(state, schema.canonical(dict(state)))
-                available["state"] = state
+                available["state"] = states.open(plugin.id)
             if "storage" in plugin.asks_for:
-                available["storage"] = self._parts.storage(plugin.id)
+                available["storage"] = PluginStorage(self._parts.store, plugin.id)
             instance = instantiate(plugin, available)
             lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = getattr(instance, "lifespan", None)
             if lifespan is not None:
                 try:
-                    keeper = Keeper(lifespan(), f"lifespan of {plugin.id}")
+                    keeper = Keeper(lifespan(), f"the lifespan of plugin '{plugin.id}'")
                     await keeper.enter(self._parts.background)
                 except Exception as error:
                     raise PluginRefused(plugin.id, f"its lifespan raised {describe(error)}") from error
-                self._keepers.append((plugin, keeper))
+                self._keepers.append(keeper)
             self._instances[plugin.id] = instance
 
     # It runs
@@ -188,8 +178,9 @@ class Session:
         """
         if trigger not in TRIGGERS:  # a rule about a trigger would hold for no run with a misspelt one
             raise ConfigError("trigger", (f"'{trigger}' is not one of {', '.join(TRIGGERS)}",))
-        dispatcher, transcript = self._dispatcher, self._need_transcript()
+        dispatcher, transcript, states = self._dispatcher, self._need_transcript(), self._states
         assert dispatcher is not None
+        assert states is not None
         extra = {"parent_session": self._parent} if self._parent else {}
         info = RunInfo(
             session_id=self.id, run_id=f"run-{uuid.uuid4().hex[:12]}", attempt=1, agent_id=agent_id,
@@ -198,19 +189,12 @@ class Session:
             metadata=schema.clone({**extra, **(metadata or {})}),
         )  # fmt: skip
 
-        def opened() -> None:
-            if self._open_run is not None:
-                raise RunAlreadyOpen(self.id, self._open_run)
-            self._open_run = info.run_id
-
-        def closed() -> None:
-            if self._open_run == info.run_id:
-                self._open_run = None
-
+        registry = self._parts.registry
         parts = RunParts(
-            dispatcher=dispatcher, transcript=transcript, format=get_format(format), tools=self._tools(), results=self._results_for,
-            storage=self._parts.storage, approver=self._parts.approver, checkpoint=self._checkpoint, opened=opened,
-            closed=closed, allowed=self._is_allowed, drain_early=self._parts.config.drain == "next_model_call",
+            dispatcher=dispatcher, transcript=transcript, store=self._parts.store, format=get_format(format),
+            tools=self._tools(), approver=self._parts.approver, states=states, open_run=self._open_run,
+            allowed=self._allowed, drain_early=self._parts.config.drain == "next_model_call",
+            missing_grants={plugin.id: plugin.missing_grant for plugin in registry.loaded if plugin.missing_grant},
         )  # fmt: skip
         return Run(parts, info, input=schema.clone(input), context_window=context_window)
 
@@ -223,34 +207,11 @@ class Session:
         child_id = session_id or f"{self.id}/{self._children}-{uuid.uuid4().hex[:8]}"
         return Session(child_id, self._parts, allowed=(*self._allowed, *layer), parent=self.id)
 
-    def _is_allowed(self, tool: Tool) -> bool:
-        return all(any(pattern.matches(tool) for pattern in layer) for layer in self._allowed)
-
     def _tools(self) -> list[Tool]:
         registry = self._parts.registry
         return [
             tool for plugin in registry.loaded for tool in registry.tools_of(plugin, self._instances.get(plugin.id))
         ]
-
-    def _results_for(self, owner: str) -> Results:
-        plugin = self._parts.registry.get(owner)
-        refused = plugin.missing_grant if plugin else None
-        return self._need_transcript().results(owner, refused=refused)
-
-    async def _checkpoint(self) -> None:
-        """Make plugins' state durable where it changed."""
-        transcript = self._need_transcript()
-        for plugin_id, stateful in self._states.items():
-            try:
-                now = schema.canonical(dict(stateful.state))
-                if now != stateful.kept:
-                    await transcript.save_state(plugin_id, schema.clone(dict(stateful.state)))
-                    stateful.kept = now
-                stateful.told = ""
-            except (ValueError, TypeError) as error:
-                if str(error) != stateful.told:
-                    stateful.told = str(error)
-                    logger.warning("plugin '%s': its state is not kept: %s", plugin_id, _why_not(stateful.state, error))
 
     # It closes
 
@@ -268,8 +229,9 @@ class Session:
                 await dispatcher.notify("session_end", hooks.SessionEnd(info=self._info, reason=reason))
             if scope.cancel_called:
                 logger.warning("session '%s' was closed after %g s without waiting further", self.id, CLOSE_TIMEOUT)
-            await self._checkpoint()
-            await dispatcher.trace(self._info, "session_ended", reason=reason, dropped=dispatcher.dropped)
+            if self._states is not None:
+                await self._states.save()
+            await dispatcher.trace(self._info, SessionEnded(reason=reason, dropped=dispatcher.dropped))
         finally:
             try:
                 # Before the lifespans end: a trace handler may need what its plugin holds open.
@@ -279,15 +241,7 @@ class Session:
                 await self._release()
 
     async def _release(self) -> None:
-        for plugin, keeper in reversed(self._keepers):
-            with anyio.move_on_after(CLOSE_TIMEOUT) as scope:
-                try:
-                    await keeper.leave()
-                except Exception as error:
-                    logger.warning("the lifespan of plugin '%s' failed at its end: %s", plugin.id, describe(error))
-            if scope.cancel_called:
-                logger.warning("the lifespan of plugin '%s' did not end within %g s", plugin.id, CLOSE_TIMEOUT)
-        self._keepers.clear()
+        await leave_all(self._keepers, CLOSE_TIMEOUT)
         transcript, self._transcript = self._transcript, None
         log, self._log = self._log, None
         try:
@@ -307,13 +261,3 @@ class Session:
         if self._transcript is None:
             raise SessionClosed(f"session '{self.id}'")
         return self._transcript
-
-
-def _why_not(state: PluginState, error: Exception) -> str:
-    """The entry of the state that is not JSON, and what is wrong with it."""
-    for key, value in state.items():
-        try:
-            schema.canonical(value)
-        except (ValueError, TypeError) as problem:
-            return f"state[{key!r}]: {problem}"
-    return str(error)

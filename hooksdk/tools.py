@@ -212,10 +212,6 @@ class Tool:
         them still. They are not changed: the same object comes back where nothing is to repair."""
         return schema.fit(peek(self, "parameters"), arguments)
 
-    def repair(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments in the shape that the schema asks for, where the meaning is certain; else as they are."""
-        return schema.repair(peek(self, "parameters"), arguments)
-
     def copy(self, **changes: Unpack[_CopyOptions]) -> Tool:
         """The same tool with some of the constructor's fields changed. With another `name` its `own_name` and its id
         stay; with another `owner` or `source` the id is another one. Raises `TypeError` for a field that there is not.

@@ -20,6 +20,7 @@ tasks
 _schema/
 schema
 patterns calls
+records
 _firing/
 tools
 catalog approvals

@@ -14,7 +14,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from builtin_plugins.tool_policy._rules import Action, CompiledRule, Rule, Undecidable, read_rules
 from hooksdk import Tool, hooks
 from hooksdk.hooks import Ask, BeforeToolCall, Block, NarrowTools, Withhold
-from hooksdk.tools import BRIDGE_NAMES
 
 __all__ = ["ToolPolicy"]
 
@@ -78,7 +77,7 @@ class ToolPolicy:
         """The rules that are about this tool, then the default. It is not meant for the bridge tools, which show and run
         nothing but what is allowed anyway."""
         yield from (rule for rule in rules if rule.fits_tool(tool))
-        if tool.name not in BRIDGE_NAMES:
+        if not tool.bridge:
             yield self._default
 
 

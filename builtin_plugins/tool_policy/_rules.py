@@ -12,7 +12,6 @@ from hooksdk import Annotations, Tool, schema
 from hooksdk.errors import did_you_mean
 from hooksdk.hooks import Event
 from hooksdk.patterns import SOURCES, ToolPattern
-from hooksdk.tools import BRIDGE_NAMES
 
 __all__ = ["Action", "CompiledRule", "Rule", "Undecidable", "read_rules"]
 
@@ -234,7 +233,7 @@ class CompiledRule:
     def fits_tool(self, tool: Tool) -> bool:
         """True for tools that the rule is about. A bridge tool must be spelt out: it opens nothing by itself."""
         rule = self.rule
-        if tool.name in BRIDGE_NAMES:
+        if tool.bridge:
             if not any(text in {tool.name, tool.id} for text in rule.tools):
                 return False
         elif not any(pattern.matches(tool) for pattern in self._patterns):

@@ -178,7 +178,7 @@ class ToolSearch:
                 "Call such a tool in a script for tool_search_code, with await call(name, arguments); await search(queries) "
                 "finds the exact name."
             )
-            return Offer(tools=[self._code_tool(descriptions, tools)], defer=sorted(self._deferred), how=how)
+            return Offer(tools=[self._code_tool(descriptions, tools)], defer=sorted(self._deferred), call_hint=how)
         bridge = bridge_tools(
             descriptions,
             default_limit=self._default_limit,
@@ -186,7 +186,7 @@ class ToolSearch:
             describe=self._describe,
         )
         how = "Call such a tool through tool_call, with its name and its arguments; tool_search finds the exact name."
-        return Offer(tools=bridge, defer=sorted(self._deferred), how=how)
+        return Offer(tools=bridge, defer=sorted(self._deferred), call_hint=how)
 
     @hooks.unwrap_tool_call
     def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:

@@ -8,19 +8,13 @@ import math
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from hooksdk._schema.values import Fresh
 from hooksdk.calls import ToolCall
+from hooksdk.records import Record
 
-__all__ = ["CallEvent", "CallStatus", "Checked", "EndReason", "Event", "RunInfo", "SessionEndReason", "Trace"]
-
-EndReason = Literal["completed", "paused", "error", "cancelled"]
-"""How a run ended."""
-SessionEndReason = Literal["closed", "reset", "idle", "shutdown"]
-"""Why a session ended."""
-CallStatus = Literal["ok", "error", "blocked", "answered", "invalid", "unknown"]
-"""What became of a tool call."""
+__all__ = ["CallEvent", "Checked", "Event", "RunInfo", "Trace"]
 
 T = TypeVar("T")
 
@@ -34,7 +28,7 @@ class Checked:
             value = getattr(self, name)
             if not isinstance(value, kinds):
                 expected = " or ".join(kind.__name__ for kind in kinds)
-                raise TypeError(f"{type(self).__name__}({name}=...) is to be {expected}, not {type(value).__name__}")
+                raise TypeError(f"{type(self).__name__}({name}=...) must be {expected}, got {type(value).__name__}")
             if isinstance(value, float) and math.isnan(value):
                 raise ValueError(f"{type(self).__name__}({name}=...) is not a number")
 
@@ -143,10 +137,14 @@ class CallEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Trace(Event):
-    """One thing that the SDK itself saw. It holds names, sizes and times; never arguments, results or secrets."""
+    """One record of what the SDK itself saw."""
 
-    kind: str
-    """`hook`, `decision`, `call_started`, `call_finished`, `run_ended` and so on: docs/reference/trace.md."""
+    record: Record
+    """What it was: one of the classes in `hooksdk.records`."""
     time: float = 0.0
     """Seconds since the epoch."""
-    detail: Fresh[Mapping[str, Any]] = Fresh()
+
+    @property
+    def kind(self) -> str:
+        """The kind of record: `hook`, `decision`, `call_started`, `call_finished`, `run_ended` and so on."""
+        return self.record.kind

@@ -31,8 +31,8 @@ from hooksdk.patterns import PatternError, ToolPattern
 
 __all__ = ["Handler", "HandlerOptions", "Hook", "Kind", "define", "options_of", "origin_of", "other_parameters"]
 
-Kind = Literal["notify", "observe", "decide", "narrow", "transform", "first_answer", "drain", "trace"]
-"""How a hook is fired; `_dispatch.py` has one function for each."""
+Kind = Literal["notify", "observe", "decide", "narrow", "transform", "first_answer", "trace"]
+"""How a hook is fired: `docs/explanation/dispatch.md`."""
 
 PROJECT: Final = "hooksdk"
 THREADS: Final = 4
@@ -146,7 +146,7 @@ class Hook(Generic[E, R]):
                 patterns = (given,) if isinstance(given, str) else tuple(given)
                 changes["tools"] = tuple(ToolPattern(pattern) for pattern in patterns)
             except (PatternError, TypeError) as error:
-                raise refuse(f"tools: {error}", "Mend the pattern") from None
+                raise refuse(f"tools: {error}", "Correct the pattern") from None
             if not changes["tools"]:
                 raise refuse("tools is empty, so the handler would never be called", "Leave tools out for all tools")
         return self._with(**changes)
@@ -167,7 +167,7 @@ def define(
 
 
 def origin_of(function: Any) -> Any:
-    """The function as it was written, inside decorators that say what they wrap."""
+    """The innermost function (`inspect.unwrap`)."""
     return inspect.unwrap(function)
 
 
@@ -245,7 +245,7 @@ class Handler:
     """One handler, bound to its plugin's instance, with everything that firing it needs worked out."""
 
     __slots__ = (
-        "answers", "call", "function", "hook", "is_async", "limiter", "plugin", "required", "source", "threaded",
+        "answers", "call", "decides", "function", "hook", "is_async", "limiter", "plugin", "required", "source", "threaded",
         "timeout", "tools", "who",
     )  # fmt: skip
 
@@ -263,6 +263,7 @@ class Handler:
         code = origin_of(function).__code__
         self.hook = hook.name
         self.answers = hook.answers
+        self.decides = hook.kind == "decide"
         self.call = call
         self.function: str = function.__qualname__
         self.plugin = plugin

@@ -1,55 +1,123 @@
-"""The steps of one tool call, in their order. `run.py` goes through them."""
+"""Judging one tool call, step by step in the order of this file. `run.py` goes through the steps.
+
+A step answers None when the call goes on, or the `CallEnd` that it found; the steps after it are left out then.
+"""
 
 from __future__ import annotations
 
-import functools
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast, final
 
 from hooksdk import hooks, schema
 from hooksdk._firing.dispatcher import Failure
 from hooksdk._firing.hook import Handler
-from hooksdk._run import secrets
-from hooksdk._run.execution import MAX_DEPTH, Context, Settled, Work, check_output, execute
-from hooksdk._run.state import RunState, results_of
-from hooksdk._schema.values import clip
+from hooksdk._run import refusals
+from hooksdk._run.state import RunState
+from hooksdk._schema.values import peek
+from hooksdk._tasks.limits import Attempt
 from hooksdk.approvals import ApprovalRequest, ask_approver
-from hooksdk.calls import Origin, ToolCall, ToolResult
+from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import ToolError
-from hooksdk.tools import BRIDGE_NAMES, Tool
+from hooksdk.records import ApprovalAnswered, ApprovalAsked, CallStarted, CallStatus, Unwrapped
+from hooksdk.tools import Tool
+
+__all__ = [
+    "MAX_DEPTH", "CallEnd", "CallInProgress", "before_tool_call", "check_scope", "policy_failed", "repair_arguments",
+    "rewrite_tool_call", "trace_start", "unwrap_tool_call", "validate_arguments",
+]  # fmt: skip
+
+MAX_DEPTH = 8
+"""How deep tools may call tools."""
 
 
-async def unwrap_tool_call(state: RunState, work: Work, catalog: Catalog) -> None:
-    work.tool = catalog.get(work.call.name)
+@dataclass(frozen=True, slots=True)
+class CallEnd:
+    """What became of a call."""
+
+    status: CallStatus
+    result: ToolResult
+
+
+def _refused(status: CallStatus, text: str) -> CallEnd:
+    return CallEnd(status, ToolResult.error(text))
+
+
+@final
+@dataclass(eq=False)
+class CallInProgress:
+    """One call on its way through the run."""
+
+    written: ToolCall
+    """The call as the model wrote it: the transcript keeps this one."""
+    depth: int = 0
+    parent: CallInProgress | None = None
+    call: ToolCall = field(init=False)
+    """The call that it stands for."""
+    tool: Tool | None = None
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Final once they are validated; events hand out copies of them, and nobody changes them."""
+    problems: Sequence[schema.Problem] = ()
+    """What is wrong with them by the tool's schema."""
+    own_arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The tool's own copy, taken before the first policy sees the call."""
+    secrets: dict[str, str] = field(default_factory=dict[str, str])
+    """The values that were filled in, to be masked in what comes back."""
+    attempt: Attempt | None = None
+    """The tool's time limit, while it runs."""
+    abandoned: bool = False
+    """The tool returned or was given up; a thread of it may go on."""
+    judged: bool = False
+    running: bool = False
+    """Somebody executes it, or supplies its result."""
+    end: CallEnd | None = None
+    started: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.call = self.written
+
+    @contextmanager
+    def clock_stopped(self) -> Generator[None, None, None]:
+        """While a person is asked, the time of the tools around this call stands still."""
+        with ExitStack() as stack:
+            outer = self.parent
+            while outer is not None:
+                if outer.attempt is not None:
+                    stack.enter_context(outer.attempt.paused())
+                outer = outer.parent
+            yield
+
+
+async def unwrap_tool_call(state: RunState, work: CallInProgress, catalog: Catalog) -> CallEnd | None:
+    """Find the tool; a name outside the catalog may be a bridge's, which stands for another call."""
+    call = work.call
+    work.tool = catalog.get(call.name)
     if work.tool is not None:
-        if work.tool.name != work.call.name:  # called by its id: every hook sees the name all the same
-            work.call = _renamed(work.call, work.tool.name)
-        return
+        if work.tool.name != call.name:  # called by its id: every hook sees the name all the same
+            work.call = _renamed(call, work.tool.name)
+        return None
     if work.depth:
-        return
-    bridge = work.tool = state.bridges.get(work.call.name)
-    if not state.hooks.has("unwrap_tool_call"):
-        return
+        return None
+    work.tool = state.bridges.get(call.name)
     event = hooks.UnwrapToolCall(
-        info=state.info, call=work.call, arguments=_readable(work.call.arguments), tool=bridge, catalog=catalog
+        info=state.info, call=call, arguments=_readable(call.arguments), tool=work.tool, catalog=catalog
     )
-    answer, failure = await state.hooks.first_answer("unwrap_tool_call", event)
-    if failure is not None:
-        if not isinstance(failure.error, ToolError):
-            failure.log()
-        await call_started(state, work)
-        told = str(failure.error) if isinstance(failure.error, ToolError) else f"'{work.call.name}' failed: {failure}"
-        raise Settled("invalid", ToolResult.error(told))
-    if answer is not None:
-        work.call = ToolCall(work.call.id, answer.name, answer.arguments, origin="bridge")
+    async for outcome in state.hooks.fire("unwrap_tool_call", event):
+        if outcome.failure is not None:
+            if isinstance(outcome.failure.error, ToolError):  # the plugin's own words for the model
+                return _refused("invalid", str(outcome.failure.error))
+            outcome.failure.log()
+            return _refused("invalid", refusals.bridge_failed(call.name, outcome.failure))
+        answer: ToolCall = outcome.answer
         work.tool = catalog.get(answer.name)
-        if work.tool is not None:
-            work.call = _renamed(work.call, work.tool.name)
-        await state.hooks.trace(
-            state.info, "unwrapped", call_id=work.call.id, bridge=work.written.name, tool=work.call.name
-        )
+        name = work.tool.name if work.tool is not None else answer.name
+        work.call = ToolCall(call.id, name, answer.arguments, origin="bridge")
+        await state.trace(Unwrapped(call_id=call.id, bridge=call.name, tool=name))
+        break
+    return None
 
 
 def _readable(written: object) -> dict[str, Any]:
@@ -64,198 +132,116 @@ def _renamed(call: ToolCall, name: str) -> ToolCall:
     return ToolCall(call.id, name, call.arguments, origin=call.origin, parent_id=call.parent_id)
 
 
-async def call_started(state: RunState, work: Work) -> None:
+async def trace_start(state: RunState, work: CallInProgress) -> None:
     """Tell the trace, under the real name."""
-    await state.hooks.trace(
-        state.info, "call_started", call_id=work.call.id, parent_id=work.call.parent_id, origin=work.call.origin,
-        tool=work.tool.id if work.tool else None, name=work.call.name,
-    )  # fmt: skip
+    if state.hooks.tracing:
+        call, tool = work.call, work.tool
+        await state.trace(
+            CallStarted(call_id=call.id, parent_id=call.parent_id, origin=call.origin, tool=tool.id if tool else None,
+                        name=call.name)
+        )  # fmt: skip
 
 
-def check_scope(state: RunState, work: Work, catalog: Catalog) -> None:
+def check_scope(state: RunState, work: CallInProgress, catalog: Catalog) -> CallEnd | None:
     """Nothing outside the catalog runs, on whatever path the call came; a bridge that nobody unwrapped does not either."""
+    name, tool = work.call.name, work.tool
     if work.depth >= MAX_DEPTH:
-        told = f"'{work.call.name}' was not run: tools may call tools {MAX_DEPTH} deep."
-        raise Settled("blocked", ToolResult.error(told))
-    if work.tool is None or (work.tool.execute is None and work.call.name in BRIDGE_NAMES):
-        raise Settled("unknown", ToolResult.error(refusal_of(work.call.name, catalog, state.deferred_how)))
+        return _refused("blocked", refusals.too_deep(name, MAX_DEPTH))
+    if tool is None:
+        return _refused("unknown", refusals.no_such_tool(name, catalog, state.call_hint))
+    if tool.bridge and tool.execute is None:
+        return _refused("unknown", refusals.bridge_not_unwrapped(name))
+    return None
 
 
-def repair_arguments(state: RunState, work: Work) -> None:
-    """Read what the model wrote as arguments, and mend its shape where the meaning is certain."""
+def repair_arguments(state: RunState, work: CallInProgress) -> CallEnd | None:
+    """Read what the model wrote as arguments, and repair its shape where the meaning is certain."""
     assert work.tool is not None
     state.stats.called(work.call)
-    written = work.call.arguments
+    written = peek(work.call, "arguments")
+    if isinstance(written, str) and written.strip() == "null":  # weak models write so for a tool without parameters
+        written = None
     try:
-        # Weak models write "null" for a tool without parameters.
-        given = schema.parse_arguments(None if isinstance(written, str) and written.strip() == "null" else written)
-        work.arguments = work.tool.repair(given)
+        # A dict is the call's own copy already.
+        arguments = cast("dict[str, Any]", written) if type(written) is dict else schema.parse_arguments(written)
+        work.arguments, work.problems = work.tool.fit(arguments)
     except schema.BadArguments as error:
-        raise Settled("invalid", ToolResult.error(f"'{work.call.name}' was not run. {error}")) from None
+        return _refused("invalid", refusals.arguments_unreadable(work.call.name, error))
+    return None
 
 
-async def rewrite_tool_call(state: RunState, work: Work) -> None:
+async def rewrite_tool_call(state: RunState, work: CallInProgress) -> CallEnd | None:
+    """Plugins change the arguments; each sees what the ones before it made of them."""
     tool = work.tool
     assert tool is not None
     if not state.hooks.has("rewrite_tool_call"):
-        return
+        return None
 
-    async def rewrite(_handler: Handler, answer: hooks.Rewrite) -> None:
-        work.arguments = schema.clone(dict(answer.arguments))
+    def event() -> hooks.RewriteToolCall:
+        return hooks.RewriteToolCall(info=state.info, call=work.call, tool=tool, arguments=work.arguments)
 
-    async def fail(failure: Failure) -> bool:
-        raise policy_failed(failure)
+    async for outcome in state.hooks.fire("rewrite_tool_call", event, tool):
+        failure = outcome.failure
+        if failure is None:
+            try:
+                work.arguments = schema.clone(dict(outcome.answer.arguments))
+            except Exception as error:
+                failure = Failure(outcome.handler, error)
+        if failure is not None:
+            return policy_failed(failure)
+        work.problems = tool.check(work.arguments)
+    return None
 
-    await state.hooks.transform(
-        "rewrite_tool_call",
-        lambda: hooks.RewriteToolCall(info=state.info, call=work.call, tool=tool, arguments=work.arguments),
-        rewrite, tool, fail,
-    )  # fmt: skip
 
-
-def validate_arguments(work: Work) -> None:
+def validate_arguments(work: CallInProgress) -> CallEnd | None:
+    """The final arguments must fit the tool's schema. What is judged is what runs: the tool's own copy is taken here."""
     assert work.tool is not None
-    if problems := work.tool.check(work.arguments):
-        raise Settled("invalid", ToolResult.error(work.tool.refusal(problems)))
+    if work.problems:
+        return _refused("invalid", work.tool.refusal(work.problems))
+    work.own_arguments = schema.clone(work.arguments)
+    return None
 
 
-async def before_tool_call(state: RunState, work: Work) -> None:
+async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | None:
+    """The policies judge: a block beats a question to a person beats an answer, whatever the order."""
     tool = work.tool
     assert tool is not None
     if not state.hooks.has("before_tool_call"):
-        return
+        return None
     event = hooks.BeforeToolCall(info=state.info, call=work.call, tool=tool, arguments=work.arguments)
-    verdict = await state.hooks.decide("before_tool_call", event, hooks.Block, tool)
-    if verdict.failure:
-        raise policy_failed(verdict.failure)
-    if block := verdict.get(hooks.Block):
-        raise Settled("blocked", ToolResult.error(f"Blocked by {block[0].plugin}: {block[1].reason}"))
-    if ask := verdict.get(hooks.Ask):
-        await _ask(state, work, tool, *ask)
-    elif answer := verdict.get(hooks.Answer):
-        result = answer[1].result
-        raise Settled("answered", ToolResult(result) if isinstance(result, str) else result)
+    ask: tuple[Handler, hooks.Ask] | None = None
+    answer: hooks.Answer | None = None
+    async for outcome in state.hooks.fire("before_tool_call", event, tool):
+        if outcome.failure is not None:
+            return policy_failed(outcome.failure)
+        if isinstance(outcome.answer, hooks.Block):
+            return _refused("blocked", refusals.verdict(outcome.handler.plugin, outcome.answer.reason))
+        if isinstance(outcome.answer, hooks.Ask):
+            ask = ask or (outcome.handler, outcome.answer)
+        else:
+            answer = answer or outcome.answer
+    if ask is not None:
+        return await _ask(state, work, tool, *ask)
+    if answer is not None:
+        return CallEnd("answered", ToolResult(answer.result) if isinstance(answer.result, str) else answer.result)
+    return None
 
 
-async def _ask(state: RunState, work: Work, tool: Tool, handler: Handler, ask: hooks.Ask) -> None:
+async def _ask(state: RunState, work: CallInProgress, tool: Tool, handler: Handler, ask: hooks.Ask) -> CallEnd | None:
+    info = state.info
     request = ApprovalRequest(
         title=ask.title, description=ask.description, severity=ask.severity, timeout=ask.timeout,
-        plugin=handler.plugin, session_id=state.info.session_id, run_id=state.info.run_id,
-        agent_id=state.info.agent_id, requester=state.info.requester, trigger=state.info.trigger,
-        call=work.call, tool=tool, arguments=work.arguments,
+        plugin=handler.plugin, session_id=info.session_id, run_id=info.run_id, agent_id=info.agent_id,
+        requester=info.requester, trigger=info.trigger, call=work.call, tool=tool, arguments=work.arguments,
     )  # fmt: skip
-    await state.hooks.trace(state.info, "approval_asked", call_id=work.call.id, plugin=handler.plugin, title=ask.title)
+    await state.trace(ApprovalAsked(call_id=work.call.id, plugin=handler.plugin, title=ask.title))
     with work.clock_stopped():
         approval = await ask_approver(state.parts.approver, request)
-    await state.hooks.trace(state.info, "approval_answered", call_id=work.call.id, granted=approval.granted)
-    if not approval.granted:
-        reason = approval.reason or "a person said no"
-        raise Settled("blocked", ToolResult.error(f"Blocked: '{ask.title}' was not approved: {reason}"))
+    await state.trace(ApprovalAnswered(call_id=work.call.id, granted=approval.granted))
+    return None if approval.granted else _refused("blocked", refusals.approval_refused(ask.title, approval.reason))
 
 
-async def resolve_secrets(state: RunState, work: Work) -> dict[str, Any]:
-    tool = work.tool
-    assert tool is not None
-    private: dict[str, Any] = schema.clone(work.arguments)
-    # A bridge gets no secrets: a script could print one in another form. The calls that it makes get theirs.
-    asks = state.hooks.has("resolve_secrets") and tool.name not in BRIDGE_NAMES
-    names = secrets.placeholders(private) if asks else []
-    if not names:
-        return private
-    event = hooks.ResolveSecrets(
-        info=state.info, call=work.call, tool=tool, arguments=work.arguments, names=tuple(names)
-    )
-    answer, failure = await state.hooks.first_answer("resolve_secrets", event, tool)
-    if failure is not None:
-        raise policy_failed(failure)
-    given: Mapping[str, Any] = answer.values if answer else {}
-    values = {name: value for name, value in given.items() if name in names and isinstance(value, str)}
-    if missing := [name for name in names if name not in values]:
-        raise Settled("blocked", ToolResult.error(f"Blocked: no plugin gives a value for {', '.join(missing)}"))
-    work.secrets = values
-    private = secrets.fill(private, values)
-    if problems := tool.check(private, quote_values=False):
-        raise Settled("invalid", ToolResult.error(tool.refusal(problems)))
-    return private
-
-
-NestedCall = Callable[[Work, str, Mapping[str, Any], Origin], Awaitable[ToolResult]]
-
-
-async def run_tool(
-    state: RunState, work: Work, private: dict[str, Any], catalog: Catalog, call_nested: NestedCall
-) -> ToolResult:
-    tool = work.tool
-    assert tool is not None
-    owner = tool.owner if tool.source == "plugin" else tool.id
-    context = Context(
-        work, state.info, catalog, results_of(state, owner), state.parts.storage(owner),
-        call_nested=call_nested, report=functools.partial(state.hooks.trace, state.info), count=state.stats.count,
-    )  # fmt: skip
-    result = await execute(work, private, context)
-    return check_output(tool, secrets.mask_result(result, work.secrets) if work.secrets else result)
-
-
-async def transform_tool_result(state: RunState, work: Work, result: ToolResult) -> ToolResult:
-    if not state.hooks.has("transform_tool_result"):
-        return result
-    current = [result]
-
-    async def change(_handler: Handler, answer: hooks.Replace) -> None:
-        given = answer.result
-        current[0] = current[0].with_text(given) if isinstance(given, str) else given
-
-    async def fail(failure: Failure) -> bool:
-        failure.log(", so the result is withheld" if failure.handler.required else "")
-        if failure.handler.required:
-            current[0] = ToolResult.error(f"The result is withheld: {failure.handler.plugin} could not check it.")
-        return False
-
-    await state.hooks.transform(
-        "transform_tool_result",
-        lambda: hooks.TransformToolResult(
-            info=state.info, call=work.call, arguments=work.arguments, tool=work.tool, result=current[0]
-        ),
-        change, work.tool, fail,
-    )  # fmt: skip
-    return current[0]
-
-
-async def after_tool_call(state: RunState, work: Work, result: ToolResult) -> None:
-    seconds = time.monotonic() - work.started
-    state.stats.finished(work.status, result, work.tool, work.call)
-    if state.hooks.has("after_tool_call"):
-        event = hooks.AfterToolCall(
-            info=state.info, call=work.call, arguments=work.arguments, tool=work.tool, result=result,
-            status=work.status, seconds=seconds,
-        )  # fmt: skip
-        state.hooks.observe("after_tool_call", event)
-    await state.hooks.trace(
-        state.info, "call_finished", call_id=work.call.id, parent_id=work.call.parent_id, status=work.status,
-        tool=work.tool.id if work.tool else None, name=work.call.name, origin=work.call.origin,
-        seconds=round(seconds, 6), characters=len(result.text),
-    )  # fmt: skip
-
-
-def refusal_of(name: str, catalog: Catalog, deferred_how: str) -> str:
-    """Why a call by this name is not run, in words that make the next attempt right."""
-    if name in BRIDGE_NAMES:
-        return f"'{name}' was not run: it is not offered to you now. Call the tools that are, each by its own name."
-    if sharing := catalog.sharing(name):
-        return f"'{name}' was not run: several tools have this name. Call one of {', '.join(sharing)}."
-    if name in catalog.withheld:
-        return f"'{name}' was not run: it is withheld from this run ({catalog.withheld[name]}). Do not retry."
-    near = catalog.suggest(name)
-    told = f" Did you mean {' or '.join(near)}?" if near else ""
-    if name in catalog.removed_names:
-        return f"'{name}' was not run: there is no such tool any more. Do not retry.{told}"
-    if not near and deferred_how:
-        told = f" There are tools that are not shown to you. {deferred_how}"
-    return f"'{clip(name, 200)}' was not run: there is no such tool.{told}"
-
-
-def policy_failed(failure: Failure) -> Settled:
-    """A policy that cannot judge lets nothing through. The model learns whose it is; the log has the details."""
+def policy_failed(failure: Failure) -> CallEnd:
+    """A policy that cannot judge lets nothing through."""
     failure.log(", so the call is blocked")
-    told = f"Blocked: plugin '{failure.handler.plugin}' failed while it judged this call, so it was not run."
-    return Settled("blocked", ToolResult.error(told))
+    return _refused("blocked", refusals.policy_failed(failure.handler.plugin))

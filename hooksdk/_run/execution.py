@@ -1,207 +1,144 @@
-"""Running one tool within its time limit, and the `ToolContext` that it is given."""
+"""Running one judged call: its secrets, its tool within the time limit, its result on the way back."""
 
 from __future__ import annotations
 
 import inspect
 import json
-import math
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, final
 
 import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
-from hooksdk import schema
+from hooksdk import hooks, schema
+from hooksdk._firing.dispatcher import Failure
 from hooksdk._firing.signature import is_async, to_result
-from hooksdk._run.secrets import mask
-from hooksdk._tasks.background import cancel_requests, describe, go_on_cancelling, goes_up
-from hooksdk.calls import Origin, Results, ToolCall, ToolResult
-from hooksdk.catalog import Catalog, Storage
+from hooksdk._run import refusals
+from hooksdk._run.call import CallEnd, CallInProgress, policy_failed
+from hooksdk._run.parts import PluginStorage
+from hooksdk._run.secrets import fill, mask, mask_result, placeholders
+from hooksdk._run.state import RunState
+from hooksdk._tasks.limits import Attempt, describe
+from hooksdk.calls import Origin, ToolCall, ToolResult
+from hooksdk.catalog import Catalog
 from hooksdk.errors import RunClosed, ToolError
-from hooksdk.hooks import CallStatus, RunInfo
+from hooksdk.records import CallFinished, Progress
 from hooksdk.tools import Tool
 
-__all__ = ["MAX_DEPTH", "Context", "Settled", "Work", "check_output", "execute"]
+__all__ = [
+    "Context",
+    "NestedCall",
+    "after_tool_call",
+    "resolve_secrets",
+    "run_tool",
+    "take_result",
+    "transform_tool_result",
+]
 
-MAX_DEPTH = 8
-"""How deep tools may call tools."""
 THREADS = 40
-"""Worker threads that one tool may hold at a time, those that were left behind among them."""
+"""Worker threads that one tool may hold at a time, those that were abandoned among them."""
+MAX_PROGRESS = 500
+"""Characters of a tool's progress text that reach the trace."""
+MAX_PROBLEM = 2000
+"""Characters of a tool's own error that reach the model."""
 _limiters: RunVar[dict[str, anyio.CapacityLimiter] | None] = RunVar("hooksdk tool threads", None)
 
-
-class Settled(Exception):
-    """A step of a call found the call's result; the steps after it are left out."""
-
-    def __init__(self, status: CallStatus, result: ToolResult) -> None:
-        super().__init__(status)
-        self.status: CallStatus = status
-        self.result = result
+NestedCall = Callable[[RunState, CallInProgress, str, Mapping[str, Any], Origin], Awaitable[ToolResult]]
+"""How a running tool calls another one."""
 
 
-@final
-@dataclass
-class Work:
-    """One call on its way through the run."""
-
-    written: ToolCall
-    """The call as the model wrote it: the transcript keeps this one."""
-    depth: int = 0
-    parent: Work | None = None
-    call: ToolCall = field(init=False)
-    """The call that it stands for."""
-    tool: Tool | None = None
-    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
-    secrets: Mapping[str, str] = field(default_factory=dict[str, str])
-    status: CallStatus = "ok"
-    result: ToolResult | None = None
-    scope: anyio.CancelScope | None = None
-    """The time limit of the running tool."""
-    asking: int = 0
-    """People who are asked about calls inside this one: until none is, the time limit stands still."""
-    remaining: float = 0.0
-    started: float = 0.0
-    left: bool = False
-    """The tool returned or was given up; a thread of it may go on."""
-    done: bool = False
-
-    def __post_init__(self) -> None:
-        self.call = self.written
-
-    @contextmanager
-    def clock_stopped(self) -> Generator[None, None, None]:
-        """While a person is asked, the time of the tools around this call stands still."""
-        outer = [(work, work.scope) for work in self.ancestors() if work.scope is not None]
-        for work, scope in outer:
-            if not work.asking:
-                work.remaining, scope.deadline = scope.deadline - anyio.current_time(), math.inf
-            work.asking += 1
-        try:
-            yield
-        finally:
-            for work, scope in outer:
-                work.asking -= 1
-                if not work.asking:
-                    scope.deadline = anyio.current_time() + work.remaining
-
-    def ancestors(self) -> Iterator[Work]:
-        """The calls that this one was made by, nearest first."""
-        work = self.parent
-        while work is not None:
-            yield work
-            work = work.parent
+async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | None:
+    """Fill `{{secret:NAME}}` in the tool's own copy of the arguments. A bridge gets no values: a script could print one
+    in another form. The calls that it makes get theirs."""
+    tool = work.tool
+    assert tool is not None
+    if tool.bridge or not state.hooks.has("resolve_secrets"):
+        return None
+    names = placeholders(work.own_arguments)
+    if not names:
+        return None
+    values: dict[str, str] = {}
+    event = hooks.ResolveSecrets(
+        info=state.info, call=work.call, tool=tool, arguments=work.arguments, names=tuple(names)
+    )
+    async for outcome in state.hooks.fire("resolve_secrets", event, tool):
+        if outcome.failure is not None:
+            return policy_failed(outcome.failure)
+        answers: Mapping[str, Any] = outcome.answer.values
+        values = {name: value for name, value in answers.items() if name in names and isinstance(value, str)}
+        break
+    if missing := [name for name in names if name not in values]:
+        return CallEnd("blocked", ToolResult.error(refusals.no_secret_value(missing)))
+    work.secrets = values
+    work.own_arguments = fill(work.own_arguments, values)
+    if problems := tool.check(work.own_arguments, quote_values=False):
+        return CallEnd("invalid", ToolResult.error(tool.refusal(problems)))
+    return None
 
 
-@final
-class Context:
-    """The `ToolContext` of one running call."""
-
-    def __init__(
-        self,
-        work: Work,
-        info: RunInfo,
-        catalog: Catalog,
-        results: Results,
-        storage: Storage,
-        *,
-        call_nested: Callable[[Work, str, Mapping[str, Any], Origin], Awaitable[ToolResult]],
-        report: Callable[..., Awaitable[None]],
-        count: Callable[[str, int], None],
-    ) -> None:
-        self._work = work
-        self._info = info
-        self._call_nested = call_nested
-        self._report = report
-        self.catalog = catalog
-        self.results = results
-        self.storage = storage
-        self.count = count
-
-    @property
-    def session_id(self) -> str:
-        return self._info.session_id
-
-    @property
-    def run_id(self) -> str:
-        return self._info.run_id
-
-    @property
-    def attempt(self) -> int:
-        return self._info.attempt
-
-    @property
-    def agent_id(self) -> str:
-        return self._info.agent_id
-
-    @property
-    def call(self) -> ToolCall:
-        return self._work.call
-
-    @property
-    def cancelled(self) -> bool:
-        work = self._work
-        if work.done or work.left or work.scope is None:
-            return work.done or work.left
-        try:
-            return work.scope.cancel_called
-        except RuntimeError:  # trio tells it to the thread of its event loop only
-            return False
-
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, origin: Origin = "tool") -> ToolResult:
-        if self._work.done or self._work.left:
-            raise RunClosed(
-                f"the call of '{self._work.call.name}' has returned, so its context calls no tools any more"
-            )
-        return await self._call_nested(self._work, name, mask(dict(arguments), self._work.secrets), origin)
-
-    async def progress(self, text: str, share: float | None = None) -> None:
-        if not self._work.done:
-            await self._report(
-                "progress", call_id=self._work.call.id, text=mask(text, self._work.secrets)[:500], share=share
-            )
-
-
-async def execute(work: Work, arguments: dict[str, Any], context: Context) -> ToolResult:
-    """Run the tool of this call with exactly these arguments. What it raises, and a limit that it misses, are results."""
+async def run_tool(state: RunState, work: CallInProgress, catalog: Catalog, call_nested: NestedCall) -> CallEnd:
+    """Run the tool with exactly the arguments that were judged. What it raises, and a limit that it misses, are results."""
     tool = work.tool
     assert tool is not None
     if tool.execute is None:
-        return ToolResult.error(f"'{tool.name}' cannot be run here: it has no executor.")
-    given = (arguments, context) if tool.takes_context else (arguments,)
-    requests = cancel_requests()
-    problem: BaseException | None = None
+        return take_result(work, ToolResult.error(refusals.no_executor(tool.name)))
+    context = Context(state, work, catalog, call_nested)
+    inputs = (work.own_arguments, context) if tool.takes_context else (work.own_arguments,)
     result = ToolResult()
-    with anyio.CancelScope(deadline=anyio.current_time() + tool.timeout) as work.scope:
-        try:
+    try:
+        async with Attempt(tool.timeout) as attempt:
+            work.attempt = attempt
             if is_async(tool.execute):
-                value = await tool.execute(*given)
+                value = await tool.execute(*inputs)
             else:
-                value = await anyio.to_thread.run_sync(
-                    tool.execute, *given, abandon_on_cancel=True, limiter=_threads_of(tool)
-                )
+                limiter = _threads_of(tool)
+                value = await anyio.to_thread.run_sync(tool.execute, *inputs, abandon_on_cancel=True, limiter=limiter)
                 value = await value if inspect.isawaitable(value) else value
             result = to_result(value)
-        except BaseException as error:
-            if goes_up(error):
-                raise
-            problem = error
-        finally:
-            work.left = True
-    await go_on_cancelling(requests, problem)
-    if work.scope.cancel_called:
-        return ToolResult.error(f"'{tool.name}' did not finish within {tool.timeout:g} s and was stopped.")
-    if isinstance(problem, ToolError):
-        return ToolResult.error(problem.text)
-    if isinstance(problem, anyio.get_cancelled_exc_class()):
-        return ToolResult.error(f"'{tool.name}' failed: it was cancelled from inside")
-    if problem is not None:
-        # Masked before it is clipped and set in one line: half a secret, or one on two lines, is found no more.
-        told = describe(problem, 2000, lambda text: mask(text, work.secrets))
-        return ToolResult.error(f"'{tool.name}' failed: {told}")
-    return result
+    finally:
+        work.abandoned = True
+    if attempt.cancelled:
+        result = ToolResult.error(refusals.too_late(tool.name, tool.timeout))
+    elif attempt.error is not None:
+        result = ToolResult.error(_problem(work, attempt.error))
+    return take_result(work, result)
+
+
+def _problem(work: CallInProgress, error: BaseException) -> str:
+    name = work.call.name
+    if isinstance(error, ToolError):
+        return error.text
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        return refusals.tool_cancelled(name)
+    # Masked before it is clipped and set in one line: half a secret, or one on two lines, would not be recognised.
+    return refusals.tool_failed(name, describe(error, MAX_PROBLEM, lambda text: mask(text, work.secrets)))
+
+
+def take_result(work: CallInProgress, result: ToolResult) -> CallEnd:
+    """A tool's result, wherever the tool ran: without the values of secrets, and with a note for the model where it does
+    not match the tool's declared output schema."""
+    if work.secrets:
+        result = mask_result(result, work.secrets)
+    if work.tool is not None and work.tool.output_schema is not None and not result.is_error:
+        result = _checked(work.tool, result)
+    return CallEnd("error" if result.is_error else "ok", result)
+
+
+def _checked(tool: Tool, result: ToolResult) -> ToolResult:
+    value = result.structured
+    if value is None:
+        try:
+            value = json.loads(result.text)
+        except (ValueError, RecursionError):
+            value = result.text
+    problems = schema.check(tool.output_schema, value, root="result", quote_values=False)
+    if not problems:
+        return result
+    listing = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:3])
+    note = f"[note: this result does not match the tool's output schema: {listing}]"
+    return result.with_text(f"{result.text}\n{note}", structured=result.structured)
 
 
 def _threads_of(tool: Tool) -> anyio.CapacityLimiter:
@@ -212,20 +149,108 @@ def _threads_of(tool: Tool) -> anyio.CapacityLimiter:
     return limiters.setdefault(tool.id, anyio.CapacityLimiter(THREADS))
 
 
-def check_output(tool: Tool, result: ToolResult) -> ToolResult:
-    """The result, with a note for the model where it does not match the tool's declared output schema."""
-    output_schema = tool.output_schema
-    if output_schema is None or result.is_error:
-        return result
-    value = result.structured
-    if value is None:
+async def transform_tool_result(state: RunState, work: CallInProgress, end: CallEnd) -> CallEnd:
+    """Plugins change the result; each sees what the ones before it made of it."""
+    if not state.hooks.has("transform_tool_result"):
+        return end
+    result = end.result
+
+    def event() -> hooks.TransformToolResult:
+        return hooks.TransformToolResult(
+            info=state.info, call=work.call, arguments=work.arguments, tool=work.tool, result=result
+        )
+
+    async for outcome in state.hooks.fire("transform_tool_result", event, work.tool):
+        failure, handler = outcome.failure, outcome.handler
+        if failure is None:
+            try:
+                replacement: ToolResult | str = outcome.answer.result
+                result = result.with_text(replacement) if isinstance(replacement, str) else replacement
+            except Exception as error:
+                failure = Failure(handler, error)
+        if failure is not None:
+            failure.log(", so the result is withheld" if handler.required else "")
+            if handler.required:
+                result = ToolResult.error(refusals.result_withheld(handler.plugin))
+    return CallEnd(end.status, result)
+
+
+async def after_tool_call(state: RunState, work: CallInProgress, end: CallEnd) -> None:
+    """Count the call, and tell observers and the trace what became of it."""
+    seconds = time.monotonic() - work.started
+    call, tool = work.call, work.tool
+    state.stats.finished(end.status, end.result, tool, call)
+    if state.hooks.has("after_tool_call"):
+        event = hooks.AfterToolCall(
+            info=state.info, call=call, arguments=work.arguments, tool=tool, result=end.result, status=end.status,
+            seconds=seconds,
+        )  # fmt: skip
+        state.hooks.observe("after_tool_call", event)
+    if state.hooks.tracing:
+        await state.trace(
+            CallFinished(call_id=call.id, parent_id=call.parent_id, origin=call.origin, tool=tool.id if tool else None,
+                         name=call.name, status=end.status, seconds=round(seconds, 6), characters=len(end.result.text))
+        )  # fmt: skip
+
+
+@final
+class Context:
+    """The `ToolContext` of one running call."""
+
+    def __init__(self, state: RunState, work: CallInProgress, catalog: Catalog, call_nested: NestedCall) -> None:
+        tool = work.tool
+        assert tool is not None
+        owner = tool.owner if tool.source == "plugin" else tool.id
+        self._state = state
+        self._work = work
+        self._call_nested = call_nested
+        self.catalog = catalog
+        self.results = state.results(owner)
+        self.storage = PluginStorage(state.parts.store, owner)
+        self.count = state.stats.count
+
+    @property
+    def session_id(self) -> str:
+        return self._state.info.session_id
+
+    @property
+    def run_id(self) -> str:
+        return self._state.info.run_id
+
+    @property
+    def attempt(self) -> int:
+        return self._state.info.attempt
+
+    @property
+    def agent_id(self) -> str:
+        return self._state.info.agent_id
+
+    @property
+    def call(self) -> ToolCall:
+        return self._work.call
+
+    @property
+    def _over(self) -> bool:
+        return self._work.abandoned or self._work.end is not None
+
+    @property
+    def cancelled(self) -> bool:
+        if self._over or self._work.attempt is None:
+            return self._over
         try:
-            value = json.loads(result.text)
-        except (ValueError, RecursionError):
-            value = result.text
-    problems = schema.check(output_schema, value, root="result", quote_values=False)
-    if not problems:
-        return result
-    told = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:3])
-    note = f"[note: this result does not match the tool's output schema: {told}]"
-    return result.with_text(f"{result.text}\n{note}", structured=result.structured)
+            return self._work.attempt.cancelled
+        except RuntimeError:  # trio tells it to the thread of its event loop only
+            return False
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, origin: Origin = "tool") -> ToolResult:
+        if self._over:
+            raise RunClosed(
+                f"the call of '{self._work.call.name}' has returned, so its context calls no tools any more"
+            )
+        return await self._call_nested(self._state, self._work, name, mask(dict(arguments), self._work.secrets), origin)
+
+    async def progress(self, text: str, share: float | None = None) -> None:
+        work = self._work
+        if work.end is None:
+            text = mask(text, work.secrets)[:MAX_PROGRESS]
+            await self._state.trace(Progress(call_id=work.call.id, text=text, share=share))

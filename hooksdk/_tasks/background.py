@@ -5,62 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import math
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar, final
 
 import anyio
-import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-__all__ = [
-    "Background", "Keeper", "cancel_requests", "describe", "go_on_cancelling", "goes_up", "logger",
-]  # fmt: skip
+from hooksdk._tasks.limits import cancel_requests, describe
+
+__all__ = ["Background", "Keeper", "leave_all", "logger"]
 
 T = TypeVar("T")
 STOP_TIMEOUT = 10.0
 """Seconds that background work may take to end once it is cancelled."""
 logger = logging.getLogger("hooksdk")
 """The one logger of the library; it has no handler of its own."""
-
-
-def cancel_requests() -> int:
-    """How many cancellations this asyncio task was asked for so far; -1 under trio, which has no such count."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        return -1
-    return task.cancelling() if task else 0
-
-
-def goes_up(error: BaseException) -> bool:
-    """True for what nobody may keep to himself: an interrupt from the keyboard, or the end of the coroutine."""
-    if isinstance(error, BaseExceptionGroup):
-        return any(map(goes_up, error.exceptions))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    return isinstance(error, (KeyboardInterrupt, GeneratorExit))
-
-
-async def go_on_cancelling(requests_before: int, error: BaseException | None = None) -> None:
-    """Raise the cancellation that somebody outside asked for since the count was taken, though other people's code may
-    have swallowed it or turned it into something else; `error` is what that code raised.
-
-    asyncio lets anybody raise `CancelledError`; a handler that awaits a cancelled task does, and nobody asked for it.
-    """
-    if anyio.current_effective_deadline() == -math.inf:
-        await anyio.lowlevel.checkpoint_if_cancelled()
-    if cancel_requests() > requests_before >= 0:
-        raise error if isinstance(error, asyncio.CancelledError) else asyncio.CancelledError
-
-
-def describe(error: BaseException, limit: int = 300, clean: Callable[[str], str] = str) -> str:
-    """The error's type and text in one line, clipped; `clean` is given the text as it was."""
-    try:
-        text = " ".join(clean(str(error)).split())
-    except Exception:
-        text = "(its text cannot be read)"
-    shown = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 
 @final
@@ -133,7 +93,7 @@ class Keeper(Generic[T]):
 
     def __init__(self, manager: AbstractAsyncContextManager[T], name: str) -> None:
         self._manager = manager
-        self._name = name
+        self.name = name
         self._leave = anyio.Event()
         self._settled = anyio.Event()
         self._ended = anyio.Event()
@@ -142,8 +102,8 @@ class Keeper(Generic[T]):
 
     async def enter(self, background: Background) -> T:
         """Enter it, and return what it yields. Raises what entering raises."""
-        if not background.spawn(self._keep, name=self._name):
-            raise RuntimeError(f"{self._name}: the host is closed")
+        if not background.spawn(self._keep, name=self.name):
+            raise RuntimeError(f"{self.name}: the host is closed")
         try:
             await self._settled.wait()
         except BaseException:
@@ -173,3 +133,16 @@ class Keeper(Generic[T]):
         finally:
             self._settled.set()
             self._ended.set()
+
+
+async def leave_all(keepers: list[Keeper[Any]], seconds: float) -> None:
+    """Leave them in reverse order, each within so many seconds; what fails is logged. The list is empty then."""
+    while keepers:
+        keeper = keepers.pop()
+        with anyio.move_on_after(seconds) as scope:
+            try:
+                await keeper.leave()
+            except Exception as error:
+                logger.warning("%s failed at its end: %s", keeper.name, describe(error))
+        if scope.cancel_called:
+            logger.warning("%s did not end within %g s", keeper.name, seconds)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rich.console import Console
 from rich.markup import escape
 
-from hooksdk import hooks
+from hooksdk import hooks, records
 from hooksdk.cli._console import counted, printable
 from hooksdk.hooks import Trace
 
@@ -37,71 +34,78 @@ def timeline(console: Console) -> type:
 
         @hooks.trace
         async def show(self, event: Trace) -> None:
-            if (line := self._line(event.kind, event.detail)) is not None:
+            if (line := self._line(event.record)) is not None:
                 console.print(line, soft_wrap=True)
 
-        def _line(self, kind: str, detail: Mapping[str, Any]) -> str | None:
-            if kind == "model_called":
-                self._turn += 1
-            elif kind == "unwrapped":
-                self._bridges[detail["call_id"]] = detail["bridge"]
-            elif kind == "call_started":
-                self._open.add(detail["call_id"])
-                bridge = self._bridges.get(detail["call_id"])
-                through = f" [dim]through {bridge}[/]" if bridge else ""
-                if detail["origin"] == "code":
-                    through = " [dim]in the script[/]"
-                return f"turn {self._turn:<3} [bold]{_safe(detail['name'])}[/]{through}"
-            elif kind == "call_finished":
-                # Of calls that run at a time, each end says whose it is.
-                name = f"{_safe(detail['name'])}: " if len(self._open) > 1 else ""
-                self._open.discard(detail["call_id"])
-                mark = MARKS.get(detail["status"], "[red]![/]")
-                took = f"{detail['seconds'] * 1000:,.0f} ms"
-                return f"         {mark} {name}{detail['status']}, {detail['characters']:,} characters, {took}"
-            line = _line(kind, detail)
-            if kind == "tools_resolved":
-                # Another attempt resolves the tools anew, mostly to the same.
-                self._catalog, line = line, None if line == self._catalog else line
-            return line
+        def _line(self, record: records.Record) -> str | None:
+            match record:
+                case records.ModelCalled():
+                    self._turn += 1
+                    return None
+                case records.Unwrapped():
+                    self._bridges[record.call_id] = record.bridge
+                    return None
+                case records.CallStarted():
+                    self._open.add(record.call_id)
+                    bridge = self._bridges.get(record.call_id)
+                    through = f" [dim]through {bridge}[/]" if bridge else ""
+                    if record.origin == "code":
+                        through = " [dim]in the script[/]"
+                    return f"turn {self._turn:<3} [bold]{_safe(record.name)}[/]{through}"
+                case records.CallFinished():
+                    # Of calls that run at a time, each end says whose it is.
+                    name = f"{_safe(record.name)}: " if len(self._open) > 1 else ""
+                    self._open.discard(record.call_id)
+                    mark = MARKS.get(record.status, "[red]![/]")
+                    took = f"{record.seconds * 1000:,.0f} ms"
+                    return f"         {mark} {name}{record.status}, {record.characters:,} characters, {took}"
+                case records.ToolsResolved():
+                    # Another attempt resolves the tools anew, mostly to the same.
+                    line, previous = _catalog_line(record), self._catalog
+                    self._catalog = line
+                    return None if line == previous else line
+                case _:
+                    return _line(record)
 
     return Timeline
 
 
-def _line(kind: str, detail: Mapping[str, Any]) -> str | None:
-    match kind:
-        case "withheld":
-            told = f"{', '.join(detail['names'])} ({detail['reason']})"
-            return f"[dim]withheld[/]    by {_safe(detail['plugin'])}: {_safe(told)}"
-        case "tools_resolved":
-            told = f"{counted(detail['tools'], 'tool')}, {detail['tokens']:,} tokens of schemas"
-            if not detail["tools"]:
-                return "[dim]catalog[/]     no tools\n"
-            if (detail["tools"], detail["tokens"]) == (detail["offered"], detail["tokens_offered"]):
-                return f"[dim]catalog[/]     {told}: all are offered\n"
-            shown = f"{counted(detail['offered'], 'tool')}, {detail['tokens_offered']:,} tokens"
-            return f"[dim]catalog[/]     {told}; tool search is on and offers {shown}\n"
-        case "model_replied" if detail["stop_reason"] in CUT_OFF:
+def _catalog_line(record: records.ToolsResolved) -> str:
+    catalog = f"{counted(record.tools, 'tool')}, {record.tokens:,} tokens of schemas"
+    if not record.tools:
+        return "[dim]catalog[/]     no tools\n"
+    if (record.tools, record.tokens) == (record.offered, record.tokens_offered):
+        return f"[dim]catalog[/]     {catalog}: all are offered\n"
+    offered = f"{counted(record.offered, 'tool')}, {record.tokens_offered:,} tokens"
+    return f"[dim]catalog[/]     {catalog}; tool search is on and offers {offered}\n"
+
+
+def _line(record: records.Record) -> str | None:
+    match record:
+        case records.Withheld():
+            return f"[dim]withheld[/]    by {_safe(record.plugin)}: {_safe(', '.join(record.names))} ({_safe(record.reason)})"
+        case records.ModelReplied() if record.stop_reason in CUT_OFF:
             return "[yellow]cut off[/]     the model's reply reached its limit of tokens"
-        case "model_replied" if detail["stop_reason"] in REFUSED:
-            return f"[yellow]refused[/]     the provider ended the model's reply: {_safe(detail['stop_reason'])}"
-        case "call_in_text":
-            names = ", ".join(detail["names"])
-            return f"[yellow]no call[/]     the model wrote a call of {_safe(names)} as text, which does nothing"
-        case "decision":
-            reason = f": {detail['reason']}" if detail["reason"] else ""
-            return _indented(detail["hook"], f"{detail['plugin']} says {detail['decision']}{reason}")
-        case "approval_asked":
-            return _indented("approval", detail["title"])
-        case "approval_answered":
-            return _indented("approval", "granted" if detail["granted"] else "refused")
-        case "trim_queued":
-            sizes = f"{detail['characters_before']:,} to {detail['characters_after']:,} characters"
-            told = f"{detail['handle']}, {sizes}; durable, not applied while the run is open"
-            return _indented("trim queued", told)
-        case "trim_drained":
-            saved = f"saves {detail['tokens_saved']:,} tokens of every request from now on"
-            trim = f"trim of {detail['handle']} ({_safe(detail['tool'])}) {detail['status']}"
+        case records.ModelReplied() if record.stop_reason in REFUSED:
+            return f"[yellow]refused[/]     the provider ended the model's reply: {_safe(record.stop_reason)}"
+        case records.CallInText():
+            names = _safe(", ".join(record.names))
+            return f"[yellow]no call[/]     the model wrote a call of {names} as text, which does nothing"
+        case records.Decision():
+            reason = f": {record.reason}" if record.reason else ""
+            return _indented(record.hook, f"{record.plugin} says {record.decision}{reason}")
+        case records.ApprovalAsked():
+            return _indented("approval", record.title)
+        case records.ApprovalAnswered():
+            return _indented("approval", "granted" if record.granted else "refused")
+        case records.RestoreQueued():
+            return None
+        case records.TrimQueued():
+            sizes = f"{record.characters_before:,} to {record.characters_after:,} characters"
+            return _indented("trim queued", f"{record.handle}, {sizes}; durable, not applied while the run is open")
+        case records.TrimDrained():
+            saved = f"saves {record.tokens_saved:,} tokens of every request from now on"
+            trim = f"trim of {record.handle} ({_safe(record.tool)}) {record.status}"
             return f"agent_end  the fence opens: {trim}, {saved}"
         case _:
             return None

@@ -28,7 +28,6 @@ from hooksdk.cli._project import LookingStore, open_servers
 from hooksdk.config import PluginConfig, fold, load_config
 from hooksdk.formats import get_format
 from hooksdk.stores import open_store
-from hooksdk.tools import BRIDGE_NAMES
 
 __all__ = ["Look", "list_tools", "print_search", "search_tools"]
 
@@ -130,7 +129,7 @@ async def _what_if(run: Run, own: PluginConfig, look: Look, enabled: str) -> tup
 
 
 def _is_on(run: Run) -> bool:
-    return any(tool.name in BRIDGE_NAMES for tool in run.offered)
+    return any(tool.bridge for tool in run.offered)
 
 
 def _print_list(found: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from hooksdk.catalog import Catalog, build_catalog
 from hooksdk.errors import did_you_mean
 from hooksdk.formats import Message, get_format
 from hooksdk.hooks import HOOKS, Event, RunInfo
+from hooksdk.records import RunStarted
 from hooksdk.tools import Tool
 from hooksdk.transcript import Transcript, TranscriptEditor
 
@@ -52,9 +53,8 @@ def event(
         "names": tuple,
         "arguments": dict,
         "result": lambda: ToolResult(""),
-        "kind": lambda: "run_started",
+        "record": lambda: RunStarted(trigger="user"),
         "stats": dict,
-        "detail": dict,
         "message": lambda: get_format(format).reply("All is done."),
         "call": lambda: ToolCall("call_1", _name_of(given.get("tool")), given["arguments"]),
         "catalog": lambda: build_catalog(given.get("offered", ())),

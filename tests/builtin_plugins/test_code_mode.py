@@ -497,7 +497,7 @@ async def test_each_call_is_seen_once_under_its_own_name_with_origin_and_parent(
         @hooks.trace
         async def trace(self, event: Trace) -> None:
             if event.kind == "call_started":
-                detail = event.detail
+                detail = event.record.as_dict()
                 traced.append((detail["name"], detail["origin"], detail["call_id"], detail["parent_id"]))
 
     async with coding(Watch, Judge) as script:

@@ -150,7 +150,10 @@ async def test_openclaw_150326_a_core_tool_that_policy_takes_away_is_named_in_th
         assert "no disk in this room" in (await played.call("read_file", {"path": "a"})).text
         recorder = played.session.plugin("recorder")
     (record,) = [record for record in recorder.records if record.kind == "withheld"]
-    assert (record.detail["names"], record.detail["reason"]) == (["read_file"], "no disk in this room")
+    assert (record.record.as_dict()["names"], record.record.as_dict()["reason"]) == (
+        ["read_file"],
+        "no disk in this room",
+    )
 
 
 async def test_openclaw_150326_a_tool_that_is_left_out_or_renamed_is_told_in_trace_and_log(
@@ -160,7 +163,7 @@ async def test_openclaw_150326_a_tool_that_is_left_out_or_renamed_is_told_in_tra
         async with searching([*CATALOG, make(" ", owner="odd"), make("read_file", owner="evil")], Recorder) as played:
             recorder = played.session.plugin("recorder")
     (record,) = [record for record in recorder.records if record.kind == "tools_resolved"]
-    notes = "\n".join(record.detail["notes"])
+    notes = "\n".join(record.record.as_dict()["notes"])
     for told in ("left out, it has no name", "offered as core__read_file", "offered as evil__read_file"):
         assert told in notes
         assert told in caplog.text

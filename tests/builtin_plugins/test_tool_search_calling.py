@@ -355,7 +355,7 @@ class Recorder:
     @hooks.trace
     async def trace(self, event: Trace) -> None:
         if event.kind in {"call_started", "call_finished"}:
-            self.traced.append((event.kind, event.detail["name"]))
+            self.traced.append((event.kind, event.record.as_dict()["name"]))
 
     def _note(self, hook: str, event: Any) -> None:
         assert event.tool.name == event.call.name

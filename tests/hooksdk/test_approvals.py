@@ -160,7 +160,7 @@ async def test_asking_and_answering_are_in_the_trace() -> None:
         @hooks.trace
         async def keep(self, event: Trace) -> None:
             if event.kind.startswith("approval"):
-                kinds.append(f"{event.kind} {event.detail.get('granted')}")
+                kinds.append(f"{event.kind} {getattr(event.record, 'granted', None)}")
 
     async with playing(Asks, Keeps, approver=raises) as stage:
         await stage.call()

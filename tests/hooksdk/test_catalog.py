@@ -8,7 +8,7 @@ import pytest
 from playing import echo, make, playing
 
 from hooksdk import Tool
-from hooksdk._run.bridges import as_bridge
+from hooksdk._run.tools import as_bridge
 from hooksdk.catalog import build_catalog
 
 pytestmark = pytest.mark.anyio

@@ -173,11 +173,11 @@ MISTAKES = {
     "true seconds": ("@hooks.before_tool_call(timeout=True)\ndef f(event): ...", "its options (", "timeout=True is not", "Write such as"),
     "nan seconds": ("@hooks.before_tool_call(timeout=float('nan'))\ndef f(event): ...", "its options (", "timeout=nan is not", "Write such as"),
     "thread in words": ("@hooks.before_tool_call(thread='yes')\ndef f(event): ...", "its options (", "thread='yes' is not True or False", "Write thread=True"),
-    "empty pattern": ("@hooks.before_tool_call(tools='')\ndef f(event): ...", "its options (", "'' is not a tool pattern", "Mend the pattern"),
+    "empty pattern": ("@hooks.before_tool_call(tools='')\ndef f(event): ...", "its options (", "'' is not a tool pattern", "Correct the pattern"),
     "half an id": ("@hooks.before_tool_call(tools='mcp:github')\ndef f(event): ...", "its options (", "has two parts", "'mcp:github:*'"),
     "unknown source": ("@hooks.before_tool_call(tools=['a', 'mpc:github:*'])\ndef f(event): ...", "its options (", "no tool has the source 'mpc'", "Did you mean 'mcp'?"),
     "no pattern": ("@hooks.before_tool_call(tools=[])\ndef f(event): ...", "its options (", "tools is empty", "Leave tools out"),
-    "number as pattern": ("@hooks.before_tool_call(tools=5)\ndef f(event): ...", "its options (", "tools:", "Mend the pattern"),
+    "number as pattern": ("@hooks.before_tool_call(tools=5)\ndef f(event): ...", "its options (", "tools:", "Correct the pattern"),
 }  # fmt: skip
 
 

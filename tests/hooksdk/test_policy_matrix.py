@@ -174,7 +174,7 @@ async def test_a_failing_policy_is_in_the_trace(anyio_backend: str) -> None:
     class Keeps:
         @hooks.trace
         async def keep(self, event: Trace) -> None:
-            records.append({"kind": event.kind, **event.detail})
+            records.append({"kind": event.kind, **event.record.as_dict()})
 
     async with playing(Keeps, faulty("before_tool_call", raises)) as stage:
         await stage.call()

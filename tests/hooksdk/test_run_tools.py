@@ -287,7 +287,7 @@ async def test_a_tool_is_given_its_context_and_tells_its_progress_to_the_trace()
         @hooks.trace
         async def trace(self, event: Trace) -> None:
             if event.kind == "progress":
-                told.append(dict(event.detail))
+                told.append(event.record.as_dict())
 
         @tool
         async def work(self, context: ToolContext) -> str:

@@ -158,7 +158,7 @@ async def test_a_secret_reaches_the_tool_and_nothing_else() -> None:
 
         @hooks.trace
         async def trace(self, event: Trace) -> None:
-            seen.append(repr(event.detail))
+            seen.append(repr(event.record))
 
     given: list[str] = []
 

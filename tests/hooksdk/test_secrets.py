@@ -89,7 +89,7 @@ class Sees:
 
     @hooks.trace
     async def record(self, event: Trace) -> None:
-        self.keep(event, dict(event.detail))
+        self.keep(event, event.record.as_dict())
 
 
 got: list[str] = []

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from hooksdk import Annotations, Tool, ToolContext, tool
 from hooksdk import ToolContext as Renamed
-from hooksdk._run.bridges import as_bridge
+from hooksdk._run.tools import as_bridge
 from hooksdk.errors import ToolSchemaError
 from hooksdk.tools import marked_tools
 

@@ -33,11 +33,11 @@ async def test_the_trace_loses_nothing_and_keeps_the_order_even_when_the_run_mus
         @hooks.trace
         async def slow(self, event: Trace) -> None:
             await anyio.sleep(0.001)
-            kept["slow"].append((event.kind, event.detail.get("call_id")))
+            kept["slow"].append((event.kind, getattr(event.record, "call_id", None)))
 
         @hooks.trace
         def plain(self, event: Trace) -> None:
-            kept["plain"].append((event.kind, event.detail.get("call_id")))
+            kept["plain"].append((event.kind, getattr(event.record, "call_id", None)))
 
     async with playing(Keeps) as stage:
         for _ in range(10):
@@ -108,7 +108,7 @@ async def test_the_trace_tells_of_observers_too() -> None:
         @hooks.trace
         async def keep(self, event: Trace) -> None:
             if event.kind == "hook":
-                kept.append(dict(event.detail))
+                kept.append(event.record.as_dict())
 
     class Sees:
         @hooks.after_tool_call

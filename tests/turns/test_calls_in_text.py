@@ -43,7 +43,7 @@ class Notes:
     @hooks.trace
     def note(self, event: Trace) -> None:
         if event.kind in {"call_in_text", "call_started"}:
-            type(self).seen.append({"kind": event.kind, **event.detail})
+            type(self).seen.append({"kind": event.kind, **event.record.as_dict()})
 
 
 @pytest.fixture(autouse=True)

@@ -133,4 +133,4 @@ def after_compaction(event: AfterCompaction) -> None:
 
 @hooks.trace
 def trace(event: Trace) -> None:
-    print(event.kind, event.detail)
+    print(event.kind, event.record)

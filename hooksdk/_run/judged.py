@@ -1,0 +1,171 @@
+"""One tool call from top to bottom: it is judged, then executed (or its result is supplied), and ends once.
+
+One line of `_judge` and of `_execute` is one step, to be found under its name in `call.py` and `execution.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import Any, final
+
+import anyio
+
+from hooksdk import schema
+from hooksdk._run import call as judging
+from hooksdk._run import execution, refusals
+from hooksdk._run.call import CallEnd, CallInProgress
+from hooksdk._run.state import RunState
+from hooksdk.calls import Origin, ToolCall, ToolResult
+from hooksdk.catalog import Catalog
+from hooksdk.errors import CallSettled
+from hooksdk.records import CallStatus
+from hooksdk.tools import Tool
+
+__all__ = ["JudgedCall", "end_judged_calls", "judge_call"]
+
+
+@final
+class JudgedCall:
+    """A call that went through unwrapping, scope, repair, rewriting, validation, the policies and their approvals.
+
+        judged = await run.judge(call)
+        if judged.result is None:
+            text = await my_executor(judged.tool, judged.arguments)
+            await judged.supply(text)
+
+    It ends once: it is settled already, or by `execute()` or `supply()`. One that nobody ends is `not_run` when its run
+    ends, and stays open when the run is paused.
+    """
+
+    def __init__(self, state: RunState, work: CallInProgress) -> None:
+        self._state = state
+        self._work = work
+
+    @property
+    def call(self) -> ToolCall:
+        """The call under the tool's real name, whatever bridge it came by, with the arguments as they were written."""
+        return self._work.call
+
+    @property
+    def tool(self) -> Tool | None:
+        """The real tool; None for a name that nobody granted."""
+        return self._work.tool
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What was judged and what runs: repaired, rewritten, valid; a fresh copy. Placeholders of secrets are not filled.
+        Of an invalid call, as far as they could be read."""
+        return schema.clone(self._work.arguments)
+
+    @property
+    def status(self) -> CallStatus | None:
+        """What became of the call, or None while it has no result."""
+        return self._work.end.status if self._work.end else None
+
+    @property
+    def result(self) -> ToolResult | None:
+        """The result of a call that is settled (blocked, answered, invalid, unknown, or executed since); else None."""
+        return self._work.end.result if self._work.end else None
+
+    async def execute(self) -> ToolResult:
+        """Run the tool, and record its result; of a settled call answer the result. Raises `CallSettled` while another
+        task executes it, and `RunClosed` after its run."""
+        if self._work.end is not None:
+            return self._work.end.result
+        self._claim()
+        return await self._finish(_execute(self._state, self._work))
+
+    async def supply(self, result: ToolResult | str) -> ToolResult:
+        """Record a result made elsewhere, after the same masking, output check and transforming as the tool's own;
+        answers what was recorded. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
+        self._claim()
+        return await self._finish(_supply(self._work, ToolResult(result) if isinstance(result, str) else result))
+
+    def _claim(self) -> None:
+        self._state.check_open()  # a person may have taken longer to answer than the run lived
+        work = self._work
+        if work.end is not None or work.running:
+            raise CallSettled(work.call.id, work.call.name, work.end.status if work.end else "running")
+        work.running = True
+
+    async def _finish(self, steps: Awaitable[CallEnd]) -> ToolResult:
+        await _go_on(self._state, self._work, steps)
+        assert self._work.end is not None
+        return self._work.end.result
+
+
+async def judge_call(state: RunState, work: CallInProgress) -> JudgedCall:
+    """Take a call through all steps before its tool runs."""
+    catalog = state.tools
+    state.open_calls.append(work)
+    await _go_on(state, work, _judge(state, work, catalog))
+    return JudgedCall(state, work)
+
+
+async def _judge(state: RunState, work: CallInProgress, catalog: Catalog) -> CallEnd | None:
+    end = await judging.unwrap_tool_call(state, work, catalog)
+    await judging.trace_start(state, work)
+    end = end or judging.check_scope(state, work, catalog)
+    end = end or judging.repair_arguments(state, work)
+    end = end or await judging.rewrite_tool_call(state, work)
+    end = end or judging.validate_arguments(work)
+    end = end or await judging.before_tool_call(state, work)
+    work.judged = True
+    return end
+
+
+async def _execute(state: RunState, work: CallInProgress) -> CallEnd:
+    end = await execution.resolve_secrets(state, work)
+    return end or await execution.run_tool(state, work, state.tools, _call_nested)
+
+
+async def _supply(work: CallInProgress, result: ToolResult) -> CallEnd:
+    return execution.take_result(work, result)
+
+
+async def _go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd | None]) -> None:
+    """Take a call further. When its end is reached, or something interrupts it, its result is recorded and everybody who
+    observes is told, once."""
+    end: CallEnd | None = None
+    try:
+        end = await steps
+        if end is not None:
+            end = await execution.transform_tool_result(state, work, end)
+    except BaseException as error:
+        end = CallEnd("error", ToolResult.error(refusals.interrupted(work.call.name, error)))
+        raise
+    finally:
+        if end is not None:
+            work.end = end
+            state.open_calls.remove(work)
+            try:
+                await _record_result(state, work, end.result)
+            finally:
+                await execution.after_tool_call(state, work, end)
+
+
+async def _record_result(state: RunState, work: CallInProgress, result: ToolResult) -> None:
+    if work.depth == 0:  # nested results stay out of the transcript
+        with anyio.CancelScope(shield=True):
+            await state.parts.transcript.answer(work.written, result, work.tool)
+            await state.parts.states.save()
+
+
+async def _call_nested(
+    state: RunState, outer: CallInProgress, name: str, arguments: Mapping[str, Any], origin: Origin
+) -> ToolResult:
+    state.check_open()
+    call_id = f"{outer.call.id}/{state.stats.next_nested()}"
+    call = ToolCall(call_id, name, dict(arguments), origin=origin, parent_id=outer.call.id)
+    judged = await judge_call(state, CallInProgress(call, depth=outer.depth + 1, parent=outer))
+    return await judged.execute()
+
+
+async def end_judged_calls(state: RunState) -> None:
+    """Calls that were judged, and that nobody executed or gave a result, end with the run."""
+
+    async def not_run(work: CallInProgress) -> CallEnd:
+        return CallEnd("not_run", ToolResult.error(refusals.not_run_at_end(work.call.name)))
+
+    for work in [work for work in state.open_calls if work.judged and not work.running]:
+        await _go_on(state, work, not_run(work))

@@ -1,0 +1,73 @@
+"""What the model is sent, and the drain of trims."""
+
+from __future__ import annotations
+
+from hooksdk import hooks, schema
+from hooksdk._firing.dispatcher import Failure
+from hooksdk._run.state import RunState
+from hooksdk.formats import Message
+from hooksdk.records import TrimDrained
+
+__all__ = ["before_model_call", "drain_trims"]
+
+
+async def before_model_call(state: RunState) -> list[Message]:
+    """The view, with the plugins' edits for this request. Each handler sees what the ones before it left; one that fails
+    is skipped."""
+    base: list[Message] | None = None
+    context: list[str] = []
+    results = state.results("before_model_call")
+
+    def messages() -> list[Message]:
+        edited = state.parts.transcript.view() if base is None else base
+        for text in context:
+            edited = state.parts.format.add_context(edited, text)
+        return edited
+
+    def event() -> hooks.BeforeModelCall:
+        now = messages()
+        return hooks.BeforeModelCall(info=state.info, messages=now, tokens=schema.estimate_tokens(now), results=results)
+
+    async for outcome in state.hooks.fire("before_model_call", event):
+        failure, answer = outcome.failure, outcome.answer
+        if failure is None:
+            try:
+                if isinstance(answer, hooks.AddContext):
+                    context.append(str(answer.text))
+                elif isinstance(answer, hooks.ReplaceMessages):
+                    base, context = _checked(state, answer), []
+                else:
+                    await _trim(state, answer, outcome.handler.plugin)
+            except Exception as error:
+                failure = Failure(outcome.handler, error)
+        if failure is not None:
+            failure.log()
+    return messages()
+
+
+def _checked(state: RunState, answer: hooks.ReplaceMessages) -> list[Message]:
+    messages = [schema.clone(dict(message)) for message in answer.messages]
+    for position, message in enumerate(messages):
+        if problem := state.parts.format.check(message):
+            raise ValueError(f"ReplaceMessages, message {position}: {problem}")
+    return messages
+
+
+async def _trim(state: RunState, answer: hooks.Trim, plugin: str) -> None:
+    results = state.results(plugin)
+    for handle in [answer.handles] if isinstance(answer.handles, str) else answer.handles:
+        await results.trim(handle, reason=answer.reason)
+    await drain_trims(state)
+
+
+async def drain_trims(state: RunState) -> None:
+    """Apply the queued trims in one atomic step, count them, and tell the trace what became of each."""
+    if not state.parts.transcript.queued:
+        return
+    report = await state.parts.transcript.drain()
+    state.stats.drained(report)
+    for trim in report.trims:
+        await state.trace(
+            TrimDrained(handle=trim.handle, status=trim.status, plugin=trim.owner, tool=trim.tool, turns_ago=trim.age,
+                        tokens_saved=trim.tokens_saved)
+        )  # fmt: skip

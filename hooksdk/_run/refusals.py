@@ -1,0 +1,103 @@
+"""What a model reads in the place of a result when its call is not run."""
+
+from __future__ import annotations
+
+from hooksdk._schema.values import clip
+from hooksdk.catalog import Catalog
+
+__all__ = [
+    "approval_refused", "arguments_unreadable", "bridge_failed", "bridge_not_unwrapped", "interrupted", "no_executor",
+    "no_secret_value", "no_such_tool", "not_run_at_end", "policy_failed", "result_withheld", "too_deep", "too_late",
+    "tool_cancelled", "tool_failed", "verdict",
+]  # fmt: skip
+
+
+def no_such_tool(name: str, catalog: Catalog, call_hint: str) -> str:
+    """Nothing in the catalog has this name: why, in words that make the next attempt right."""
+    if sharing := catalog.sharing(name):
+        return f"'{name}' was not run: several tools have this name. Call one of {', '.join(sharing)}."
+    if name in catalog.withheld:
+        return f"'{name}' was not run: it is withheld from this run ({catalog.withheld[name]}). Do not retry."
+    near = catalog.suggest(name)
+    advice = f" Did you mean {' or '.join(near)}?" if near else ""
+    if name in catalog.removed_names:
+        return f"'{name}' was not run: there is no such tool any more. Do not retry.{advice}"
+    if not near and call_hint:
+        advice = f" There are tools that are not shown to you. {call_hint}"
+    return f"'{clip(name, 200)}' was not run: there is no such tool.{advice}"
+
+
+def bridge_not_unwrapped(name: str) -> str:
+    """A bridge tool that only stands for other calls, and no plugin turned it into one."""
+    return f"'{name}' was not run: it is not offered to you now. Call the tools that are, each by its own name."
+
+
+def bridge_failed(name: str, problem: object) -> str:
+    """The plugin that unwraps this call failed."""
+    return f"'{name}' failed: {problem}"
+
+
+def too_deep(name: str, depth: int) -> str:
+    """Tools called tools too deep."""
+    return f"'{name}' was not run: tools may call tools {depth} deep."
+
+
+def arguments_unreadable(name: str, problem: object) -> str:
+    """The arguments are not one JSON object."""
+    return f"'{name}' was not run. {problem}"
+
+
+def verdict(plugin: str, reason: str) -> str:
+    """A policy blocked the call."""
+    return f"Blocked by {plugin}: {reason}"
+
+
+def policy_failed(plugin: str) -> str:
+    """A policy that cannot judge lets nothing through. The model learns whose it is; the log has the details."""
+    return f"Blocked: plugin '{plugin}' failed while it judged this call, so it was not run."
+
+
+def approval_refused(title: str, reason: str) -> str:
+    """A person said no, or could not be asked."""
+    return f"Blocked: '{title}' was not approved: {reason or 'a person said no'}"
+
+
+def no_secret_value(names: list[str]) -> str:
+    """The arguments hold placeholders that nobody can fill."""
+    return f"Blocked: no plugin gives a value for {', '.join(names)}"
+
+
+def no_executor(name: str) -> str:
+    """The host gave the tool without a way to run it."""
+    return f"'{name}' cannot be run here: it has no executor."
+
+
+def too_late(name: str, seconds: float) -> str:
+    """The tool missed its time limit."""
+    return f"'{name}' did not finish within {seconds:g} s and was stopped."
+
+
+def tool_cancelled(name: str) -> str:
+    """The tool raised a cancellation that nobody asked for."""
+    return f"'{name}' failed: it was cancelled from inside"
+
+
+def tool_failed(name: str, problem: str) -> str:
+    """The tool raised."""
+    return f"'{name}' failed: {problem}"
+
+
+def result_withheld(plugin: str) -> str:
+    """A redactor failed, so its result is not shown."""
+    return f"The result is withheld: {plugin} could not check it."
+
+
+def interrupted(name: str, error: BaseException) -> str:
+    """The call was cut off by a cancellation, or by an error of the host."""
+    how = "failed inside the host" if isinstance(error, Exception) else "was cancelled while it ran"
+    return f"'{name}' {how}."
+
+
+def not_run_at_end(name: str) -> str:
+    """The call was judged, and its run ended before anybody executed it or gave a result."""
+    return f"'{name}' was not run: its run ended first."

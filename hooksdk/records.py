@@ -1,0 +1,288 @@
+"""What the trace holds: one class for each kind of record, in the order in which a run writes them.
+
+Records hold names, sizes and times; never arguments, results, messages or secrets. But reasons, titles, progress texts and tool
+names are what plugins, tools and servers wrote, and a plugin may quote arguments in a reason. New kinds and new fields may be
+added; read what you know.
+
+    @hooks.trace
+    def show(self, event: Trace) -> None:
+        match event.record:
+            case records.CallFinished(name=name, status="blocked"):
+                print(name, "was blocked")
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal
+
+from hooksdk._schema.values import Fresh
+from hooksdk.calls import Origin
+
+__all__ = [
+    "RECORDS",
+    "ApprovalAnswered",
+    "ApprovalAsked",
+    "AttemptStarted",
+    "CallFinished",
+    "CallInText",
+    "CallStarted",
+    "CallStatus",
+    "Decision",
+    "EndReason",
+    "HookFired",
+    "ModelCalled",
+    "ModelReplied",
+    "Progress",
+    "Record",
+    "RestoreQueued",
+    "RunEnded",
+    "RunStarted",
+    "SessionEndReason",
+    "SessionEnded",
+    "SessionStarted",
+    "ToolsResolved",
+    "TrimDrained",
+    "TrimQueued",
+    "Unwrapped",
+    "Withheld",
+]  # fmt: skip
+
+CallStatus = Literal["ok", "error", "blocked", "answered", "invalid", "unknown", "not_run"]
+"""What became of a tool call. `not_run`: it was judged, and neither executed nor given a result before its run ended."""
+EndReason = Literal["completed", "paused", "error", "cancelled"]
+"""How a run ended."""
+SessionEndReason = Literal["closed", "reset", "idle", "shutdown"]
+"""Why a session ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One thing that the SDK itself saw. `kind` is the class's name in snake_case (`hook` for `HookFired`)."""
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls, kind: str = "") -> None:
+        cls.kind = kind or re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by their names, without the kind: JSON."""
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionStarted(Record):
+    """A session has opened."""
+
+    resumed: bool
+    """True when the session existed before."""
+    parent: str | None = None
+    """The session whose sub-agent this one is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStarted(Record):
+    """A run was let through by `agent_start`."""
+
+    trigger: str
+    model: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptStarted(Record):
+    """`run.retry()` has begun the next attempt."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Withheld(Record):
+    """A plugin took tools away."""
+
+    plugin: str
+    names: Sequence[str]
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolsResolved(Record):
+    """The catalog of this attempt is settled."""
+
+    tools: int
+    offered: int
+    withheld: int
+    tokens: int
+    """What the definitions of all granted tools cost."""
+    tokens_offered: int
+    notes: Sequence[str] = ()
+    """Tools that were renamed or left out, one line each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCalled(Record):
+    """Messages were prepared for a model call."""
+
+    messages: int
+    characters: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelReplied(Record):
+    """A reply was recorded."""
+
+    usage: Fresh[Mapping[str, Any] | None] = Fresh(None)
+    stop_reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallInText(Record):
+    """The reply holds calls written as text, which do nothing."""
+
+    names: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HookFired(Record, kind="hook"):
+    """A handler was called."""
+
+    hook: str
+    plugin: str
+    handler: str
+    outcome: str
+    """`passed` (no opinion), `failed`, or the answer's name, such as `Block`."""
+    seconds: float
+    problem: str | None = None
+    """The error's type, when it failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision(Record):
+    """A handler of a `decide` hook answered."""
+
+    hook: str
+    plugin: str
+    handler: str
+    decision: str
+    """The answer's name, such as `Block`."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unwrapped(Record):
+    """A bridge call became the call that it stands for."""
+
+    call_id: str
+    bridge: str
+    tool: str
+    """The real tool's name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CallRecord(Record):
+    call_id: str
+    parent_id: str | None
+    """The id of the call that made this one; None for the model's own."""
+    origin: Origin
+    tool: str | None
+    """The tool's id; None for an unknown tool."""
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallStarted(_CallRecord):
+    """A call's real tool is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalAsked(Record):
+    """A person is asked about a call."""
+
+    call_id: str
+    plugin: str
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalAnswered(Record):
+    """The person answered, or could not be asked."""
+
+    call_id: str
+    granted: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress(Record):
+    """A tool tells how far it is."""
+
+    call_id: str
+    text: str
+    share: float | None = None
+    """From 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallFinished(_CallRecord):
+    """A call has its result."""
+
+    status: CallStatus
+    seconds: float
+    characters: int
+    """The length of the result's text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrimQueued(Record):
+    """A plugin asked for a trim."""
+
+    plugin: str
+    handle: str
+    characters_before: int
+    characters_after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestoreQueued(TrimQueued):
+    """A plugin asked for the end of a trim."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrimDrained(Record):
+    """A queued trim or restore was settled."""
+
+    handle: str
+    status: str
+    """`applied`, `already_trimmed`, `not_trimmed`, `gone` (compacted away meanwhile) or `stale` (the stored content is not
+    the one that the trim was made for)."""
+    plugin: str
+    tool: str
+    turns_ago: int
+    tokens_saved: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEnded(Record):
+    """The last record of a run."""
+
+    reason: EndReason
+    stats: Fresh[Mapping[str, Any]] = Fresh()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionEnded(Record):
+    """The last record of a session."""
+
+    reason: SessionEndReason
+    dropped: Fresh[Mapping[str, int]] = Fresh()
+    """Observed events that were lost, by plugin."""
+
+
+_classes: list[Any] = list(globals().values())
+RECORDS: Mapping[str, type[Record]] = {
+    each.kind: each
+    for each in _classes
+    if isinstance(each, type) and issubclass(each, Record) and each is not Record and not each.__name__.startswith("_")
+}
+"""Every class of record by its kind, in the order of this page."""
