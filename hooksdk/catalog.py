@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, final, overload
 
@@ -20,11 +20,11 @@ __all__ = ["Catalog", "Storage", "ToolContext", "build_catalog"]
 class Catalog(Sequence[Tool]):
     """The tools granted to one run, after policy. Nothing outside it can be found, described or called. Immutable."""
 
-    __slots__ = ("_by_name", "_fingerprint", "_shared_names", "_tools", "diagnostics", "gone", "withheld")
+    __slots__ = ("_by_name", "_fingerprint", "_shared_names", "_tools", "diagnostics", "removed_names", "withheld")
 
     withheld: Mapping[str, str]
     """Tools handed to this run and taken away by policy: name to reason."""
-    gone: frozenset[str]
+    removed_names: frozenset[str]
     """Names and ids that an earlier attempt of this run had, and that no tool has now."""
     diagnostics: tuple[str, ...]
     """What was left out, renamed or copied without its schema, one line each."""
@@ -35,7 +35,7 @@ class Catalog(Sequence[Tool]):
         *,
         withheld: Mapping[str, str] | None = None,
         shared_names: Mapping[str, Sequence[str]] | None = None,
-        gone: Iterable[str] = (),
+        removed_names: Iterable[str] = (),
         diagnostics: Iterable[str] = (),
     ) -> None:
         self._tools = tuple(tools)
@@ -43,23 +43,21 @@ class Catalog(Sequence[Tool]):
         self._shared_names = dict(shared_names or {})
         self._fingerprint: str | None = None
         self.withheld = MappingProxyType(dict(withheld or {}))
-        self.gone = frozenset(gone)
+        self.removed_names = frozenset(removed_names)
         self.diagnostics = tuple(diagnostics)
 
     def get(self, name: str) -> Tool | None:
         """The tool that goes by this name or this id, or None."""
-        found = self._by_name.get(name)
-        if found is None and name.count(":") >= 2:
-            found = next((tool for tool in self._tools if tool.id == name), None)
-        if found is None and len(respelt := self._shared_names.get(name, ())) == 1:
-            found = self._by_name.get(respelt[0])
-        return found
+        tool = self._by_name.get(name)
+        if tool is None and name.count(":") >= 2:
+            tool = next((each for each in self._tools if each.id == name), None)
+        if tool is None and len(respelt := self._shared_names.get(name, ())) == 1:
+            tool = self._by_name.get(respelt[0])
+        return tool
 
     def sharing(self, name: str) -> Sequence[str]:
         """The granted names that stand for `name`, where several owners chose it; empty otherwise."""
-        return (
-            [full for full in self._shared_names.get(name, ()) if full in self._by_name] if self._shared_names else []
-        )
+        return [full for full in self._shared_names.get(name, ()) if full in self._by_name]
 
     def suggest(self, name: str) -> list[str]:
         """The up to three granted names nearest to `name`."""
@@ -68,16 +66,16 @@ class Catalog(Sequence[Tool]):
     def without(self, names: Mapping[str, str]) -> Catalog:
         """This catalog with the tools of these names withheld, each for its reason. A name is the model's, the owner's
         own, or the id."""
-        gone: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for tool in self:
-            known = next((name for name in (tool.name, tool.own_name, tool.id) if name in names), None)
-            if known is not None:
-                gone[tool.name] = names[known]
+            name = next((name for name in (tool.name, tool.own_name, tool.id) if name in names), None)
+            if name is not None:
+                reasons[tool.name] = names[name]
         return Catalog(
-            (tool for tool in self if tool.name not in gone),
-            withheld={**self.withheld, **gone},
+            (tool for tool in self if tool.name not in reasons),
+            withheld={**self.withheld, **reasons},
             shared_names=self._shared_names,
-            gone=self.gone,
+            removed_names=self.removed_names,
             diagnostics=self.diagnostics,
         )
 
@@ -114,50 +112,55 @@ class Catalog(Sequence[Tool]):
 
 
 def build_catalog(
-    tools: Iterable[Tool], earlier: Iterable[str] = (), reserved: Container[str] = frozenset()
+    tools: Iterable[Tool], earlier: Iterable[str] = (), reserved: Collection[str] = frozenset()
 ) -> Catalog:
-    """Give every tool a name of its own. Where two owners chose one name, both become `owner__name`; a tool without a
-    name is left out, and so is a second one of the same owner and name; `diagnostics` says so. Of the `earlier` names and ids
-    those that no tool has now are `gone`."""
+    """Give every tool a name of its own. Where two owners chose one name, both become `owner__name`, and so does a tool
+    with a name that is `reserved` for a bridge of this run. A tool without a name is left out, and so is a second one of the
+    same owner and name. `diagnostics` says all that. Of the `earlier` names and ids, those that no tool has now are
+    `removed_names`."""
     notes: list[str] = []
-    named: list[Tool] = []
-    seen: set[tuple[str, str, str]] = set()
+    by_fold: dict[str, list[Tool]] = {}
+    entries = list(_with_distinct_ids(tools, notes))
+    for entry in entries:
+        by_fold.setdefault(_fold(entry.name), []).append(entry)
+    taken = {group[0].name for group in by_fold.values() if len(group) == 1} | {*reserved}
+    new_names: dict[int, str] = {}  # two ids may read the same: owners may hold colons
+    shared: dict[str, list[str]] = {}
+    for group in by_fold.values():
+        for entry in group:
+            name = f"{entry.owner or entry.source}__{entry.name}"
+            if entry.name in reserved:
+                reason = "its name is reserved for a bridge tool"
+            elif len(group) > 1:
+                reason = "another tool has its name"
+            elif _FITS.fullmatch(entry.name):
+                continue
+            else:
+                reason, name = "providers refuse its name", entry.name
+            name = _respelt(name, entry, taken)
+            taken.add(name)
+            new_names[id(entry)] = name
+            if entry.name not in reserved:
+                shared.setdefault(entry.name, []).append(name)
+            notes.append(f"{entry.id}: offered as {name}, since {reason}")
+    catalog = [entry.copy(name=new_names[id(entry)]) if id(entry) in new_names else entry for entry in entries]
+    present = {name for entry in catalog for name in (entry.name, entry.id)}
+    return Catalog(catalog, shared_names=shared, removed_names={*earlier} - present - shared.keys(), diagnostics=notes)
+
+
+def _with_distinct_ids(tools: Iterable[Tool], notes: list[str]) -> Iterator[Tool]:
+    """The tools that have a name and an id of their own, none of them a bridge: those are what a run's own plugins offer."""
+    ids: set[tuple[str, str, str]] = set()
     for entry in tools:
+        id_parts = entry.source, entry.owner, entry.own_name
         notes.extend(f"{entry.id}: {note}" for note in entry.diagnostics)
         if not entry.name.strip():
             notes.append(f"{entry.id}: left out, it has no name")
-        elif (entry.source, entry.owner, entry.own_name) in seen:
+        elif id_parts in ids:
             notes.append(f"{entry.id}: left out, its owner has another tool of that name")
         else:
-            seen.add((entry.source, entry.owner, entry.own_name))
-            named.append(entry)
-    groups: dict[str, list[Tool]] = {}
-    for entry in named:
-        groups.setdefault(_fold(entry.name), []).append(entry)
-    taken = {group[0].name for group in groups.values() if len(group) == 1}
-    renamed: dict[int, str] = {}
-    shared: dict[str, list[str]] = {}
-    for group in groups.values():
-        alone = len(group) == 1 and group[0].name not in reserved
-        if alone and _FITS.fullmatch(group[0].name):
-            continue
-        for entry in group:
-            name = (
-                _respelt(entry.name, entry, taken)
-                if alone
-                else _respelt(f"{entry.owner or entry.source}__{entry.name}", entry, taken)
-            )
-            kept = "its name is kept for a bridge tool" if entry.name in reserved else "another tool has its name"
-            why = "providers refuse its name" if alone else kept
-            taken.add(name)
-            renamed[id(entry)] = name
-            if entry.name not in reserved:
-                shared.setdefault(entry.name, []).append(name)
-            notes.append(f"{entry.id}: offered as {name}, since {why}")
-    catalog = [entry.copy(name=renamed[id(entry)]) if id(entry) in renamed else entry for entry in named]
-    here = {name for entry in catalog for name in (entry.name, entry.id)}
-    gone = {*earlier} - here - shared.keys()
-    return Catalog(catalog, shared_names=shared, gone=gone, diagnostics=notes)
+            ids.add(id_parts)
+            yield entry.copy() if entry.bridge else entry
 
 
 def _fold(name: str) -> str:

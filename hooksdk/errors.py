@@ -7,7 +7,7 @@ HookSDKError
 │   ├── UnknownHook      a handler for a hook that does not exist (also a LookupError)
 │   ├── DuplicatePlugin  two plugins with one id
 │   ├── BadAnswer        a handler answered with the wrong type
-│   ├── ToolSchemaError  `@tool` cannot make a schema, or the name is taken
+│   ├── ToolSchemaError  a function cannot become a tool
 │   ├── PluginRefused    a plugin cannot be loaded: manifest, contract, constructor
 │   └── ToolError        a tool's or a bridge's own refusal: the model gets its text as the result
 ├── HostError            the person who runs the host can mend it
@@ -159,7 +159,7 @@ class BadAnswer(PluginError):
 
 @dataclass(eq=False)
 class ToolSchemaError(PluginError):
-    """`@tool` cannot turn a function into a tool, or its name is taken or reserved."""
+    """A function cannot become a tool: a parameter has no type that JSON Schema can tell, or the context has no annotation."""
 
     tool: str
     where: str

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Protocol, final
+from typing import Literal, Protocol, final, get_args
 
 from hooksdk.errors import did_you_mean
 
-__all__ = ["SOURCES", "PatternError", "ToolPattern"]
+__all__ = ["SOURCES", "PatternError", "Source", "ToolPattern"]
 
-SOURCES = ("host", "mcp", "plugin", "client")
+Source = Literal["host", "mcp", "plugin", "client"]
+"""Who brings a tool: the host itself, an MCP server, a plugin, or the program behind the conversation."""
+SOURCES: tuple[Source, ...] = get_args(Source)
 """The first part of a tool's id."""
 
 
@@ -72,9 +74,9 @@ class ToolPattern:
 
 
 def _compile(glob: str) -> re.Pattern[str]:
-    # Runs of stars are one star, so that no pattern costs more than linear time.
-    pieces = re.split(r"(\*+|\?)", glob)
-    written = (
-        ".*" if piece.startswith("*") else "." if piece == "?" else re.escape(piece) for piece in pieces if piece
-    )
-    return re.compile("".join(written), re.DOTALL)
+    segments = ["".join("." if char == "?" else re.escape(char) for char in part) for part in re.split(r"\*+", glob)]
+    if len(segments) == 1:
+        return re.compile(segments[0], re.DOTALL)
+    first, *middle, last = segments
+    # Between two stars the leftmost match is as good as any other: it is never tried again, so hostile patterns stay cheap.
+    return re.compile(first + "".join(f"(?>.*?{segment})" for segment in middle) + ".*" + last, re.DOTALL)

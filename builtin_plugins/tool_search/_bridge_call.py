@@ -172,7 +172,7 @@ def refuse_unless_deferred(name: str, catalog: Catalog, deferred: frozenset[str]
     if shown := [one for one in near if one not in deferred]:
         itself = "itself" if len(shown) == 1 else "themselves"
         told += f" Call {' and '.join(shown)} {itself}, not through tool_call."
-    if name in catalog.gone:
+    if name in catalog.removed_names:
         told += " Use tool_search for another tool that can do it, or go on without it."
         raise ToolError(f"Nothing was called: there is no tool called '{name}' any more. Do not retry.{told}")
     shown = clip(name, LONGEST_NAME)

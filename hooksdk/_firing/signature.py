@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast, get_type_hints
+from types import CodeType, FunctionType, UnionType
+from typing import Any, ForwardRef, Union, cast, get_args, get_origin, get_type_hints
 from weakref import WeakKeyDictionary
 
 import pydantic
@@ -18,11 +20,11 @@ from pydantic.json_schema import GenerateJsonSchema
 from hooksdk.calls import ToolResult
 from hooksdk.errors import ToolError, ToolSchemaError
 
-__all__ = ["Executor", "Signature", "is_async", "locate", "read_signature", "to_result"]
+__all__ = ["Executor", "Signature", "is_async", "locate", "read_signature", "takes_context", "to_result"]
 
 Executor = Callable[..., Any]
-"""`(arguments) -> str | ToolResult`, or with a second parameter `context`; plain or async. A plain one runs in a
-worker thread."""
+"""`(arguments) -> str | ToolResult`, or with a second parameter annotated `ToolContext`; plain or async. A plain one runs
+in a worker thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +38,20 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _Definition:
     description: str
     parameters: dict[str, Any]
     model: type[pydantic.BaseModel]
     names: list[str]
     context: str | None
+    """The parameter that takes the context."""
 
 
-_read_already: WeakKeyDictionary[Any, _Read] = WeakKeyDictionary()
+_definitions: WeakKeyDictionary[Any, _Definition] = WeakKeyDictionary()
 """By function: a class has its tools read once, and bound anew for each of its instances."""
+_context_takers: WeakKeyDictionary[CodeType, bool] = WeakKeyDictionary()
+"""By code: all tools of an MCP server share one executor's code, and reading a signature takes longer than all else of a
+tool."""
 
 
 def locate(function: Any) -> str:
@@ -81,17 +87,52 @@ def read_signature(function: Callable[..., Any], *, late: bool = False) -> Signa
     """
     name = getattr(function, "__name__", "") or type(function).__name__
     method = getattr(function, "__func__", None)
-    read = _read_already.get(method) if method is not None else None
-    if read is None:
-        read = _read(function, name, late=late)
-        if read is None:
+    definition = _definitions.get(method) if method is not None else None
+    if definition is None:
+        definition = _read(function, name, late=late)
+        if definition is None:
             return None
         if method is not None:
-            _read_already[method] = read
-    return Signature(name, read.description, read.parameters, _executor(function, read))
+            _definitions[method] = definition
+    return Signature(name, definition.description, definition.parameters, _executor(function, definition))
 
 
-def _read(function: Callable[..., Any], name: str, *, late: bool) -> _Read | None:
+def takes_context(executor: Executor, tool: str) -> bool:
+    """Whether the executor's second parameter is for the context. Raises `ToolSchemaError` where it has one that looks
+    so and is not annotated."""
+    plain = isinstance(executor, FunctionType) and not vars(executor)  # without `__wrapped__`
+    code = executor.__code__ if plain else None
+    answer = _context_takers.get(code) if code is not None else None
+    if answer is None:
+        answer = _read_context(executor, tool)
+        if code is not None:
+            _context_takers[code] = answer
+    return answer
+
+
+def _read_context(executor: Executor, tool: str) -> bool:
+    for index, parameter in enumerate(_evaluated_parameters(executor)):
+        positional = parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
+        if index == 1 and positional and _is_context(parameter.annotation):
+            return True
+        required = index == 1 and positional and parameter.default is parameter.empty
+        if required or parameter.name == "context" or _is_context(parameter.annotation):
+            advice = "Write the context as the second parameter, with its type: `(arguments, context: ToolContext)`"
+            raise ToolSchemaError(
+                tool, locate(executor), f"its parameter '{parameter}' would get no context when it runs", advice
+            )
+    return False
+
+
+def _evaluated_parameters(executor: Executor) -> list[inspect.Parameter]:
+    """With their annotations evaluated, or as they are written where that fails; none where there is no signature."""
+    for evaluate in (True, False):
+        with contextlib.suppress(Exception):
+            return list(inspect.signature(executor, eval_str=evaluate).parameters.values())
+    return []
+
+
+def _read(function: Callable[..., Any], name: str, *, late: bool) -> _Definition | None:
     try:
         hints = get_type_hints(getattr(function, "__func__", function), include_extras=True)
     except NameError as error:
@@ -99,7 +140,7 @@ def _read(function: Callable[..., Any], name: str, *, late: bool) -> _Read | Non
             return None
         advice = "Import it at run time, not only under TYPE_CHECKING"
         raise ToolSchemaError(name, locate(function), f"a type cannot be looked up: {error}", advice) from None
-    documented, descriptions = _read_docstring(inspect.getdoc(function) or "")
+    prose, descriptions = _read_docstring(inspect.getdoc(function) or "")
     fields: dict[str, Any] = {}
     context: str | None = None
     for parameter in _parameters(function, late):
@@ -116,14 +157,12 @@ def _read(function: Callable[..., Any], name: str, *, late: bool) -> _Read | Non
     for key in ("title", "description"):
         parameters.pop(key, None)
     parameters.setdefault("properties", {})
-    return _Read(documented, parameters, model, list(fields), context)
+    return _Definition(prose, parameters, model, list(fields), context)
 
 
 def _parameters(function: Callable[..., Any], unbound: bool) -> list[inspect.Parameter]:
-    found = list(inspect.signature(function).parameters.values())
-    if unbound and found and found[0].name == "self":
-        found = found[1:]
-    return found
+    parameters = list(inspect.signature(function).parameters.values())
+    return parameters[1:] if unbound and parameters and parameters[0].name == "self" else parameters
 
 
 def _field(
@@ -133,7 +172,8 @@ def _field(
         advice = "Name each parameter, so that the model can fill it"
         raise ToolSchemaError(name, locate(function), f"parameter '{parameter}' has no name of its own", advice)
     if annotation is parameter.empty:
-        advice = f"Write its type, such as `{parameter.name}: str`"
+        kind = "ToolContext" if parameter.name == "context" else "str"
+        advice = f"Write its type, such as `{parameter.name}: {kind}`"
         raise ToolSchemaError(name, locate(function), f"parameter '{parameter.name}' has no type", advice)
     default: Any = ... if parameter.default is parameter.empty else parameter.default
     info = (
@@ -164,29 +204,25 @@ def _no_schema(function: Callable[..., Any], name: str, error: Exception) -> Too
     return ToolSchemaError(name, locate(function), str(error).splitlines()[0].rstrip("."), advice)
 
 
-def _executor(function: Callable[..., Any], read: _Read) -> Executor:
-    def fill(arguments: dict[str, Any], given: object) -> dict[str, Any]:
+def _executor(function: Callable[..., Any], definition: _Definition) -> Executor:
+    def fill(arguments: dict[str, Any], context: object) -> dict[str, Any]:
         try:
-            valid = read.model.model_validate(arguments)
+            valid = definition.model.model_validate(arguments)
         except pydantic.ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
             raise ToolError(f"not run, the arguments are wrong: {problems}") from None
-        filled = {name: getattr(valid, f"field_{index}") for index, name in enumerate(read.names)}
-        if read.context is not None:
-            filled[read.context] = given
-        return filled
+        values = {name: getattr(valid, f"field_{index}") for index, name in enumerate(definition.names)}
+        return values if definition.context is None else {**values, definition.context: context}
 
-    if is_async(function):
-
-        async def run_async(arguments: dict[str, Any], context: object) -> ToolResult:
-            return to_result(await function(**fill(arguments, context)))
-
-        return run_async
+    async def run_async(arguments: dict[str, Any], context: object) -> ToolResult:
+        return to_result(await function(**fill(arguments, context)))
 
     def run(arguments: dict[str, Any], context: object) -> ToolResult:
         return to_result(function(**fill(arguments, context)))
 
-    return run
+    executor = run_async if is_async(function) else run
+    executor.__annotations__["context"] = "ToolContext"  # which lives on a floor above this one
+    return executor
 
 
 class _Untitled(GenerateJsonSchema):
@@ -197,8 +233,17 @@ class _Untitled(GenerateJsonSchema):
 
 
 def _is_context(annotation: object) -> bool:
-    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    return str(name).rpartition(".")[2] == "ToolContext"
+    """True for `ToolContext`, alone or beside None, also where it is written as text."""
+    if get_origin(annotation) in {Union, UnionType}:
+        return any(_is_context(part) for part in get_args(annotation))
+    if isinstance(annotation, ForwardRef):
+        annotation = annotation.__forward_arg__
+    if isinstance(annotation, str):
+        return _CONTEXT.fullmatch(annotation) is not None
+    return getattr(annotation, "__name__", "") == "ToolContext"
+
+
+_CONTEXT = re.compile(r"(?:None *\| *|(?:\w+\.)?Optional\[)?(?:\w+\.)*ToolContext(?:\]| *\| *None)?")
 
 
 _SECTION = re.compile(
@@ -211,13 +256,13 @@ _GOOGLE = re.compile(r"^(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
 def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
     """The prose before the first section, and each parameter's description (Google, NumPy or Sphinx style)."""
     prose: list[str] = []
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     section = current = ""
     for line in text.splitlines():
         stripped = line.strip()
         if sphinx := _SPHINX.match(stripped):
             section, current = "sphinx", sphinx[1]
-            found[current] = sphinx[2]
+            descriptions[current] = sphinx[2]
         elif stripped.startswith((":return", ":raise", ":rtype", ":type")):
             section, current = "other", ""
         elif heading := _SECTION.match(stripped):
@@ -231,7 +276,7 @@ def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
             entry = numpy or (_GOOGLE.match(stripped) if section != "sphinx" else None)
             if entry:
                 current = entry[1]
-                found[current] = "" if numpy else entry[2]
+                descriptions[current] = "" if numpy else entry[2]
             elif current:
-                found[current] = f"{found[current]} {stripped}".strip()
-    return "\n".join(prose).strip(), {name: description for name, description in found.items() if description}
+                descriptions[current] = f"{descriptions[current]} {stripped}".strip()
+    return "\n".join(prose).strip(), {name: text for name, text in descriptions.items() if text}

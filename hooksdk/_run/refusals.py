@@ -20,7 +20,7 @@ def no_such_tool(name: str, catalog: Catalog, call_hint: str) -> str:
         return f"'{name}' was not run: it is withheld from this run ({catalog.withheld[name]}). Do not retry."
     near = catalog.suggest(name)
     advice = f" Did you mean {' or '.join(near)}?" if near else ""
-    if name in catalog.gone:
+    if name in catalog.removed_names:
         return f"'{name}' was not run: there is no such tool any more. Do not retry.{advice}"
     if not near and call_hint:
         advice = f" There are tools that are not shown to you. {call_hint}"

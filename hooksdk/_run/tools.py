@@ -12,7 +12,7 @@ from hooksdk.errors import PolicyFailed
 from hooksdk.records import Withheld
 from hooksdk.tools import Tool
 
-__all__ = ["NameTaken", "assemble_tools", "narrow_tools", "settle_catalog"]
+__all__ = ["NameTaken", "as_bridge", "assemble_tools", "narrow_tools", "settle_catalog"]
 
 
 class NameTaken(Exception):
@@ -21,6 +21,14 @@ class NameTaken(Exception):
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(f"the offered tool '{names[0]}' has a name that is given or withheld already")
         self.names = names
+
+
+def as_bridge(tool: Tool) -> Tool:
+    """A copy of a tool that a plugin offers through `Offer`, with `bridge` set. Neither the constructor nor `Tool.copy` can:
+    policies let a bridge pass where they block unknown tools."""
+    marked = tool.copy()
+    object.__setattr__(marked, "bridge", True)
+    return marked
 
 
 async def settle_catalog(state: RunState, tools: Sequence[Tool], earlier: set[str]) -> tuple[Catalog, list[Tool]]:
@@ -61,8 +69,8 @@ async def narrow_tools(state: RunState, catalog: Catalog) -> Catalog:
 
 def _names_in(answer: hooks.Withhold) -> list[str]:
     names: list[object] = [answer.names] if isinstance(answer.names, str) else list(answer.names)
-    if wrong := next((name for name in names if not isinstance(name, str)), None):
-        raise TypeError(f"Withhold(names=...) must hold names or ids, not {type(wrong).__name__}")
+    if wrong := [type(name).__name__ for name in names if not isinstance(name, str)]:
+        raise TypeError(f"Withhold(names=...) must hold names or ids, not {wrong[0]}")
     return [str(name) for name in names]
 
 
@@ -104,7 +112,7 @@ async def assemble_tools(state: RunState, catalog: Catalog) -> list[Tool]:
 def _as_bridge(tool: Tool) -> Tool:
     """Marked here and nowhere else, so that no tool can call itself a bridge."""
     bridge = tool.copy()
-    object.__setattr__(bridge, "_bridge", True)
+    object.__setattr__(bridge, "bridge", True)
     return bridge
 
 

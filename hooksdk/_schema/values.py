@@ -19,6 +19,7 @@ __all__ = [
     "BadArguments",
     "Fresh",
     "JsonObject",
+    "OwnCopy",
     "Uncloneable",
     "canonical",
     "clip",
@@ -228,8 +229,11 @@ def kind_of(value: object) -> str:
 
 
 class Fresh(Generic[T]):
-    """A dataclass field whose value is kept as given and copied at each access. Whoever makes the event hands over a
-    value that nobody changes any more."""
+    """A dataclass field that hands out a copy of its value at each access, so that no reader can change what another
+    one sees. The value is stored as it comes: whoever makes the instance hands over one that nobody changes any more.
+
+    `Fresh()` is a required field, `Fresh(None)` one with a default; `field(default=Fresh(None), ...)` works as well.
+    """
 
     def __init__(self, *default: T) -> None:
         self._default = default
@@ -239,27 +243,36 @@ class Fresh(Generic[T]):
         self._name = name
 
     @overload
-    def __get__(self, event: None, owner: type) -> T: ...
+    def __get__(self, instance: None, owner: type) -> T: ...
     @overload
-    def __get__(self, event: object, owner: type) -> T: ...
-    def __get__(self, event: object | None, owner: type) -> Any:
-        if event is None:  # the dataclass asks for the default
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        if instance is None:  # the dataclass asks for the default
             if not self._default:
                 raise AttributeError(self._name)
             return self._default[0]
-        return clone(event.__dict__[self._name].value)
+        return clone(instance.__dict__[self._name].value)
 
-    def __set__(self, event: object, value: T) -> None:
-        event.__dict__[self._name] = _Kept(value)
+    def __set__(self, instance: object, value: T) -> None:
+        # `field(default=Fresh(None))` gives the field itself where no value is passed.
+        instance.__dict__[self._name] = _Stored(self._default[0] if value is self else value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """Keeps `vars(event)` from being a way to the value itself."""
+class OwnCopy(Fresh[T]):
+    """A `Fresh` field for a value that its maker may go on changing: it is copied when it comes in, too."""
+
+    def __set__(self, instance: object, value: T) -> None:
+        super().__set__(instance, value if value is self else clone(value))
+
+
+def peek(instance: object, name: str) -> Any:
+    """The stored value of a `Fresh` field itself, without a copy. For hooksdk's own code only: never change what it
+    answers, and hand it to nobody who might."""
+    return instance.__dict__[name].value
+
+
+@dataclass(slots=True)
+class _Stored:
+    """Keeps `vars(instance)` from being a way to the value itself."""
 
     value: Any
-
-
-def peek(instance: object, field: str) -> Any:
-    """The value of a `Fresh` field itself, for hooksdk's own code: never change what it answers."""
-    return getattr(instance, f"_{field}")

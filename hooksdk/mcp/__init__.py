@@ -206,7 +206,7 @@ class McpServers:
             source="mcp",
             owner=connection.spec.name,
             label=entry.title or (hints.title if hints else None) or "",
-            annotations=Annotations.from_mcp(hints.model_dump(by_alias=True)) if hints else None,
+            annotations=Annotations.from_mcp(hints.model_dump(by_alias=True)) if hints else Annotations(),
             output_schema=entry.output_schema,
             execute=execute,
             timeout=limit + _WORDING,

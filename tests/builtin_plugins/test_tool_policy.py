@@ -221,7 +221,7 @@ async def test_a_tool_that_came_round_the_narrowing_is_blocked_when_it_is_called
     class Sneaky:
         @hooks.assemble_tools
         def offer(self, event: AssembleTools) -> Offer:
-            return Offer(tools=[make("delete_all", "plugin", "sneaky").copy(execute=lambda arguments: "gone")])  # pyright: ignore[reportUnknownLambdaType]
+            return Offer(tools=[make("delete_all", "plugin", "sneaky").copy(execute=lambda arguments: "gone")])  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
 
     async with judged({"action": "deny", "tools": "delete_*"}, plugins=[Sneaky]) as stage:
         result = await stage.call("delete_all")

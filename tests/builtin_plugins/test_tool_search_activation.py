@@ -9,7 +9,7 @@ import pytest
 from searching import BRIDGE, CATALOG, READ_FILE, configuration, filler, make, searching
 
 from hooksdk import Host, MemoryStore, Tool, hooks, tool
-from hooksdk.errors import ConfigError, ToolSchemaError
+from hooksdk.errors import ConfigError
 from hooksdk.hooks import AssembleTools, Offer
 
 pytestmark = pytest.mark.anyio
@@ -293,13 +293,16 @@ async def test_a_foreign_tool_with_a_bridges_name_is_renamed_and_reported() -> N
         assert "mcp:archive:tool_search: offered as archive__tool_search" in notes
 
 
-@pytest.mark.parametrize("name", ["tool_search", "tool_describe", "tool_call", "tool_search_code"])
-def test_a_plugins_tool_with_a_bridges_name_is_refused_where_it_is_written(name: str) -> None:
-    with pytest.raises(ToolSchemaError, match="belongs to a bridge tool"):
+async def test_a_plugins_tool_with_a_bridges_name_is_renamed_too() -> None:
+    class Archive:
+        @tool(core=True)
+        def tool_search(self, query: str) -> str:
+            """Search the archive."""
+            return f"the archive has {query}"
 
-        @tool(name=name)
-        def taken() -> None:
-            """Never made."""
+    async with searching(CATALOG, Archive) as played:
+        assert "archive__tool_search" in played.offered
+        assert (await played.call("archive__tool_search", {"query": "maps"})).text == "the archive has maps"
 
 
 # The bridge's descriptions

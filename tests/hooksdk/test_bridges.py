@@ -98,7 +98,7 @@ async def test_a_tool_with_a_bridges_name_is_renamed_and_the_bridge_goes_first()
         assert [tool.name for tool in stage.run.offered] == ["use"]
         assert (await stage.call("use", {"tool": "gh__use"})).text == "the remote answer"
         assert stage.run.tools.diagnostics == (
-            "mcp:gh:use: offered as gh__use, since its name is kept for a bridge tool",
+            "mcp:gh:use: offered as gh__use, since its name is reserved for a bridge tool",
         )
 
 

@@ -8,6 +8,7 @@ import pytest
 from playing import echo, make, playing
 
 from hooksdk import Tool
+from hooksdk._run.tools import as_bridge
 from hooksdk.catalog import build_catalog
 
 pytestmark = pytest.mark.anyio
@@ -77,6 +78,28 @@ def test_a_qualified_name_has_the_64_characters_that_providers_allow() -> None:
     names = [tool.name for tool in build_catalog([make("s" * 60, owner="a" * 30), make("s" * 60, owner="b" * 30)])]
     assert all(len(name) <= 64 for name in names)
     assert len(set(names)) == 2
+
+
+def test_a_reserved_name_is_given_to_no_tool() -> None:
+    tools = [make("find", owner="web"), make("find it", owner="mail"), make("read")]
+    catalog = build_catalog(tools, reserved={"find", "find_it"})
+    assert catalog[0].name == "web__find"
+    assert catalog[1].name.startswith("find_it_")
+    assert catalog[2] is tools[2]
+    assert catalog.diagnostics[0] == "host:web:find: offered as web__find, since its name is reserved for a bridge tool"
+    assert catalog.get("find") is None
+
+
+def test_a_tool_that_another_run_offered_is_no_bridge_of_this_one() -> None:
+    bridge = as_bridge(make("find", source="plugin", owner="search"))
+    assert [tool.bridge for tool in build_catalog([bridge])] == [False]
+
+
+def test_names_and_ids_that_no_tool_has_any_more_are_remembered() -> None:
+    tools = [make("search", owner="web"), make("search", owner="mail")]
+    catalog = build_catalog(tools, earlier=["search", "web__search", "host:web:search", "read", "host:core:read"])
+    assert catalog.removed_names == {"read", "host:core:read"}
+    assert catalog.without({"search": "no"}).removed_names == {"read", "host:core:read"}
 
 
 def test_a_second_tool_of_the_same_owner_and_name_is_left_out_and_reported() -> None:

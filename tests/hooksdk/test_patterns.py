@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from hooksdk import Tool
@@ -90,12 +88,30 @@ def test_patterns_are_equal_by_their_text_and_read_as_it() -> None:
     assert str(ToolPattern("mcp:github:*")) == "mcp:github:*"
 
 
-def test_no_pattern_costs_more_than_a_moment() -> None:
-    hostile = Tool(name="a" * 200, source="host", owner="core")
-    started = time.perf_counter()
-    assert not ToolPattern("*" * 300 + "b").matches(hostile)
-    assert not ToolPattern("*a" * 3 + "*b").matches(hostile)
-    assert time.perf_counter() - started < 0.5
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("pattern", ["*" * 300 + "b", "*a" * 50 + "*b", "*?a" * 50 + "b", "mcp:" + "*a" * 50 + "b:*"])
+def test_a_pattern_of_many_stars_is_answered_without_trying_every_way_to_place_them(pattern: str) -> None:
+    hostile = Tool(name="a" * 200, source="mcp", owner="a" * 200)
+    assert not ToolPattern(pattern).matches(hostile)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "expected"),
+    [
+        ("*ab*ab", "abab", True),
+        ("*ab*ab", "ab", False),
+        ("a*b*c", "abbc", True),
+        ("a*bc*d", "abbcbd", True),
+        ("*?", "", False),
+        ("a?*", "a", False),
+        ("*a?c", "aacabc", True),
+        ("a**", "a", True),
+    ],
+)
+def test_stars_may_stand_for_nothing_and_every_other_character_is_used_once(
+    pattern: str, name: str, *, expected: bool
+) -> None:
+    assert ToolPattern(pattern).matches(Tool(name=name)) is expected
 
 
 @pytest.mark.parametrize("text", ["delete_.*|rm", "^read", "tool$", r"\w+"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import functools
+import pickle
 from collections.abc import Callable
 from enum import Enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Optional
 
 import pytest
 from playing import make, playing
@@ -13,6 +16,8 @@ from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from hooksdk import Annotations, Tool, ToolContext, tool
+from hooksdk import ToolContext as Renamed
+from hooksdk._run.tools import as_bridge
 from hooksdk.errors import ToolSchemaError
 from hooksdk.tools import marked_tools
 
@@ -268,18 +273,37 @@ def test_nothing_of_a_tool_can_be_changed() -> None:
         with pytest.raises(AttributeError):
             setattr(one, name, "changed")
     with pytest.raises(AttributeError):
-        del one.name
+        del one.name  # pyright: ignore[reportAttributeAccessIssue]
     assert one.parameters is not None
     one.parameters.clear()
     assert one.parameters == make().parameters
     assert one.output_schema is not one.output_schema
 
 
-def test_a_schema_is_copied_when_it_is_given() -> None:
-    given: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
-    one = Tool(name="one", parameters=given)
-    given["properties"]["a"]["type"] = "integer"
-    assert one.parameters == {"type": "object", "properties": {"a": {"type": "string"}}}
+def _cycle() -> dict[str, Any]:
+    loop: dict[str, Any] = {"type": "object"}
+    loop["properties"] = {"self": loop}
+    return loop
+
+
+@pytest.mark.parametrize("field", ["parameters", "output_schema"])
+def test_a_schema_is_the_tools_own_however_it_came(field: str) -> None:
+    for of in (Tool, Tool(name="other").copy):
+        schema: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
+        fields: Any = {"name": "one", field: schema}
+        one = of(**fields)
+        schema["properties"]["a"]["type"] = "integer"
+        assert getattr(one, field) == {"type": "object", "properties": {"a": {"type": "string"}}}
+
+
+def test_a_schema_that_cannot_be_copied_is_left_out_until_another_one_takes_its_place() -> None:
+    odd = Tool(name="odd", parameters=_cycle(), output_schema=_cycle())
+    assert (odd.parameters, odd.output_schema, len(odd.diagnostics)) == (None, None, 2)
+    assert odd.copy(name="other").diagnostics == odd.diagnostics
+    better = odd.copy(parameters={"type": "object"})
+    assert better.parameters == {"type": "object"}
+    assert [note.split(" cannot")[0] for note in better.diagnostics] == ["its output_schema"]
+    assert len(better.copy(parameters=_cycle()).diagnostics) == 2
 
 
 def test_a_copy_keeps_its_id_and_tells_its_new_definition() -> None:
@@ -290,6 +314,207 @@ def test_a_copy_keeps_its_id_and_tells_its_new_definition() -> None:
     assert other.fingerprint != one.fingerprint
     assert other.tokens > one.tokens
     assert repr(other) == "Tool('mcp:web:search', name='web__search')"
+
+
+def test_a_copy_for_another_owner_has_another_id() -> None:
+    one = make("search", owner="web", source="mcp")
+    assert one.copy(owner="mail").id == "mcp:mail:search"
+    assert one.copy(source="plugin").id == "plugin:web:search"
+    assert one.copy(source="host").core
+
+
+@pytest.mark.parametrize("field", ["descriptoin", "bridge", "own_name", "fingerprint"])
+def test_a_copy_refuses_a_field_that_cannot_be_changed(field: str) -> None:
+    changes: Any = {field: "x"}
+    with pytest.raises(TypeError, match=rf"Tool.copy\(\) takes no field '{field}'"):
+        make().copy(**changes)
+    with pytest.raises(TypeError, match="Did you mean 'description'"):
+        make().copy(descriptoin="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def test_a_foreign_tools_missing_texts_are_empty() -> None:
+    nothing: Any = None
+    one = Tool(name="one", description=nothing, label=nothing, annotations=nothing)
+    assert (one.description, one.label, one.annotations) == ("", "", Annotations())
+
+
+def test_a_tool_equals_only_itself_and_can_be_stored_and_copied() -> None:
+    one = Tool(name="one", parameters={"type": "object"}, annotations=Annotations(read_only=True), execute=len)
+    for other in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one)):
+        assert other != one
+        assert (other.id, other.parameters, other.annotations) == (one.id, one.parameters, one.annotations)
+        assert other.fingerprint == one.fingerprint
+    assert len({one, one.copy()}) == 2
+
+
+def test_arguments_that_fit_come_back_as_they_are_and_others_repaired_with_what_is_wrong_still() -> None:
+    one = make(properties={"path": {"type": "string"}, "lines": {"type": "integer"}}, required=["path"])
+    right: dict[str, Any] = {"path": "a"}
+    fitting, problems = one.fit(right)
+    assert fitting is right
+    assert problems == []
+    wrong: dict[str, Any] = {"lines": "3"}
+    repaired, problems = one.fit(wrong)
+    assert (repaired, wrong) == ({"lines": 3}, {"lines": "3"})
+    assert len(problems) == 1
+
+
+# Bridges
+
+
+def test_only_the_run_can_mark_a_tool_as_a_bridge() -> None:
+    one = make()
+    assert not one.bridge
+    bridge = as_bridge(one)
+    assert (bridge.bridge, one.bridge, bridge.id) == (True, False, one.id)
+    assert not bridge.copy(name="other").bridge
+    with pytest.raises(TypeError):
+        Tool(name="one", bridge=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+# The context
+
+
+async def _alone(arguments: dict[str, Any]) -> str:
+    return "alone"
+
+
+async def _with_context(arguments: dict[str, Any], context: ToolContext) -> str:
+    return context.session_id
+
+
+async def _by_another_name(arguments: dict[str, Any], ctx: ToolContext, /) -> str:
+    return ctx.session_id
+
+
+async def _may_be_none(arguments: dict[str, Any], context: ToolContext | None = None) -> str:
+    return context.session_id if context else "none"
+
+
+async def _optional(arguments: dict[str, Any], context: Optional[ToolContext] = None) -> str:  # noqa: UP045
+    return context.session_id if context else "none"
+
+
+async def _renamed_type(arguments: dict[str, Any], context: Renamed) -> str:
+    return context.session_id
+
+
+async def _unknown_types(arguments: Unknown, context: hooksdk.ToolContext) -> str:  # type: ignore  # noqa: F821  # pyright: ignore
+    return context.session_id  # pyright: ignore
+
+
+async def _unknown_or_none(arguments: Unknown, context: ToolContext | None = None) -> str:  # type: ignore  # noqa: F821  # pyright: ignore
+    return context.session_id if context else "none"
+
+
+async def _with_a_default(arguments: dict[str, Any], retries: int = 3) -> str:
+    return str(retries)
+
+
+@functools.wraps(_with_context)
+async def _wrapped(*args: Any) -> str:
+    return await _with_context(*args)
+
+
+async def _wrapper(*args: Any) -> str:
+    return str(len(args))
+
+
+class _Callable:
+    async def __call__(self, arguments: dict[str, Any], context: ToolContext) -> str:
+        return context.session_id
+
+    async def bound(self, arguments: dict[str, Any], context: ToolContext) -> str:
+        return context.session_id
+
+
+GETS_CONTEXT: list[Any] = [
+    (_alone, "alone"),
+    (_with_context, "s"),
+    (_by_another_name, "s"),
+    (_may_be_none, "s"),
+    (_optional, "s"),
+    (_renamed_type, "s"),
+    (_unknown_types, "s"),
+    (_unknown_or_none, "s"),
+    (_with_a_default, "3"),
+    (_wrapped, "s"),
+    (_wrapper, "1"),
+    (_Callable(), "s"),
+    (_Callable().bound, "s"),
+    (functools.partial(_with_context), "s"),
+    (len, "0"),
+]
+
+
+@pytest.mark.parametrize(("execute", "text"), GETS_CONTEXT)
+async def test_an_executors_second_parameter_annotated_toolcontext_gets_the_context(
+    execute: Callable[..., Any], text: str
+) -> None:
+    async with playing(tools=[Tool(name="one", execute=execute)]) as played:
+        assert (await played.call("one", {})).text == text
+
+
+def _untyped_context(arguments, context): ...  # type: ignore[no-untyped-def]  # pyright: ignore
+
+
+def _any_context(arguments: dict[str, Any], context: Any = None) -> None: ...
+
+
+def _two(arguments: dict[str, Any], other: str) -> None: ...
+
+
+def _named_only(arguments: dict[str, Any], *, context: ToolContext) -> None: ...
+
+
+def _third(arguments: dict[str, Any], retries: int, context: ToolContext) -> None: ...
+
+
+LOOKS_LIKE_IT: list[Any] = [_untyped_context, _any_context, _two, _named_only, _third]
+
+
+@pytest.mark.parametrize("execute", LOOKS_LIKE_IT)
+def test_a_parameter_that_only_looks_like_the_context_is_refused_where_the_tool_is_made(
+    execute: Callable[..., Any],
+) -> None:
+    words = rf"tool 'one' \(.*{execute.__name__} \(.*test_tools\.py:\d+\)\): its parameter .* context: ToolContext"
+    with pytest.raises(ToolSchemaError, match=words):
+        Tool(name="one", execute=execute)
+    with pytest.raises(ToolSchemaError, match=words):
+        Tool(name="one").copy(execute=execute)
+
+
+class Tellers:
+    @tool
+    async def maybe(self, context: ToolContext | None = None) -> str:
+        """Tell the session."""
+        return context.session_id if context else "none"
+
+    @tool
+    async def optional(self, to: str, context: Optional[ToolContext] = None) -> str:  # noqa: UP045
+        """Tell the session."""
+        return f"{to} {context.session_id}" if context else "none"
+
+    @tool
+    async def summarize(self, context: str) -> str:
+        """A parameter of this name and another type is the model's."""
+        return context
+
+
+async def test_a_plugins_tool_gets_the_context_also_where_it_may_be_none() -> None:
+    async with playing(Tellers, tools=[]) as played:
+        assert (await played.call("maybe")).text == "s"
+        assert (await played.call("optional", {"to": "x"})).text == "x s"
+        assert (await played.call("summarize", {"context": "text"})).text == "text"
+    maybe, optional, summarize = marked_tools(Tellers(), "tellers")
+    assert [one.parameter_names for one in (maybe, optional, summarize)] == [[], ["to"], ["context"]]
+
+
+def test_a_context_without_its_type_is_refused_with_the_type_to_write() -> None:
+    def work(context) -> None: ...  # type: ignore[no-untyped-def]  # pyright: ignore
+
+    with pytest.raises(ToolSchemaError, match=r"`context: ToolContext`"):
+        tool(work)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def test_annotations_are_read_in_mcps_words() -> None:
