@@ -17,7 +17,6 @@ from hooksdk._plugins.registry import Plugin, Registry, instantiate
 from hooksdk._tasks.background import Background, Keeper, describe, logger
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import Approver
-from hooksdk.calls import Results
 from hooksdk.catalog import Storage
 from hooksdk.config import Config
 from hooksdk.errors import ConfigError, PluginRefused, RunAlreadyOpen, SessionClosed
@@ -27,7 +26,7 @@ from hooksdk.patterns import ToolPattern
 from hooksdk.run import Run, RunParts
 from hooksdk.state import PluginState
 from hooksdk.tools import Tool
-from hooksdk.transcript import SessionLog, Store, Transcript
+from hooksdk.transcript import OnQueued, Results, SessionLog, Store, Transcript
 
 __all__ = ["Session", "SessionParts"]
 
@@ -94,7 +93,7 @@ class Session:
     @property
     def view(self) -> list[Message]:
         """The messages as the model sees them: compacted, and with the applied trims; fresh copies."""
-        return self._need_transcript().view()
+        return self._need_transcript().view
 
     @property
     def format(self) -> str | None:
@@ -105,7 +104,7 @@ class Session:
     @property
     def results(self) -> Results:
         """The session's tool results, to list, read and trim."""
-        return self._need_transcript().results("host")
+        return Results(self._need_transcript(), "host")
 
     def plugin(self, plugin_id: str) -> Any:
         """This session's instance of a plugin class, for whoever wants to look at it. Raises `KeyError`."""
@@ -232,10 +231,10 @@ class Session:
             tool for plugin in registry.loaded for tool in registry.tools_of(plugin, self._instances.get(plugin.id))
         ]
 
-    def _results_for(self, owner: str) -> Results:
+    def _results_for(self, owner: str, on_queued: OnQueued) -> Results:
         plugin = self._parts.registry.get(owner)
-        refused = plugin.missing_grant if plugin else None
-        return self._need_transcript().results(owner, refused=refused)
+        missing_grant = plugin.missing_grant if plugin else None
+        return Results(self._need_transcript(), owner, missing_grant=missing_grant, on_queued=on_queued)
 
     async def _checkpoint(self) -> None:
         """Make plugins' state durable where it changed."""

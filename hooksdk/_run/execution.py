@@ -18,11 +18,12 @@ from hooksdk import schema
 from hooksdk._firing.signature import is_async, to_result
 from hooksdk._run.secrets import mask
 from hooksdk._tasks.background import cancel_requests, describe, go_on_cancelling, goes_up
-from hooksdk.calls import Origin, Results, ToolCall, ToolResult
+from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog, Storage
 from hooksdk.errors import RunClosed, ToolError
 from hooksdk.hooks import CallStatus, RunInfo
 from hooksdk.tools import Tool
+from hooksdk.transcript import Results
 
 __all__ = ["MAX_DEPTH", "Context", "Settled", "Work", "check_output", "execute"]
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import Literal
 
 from hooksdk import hooks, schema
 from hooksdk._firing.dispatcher import Dispatcher, Failure
 from hooksdk._firing.hook import Handler
 from hooksdk._run.stats import RunStats
 from hooksdk.approvals import Approver
-from hooksdk.calls import ResultInfo, Results, TrimReceipt
+from hooksdk.calls import TrimReceipt
 from hooksdk.catalog import Catalog, Storage
 from hooksdk.errors import PolicyFailed
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.hooks import RunInfo
 from hooksdk.tools import Tool
-from hooksdk.transcript import Transcript
+from hooksdk.transcript import OnQueued, Results, Transcript
 
 __all__ = ["RunParts", "RunState", "assemble_tools", "before_model_call", "drain", "narrow_tools", "results_of"]
 
@@ -31,7 +31,7 @@ class RunParts:
     format: MessageFormat
     tools: Sequence[Tool]
     """The plugins' tools."""
-    results: Callable[[str], Results]
+    results: Callable[[str, OnQueued], Results]
     """The session's results, bound to a plugin."""
     storage: Callable[[str], Storage]
     """A plugin's key-value space."""
@@ -135,7 +135,7 @@ async def assemble_tools(state: RunState, catalog: Catalog) -> list[Tool]:
 
 
 async def before_model_call(state: RunState) -> list[Message]:
-    view = state.parts.transcript.view()
+    view = state.parts.transcript.view
     if not state.hooks.has("before_model_call"):
         return view
     form = state.parts.format
@@ -143,7 +143,7 @@ async def before_model_call(state: RunState) -> list[Message]:
     context: list[str] = []
 
     def current() -> list[Message]:
-        base = list(replaced[-1]) if replaced else state.parts.transcript.view()
+        base = list(replaced[-1]) if replaced else state.parts.transcript.view
         for text in context:
             base = form.add_context(base, text)
         return base
@@ -188,32 +188,11 @@ async def drain(state: RunState) -> None:
 
 def results_of(state: RunState, owner: str) -> Results:
     """The session's results, bound to a plugin; what it queues is told to the trace."""
-    return _TracedResults(state, owner)
 
+    async def on_queued(kind: Literal["trim", "restore"], receipt: TrimReceipt) -> None:
+        await state.hooks.trace(
+            state.info, f"{kind}_queued", plugin=owner, handle=receipt.handle,
+            characters_before=receipt.characters_before, characters_after=receipt.characters_after,
+        )  # fmt: skip
 
-@final
-class _TracedResults:
-    def __init__(self, state: RunState, owner: str) -> None:
-        self._state = state
-        self._owner = owner
-        self._results = state.parts.results(owner)
-
-    def list(self) -> Sequence[ResultInfo]:
-        return self._results.list()
-
-    def read(self, reference: str) -> str:
-        return self._results.read(reference)
-
-    async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
-        return await self._told("trim_queued", await self._results.trim(reference, replacement, reason=reason))
-
-    async def restore(self, reference: str) -> TrimReceipt:
-        return await self._told("restore_queued", await self._results.restore(reference))
-
-    async def _told(self, kind: str, receipt: TrimReceipt) -> TrimReceipt:
-        if receipt.status == "queued":
-            await self._state.hooks.trace(
-                self._state.info, kind, plugin=self._owner, handle=receipt.handle,
-                characters_before=receipt.characters_before, characters_after=receipt.characters_after,
-            )  # fmt: skip
-        return receipt
+    return state.parts.results(owner, on_queued)
