@@ -179,12 +179,13 @@ async def test_parallel_changes_of_one_space_lose_nothing(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "kind"), [("memory", MemoryStore), ("jsonl", JsonlStore), ("jsonl:/tmp/a:b", JsonlStore)]
+    ("spec", "kind"),
+    [(None, MemoryStore), ("memory", MemoryStore), ("jsonl", JsonlStore), ("jsonl:/tmp/a:b", JsonlStore)],
 )
-async def test_a_store_is_opened_by_its_name(spec: str, kind: type[Store]) -> None:
+async def test_a_store_is_opened_by_its_name(spec: str | None, kind: type[Store]) -> None:
     store = open_store(spec)
     assert isinstance(store, kind)
-    if spec.endswith("b"):
+    if spec and spec.endswith("b"):
         assert isinstance(store, JsonlStore)
         assert store.directory == Path("/tmp/a:b")
 
