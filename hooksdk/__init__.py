@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hooksdk import hooks
 from hooksdk.approvals import Approval, ApprovalRequest
-from hooksdk.calls import ResultInfo, Results, ToolCall, ToolResult, TrimReceipt
+from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog, Storage, ToolContext
 from hooksdk.config import Config
 from hooksdk.errors import HookSDKError, ToolError
@@ -17,6 +17,7 @@ from hooksdk.session import Session
 from hooksdk.state import PluginState
 from hooksdk.stores import JsonlStore, MemoryStore
 from hooksdk.tools import Annotations, Tool, tool
+from hooksdk.transcript import Results
 
 __all__ = [
     "Annotations",

@@ -1,15 +1,15 @@
-"""A tool call, what comes back from it, and how a past result is read and trimmed."""
+"""A tool call, what comes back from it, and how a past result is described."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal, Protocol, final, runtime_checkable
+from typing import Any, Literal, final
 
 from hooksdk import schema
 from hooksdk._schema.values import Fresh, OwnCopy
 
-__all__ = ["Origin", "ResultInfo", "Results", "ToolCall", "ToolResult", "TrimReceipt"]
+__all__ = ["Origin", "ResultInfo", "ToolCall", "ToolResult", "TrimReceipt"]
 
 Origin = Literal["model", "bridge", "code", "tool"]
 """Where a call comes from: the model itself, a bridge call unwrapped, a script in code mode, or another tool."""
@@ -146,30 +146,3 @@ class TrimReceipt:
     characters_after: int
     text: str
     """The text that will stand (or stands) in the result's place."""
-
-
-@runtime_checkable
-class Results(Protocol):
-    """The tool results of a session, as a plugin may read and trim them. A result goes by its handle (`r17`) or, while
-    that is unambiguous, by its call id. Unknown or ambiguous references raise `UnknownResult` with the nearest handles.
-    """
-
-    def list(self) -> Sequence[ResultInfo]:
-        """All results, oldest first, without their bodies."""
-        ...
-
-    def read(self, reference: str) -> str:
-        """The original text of a result, trimmed or not."""
-        ...
-
-    async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
-        """Queue one trim. When this returns, the trim is durable; it is applied when the fence opens.
-
-        `replacement` is a summary to keep, capped in length; the host adds what was there and how to get it back. The
-        first replacement wins. Raises `UnknownResult`, or `MissingGrant` for a plugin that could never see it drained.
-        """
-        ...
-
-    async def restore(self, reference: str) -> TrimReceipt:
-        """Queue the end of a trim, so that the model sees the whole result again once the fence opens."""
-        ...

@@ -9,9 +9,10 @@ from types import MappingProxyType
 from typing import Any, Protocol, final, overload
 
 from hooksdk import schema
-from hooksdk.calls import Origin, Results, ToolCall, ToolResult
+from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.errors import nearest
 from hooksdk.tools import Tool
+from hooksdk.transcript import Results
 
 __all__ = ["Catalog", "Storage", "ToolContext", "build_catalog"]
 

@@ -57,8 +57,8 @@ class PluginConfig(_Strict):
 class Config(_Strict):
     """A host's whole configuration."""
 
-    store: str = "jsonl"
-    """`memory`, `jsonl`, or `jsonl:FOLDER`."""
+    store: str | None = None
+    """`memory`, `jsonl`, or `jsonl:FOLDER`. Unset, a host keeps nothing on disk; the commands use `jsonl`."""
     plugins_file: bool | str = False
     """Load a project-local `hooksdk_plugins.py` (true), or the file of this path. Off by default: it runs code."""
     allow: list[str] | None = None

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from hooksdk._firing.event import CallEvent, Checked, Event, RunInfo, Trace
 from hooksdk._firing.hook import Hook, define
 from hooksdk._schema.values import Fresh
-from hooksdk.calls import Results, ToolCall, ToolResult
+from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import did_you_mean
 from hooksdk.records import CallStatus, EndReason, SessionEndReason
 from hooksdk.tools import Tool
-from hooksdk.transcript import TranscriptEditor
+from hooksdk.transcript import Results, TranscriptEditor
 
 __all__ = [
     "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",

@@ -41,7 +41,8 @@ class Host:
     ```
 
     - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.
-    - `store`: where transcripts live; by default what the configuration says (JSONL files under the user's state folder).
+    - `store`: where transcripts and plugins' values live, such as `JsonlStore("sessions")`; without it, and without a `store`
+      in the configuration, they are in memory and gone with the host.
     - `config`: a mapping laid over the configuration files and the environment, or a whole `Config` instead of them.
     - `approver`: how a person is asked, `async def (request) -> Approval`; without one every `Ask` is refused.
     - `folder`: the project folder whose configuration counts; the current one by default.

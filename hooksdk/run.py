@@ -246,11 +246,11 @@ class Run:
         self._compacting = True
         try:
             if self._hooks.has("before_compaction"):
-                event = hooks.BeforeCompaction(info=self.info, tokens=self._transcript.tokens())
+                event = hooks.BeforeCompaction(info=self.info, tokens=self._transcript.tokens)
                 await self._hooks.notify("before_compaction", event)
             yield compaction
             if self._hooks.has("after_compaction"):
-                after = hooks.AfterCompaction(info=self.info, tokens=self._transcript.tokens())
+                after = hooks.AfterCompaction(info=self.info, tokens=self._transcript.tokens)
                 await self._hooks.notify("after_compaction", after)
         finally:
             self._compacting = False
@@ -301,7 +301,7 @@ class Run:
         await self._hooks.flush(FLUSH_TIMEOUT)
         self._transcript.open_fence()
         if self._hooks.has("agent_end"):
-            editor = TranscriptEditor(self._transcript)
+            editor = TranscriptEditor(self._transcript, "agent_end")
             event = hooks.AgentEnd(info=self.info, reason=reason, error=message, stats=self.stats, transcript=editor)
             await self._hooks.notify("agent_end", event, backwards=True)
 

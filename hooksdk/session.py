@@ -19,7 +19,6 @@ from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import Approver
-from hooksdk.calls import Results
 from hooksdk.config import Config
 from hooksdk.errors import ConfigError, PluginRefused, SessionClosed
 from hooksdk.formats import Message, MessageFormat, get_format
@@ -28,7 +27,7 @@ from hooksdk.patterns import ToolPattern
 from hooksdk.records import SessionEnded, SessionStarted
 from hooksdk.run import Run
 from hooksdk.tools import Tool
-from hooksdk.transcript import SessionLog, Store, Transcript
+from hooksdk.transcript import Results, SessionLog, Store, Transcript
 
 __all__ = ["Session", "SessionParts"]
 
@@ -86,7 +85,7 @@ class Session:
     @property
     def view(self) -> list[Message]:
         """The messages as the model sees them: compacted, and with the applied trims; fresh copies."""
-        return self._need_transcript().view()
+        return self._need_transcript().view
 
     @property
     def format(self) -> str | None:
@@ -97,7 +96,7 @@ class Session:
     @property
     def results(self) -> Results:
         """The session's tool results, to list, read and trim."""
-        return self._need_transcript().results("host")
+        return Results(self._need_transcript(), "host")
 
     def plugin(self, plugin_id: str) -> Any:
         """This session's instance of a plugin class, for whoever wants to look at it. Raises `KeyError`."""

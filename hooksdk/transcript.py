@@ -1,32 +1,40 @@
 """A session's transcript: what is stored, what the model sees of it, and the trims between the two.
 
 The stored truth is two sequences that only grow: messages, in the host's own format, and journal entries. The model's view is a
-pure function of both (`_journal.py`), so nothing stored is ever rewritten and every trim can be taken back. Messages and calls
-are in `_conversation.py`, trims and the fence here.
+pure function of both (`_transcript/journal.py`), so nothing stored is ever rewritten and every trim can be taken back.
 """
 
 from __future__ import annotations
 
+import builtins
+import functools
 import json
 import logging
-from collections.abc import Sequence
-from typing import Any, Literal, final
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, final
+
+import anyio
 
 from hooksdk import schema
-from hooksdk._transcript.conversation import Conversation
-from hooksdk._transcript.encoding import encode
-from hooksdk._transcript.journal import Entry, Record, view
-from hooksdk._transcript.matching import MismatchError, checked, same
+from hooksdk._tasks.shielding import in_thread, run_shielded
+from hooksdk._transcript.encoding import encode, encode_for, plain_call, plain_result, save_result
+from hooksdk._transcript.journal import Entry, Ledger
+from hooksdk._transcript.matching import MismatchError, checked, compare, same, without_repeats
+from hooksdk._transcript.requests import Plan, find_record, plan_restore, plan_trim
 from hooksdk._transcript.storage import SessionLog, Store
-from hooksdk._transcript.trims import DrainedTrim, DrainReport, clean, head, resolve, short_form
-from hooksdk.calls import ResultInfo, Results, TrimReceipt
-from hooksdk.errors import FenceClosed, StoreError, TranscriptChanged
-from hooksdk.formats import Message
+from hooksdk._transcript.trims import DrainedTrim, DrainReport, clean
+from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
+from hooksdk.errors import ConfigError, FenceClosed, HookSDKError, SessionClosed, StoreError, TranscriptChanged
+from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
+from hooksdk.tools import Tool
 
 __all__ = [
     "DrainReport",
     "DrainedTrim",
     "Message",
+    "OnQueued",
+    "Results",
     "SessionLog",
     "Store",
     "Transcript",
@@ -36,13 +44,229 @@ __all__ = [
 
 logger = logging.getLogger("hooksdk")
 
+T = TypeVar("T")
+P = ParamSpec("P")
+OnQueued = Callable[[Literal["trim", "restore"], TrimReceipt], Awaitable[None]]
+"""Told of each trim and restore that was queued."""
+
+
+def view(messages: Sequence[Message], journal: Iterable[Entry], message_format: MessageFormat) -> list[Message]:
+    """What the model sees of stored messages and journal: fresh copies, the same for the same input."""
+    return [schema.clone(message) for message in Ledger.replay(messages, journal, message_format).view]
+
 
 @final
-class Transcript(Conversation):
-    """One open session's messages, journal and view. Steps that write run one at a time and to their end."""
+class Transcript:
+    """One open session's messages, calls, trims and view. Steps that write run one at a time and to their end."""
 
-    closed = False
-    """The fence: True while a run is open, so that nobody edits the transcript."""
+    fenced = False
+    """True while nobody may edit: from a run's begin on, but for the time of its `agent_end` handlers."""
+
+    def __init__(self, log: SessionLog, session_id: str) -> None:
+        self.session_id = session_id
+        self.existed = log.existed
+        self._log = log
+        self._lock = anyio.Lock()
+        self._ledger = Ledger(None)
+        self._closed = False
+        self._must_reload = False
+        """True while a step is under way: after one that ends in no answer and no error of ours, the log is read again."""
+
+    @classmethod
+    async def open(cls, log: SessionLog, session_id: str) -> Self:
+        """Rebuild everything from what is stored. Nothing is written, and queued trims stay queued until a drain."""
+        transcript = cls(log, session_id)
+        await transcript._load(None)
+        return transcript
+
+    async def _load(self, message_format: MessageFormat | None) -> None:
+        messages, journal = await self._log.read()
+        name = next((str(entry.get("name")) for entry in journal if entry.get("kind") == "format"), None)
+        if message_format is None and name in FORMATS:
+            message_format = get_format(name)
+        try:
+            self._ledger = await in_thread(Ledger.replay, messages, journal, message_format)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            problem = f"the journal cannot be understood ({type(error).__name__}: {error}); nothing was changed"
+            raise StoreError(f"session '{self.session_id}'", problem) from error
+        self._must_reload = False
+
+    @staticmethod
+    def _exclusive(
+        step: Callable[Concatenate[Transcript, P], Coroutine[Any, Any, T]],
+    ) -> Callable[Concatenate[Transcript, P], Coroutine[Any, Any, T]]:
+        """Let a step that writes run alone and to its end, over what is really stored."""
+
+        @functools.wraps(step)
+        async def alone(self: Transcript, *args: P.args, **kwargs: P.kwargs) -> T:
+            async with self._lock:
+                if self._closed:
+                    raise SessionClosed(f"session '{self.session_id}'")
+                if self._must_reload:
+                    await run_shielded(self._load, self._ledger.format)
+                self._must_reload = True
+                try:
+                    answer = await run_shielded(functools.partial(step, self, *args, **kwargs))
+                except HookSDKError:
+                    self._must_reload = False
+                    raise
+                self._must_reload = False
+                return answer
+
+        return alone
+
+    async def _journal(self, entry: Entry, *, verify: bool = False) -> None:
+        entry = {**entry, "m": len(self._ledger.messages), "time": round(time.time(), 3)}
+        await self._log.append_journal([entry], verify=verify)
+        self._ledger.apply(entry)
+
+    async def _store(self, messages: Sequence[Message]) -> None:
+        if messages:
+            await self._log.append_messages(messages)
+            for message in messages:
+                self._ledger.add(message)
+
+    # Messages
+
+    @property
+    def format(self) -> MessageFormat | None:
+        """The session's message format; None until the first run declares it."""
+        return self._ledger.format if self._ledger.format_name else None
+
+    def _need_format(self) -> MessageFormat:
+        if self.format is None:
+            problem = f"session '{self.session_id}' has no message format yet; begin a run with format='...' first"
+            raise ConfigError("format", (problem,))
+        return self.format
+
+    @_exclusive
+    async def use_format(self, message_format: MessageFormat) -> None:
+        """Declare the session's format. It stays the same for good: another one is a `ConfigError`."""
+        if (name := self._ledger.format_name) is None:
+            await self._journal({"kind": "format", "name": message_format.name})
+        elif name != message_format.name:
+            problem = f"session '{self.session_id}' is kept in '{name}', so '{message_format.name}' cannot be used"
+            raise ConfigError("format", (f"{problem}. Run it with format='{name}', or take another session id",))
+        if type(self._ledger.format) is not type(message_format):
+            if self._ledger.messages:
+                await self._load(message_format)
+            self._ledger.format = message_format
+        await self._flush()
+
+    @property
+    def messages(self) -> list[Message]:
+        """The stored messages, whole: fresh copies."""
+        return [schema.clone(message) for message in self._ledger.messages]
+
+    @property
+    def view(self) -> list[Message]:
+        """What the model sees: the newest compaction and what came after it, with the applied trims. Fresh copies."""
+        return [schema.clone(message) for message in self._ledger.view]
+
+    @property
+    def tokens(self) -> int:
+        """What the view costs, estimated."""
+        return sum(schema.estimate_tokens(message) for message in self._ledger.view)
+
+    @_exclusive
+    async def append(self, messages: Sequence[Message]) -> None:
+        """Store messages; durable when this returns. Raises `TranscriptChanged` for one that is not of the format.
+
+        A reply opens its calls; a result answers its call. A result that `answer` recorded already is not stored twice. When
+        the conversation goes on although calls are open, these get an error result first: no request may lack one.
+        """
+        await self._append(messages, close_calls=True)
+
+    @_exclusive
+    async def match(self, messages: Sequence[Message]) -> int:
+        """Take a message list that the host keeps: it must begin with the view (each message as stored, as shown now, or as
+        shown before), and what follows is appended. Answers how many were known. Raises `TranscriptChanged` for anything
+        else.
+        """
+        self._need_format()
+        await self._flush()
+        try:
+            known = compare(messages, self._ledger)
+        except MismatchError as error:
+            raise TranscriptChanged(self.session_id, error.position, str(error)) from None
+        await self._append(messages[known:], close_calls=False)
+        return known
+
+    async def _append(self, messages: Sequence[Message], *, close_calls: bool) -> None:
+        message_format, start = self._need_format(), len(self._ledger.messages)
+        try:
+            fresh = [checked(message, message_format, start + number) for number, message in enumerate(messages)]
+            await self._flush()
+            fresh = without_repeats(fresh, self._ledger)
+        except MismatchError as error:
+            raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
+        if close_calls and fresh and self.pending and not message_format.results(fresh[0]):
+            await self._close_turn("no result: the conversation went on before this call had one")
+        await self._store(fresh)
+        await self._flush()
+
+    # Calls
+
+    @property
+    def pending(self) -> tuple[ToolCall, ...]:
+        """Calls of the newest reply that have no result yet, also after a pause or in another process."""
+        return tuple(slot.call for slot in self._ledger.slots if slot.open)
+
+    @_exclusive
+    async def answer(self, call: ToolCall, result: ToolResult, tool: Tool | None) -> None:
+        """Record a call's result; durable when this returns. It joins the messages in the order of the calls, as soon as the
+        earlier ones have theirs. A call whose reply is not recorded yet waits for it.
+        """
+        result, slot = plain_result(result), self._ledger.slot_of(call)
+        disposable = tool is not None and tool.disposable
+        ran = tool.name if tool is not None and tool.name != call.name else ""
+        place = {"reply": self._ledger.last_reply, "order": slot.order if slot else None}
+        if slot is None or not self._ledger.completes(slot):
+            entry = {"kind": "staged", "call": plain_call(call), **place, "result": save_result(result)}
+            await self._journal({**entry, "disposable": disposable, "ran": ran})
+            return
+        as_written = [
+            each.text
+            for message in self._result_messages([(call, result)])
+            for each in self._need_format().results(message)
+        ]
+        answer_hash = None if as_written == [result.text] else schema.fingerprint(result.text)
+        if disposable or ran or answer_hash:
+            await self._journal(
+                {"kind": "answered", **place, "disposable": disposable, "ran": ran, "said": answer_hash}
+            )
+        slot.take(result, disposable, ran)
+        try:
+            await self._flush()
+        except HookSDKError:
+            slot.staged, slot.by_run = None, False
+            raise
+
+    async def _flush(self) -> None:
+        """Store the results whose turn it is."""
+        if self._ledger.format and (due := self._ledger.due()):
+            await self._store(self._result_messages([(slot.call, slot.staged) for slot in due if slot.staged]))
+
+    def _result_messages(self, answered: Sequence[tuple[ToolCall, ToolResult]]) -> list[Message]:
+        return [json.loads(encode(message)) for message in self._need_format().result_messages(answered)]
+
+    @_exclusive
+    async def close_turn(self, text: str) -> int:
+        """Give every open call an error result with this text, and store the results that still wait. Answers how many."""
+        return await self._close_turn(text)
+
+    async def _close_turn(self, text: str) -> int:
+        ledger, missing = self._ledger, len(self.pending)
+        waiting = [(slot.call, slot.staged or ToolResult.error(text)) for slot in ledger.slots if slot.record is None]
+        if waiting:
+            await self._store(self._result_messages(waiting))
+        if ledger.orphans:
+            names = ", ".join(sorted({orphan[0].id for orphan in ledger.orphans}))[:200]
+            logger.warning(
+                "left out of session %r: results of calls that no recorded reply made (%s)", self.session_id, names
+            )
+            await self._journal({"kind": "dropped"})
+        return missing
 
     # Results and trims
 
@@ -51,120 +275,58 @@ class Transcript(Conversation):
         """How many trims and restores wait for the drain."""
         return len(self._ledger.queue)
 
-    def results(self, owner: str, *, refused: Exception | None = None) -> Results:
-        """The tool results, as a plugin may read and trim them; its id goes into the journal. `refused` is raised when it
-        asks for a trim that could never be drained.
-        """
-        return _OwnedResults(self, owner, refused)
-
     def list_results(self) -> list[ResultInfo]:
         """All results, oldest first, without their bodies."""
         return [self._ledger.info(record) for record in self._ledger.records]
 
     def read_result(self, reference: str) -> str:
         """The original text of a result."""
-        return self._ledger.body(self._find(reference)).text
+        return self._ledger.body(find_record(self._ledger, reference)).text
 
-    def _find(self, reference: str) -> Record:
-        ledger = self._ledger
-        number = resolve(reference, ledger.handles, ledger.by_id, lambda number: ledger.records[number].tool or "?")
-        return ledger.records[number]
+    @_exclusive
+    async def queue(self, plan: Callable[[Ledger], Plan], owner: str, reason: str) -> TrimReceipt:
+        """Queue what `plan` makes of the transcript as it is now; durable when this returns."""
+        self._need_format()
+        receipt, entry = plan(self._ledger)
+        if entry is not None:
+            await self._journal({**entry, "owner": owner, "reason": clean(reason, 500)})
+        return receipt
 
-    async def trim_result(self, owner: str, reference: str, replacement: str | None, reason: str) -> TrimReceipt:
-        """Queue one trim; durable when this returns. One that is refused answers `not_trimmed`, with the reason as text."""
-        return await self._exclusive(self._trim, owner, reference, replacement, reason)
-
-    async def _trim(self, owner: str, reference: str, replacement: str | None, reason: str) -> TrimReceipt:
-        ledger, form = self._ledger, self._form
-        record = self._find(reference)
-        before = record.characters
-        if record.trimmed:
-            text = record.queued["text"] if record.queued else record.shown or ""
-            status = "already_queued" if record.queued else "already_trimmed"
-            return _receipt(record, status, before, text)
-        text, problem = None, ledger.why_not(record)
-        if problem is None:
-            message = ledger.messages[record.position]
-            length = len(encode(message))
-            start = head(record.handle, record.tool, before, record.is_error)
-            text = short_form(
-                start, replacement, before, lambda text: len(encode(form.replace(message, record.index, text))) < length
-            )
-        if text is None:
-            refusal = (
-                f"{record.handle} cannot be trimmed: {problem or 'too short: the note in its place would be as long'}"
-            )
-            return TrimReceipt(
-                handle=record.handle,
-                status="not_trimmed",
-                characters_before=before,
-                characters_after=before,
-                text=refusal,
-            )
-        await self._queue("trim", record, owner, clean(reason, 500), text=text)
-        return _receipt(record, "queued", before, text)
-
-    async def restore_result(self, owner: str, reference: str) -> TrimReceipt:
-        """Queue the end of a trim; durable when this returns."""
-        return await self._exclusive(self._restore, owner, reference)
-
-    async def _restore(self, owner: str, reference: str) -> TrimReceipt:
-        record = self._find(reference)
-        text = self._ledger.body(record).text
-        if not record.trimmed:
-            return _receipt(record, "already_queued" if record.queued else "not_trimmed", record.characters, text)
-        before = len(record.queued["text"] if record.queued else record.shown or "")
-        await self._queue("restore", record, owner, "")
-        return _receipt(record, "queued", before, text)
-
-    async def _queue(self, kind: str, record: Record, owner: str, reason: str, **more: str) -> None:
-        asked: Entry = {
-            "kind": kind,
-            "n": self._ledger.trims,
-            "handle": record.handle,
-            "at": self._ledger.address(record),
-        }
-        await self._journal({**asked, "owner": owner, "reason": reason, **more})
-
+    @_exclusive
     async def drain(self) -> DrainReport:
         """Apply everything queued in one atomic step. Doing it again changes nothing. Raises `TranscriptChanged` when
         somebody else changed what is stored; the queue is kept then.
         """
-        return await self._exclusive(self._drain)
-
-    async def _drain(self) -> DrainReport:
-        judged = self._ledger.judge() if self._ledger.form else {}
+        judged = self._ledger.judge() if self._ledger.format else {}
         if judged:
-            done = [[n, trim.status] for n, trim in judged.items()]
-            await self._journal({"kind": "drain", "done": done}, verify=True)
+            statuses = [[n, trim.status] for n, trim in judged.items()]
+            await self._journal({"kind": "drain", "done": statuses}, verify=True)
         await self._publish()
         return DrainReport(tuple(judged.values()))
 
     async def _publish(self) -> None:
-        if self._log.materialized and self._ledger.form:
+        if self._log.materialized and self._ledger.format:
             try:
-                await self._log.write_view(self._ledger.view())
+                await self._log.write_view(self._ledger.view)
             except StoreError as error:
                 logger.warning("the view of session %r could not be written: %s", self.session_id, error)
 
+    @_exclusive
     async def compact(self, messages: Sequence[Message]) -> None:
         """Let the view begin with these messages. What is stored stays whole; results that they stand for are gone for
         trims. Messages at their end that the view ends with as well count as kept, so their results stay trimmable.
         """
-        await self._exclusive(self._compact, messages)
-
-    async def _compact(self, messages: Sequence[Message]) -> None:
-        ledger, form = self._ledger, self._form
+        ledger, message_format = self._ledger, self._need_format()
         try:
-            base = [checked(message, form, place) for place, message in enumerate(messages)]
+            base = [checked(message, message_format, position) for position, message in enumerate(messages)]
         except MismatchError as error:
-            raise TranscriptChanged(self.session_id, error.place, str(error)) from error.__cause__
-        later = ledger.view()[len(ledger.base) :]
-        kept = 0
-        while kept < min(len(base), len(later)) and same(base[-1 - kept], later[-1 - kept]):
-            kept += 1
-        upto = len(ledger.messages) - kept
-        await self._journal({"kind": "compact", "base": base[: len(base) - kept], "upto": upto})
+            raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
+        later = ledger.view[len(ledger.base) :]
+        same_end = 0
+        while same_end < min(len(base), len(later)) and same(base[-1 - same_end], later[-1 - same_end]):
+            same_end += 1
+        upto = len(ledger.messages) - same_end
+        await self._journal({"kind": "compact", "base": base[: len(base) - same_end], "upto": upto})
         await self._publish()
 
     # Plugin state, fence, end
@@ -173,95 +335,122 @@ class Transcript(Conversation):
         """What a plugin keeps in this session: a fresh copy."""
         return schema.clone(self._ledger.states.get(plugin, {}))
 
+    @_exclusive
     async def save_state(self, plugin: str, state: dict[str, Any]) -> None:
         """Keep a plugin's state, if it changed; durable when this returns."""
-        await self._exclusive(self._save_state, plugin, state)
-
-    async def _save_state(self, plugin: str, state: dict[str, Any]) -> None:
-        try:
-            fresh = json.loads(encode(schema.clone(state)))
-        except (ValueError, TypeError) as error:
-            raise StoreError(f"state of plugin '{plugin}'", f"this is not JSON: {error}") from error
+        fresh = json.loads(encode_for(f"state of plugin '{plugin}'", state))
         if not same(fresh, self._ledger.states.get(plugin, {})):
             await self._journal({"kind": "state", "plugin": plugin, "state": fresh})
 
     def close_fence(self) -> None:
-        """A run begins: no edits."""
-        self.closed = True
+        """No edits from now on: a run begins, or has drained its trims."""
+        self.fenced = True
 
     def open_fence(self) -> None:
-        """The run is over: edits are possible."""
-        self.closed = False
+        """Edits are possible: it is the turn of `agent_end`."""
+        self.fenced = False
+
+    @_exclusive
+    async def verify(self) -> None:
+        """Raise `TranscriptChanged` when somebody else changed what is stored."""
+        await self._log.verify()
+
+    async def close(self) -> None:
+        """Let the session go. Queued trims stay queued."""
+        if not self._closed:
+            self._closed = True
+            await run_shielded(self._close)
+
+    async def _close(self) -> None:
+        async with self._lock:
+            await self._log.close()
 
 
-@final
-class _OwnedResults:
-    """`Results` for one plugin."""
+class Results:
+    """The tool results of a session, to read and to trim. A result goes by its handle (`r17`) or, while that is unambiguous,
+    by its call id. Unknown or ambiguous references raise `UnknownResult` with the nearest handles.
 
-    def __init__(self, transcript: Transcript, owner: str, refused: Exception | None) -> None:
+    ```python
+    for info in event.results.list():
+        if info.trimmable and info.turns_ago > 3:
+            await event.results.trim(info.handle, "a long listing", reason="old")
+    ```
+    """
+
+    def __init__(
+        self,
+        transcript: Transcript,
+        owner: str,
+        *,
+        missing_grant: Exception | None = None,
+        on_queued: OnQueued | None = None,
+    ) -> None:
+        """`owner` is the plugin whose name goes into the journal. `missing_grant` is raised when it asks for a text, or for
+        a trim that could never be drained. `on_queued` is told of what was queued.
+        """
         self._transcript = transcript
         self._owner = owner
-        self._refused = refused
+        self._missing_grant = missing_grant
+        self._on_queued = on_queued
+
+    def _may_use(self, *, grant: bool = True) -> Transcript:
+        if grant and self._missing_grant is not None:
+            raise self._missing_grant
+        return self._transcript
 
     def list(self) -> Sequence[ResultInfo]:
-        return self._transcript.list_results()
+        """All results, oldest first, without their bodies."""
+        return self._may_use(grant=False).list_results()
 
     def read(self, reference: str) -> str:
-        if self._refused:
-            raise self._refused
-        return self._transcript.read_result(reference)
+        """The original text of a result, trimmed or not."""
+        return self._may_use().read_result(reference)
 
     async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
-        if self._refused:
-            raise self._refused
-        return await self._transcript.trim_result(self._owner, reference, replacement, reason)
+        """Queue one trim. When this returns, the trim is durable; it is applied when the fence opens.
+
+        `replacement` is a summary to keep, capped in length; the host adds what was there and how to get it back. The
+        first replacement wins. One that is refused answers `not_trimmed`, with the reason as text. Raises `UnknownResult`,
+        or `MissingGrant` for a plugin that could never see it drained.
+        """
+        return await self._queue("trim", lambda ledger: plan_trim(ledger, reference, replacement), reason)
 
     async def restore(self, reference: str) -> TrimReceipt:
-        if self._refused:
-            raise self._refused
-        return await self._transcript.restore_result(self._owner, reference)
+        """Queue the end of a trim, so that the model sees the whole result again once the fence opens."""
+        return await self._queue("restore", lambda ledger: plan_restore(ledger, reference))
+
+    async def _queue(
+        self, kind: Literal["trim", "restore"], plan: Callable[[Ledger], Plan], reason: str = ""
+    ) -> TrimReceipt:
+        receipt = await self._may_use().queue(plan, self._owner, reason)
+        if receipt.status == "queued" and self._on_queued is not None:
+            await self._on_queued(kind, receipt)
+        return receipt
 
 
 @final
-class TranscriptEditor:
-    """What an `agent_end` handler may do with the transcript. Everything raises `FenceClosed` while a run is open."""
+class TranscriptEditor(Results):
+    """What an `agent_end` handler may do with the transcript: read its messages, and list, read, trim and restore its
+    results. What it queues is applied in the drain that follows. Everything raises `FenceClosed` while a run is open.
 
-    def __init__(self, transcript: Transcript, owner: str = "agent_end") -> None:
-        self._transcript = transcript
-        self._results = transcript.results(owner)
+    ```python
+    await event.transcript.trim("r1", "It was fine.", reason="long and old")
+    ```
+    """
 
-    def _check(self) -> None:
-        if self._transcript.closed:
-            raise FenceClosed(self._transcript.session_id)
+    def _may_use(self, *, grant: bool = True) -> Transcript:
+        transcript = super()._may_use(grant=grant)
+        if transcript.fenced:
+            raise FenceClosed(transcript.session_id)
+        return transcript
 
-    def messages(self) -> list[Message]:
+    @property
+    def messages(self) -> builtins.list[Message]:
         """The stored messages, whole: fresh copies."""
-        self._check()
-        return self._transcript.messages
+        return self._may_use().messages
 
     @property
     def results(self) -> Results:
-        """The tool results."""
-        self._check()
-        return self._results
-
-    async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
-        """Queue one trim; it is applied in the drain that follows."""
-        self._check()
-        return await self._results.trim(reference, replacement, reason=reason)
-
-    async def restore(self, reference: str) -> TrimReceipt:
-        """Queue the end of one trim."""
-        self._check()
-        return await self._results.restore(reference)
-
-
-def _receipt(
-    record: Record,
-    status: Literal["queued", "already_queued", "already_trimmed", "not_trimmed"],
-    before: int,
-    text: str,
-) -> TrimReceipt:
-    return TrimReceipt(
-        handle=record.handle, status=status, characters_before=before, characters_after=len(text), text=text
-    )
+        """The tool results: the editor itself, under the name that other events have for them."""
+        self._may_use()
+        return self

@@ -18,6 +18,9 @@ from hooksdk.errors import HookSDKError, UnknownResult
 __all__ = ["ToolResults"]
 
 WHEN = "when this run ends, or before the next model call where the host is set so; until then you see it whole"
+LEFT_OUT = "the largest trimmable results are shown; give min_characters or only_trimmable to narrow the list"
+ALREADY_TRIMMED = "nothing was changed; the first replacement stays"
+ALREADY_QUEUED = "it waits already; the first replacement stays"
 
 Reference = Annotated[str, Field(description="The handle, such as r17, or the call id.")]
 
@@ -45,10 +48,11 @@ class ToolResults:
         only_trimmable: Annotated[bool, Field(description="Only results that can be trimmed now.")] = False,
     ) -> str:
         """List earlier tool results with their sizes, newest last, to find those that can be trimmed. Never their text."""
-        every = context.results.list()
-        wanted = [one for one in every if one.characters >= min_characters and (one.trimmable or not only_trimmable)]
-        shown = _most_to_gain(wanted, self._config.max_listed)
-        return _listing(every, wanted, shown)
+        results = context.results.list()
+        matches = [
+            info for info in results if info.characters >= min_characters and (info.trimmable or not only_trimmable)
+        ]
+        return _listing(results, matches, _most_to_gain(matches, self._config.max_listed))
 
     @tool(
         name="trim-tool-result", core=True, disposable=True,
@@ -105,48 +109,46 @@ def _most_to_gain(results: Sequence[ResultInfo], limit: int) -> list[ResultInfo]
     return [results[at] for at in sorted(order[:limit])]
 
 
-def _listing(every: Sequence[ResultInfo], wanted: Sequence[ResultInfo], shown: Sequence[ResultInfo]) -> str:
-    """One JSON object with one line for each result."""
-    trimmable = [one for one in every if one.trimmable]
-    told: dict[str, Any] = {
-        "total": len(every),
+def _listing(results: Sequence[ResultInfo], matches: Sequence[ResultInfo], page: Sequence[ResultInfo]) -> str:
+    """One JSON object with one line for each result of the page."""
+    trimmable = [info for info in results if info.trimmable]
+    summary: dict[str, Any] = {
+        "total": len(results),
         "trimmable": len(trimmable),
-        "trimmable_tokens": sum(one.tokens for one in trimmable),
+        "trimmable_tokens": sum(info.tokens for info in trimmable),
     }
-    if len(wanted) < len(every):
-        told["filtered_out"] = len(every) - len(wanted)
-    if len(shown) < len(wanted):
-        told["left_out"] = len(wanted) - len(shown)
-        told["hint"] = (
-            "the largest trimmable results are shown; give min_characters or only_trimmable to narrow the list"
-        )
-    head = _json(told)[:-1]
-    rows = ",\n".join(_json(_row(one)) for one in shown)
+    if len(matches) < len(results):
+        summary["filtered_out"] = len(results) - len(matches)
+    if len(page) < len(matches):
+        summary["left_out"] = len(matches) - len(page)
+        summary["hint"] = LEFT_OUT
+    head = _json(summary)[:-1]
+    rows = ",\n".join(_json(_row(info)) for info in page)
     return f'{head},"results":[\n{rows}\n]}}' if rows else f'{head},"results":[]}}'
 
 
-def _row(one: ResultInfo) -> dict[str, Any]:
+def _row(info: ResultInfo) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "handle": one.handle, "call_id": one.call_id[:80], "tool": one.tool[:80], "characters": one.characters,
-        "tokens": one.tokens, "turns_ago": one.turns_ago, "arguments": one.arguments,
-        "already_trimmed": one.trimmed, "queued": one.queued, "trimmable": one.trimmable,
+        "handle": info.handle, "call_id": info.call_id[:80], "tool": info.tool[:80], "characters": info.characters,
+        "tokens": info.tokens, "turns_ago": info.turns_ago, "arguments": info.arguments,
+        "already_trimmed": info.trimmed, "queued": info.queued, "trimmable": info.trimmable,
     }  # fmt: skip
-    return row if one.trimmable else {**row, "why_not": one.why_not}
+    return row if info.trimmable else {**row, "why_not": info.why_not}
 
 
 def _answer(receipt: TrimReceipt) -> ToolResult:
-    told: dict[str, Any] = {"handle": receipt.handle, "status": receipt.status}
+    answer: dict[str, Any] = {"handle": receipt.handle, "status": receipt.status}
     if receipt.status == "not_trimmed":
-        return ToolResult.error(_json({**told, "why_not": receipt.text}))
-    told["characters_before"] = receipt.characters_before
-    told["characters_after"] = receipt.characters_after
+        return ToolResult.error(_json({**answer, "why_not": receipt.text}))
+    answer["characters_before"] = receipt.characters_before
+    answer["characters_after"] = receipt.characters_after
     if receipt.status == "already_trimmed":
-        told["note"] = "nothing was changed; the first replacement stays"
+        answer["note"] = ALREADY_TRIMMED
     else:
-        told["applied"] = WHEN
+        answer["applied"] = WHEN
     if receipt.status == "already_queued":
-        told["note"] = "it waits already; the first replacement stays"
-    return ToolResult(_json(told))
+        answer["note"] = ALREADY_QUEUED
+    return ToolResult(_json(answer))
 
 
 def _json(value: object) -> str:

@@ -20,12 +20,14 @@ from hooksdk._run.call import policy_failed
 from hooksdk._run.parts import PluginStorage
 from hooksdk._run.secrets import fill, mask, mask_result, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
+from hooksdk._schema.values import peek
 from hooksdk._tasks.limits import Attempt, describe
-from hooksdk.calls import Origin, Results, ToolCall, ToolResult
+from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog, Storage
 from hooksdk.errors import RunClosed, ToolError
 from hooksdk.records import CallFinished, Progress
 from hooksdk.tools import Tool
+from hooksdk.transcript import Results
 
 __all__ = [
     "Context",
@@ -121,7 +123,7 @@ def take_result(work: CallInProgress, result: ToolResult) -> CallEnd:
     not match the tool's declared output schema."""
     if work.secrets:
         result = mask_result(result, work.secrets)
-    if work.tool is not None and work.tool.output_schema is not None and not result.is_error:
+    if work.tool is not None and not result.is_error and peek(work.tool, "output_schema") is not None:
         result = _checked(work.tool, result)
     return CallEnd("error" if result.is_error else "ok", result)
 
@@ -133,7 +135,7 @@ def _checked(tool: Tool, result: ToolResult) -> ToolResult:
             value = json.loads(result.text)
         except (ValueError, RecursionError):
             value = result.text
-    problems = schema.check(tool.output_schema, value, root="result", quote_values=False)
+    problems = schema.check(peek(tool, "output_schema"), value, root="result", quote_values=False)
     if not problems:
         return result
     listing = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:3])

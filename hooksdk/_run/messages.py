@@ -19,7 +19,7 @@ async def before_model_call(state: RunState) -> list[Message]:
     results = state.results("before_model_call")
 
     def messages() -> list[Message]:
-        edited = state.parts.transcript.view() if base is None else base
+        edited = state.parts.transcript.view if base is None else base
         for text in context:
             edited = state.parts.format.add_context(edited, text)
         return edited

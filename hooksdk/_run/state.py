@@ -6,19 +6,20 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, Literal, final
 
 from hooksdk import schema
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._run.parts import RunParts
 from hooksdk._run.stats import RunStats
 from hooksdk._tasks.limits import Attempt
-from hooksdk.calls import ResultInfo, Results, ToolCall, ToolResult, TrimReceipt
+from hooksdk.calls import ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog
 from hooksdk.errors import RunClosed
 from hooksdk.hooks import RunInfo
 from hooksdk.records import CallStatus, Record, RestoreQueued, TrimQueued
 from hooksdk.tools import Tool
+from hooksdk.transcript import Results
 
 __all__ = ["CallEnd", "CallInProgress", "RunState"]
 
@@ -119,33 +120,13 @@ class RunState:
 
     def results(self, owner: str) -> Results:
         """The session's results, bound to a plugin; what it queues is told to the trace."""
-        refused = self.parts.missing_grants.get(owner)
-        return _TracedResults(self, owner, self.parts.transcript.results(owner, refused=refused))
 
-
-@final
-class _TracedResults:
-    def __init__(self, state: RunState, owner: str, results: Results) -> None:
-        self._state = state
-        self._owner = owner
-        self._results = results
-
-    def list(self) -> Sequence[ResultInfo]:
-        return self._results.list()
-
-    def read(self, reference: str) -> str:
-        return self._results.read(reference)
-
-    async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
-        return await self._trace(TrimQueued, await self._results.trim(reference, replacement, reason=reason))
-
-    async def restore(self, reference: str) -> TrimReceipt:
-        return await self._trace(RestoreQueued, await self._results.restore(reference))
-
-    async def _trace(self, kind: type[TrimQueued], receipt: TrimReceipt) -> TrimReceipt:
-        if receipt.status == "queued":
+        async def on_queued(kind: Literal["trim", "restore"], receipt: TrimReceipt) -> None:
+            record = TrimQueued if kind == "trim" else RestoreQueued
             before, after = receipt.characters_before, receipt.characters_after
-            await self._state.trace(
-                kind(plugin=self._owner, handle=receipt.handle, characters_before=before, characters_after=after)
+            await self.trace(
+                record(plugin=owner, handle=receipt.handle, characters_before=before, characters_after=after)
             )
-        return receipt
+
+        missing_grant = self.parts.missing_grants.get(owner)
+        return Results(self.parts.transcript, owner, missing_grant=missing_grant, on_queued=on_queued)

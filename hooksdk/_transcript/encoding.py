@@ -7,9 +7,20 @@ import logging
 from typing import Any
 
 from hooksdk import schema
+from hooksdk._schema.values import clip
 from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.errors import StoreError
 
-__all__ = ["encode", "load_result", "plain_call", "plain_result", "request_of", "save_result", "summary_of"]
+__all__ = [
+    "encode",
+    "encode_for",
+    "load_result",
+    "plain_call",
+    "plain_result",
+    "request_of",
+    "save_result",
+    "summary_of",
+]
 
 logger = logging.getLogger("hooksdk")
 
@@ -22,16 +33,24 @@ def encode(value: object) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
+def encode_for(place: str, value: object) -> bytes:
+    """The same. Raises `StoreError` naming the place for what is not JSON."""
+    try:
+        return encode(value)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise StoreError(place, f"this is not JSON: {error}") from error
+
+
 def save_result(result: ToolResult) -> dict[str, Any]:
     """A result as JSON."""
-    saved: dict[str, Any] = {"text": result.text, "is_error": result.is_error, "structured": result.structured}
-    return saved if result.plain else {**saved, "blocks": result.blocks}
+    fields: dict[str, Any] = {"text": result.text, "is_error": result.is_error, "structured": result.structured}
+    return fields if result.plain else {**fields, "blocks": result.blocks}
 
 
-def load_result(saved: dict[str, Any]) -> ToolResult:
+def load_result(fields: dict[str, Any]) -> ToolResult:
     """The result that was saved."""
-    blocks, structured = saved.get("blocks", ()), saved.get("structured")
-    return ToolResult(saved["text"], is_error=saved["is_error"], blocks=blocks, structured=structured)
+    blocks, structured = fields.get("blocks", ()), fields.get("structured")
+    return ToolResult(fields["text"], is_error=fields["is_error"], blocks=blocks, structured=structured)
 
 
 def plain_result(result: ToolResult) -> ToolResult:
@@ -70,5 +89,4 @@ def summary_of(call: ToolCall | None) -> str:
         text = arguments if isinstance(arguments, str) else schema.canonical(arguments)
     except ValueError:
         return ""
-    text = " ".join(text[:400].split())
-    return text if len(text) <= 80 else text[:79] + "…"
+    return clip(" ".join(text[:400].split()), 80)

@@ -7,7 +7,7 @@ meets messages and entries in the order in which they came, and a rebuilt ledger
 |---|---|
 | format | name |
 | staged | call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable, ran (the real tool, where the call names a bridge) |
-| answered | reply, order, disposable, ran, said (hash of the result's text, if its message reads otherwise): the message follows |
+| answered | reply, order, disposable, ran, said (`answer_hash`, if the message reads otherwise): the message follows |
 | dropped | staged results whose calls were never recorded are given up |
 | trim, restore | n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason |
 | drain | done `[[n, status], ...]`: one entry applies everything that was queued |
@@ -25,11 +25,11 @@ from typing import Any
 
 from hooksdk import schema
 from hooksdk._transcript.encoding import load_result, request_of, summary_of
-from hooksdk._transcript.trims import DrainedTrim, TrimStatus, head
+from hooksdk._transcript.trims import DrainedTrim, TrimStatus, note
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
 
-__all__ = ["Entry", "Ledger", "Record", "Slot", "view"]
+__all__ = ["Entry", "Ledger", "Record", "Slot"]
 
 logger = logging.getLogger("hooksdk")
 
@@ -41,7 +41,7 @@ Entry = dict[str, Any]
 class Record:
     """One result of the stored messages, without its body."""
 
-    number: int
+    handle: str
     position: int
     index: int
     occurrence: int
@@ -55,26 +55,28 @@ class Record:
     disposable: bool = False
     ran: str = ""
     """The tool that ran, where the call named a bridge."""
-    said: str | None = None
-    """The hash of the text that the run answered, which the format may have put in other words."""
-    shown: str | None = None
+    answer_hash: str | None = None
+    """The hash of the text that the run answered, where the format may have put it in other words."""
+    short_text: str | None = None
     """The text that stands in its place, once a trim is applied."""
-    queued: Entry | None = None
+    queued_entry: Entry | None = None
     """The last trim or restore of it that waits for the drain."""
+    content_hash: str | None = None
     summary: str | None = None
+    """Of the call's arguments, once somebody asked for it."""
 
     @property
-    def handle(self) -> str:
-        return f"r{self.number + 1}"
+    def note(self) -> str:
+        return note(self.handle, self.tool, self.characters, self.is_error)
 
     @property
     def tool(self) -> str:
         return self.ran or (self.call.name if self.call else "")
 
     @property
-    def trimmed(self) -> bool:
-        """Trimmed, or about to be."""
-        return self.queued["kind"] == "trim" if self.queued else self.shown is not None
+    def will_be_trimmed(self) -> bool:
+        """True when a drain would leave it trimmed."""
+        return self.queued_entry["kind"] == "trim" if self.queued_entry else self.short_text is not None
 
 
 @dataclass(slots=True, eq=False)
@@ -87,7 +89,7 @@ class Slot:
     record: Record | None = None
     disposable: bool = False
     ran: str = ""
-    said: str | None = None
+    answer_hash: str | None = None
     by_run: bool = False
     """Answered by the run, not by a message that the host recorded."""
 
@@ -97,27 +99,29 @@ class Slot:
 
     def take(self, result: ToolResult, disposable: bool, ran: str) -> None:
         self.staged, self.disposable, self.ran, self.by_run = result, disposable, ran, True
-        self.said = schema.fingerprint(result.text)
+        self.answer_hash = schema.fingerprint(result.text)
 
 
 class Ledger:
     """A session's messages and journal, added up. Without a format it keeps messages and plugin state only."""
 
-    def __init__(self, form: MessageFormat | None) -> None:
-        self.form = form
+    def __init__(self, message_format: MessageFormat | None) -> None:
+        self.format = message_format
         self.format_name: str | None = None
         self.messages: list[Message] = []
         self.records: list[Record] = []
-        self.by_id: dict[str, list[int]] = {}
-        self.handles: dict[str, int] = {}
+        self.by_id: dict[str, list[Record]] = {}
+        self.by_handle: dict[str, Record] = {}
         self.slots: list[Slot] = []
         self.orphans: list[tuple[ToolCall, ToolResult, bool, str]] = []
         self.queue: dict[int, tuple[Entry, Record | None]] = {}
-        self.trims = 0
+        self.trim_count = 0
         self.base: list[Message] = []
         self.upto = 0
-        self.shown: dict[int, Message] = {}
-        self.forms: dict[int, set[str]] = {}
+        self.trimmed_messages: dict[int, Message] = {}
+        """By position: what stands in the view instead."""
+        self.shown_before: dict[int, set[str]] = {}
+        """By position: the fingerprints of everything that ever stood in the view."""
         self.states: dict[str, dict[str, Any]] = {}
         self.replies = 0
         self.last_reply = -1
@@ -127,9 +131,11 @@ class Ledger:
         self._unknown: set[str] = set()
 
     @classmethod
-    def replay(cls, messages: Sequence[Message], journal: Iterable[Entry], form: MessageFormat | None) -> Ledger:
+    def replay(
+        cls, messages: Sequence[Message], journal: Iterable[Entry], message_format: MessageFormat | None
+    ) -> Ledger:
         """The ledger of stored messages and journal entries."""
-        ledger = cls(form)
+        ledger = cls(message_format)
         for entry in journal:
             for message in messages[len(ledger.messages) : int(entry.get("m", 0))]:
                 ledger.add(message)
@@ -144,40 +150,41 @@ class Ledger:
         """One more stored message."""
         position = len(self.messages)
         self.messages.append(message)
-        if self.form is None:
+        if self.format is None:
             return
-        found = self.form.results(message)
-        if self.form.is_reply(message):
+        results = self.format.results(message)
+        if self.format.is_reply(message):
             self.replies += 1
             self.last_reply = position
-            self.slots = [Slot(call, order) for order, call in enumerate(self.form.calls(message))]
+            self.slots = [Slot(call, order) for order, call in enumerate(self.format.calls(message))]
             self._calls.update({slot.call.id: slot.call for slot in self.slots})
             self.orphans = [orphan for orphan in self.orphans if not self._adopt(orphan)]
-        elif self.first_user is None and not found and message.get("role", "user") == "user":
+        elif self.first_user is None and not results and message.get("role", "user") == "user":
             self.first_user = position
-        for each in found:
-            self._add_result(position, each)
+        for result in results:
+            self._add_result(position, result)
 
-    def _add_result(self, position: int, found: FoundResult) -> None:
-        slot = next((slot for slot in self.slots if slot.record is None and slot.call.id == found.call_id), None)
-        same_id = self.by_id.setdefault(found.call_id, [])
+    def _add_result(self, position: int, result: FoundResult) -> None:
+        slot = next((slot for slot in self.slots if slot.record is None and slot.call.id == result.call_id), None)
+        same_id = self.by_id.setdefault(result.call_id, [])
         record = Record(
-            number=len(self.records),
+            handle=f"r{len(self.records) + 1}",
             position=position,
-            index=found.index,
+            index=result.index,
             occurrence=len(same_id),
-            call_id=found.call_id,
-            characters=len(found.text),
-            tokens=schema.estimate_tokens(found.text),
-            is_error=found.is_error,
-            refusal=found.why_not,
+            call_id=result.call_id,
+            characters=len(result.text),
+            tokens=schema.estimate_tokens(result.text),
+            is_error=result.is_error,
+            refusal=result.why_not,
             turn=self.replies,
-            call=slot.call if slot else self._calls.get(found.call_id),
+            call=slot.call if slot else self._calls.get(result.call_id),
         )
         if slot:
-            slot.record, record.disposable, record.ran, record.said = record, slot.disposable, slot.ran, slot.said
-        same_id.append(record.number)
-        self.handles[record.handle] = record.number
+            slot.record, record.answer_hash = record, slot.answer_hash
+            record.disposable, record.ran = slot.disposable, slot.ran
+        same_id.append(record)
+        self.by_handle[record.handle] = record
         self.records.append(record)
         self._in_message.setdefault(position, []).append(record)
 
@@ -187,25 +194,24 @@ class Ledger:
         """The unanswered call of the newest reply that is meant. Ids repeat, even in one reply: then name and arguments
         decide, then the order.
         """
-        same = [slot for slot in self.slots if slot.open and slot.call.id == call.id]
-        if len(same) > 1:
+        same_id = [slot for slot in self.slots if slot.open and slot.call.id == call.id]
+        if len(same_id) > 1:
             wanted = request_of(call)
-            same.sort(key=lambda slot: (request_of(slot.call) != wanted, slot.call.name != call.name, slot.order))
-        return same[0] if same else None
+            same_id.sort(key=lambda slot: (request_of(slot.call) != wanted, slot.call.name != call.name, slot.order))
+        return same_id[0] if same_id else None
 
     def completes(self, slot: Slot) -> bool:
         """True when this call's result may be appended at once, given the answers that are there already."""
-        earlier = self.slots if self.form and self.form.grouped else self.slots[: slot.order]
+        earlier = self.slots if self.format and self.format.grouped else self.slots[: slot.order]
         return all(each is slot or not each.open for each in earlier)
 
     def due(self) -> list[Slot]:
         """Answered calls whose results may be appended now: in the order of the calls, all together where the format
         wants one message for all.
         """
-        assert self.form is not None
         waiting = [slot for slot in self.slots if slot.record is None]
         ready = list(takewhile(lambda slot: slot.staged is not None, waiting))
-        return [] if self.form.grouped and len(ready) < len(waiting) else ready
+        return [] if self.need_format().grouped and len(ready) < len(waiting) else ready
 
     def _adopt(self, orphan: tuple[ToolCall, ToolResult, bool, str]) -> bool:
         call, result, disposable, ran = orphan
@@ -245,92 +251,95 @@ class Ledger:
 
     def _apply_answered(self, entry: Entry) -> None:
         if slot := self._slot_at(entry):
-            slot.disposable, slot.said = bool(entry["disposable"]), entry.get("said")
+            slot.disposable, slot.answer_hash = bool(entry["disposable"]), entry.get("said")
             slot.ran = str(entry.get("ran", ""))
 
     def _apply_dropped(self, _entry: Entry) -> None:
         self.orphans.clear()
 
     def _apply_trim(self, entry: Entry) -> None:
-        n, record = int(entry["n"]), self._find(entry)
-        self.trims = max(self.trims, n + 1)
+        n, record = int(entry["n"]), self._addressed(entry["at"])
+        self.trim_count = max(self.trim_count, n + 1)
         self.queue[n] = entry, record
         if record:
-            record.queued = entry
+            record.queued_entry = entry
 
     _apply_restore = _apply_trim
 
     def _apply_drain(self, entry: Entry) -> None:
         changed: set[int] = set()
         for n, status in entry["done"]:
-            asked, record = self.queue.pop(n, ({}, None))
+            request, record = self.queue.pop(n, ({}, None))
             if record is None:
                 continue
-            if record.queued is asked:
-                record.queued = None
+            if record.queued_entry is request:
+                record.queued_entry = None
             if status == "applied":
-                record.shown = asked["text"] if asked["kind"] == "trim" else None
+                record.short_text = request["text"] if request["kind"] == "trim" else None
                 changed.add(record.position)
         for position in changed:
             self._show(position)
 
     def _show(self, position: int) -> None:
-        assert self.form is not None
         message = self.messages[position]
         for record in self.records_at(position):
-            if record.shown is not None:
-                message = self.form.replace(message, record.index, record.shown)
-        self.shown[position] = message
-        self.forms.setdefault(position, set()).add(schema.fingerprint(message))
+            if record.short_text is not None:
+                message = self.need_format().replace(message, record.index, record.short_text)
+        self.trimmed_messages[position] = message
+        self.shown_before.setdefault(position, set()).add(schema.fingerprint(message))
 
     def _apply_compact(self, entry: Entry) -> None:
         self.base, self.upto = entry["base"], min(entry["upto"], len(self.messages))
 
     # Results
 
+    def need_format(self) -> MessageFormat:
+        """The format, where there are results: without one none is ever added."""
+        assert self.format is not None
+        return self.format
+
     def body(self, record: Record) -> FoundResult:
         """The stored result itself."""
-        assert self.form is not None
-        return self.form.results(self.messages[record.position])[record.index]
+        return self.need_format().results(self.messages[record.position])[record.index]
 
     def address(self, record: Record) -> dict[str, Any]:
         """Where a result is and what it holds. The call id alone would not do: ids repeat."""
-        hashed = schema.fingerprint(self.body(record).content)
-        return {"position": record.position, "call_id": record.call_id, "occurrence": record.occurrence, "hash": hashed}
+        if record.content_hash is None:
+            record.content_hash = schema.fingerprint(self.body(record).content)
+        place: dict[str, Any] = {"position": record.position, "call_id": record.call_id}
+        return {**place, "occurrence": record.occurrence, "hash": record.content_hash}
+
+    def _addressed(self, address: dict[str, Any]) -> Record | None:
+        """The result that a trim was made for, if it still stands there with the same content."""
+        same_id, occurrence = self.by_id.get(str(address["call_id"]), []), int(address["occurrence"])
+        record = same_id[occurrence] if occurrence < len(same_id) else None
+        return record if record and self.address(record) == address else None
 
     def records_at(self, position: int) -> list[Record]:
         """The results of one stored message, in order."""
         return self._in_message.get(position, [])
 
-    def _find(self, entry: Entry) -> Record | None:
-        """The result that a trim was made for, if it still stands there with the same content."""
-        at: dict[str, Any] = entry["at"]
-        numbers, occurrence = self.by_id.get(str(at["call_id"]), []), int(at["occurrence"])
-        record = self.records[numbers[occurrence]] if occurrence < len(numbers) else None
-        return record if record and self.address(record) == at else None
-
     def judge(self) -> dict[int, DrainedTrim]:
         """What a drain would do with everything queued, in order. Changes nothing."""
-        shown: dict[int, str | None] = {}
+        texts: dict[str, str | None] = {}
         judged: dict[int, DrainedTrim] = {}
         for n, (entry, record) in self.queue.items():
             text = entry.get("text")
-            now = shown.get(record.number, record.shown) if record else None
+            now = texts.get(record.handle, record.short_text) if record else None
             status: TrimStatus = "applied"
+            saved = 0
             if record is None:
                 status = "stale"
             elif record.position < self.upto:
                 status = "gone"
             elif (now is None) == (text is None):
                 status = "not_trimmed" if text is None else "already_trimmed"
-            saved = (0, 0)
-            if record and status == "applied":
-                shown[record.number] = text
+            else:
+                texts[record.handle] = text
                 before, after = (
-                    (record.characters, record.tokens) if each is None else (len(each), schema.estimate_tokens(each))
-                    for each in (now, text)
+                    record.tokens if each is None else schema.estimate_tokens(each) for each in (now, text)
                 )
-                saved = (before[0] - after[0], before[1] - after[1])
+                saved = before - after
             judged[n] = DrainedTrim(
                 handle=entry["handle"],
                 kind=entry["kind"],
@@ -339,8 +348,7 @@ class Ledger:
                 reason=entry.get("reason", ""),
                 tool=record.tool if record else "",
                 age=self.replies - record.turn if record else 0,
-                characters_saved=saved[0],
-                tokens_saved=saved[1],
+                tokens_saved=saved,
             )
         return judged
 
@@ -348,15 +356,15 @@ class Ledger:
         """Why a trim of this result would not be accepted."""
         if record.position < self.upto:
             return "it was compacted away"
-        if record.trimmed:
-            return "its trim is queued" if record.queued else "it is trimmed already"
+        if record.will_be_trimmed:
+            return "its trim is queued" if record.queued_entry else "it is trimmed already"
         if record.refusal:
             return record.refusal
         if self.first_user is not None and record.position < self.first_user:
             return "it stands before the first user message"
         if record.turn == self.replies:
             return "the model has not read it yet"
-        if len(head(record.handle, record.tool, record.characters, record.is_error)) >= record.characters:
+        if len(record.note) >= record.characters:
             return "too short: the note in its place would be as long"
         return None
 
@@ -375,19 +383,15 @@ class Ledger:
             arguments=record.summary,
             is_error=record.is_error,
             disposable=record.disposable,
-            trimmed=record.shown is not None,
-            queued=record.queued is not None and record.queued["kind"] == "trim",
+            trimmed=record.short_text is not None,
+            queued=record.queued_entry is not None and record.queued_entry["kind"] == "trim",
             why_not=self.why_not(record),
         )
 
     # The view
 
+    @property
     def view(self) -> list[Message]:
         """What the model sees. The ledger's own messages: copy before handing them out."""
         later = enumerate(self.messages[self.upto :], self.upto)
-        return [*self.base, *(self.shown.get(position, message) for position, message in later)]
-
-
-def view(messages: Sequence[Message], journal: Iterable[Entry], form: MessageFormat) -> list[Message]:
-    """What the model sees of stored messages and journal: fresh copies, the same for the same input."""
-    return [schema.clone(message) for message in Ledger.replay(messages, journal, form).view()]
+        return [*self.base, *(self.trimmed_messages.get(position, message) for position, message in later)]

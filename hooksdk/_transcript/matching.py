@@ -1,4 +1,4 @@
-"""Is what a host passes what is stored? By content, never by guess."""
+"""Match a host's message list against the stored one, by content."""
 
 from __future__ import annotations
 
@@ -11,88 +11,89 @@ from hooksdk._transcript.encoding import encode
 from hooksdk._transcript.journal import Ledger, Record, Slot
 from hooksdk.formats import FoundResult, Message, MessageFormat
 
-__all__ = ["MismatchError", "checked", "compare", "without_repeats"]
+__all__ = ["MismatchError", "checked", "compare", "same", "without_repeats"]
 
 
 class MismatchError(ValueError):
-    """The list does not fit: at `place`, for the reason that the text gives."""
+    """The list does not fit: at `position`, for the reason that the text gives."""
 
-    def __init__(self, place: int, problem: str) -> None:
+    def __init__(self, position: int, problem: str) -> None:
         super().__init__(problem)
-        self.place = place
+        self.position = position
 
 
-def checked(message: Message, form: MessageFormat, place: int) -> Message:
+def checked(message: Message, message_format: MessageFormat, position: int) -> Message:
     """A plain copy of a message of the format, as it would come back from a file."""
     try:
         fresh = cast("Message", json.loads(encode(schema.clone(message))))
-        problem = form.check(fresh)
+        problem = message_format.check(fresh)
         if not problem:
-            if form.is_reply(fresh):
-                form.calls(fresh)
-            form.results(fresh)
+            if message_format.is_reply(fresh):
+                message_format.calls(fresh)
+            message_format.results(fresh)
     except (ValueError, TypeError, RecursionError, KeyError, AttributeError) as error:
-        raise MismatchError(place, f"this message cannot be stored: {error}") from error
+        raise MismatchError(position, f"this message cannot be stored: {error}") from error
     if problem:
-        raise MismatchError(place, f"this is no message of format '{form.name}': {problem}")
+        raise MismatchError(position, f"this is no message of format '{message_format.name}': {problem}")
     return fresh
 
 
-def compare(messages: Sequence[Message], ledger: Ledger, form: MessageFormat) -> int:
+def compare(messages: Sequence[Message], ledger: Ledger) -> int:
     """How many messages the view has, if the list begins with them: each as it is stored, as it is shown now, or as it
     was shown before. Raises `MismatchError`.
     """
-    expected = ledger.view()
-    base = len(ledger.base)
-    for place, (given, shown) in enumerate(zip(messages, expected, strict=False)):
-        position = place - base + ledger.upto
-        if same(given, shown):
+    view, base = ledger.view, len(ledger.base)
+    for position, (theirs, ours) in enumerate(zip(messages, view, strict=False)):
+        if same(theirs, ours):
             continue
-        if place < base:
-            fits = _is_any(given, [shown], set())
+        if position < base:
+            fits = _is_any(theirs, [ours], set())
         else:
-            known = [shown, ledger.messages[position]]
-            fits = _is_any(given, known, ledger.forms.get(position, set())) or _same_results(
-                given, known, ledger.records_at(position), form
+            stored_at = position - base + ledger.upto
+            known = [ours, ledger.messages[stored_at]]
+            fits = _is_any(theirs, known, ledger.shown_before.get(stored_at, set())) or _same_results(
+                theirs, known, ledger.records_at(stored_at), ledger.need_format()
             )
         if not fits:
             advice = (
                 "Pass the messages as prepare_messages() gave them and new ones after them, or None for the stored ones"
             )
             raise MismatchError(
-                place, f"it differs from the stored one. {advice}; shorten a list inside run.compaction()"
+                position, f"it differs from the stored one. {advice}; shorten a list inside run.compaction()"
             )
-    if len(messages) < len(expected):
-        missing = f"the list ends here, but {len(expected) - len(messages)} more messages are stored"
+    if len(messages) < len(view):
+        missing = f"the list ends here, but {len(view) - len(messages)} more messages are stored"
         advice = "Pass them too, or None for the stored ones; shorten a list inside run.compaction()"
         raise MismatchError(len(messages), f"{missing}. {advice}")
-    return len(expected)
+    return len(view)
 
 
-def _is_any(given: Message, known: Sequence[Message], earlier: set[str]) -> bool:
+def _is_any(message: Message, known: Sequence[Message], fingerprints: set[str]) -> bool:
     try:
-        text = schema.canonical(given)
-        return any(schema.canonical(message) == text for message in known) or schema.fingerprint(given) in earlier
+        text = schema.canonical(message)
+        return any(schema.canonical(each) == text for each in known) or schema.fingerprint(message) in fingerprints
     except ValueError:
         return False
 
 
-def _same_results(given: Message, known: Sequence[Message], records: Sequence[Record], form: MessageFormat) -> bool:
+def _same_results(
+    theirs: Message, known: Sequence[Message], records: Sequence[Record], message_format: MessageFormat
+) -> bool:
     """The same results and nothing else, in another of the format's shapes, such as text as a string or as one block."""
-    if not records or form.check(given) or form.is_reply(given) or form.text(given) or form.text(known[0]):
+    if not records or message_format.check(theirs) or message_format.is_reply(theirs):
         return False
-    theirs = form.results(given)
-    if [each.call_id for each in theirs] != [record.call_id for record in records]:
+    if message_format.text(theirs) or message_format.text(known[0]):
         return False
-    return any(
-        all(_reads_as(each, our, record) for each, our, record in zip(theirs, form.results(ours), records, strict=True))
-        for ours in known
-    )
+    results = message_format.results(theirs)
+    if [result.call_id for result in results] != [record.call_id for record in records]:
+        return False
+    ways = [zip(results, message_format.results(message), records, strict=True) for message in known]
+    return any(all(_reads_as(result, our, record) for result, our, record in way) for way in ways)
 
 
-def _reads_as(given: FoundResult, ours: FoundResult, record: Record) -> bool:
+def _reads_as(theirs: FoundResult, ours: FoundResult, record: Record) -> bool:
     """The same text, or the text that the run answered before the format put it in other words ("Error: ...")."""
-    return given.text == ours.text or schema.fingerprint(given.text) == record.said
+    return theirs.text == ours.text or schema.fingerprint(theirs.text) == record.answer_hash
 
 
 def same(one: Any, other: Any) -> bool:
@@ -108,28 +109,29 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def without_repeats(messages: list[Message], ledger: Ledger, form: MessageFormat) -> list[Message]:
+def without_repeats(messages: list[Message], ledger: Ledger) -> list[Message]:
     """The messages without results that are stored already: hosts that keep a list of their own tend to record once more
     what the run has recorded. Raises `MismatchError` for another text than the run recorded.
     """
-    kept: list[Message] = []
+    new: list[Message] = []
+    message_format = ledger.need_format()
     for number, message in enumerate(messages):
-        if form.is_reply(message):
-            return kept + messages[number:]
-        found = form.results(message)
-        slots = [slot for each in found if (slot := _answered(each.call_id, ledger.slots))]
+        if message_format.is_reply(message):
+            return new + messages[number:]
+        results = message_format.results(message)
+        slots = [slot for result in results if (slot := _answered(result.call_id, ledger.slots))]
         records = [slot.record for slot in slots if slot.record]
-        if not found or len(records) < len(found) or form.text(message):
-            kept.append(message)
+        if not results or len(records) < len(results) or message_format.text(message):
+            new.append(message)
             continue
-        pairs = zip(found, slots, records, strict=True)
-        differing = [slot for each, slot, record in pairs if not _reads_as(each, ledger.body(record), record)]
+        pairs = zip(results, slots, records, strict=True)
+        differing = [slot for result, slot, record in pairs if not _reads_as(result, ledger.body(record), record)]
         if any(slot.by_run for slot in differing):
             problem = f"call '{differing[0].call.id}' has another result already: a run records results by itself"
             raise MismatchError(len(ledger.messages), f"{problem}. Leave this message out")
         if differing:
-            kept.append(message)
-    return kept
+            new.append(message)
+    return new
 
 
 def _answered(call_id: str, slots: Sequence[Slot]) -> Slot | None:

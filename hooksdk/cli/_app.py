@@ -186,7 +186,10 @@ def run_agent(
         str | None, typer.Option(metavar="ID", help="Go on with this session; by default a new one is begun.")
     ] = None,
     store: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Keep sessions here; by default where the configuration says.")
+        Path | None,
+        typer.Option(
+            file_okay=False, help="Keep sessions here; by default where the configuration says, or in the state folder."
+        ),
     ] = None,
     approve: Annotated[
         bool | None,

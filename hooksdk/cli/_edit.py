@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,8 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from hooksdk.config import fold, load_config
-from hooksdk.errors import ConfigError
+from hooksdk.errors import ConfigError, StoreError
+from hooksdk.stores._files import replace_file
 
 __all__ = ["switch_plugin"]
 
@@ -53,13 +52,8 @@ def _file(project: Path) -> tuple[Path, tuple[str, ...]]:
 
 
 def _write(path: Path, text: str) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        # mkstemp's file is for its owner alone; a project's configuration is a file like any other.
-        Path(temporary).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
-        Path(temporary).replace(path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise ConfigError(str(path), (f"cannot be written: {error.strerror}",)) from None
+        replace_file(path, text.encode(), mode=mode)
+    except StoreError as error:
+        raise ConfigError(str(path), (error.problem,)) from None

@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING, Any, final
 
 from rich.console import Console
 
-from hooksdk import Host, MemoryStore
+from hooksdk import Config, Host, MemoryStore
 from hooksdk.cli._console import CommandProblem
+from hooksdk.config import load_config
 from hooksdk.stores import SessionLog, Store
 
 if TYPE_CHECKING:
     from hooksdk.mcp import McpServers
 
-__all__ = ["LookingStore", "open_servers"]
+__all__ = ["LookingStore", "open_servers", "project_config"]
+
+
+def project_config(project: Path, store: Path | None = None) -> Config:
+    """The project's configuration. A command is a new process each time, so sessions and plugins' values are in files,
+    unless the configuration says otherwise. Raises `ConfigError`."""
+    config = load_config({"store": f"jsonl:{store}"} if store else None, folder=project)
+    return config if config.store is not None else config.model_copy(update={"store": "jsonl"})
 
 
 async def open_servers(host: Host, paths: Sequence[Path], console: Console) -> list[McpServers]:

@@ -13,14 +13,15 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from hooksdk import Host, Tool
+from hooksdk import Host, JsonlStore, Tool
 from hooksdk.agent import Limits, Outcome, run_agent, tokens_of
 from hooksdk.approvals import Approver
 from hooksdk.cli._approver import PersonAtTerminal, grant_all, refuse_all
 from hooksdk.cli._console import counted, print_json, printable, stderr_console, warnings_shown
-from hooksdk.cli._project import open_servers
+from hooksdk.cli._project import open_servers, project_config
 from hooksdk.cli._provider import ATTEMPTS, AskedModel, ModelOptions
 from hooksdk.cli._timeline import timeline
+from hooksdk.stores import Store
 
 __all__ = ["AT_A_LIMIT", "Asked", "read_prompt", "run_prompt"]
 
@@ -87,10 +88,11 @@ async def _play(asked: Asked, model: AskedModel, console: Console) -> tuple[str,
         model,
         Host(
             plugins=[timeline(console)], approver=_approver(asked), folder=asked.project,
-            config={"store": f"jsonl:{asked.store}"} if asked.store else None,
+            config=project_config(asked.project, asked.store),
         ) as host,
     ):  # fmt: skip
         groups = await open_servers(host, asked.mcp, console)
+        console.print(f"[dim]store[/]       {escape(_place(host.store))}", soft_wrap=True)
 
         def tools() -> list[Tool]:
             return [tool for servers in groups for tool in servers.tools()]
@@ -101,6 +103,10 @@ async def _play(asked: Asked, model: AskedModel, console: Console) -> tuple[str,
                 limits=Limits(turns=asked.max_turns, attempts=ATTEMPTS, reminders=asked.reminders),
             )  # fmt: skip
             return session.id, outcome
+
+
+def _place(store: Store) -> str:
+    return str(store.directory.resolve()) if isinstance(store, JsonlStore) else "memory: gone when this command ends"
 
 
 def _approver(asked: Asked) -> Approver:

@@ -24,8 +24,8 @@ from hooksdk.cli._console import (
     stdout_console,
     warnings_shown,
 )
-from hooksdk.cli._project import LookingStore, open_servers
-from hooksdk.config import PluginConfig, fold, load_config
+from hooksdk.cli._project import LookingStore, open_servers, project_config
+from hooksdk.config import PluginConfig, fold
 from hooksdk.formats import get_format
 from hooksdk.stores import open_store
 
@@ -73,7 +73,7 @@ def search_tools(look: Look, queries: Sequence[str], limit: int | None) -> int:
 
 
 async def _list(look: Look) -> dict[str, Any]:
-    config = load_config(folder=look.project)
+    config = project_config(look.project)
     async with AsyncExitStack() as stack:
         run, servers = await _resolve(stack, look, config)
         shown = {tool.name for tool in run.offered}
@@ -165,7 +165,7 @@ def _in_one_line(text: str) -> str:
 
 
 async def _search(look: Look, queries: Sequence[str], limit: int | None) -> str:
-    config = load_config(folder=look.project)
+    config = project_config(look.project)
     if reason := _why_off(config):
         told = f"[yellow]tool search[/] is off in this project ({reason}); it is on for this command"
         stderr_console().print(told, soft_wrap=True)

@@ -10,13 +10,14 @@ from hooksdk.transcript import SessionLog, Store
 __all__ = ["JsonlStore", "MemoryStore", "SessionLog", "Store", "open_store"]
 
 
-def open_store(spec: str) -> Store:
-    """The store that a configuration names: `memory`, `jsonl`, or `jsonl:DIRECTORY`. Raises `ConfigError`."""
+def open_store(spec: str | None) -> Store:
+    """The store that a configuration names: `memory` (also where it names none), `jsonl`, or `jsonl:DIRECTORY`. Raises
+    `ConfigError`."""
+    if spec is None or spec == "memory":
+        return MemoryStore()
     kind, _, directory = spec.partition(":")
     if kind == "jsonl":
         return JsonlStore(directory or None)
-    if spec == "memory":
-        return MemoryStore()
     known = ("memory", "jsonl")
     raise ConfigError(
         "store", (f"'{spec}' is not a store: memory, jsonl or jsonl:DIRECTORY.{did_you_mean(kind, known)}",)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast, final
 
-from hooksdk._transcript.encoding import encode
+from hooksdk._transcript.encoding import encode, encode_for
 from hooksdk.errors import SessionBusy, StoreError, TranscriptChanged
 
 __all__ = ["AppendFile", "Lease", "ValueFile", "replace_file"]
@@ -58,9 +58,9 @@ def _sync_directory(path: Path) -> None:
 
 
 def _write(fd: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(fd, left) :]
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
 
 
 def _read(fd: int) -> bytes:
@@ -106,10 +106,10 @@ class Lease:
     def check(self, session_id: str) -> None:
         """Raise `SessionBusy` when this is no longer the holder: somebody took over, or the process was forked."""
         try:
-            held = self.path.stat().st_ino == self._inode and os.getpid() == self._pid
+            is_holder = self.path.stat().st_ino == self._inode and os.getpid() == self._pid
         except OSError:
-            held = False
-        if not held:
+            is_holder = False
+        if not is_holder:
             raise SessionBusy(session_id, 0)
 
     def release(self) -> None:
@@ -117,9 +117,9 @@ class Lease:
         os.close(self._fd)
 
 
-def _token(kept: bytes) -> int:
+def _token(content: bytes) -> int:
     try:
-        return int(kept.strip() or b"0")
+        return int(content.strip() or b"0")
     except ValueError:
         return int(time.time())  # A power cut can leave zeros; the time still rises.
 
@@ -153,7 +153,7 @@ class AppendFile:
         return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
     def _damaged(self, line: int, problem: str) -> StoreError:
-        advice = "Nothing was changed; mend or move the file"
+        advice = "Nothing was changed; repair or move the file"
         return StoreError(f"{self.path}, line {line}", f"{problem}. {advice}")
 
     # Reading
@@ -171,7 +171,6 @@ class AppendFile:
         start = number = 0
         while (end := data.find(b"\n", start)) >= 0:
             line, start, number = data[start:end], end + 1, number + 1
-            self._marks.append(zlib.crc32(line))
             if line.strip():
                 step.append(self._parse(line, number))
             if not line.startswith(b" "):
@@ -182,11 +181,11 @@ class AppendFile:
         if tail and self._is_whole(tail, number + 1):
             objects += [*step, self._parse(tail, number + 1)]
             self._size, self._join = len(data), b"\n"
-            self._marks.append(zlib.crc32(tail))
         self._torn = len(data) - self._size
         if self._torn:
             logger.warning("%s ends in a torn line (%d bytes): left out, as after a crash", self.path, self._torn)
         self._hash.update(memoryview(data)[: self._size])
+        self._marks = _line_marks(data[: self._size] + self._join)
         return objects
 
     def _parse(self, line: bytes, number: int) -> dict[str, Any]:
@@ -219,10 +218,7 @@ class AppendFile:
         """Store one step: durable when it returns, and nothing of it after a failure. Raises `StoreError`."""
         if not values:
             return
-        try:
-            lines = [encode(value) + b"\n" for value in values]
-        except (ValueError, TypeError, RecursionError) as error:
-            raise StoreError(str(self.path), f"this is not JSON: {error}") from error
+        lines = [encode_for(str(self.path), value) + b"\n" for value in values]
         step = b"".join([b" " + line for line in lines[:-1]] + lines[-1:])
         if self._seen != self._now():
             self.verify()
@@ -286,7 +282,7 @@ def _line_marks(data: bytes) -> list[int]:
     return [zlib.crc32(line) for line in data.split(b"\n")[:-1]]
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Write a file whole or not at all: beside it first, then in its place. Raises `StoreError`."""
     try:
         for old in path.parent.glob(f".{path.name}.*.tmp"):
@@ -298,6 +294,7 @@ def replace_file(path: Path, data: bytes) -> None:
                 os.fsync(fd)
             finally:
                 os.close(fd)
+            Path(name).chmod(mode)
             Path(name).replace(path)
         except OSError:
             Path(name).unlink(missing_ok=True)
@@ -318,8 +315,7 @@ class ValueFile:
     def read(self) -> dict[str, Any]:
         """All values."""
         try:
-            kept = json.loads(self.path.read_bytes())
-            return cast("dict[str, Any]", kept["values"])
+            return cast("dict[str, Any]", json.loads(self.path.read_bytes())["values"])
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -20,7 +20,8 @@ from typing import Any, TypeVar, TypeVarTuple, cast, final
 import anyio
 
 from hooksdk._tasks.shielding import in_thread, keep_trying, run_shielded
-from hooksdk._transcript.encoding import encode
+from hooksdk._transcript.encoding import encode, encode_for
+from hooksdk._transcript.journal import Entry
 from hooksdk.errors import StoreError
 from hooksdk.formats import Message
 from hooksdk.stores._files import AppendFile, Lease, ValueFile, replace_file
@@ -29,7 +30,6 @@ __all__ = ["JsonlLog", "JsonlStore", "file_name"]
 
 logger = logging.getLogger("hooksdk")
 
-Entry = dict[str, Any]
 T = TypeVar("T")
 P = TypeVarTuple("P")
 
@@ -212,8 +212,8 @@ class JsonlStore:
             await keep_trying(take, session_id, wait)
             await run_shielded(in_thread, open_files)
         except BaseException:
-            for held in opened or lease:
-                held.release()
+            for each in opened or lease:
+                each.release()
             raise
         self._logs = [*(log for log in self._logs if log.is_open), opened[0]]
         return opened[0]
@@ -233,8 +233,8 @@ class JsonlStore:
         """The ids of all sessions, sorted."""
 
         def scan() -> list[str]:
-            found = (_session_of(path) for path in self.directory.glob("*.journal.jsonl"))
-            return sorted(name for name in found if name is not None)
+            names = map(_session_of, self.directory.glob("*.journal.jsonl"))
+            return sorted(name for name in names if name is not None)
 
         return await in_thread(scan)
 
@@ -248,10 +248,7 @@ class JsonlStore:
 
     async def set_value(self, space: str, key: str, value: Any) -> None:
         """Store a JSON value; durable when this returns."""
-        try:
-            fresh = json.loads(encode(value))
-        except (ValueError, TypeError, RecursionError) as error:
-            raise StoreError(f"storage '{space}'", f"this is not JSON: {error}") from error
+        fresh = json.loads(encode_for(f"storage '{space}'", value))
 
         def put(values: dict[str, Any]) -> None:
             values[key] = fresh

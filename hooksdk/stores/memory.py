@@ -8,28 +8,20 @@ from dataclasses import dataclass, field
 from typing import Any, final
 
 from hooksdk._tasks.shielding import keep_trying
-from hooksdk._transcript.encoding import encode
+from hooksdk._transcript.encoding import encode_for
+from hooksdk._transcript.journal import Entry
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
 
 __all__ = ["MemoryLog", "MemoryStore"]
 
-Entry = dict[str, Any]
-
 
 @dataclass
-class _Kept:
+class _StoredSession:
     messages: list[bytes] = field(default_factory=list[bytes])
     journal: list[bytes] = field(default_factory=list[bytes])
     token: int = 0
     held: bool = False
-
-
-def _encoded(session_id: str, values: Sequence[object]) -> list[bytes]:
-    try:
-        return [encode(value) for value in values]
-    except (ValueError, TypeError, RecursionError) as error:
-        raise StoreError(f"session '{session_id}'", f"this is not JSON: {error}") from error
 
 
 @final
@@ -38,31 +30,34 @@ class MemoryLog:
 
     materialized = False
 
-    def __init__(self, session_id: str, kept: _Kept) -> None:
+    def __init__(self, session_id: str, stored: _StoredSession) -> None:
         self.session_id = session_id
-        self.existed = kept.token > 0
-        kept.token += 1
-        self.token = kept.token
-        self._kept = kept
+        self.existed = stored.token > 0
+        stored.token += 1
+        self.token = stored.token
+        self._stored = stored
         self._open = True
 
+    def _encode(self, values: Sequence[object]) -> list[bytes]:
+        return [encode_for(f"session '{self.session_id}'", value) for value in values]
+
     def _check(self) -> None:
-        if self._kept.token != self.token:
+        if self._stored.token != self.token:
             raise SessionBusy(self.session_id, 0)
         if not self._open:
             raise StoreError(f"session '{self.session_id}'", "it was closed")
 
     async def read(self) -> tuple[list[Message], list[Entry]]:
         self._check()
-        return [json.loads(line) for line in self._kept.messages], [json.loads(line) for line in self._kept.journal]
+        return [json.loads(line) for line in self._stored.messages], [json.loads(line) for line in self._stored.journal]
 
     async def append_messages(self, messages: Sequence[Message]) -> None:
         self._check()
-        self._kept.messages.extend(_encoded(self.session_id, messages))
+        self._stored.messages.extend(self._encode(messages))
 
     async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None:  # noqa: ARG002 - nobody else can write
         self._check()
-        self._kept.journal.extend(_encoded(self.session_id, entries))
+        self._stored.journal.extend(self._encode(entries))
 
     async def write_view(self, messages: Sequence[Message]) -> None:
         """Nobody could read it."""
@@ -73,7 +68,7 @@ class MemoryLog:
     async def close(self) -> None:
         if self._open:
             self._open = False
-            self._kept.held = False
+            self._stored.held = False
 
 
 @final
@@ -81,20 +76,20 @@ class MemoryStore:
     """Sessions and plugin storage in memory, shared by all hosts that are given this object."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, _Kept] = {}
+        self._sessions: dict[str, _StoredSession] = {}
         self._values: dict[str, dict[str, bytes]] = {}
 
     async def open_session(self, session_id: str, *, wait: float = 5.0) -> MemoryLog:
         """Take hold of a session, new or old. Raises `SessionBusy` when another holder does not let go in time."""
-        kept = self._sessions.setdefault(session_id, _Kept())
+        stored = self._sessions.setdefault(session_id, _StoredSession())
 
         async def take() -> bool:
-            free = not kept.held
-            kept.held = True
+            free = not stored.held
+            stored.held = True
             return free
 
         await keep_trying(take, session_id, wait)
-        return MemoryLog(session_id, kept)
+        return MemoryLog(session_id, stored)
 
     async def session_exists(self, session_id: str) -> bool:
         """True when the session has been opened before."""
@@ -102,7 +97,7 @@ class MemoryStore:
 
     async def list_sessions(self) -> list[str]:
         """The ids of all sessions, sorted."""
-        return sorted(name for name, kept in self._sessions.items() if kept.token)
+        return sorted(name for name, stored in self._sessions.items() if stored.token)
 
     async def get_value(self, space: str, key: str, default: Any = None) -> Any:
         """A stored value, a fresh copy."""
@@ -111,8 +106,7 @@ class MemoryStore:
 
     async def set_value(self, space: str, key: str, value: Any) -> None:
         """Store a JSON value."""
-        (line,) = _encoded(f"storage '{space}'", [value])
-        self._values.setdefault(space, {})[key] = line
+        self._values.setdefault(space, {})[key] = encode_for(f"storage '{space}'", value)
 
     async def delete_value(self, space: str, key: str) -> None:
         """Remove a value; one that is not there is no error."""

@@ -15,7 +15,7 @@ from hooksdk.formats import Message, get_format
 from hooksdk.hooks import HOOKS, Event, RunInfo
 from hooksdk.records import RunStarted
 from hooksdk.tools import Tool
-from hooksdk.transcript import Transcript, TranscriptEditor
+from hooksdk.transcript import Results, Transcript, TranscriptEditor
 
 __all__ = ["Recorder", "event", "recorder"]
 
@@ -60,8 +60,8 @@ def event(
         "catalog": lambda: build_catalog(given.get("offered", ())),
         "offered": lambda: tuple(given["catalog"]),
         "messages": lambda: [dict(message) for message in messages],
-        "results": lambda: _transcript(messages, format).results("test"),
-        "transcript": lambda: TranscriptEditor(_transcript(messages, format)),
+        "results": lambda: Results(_transcript(messages, format), "test"),
+        "transcript": lambda: TranscriptEditor(_transcript(messages, format), "agent_end"),
     }
     for name, make in defaults.items():
         if name in fields and name not in given:

@@ -19,6 +19,7 @@ from transcripts import OPENAI, body, call, history, opened
 from hooksdk.calls import ToolResult
 from hooksdk.errors import StoreError
 from hooksdk.stores import JsonlStore
+from hooksdk.transcript import Results
 
 
 def kills(directory: Path, times: int, seed: int) -> dict[str, int]:
@@ -66,7 +67,7 @@ async def _work(directory: Path, writer: int) -> None:
             await transcript.answer(call(number), ToolResult(body(number)), None)
             await transcript.append([OPENAI.reply("seen")])
             for info in transcript.list_results()[-2:]:
-                receipt = await transcript.results("p").trim(info.handle, f"kept {number}")
+                receipt = await Results(transcript, "p").trim(info.handle, f"kept {number}")
                 os.write(writer, f"queued|{info.handle}|{json.dumps(receipt.text)}\n".encode())
             report = await transcript.drain()
             for trim in report.trims:
@@ -77,7 +78,7 @@ async def _inspect(directory: Path, acknowledged: dict[str, list[str]]) -> tuple
     lost = torn = 0
     async with opened(JsonlStore(directory), form=None) as transcript:
         infos = {info.handle: info for info in transcript.list_results()}
-        shown = [found.text for message in transcript.view() for found in OPENAI.results(message)]
+        shown = [found.text for message in transcript.view for found in OPENAI.results(message)]
         for handle, events in acknowledged.items():
             info = infos.get(handle)
             if info is None or not (info.queued or info.trimmed):
@@ -99,7 +100,7 @@ async def writer(directory: Path, name: str, times: int) -> None:
     for number in range(times):
         async with opened(store, "shared", wait=30) as transcript:
             await transcript.append(history(OPENAI, [f"{name} {number} ".ljust(300, "x")]))
-            await transcript.results(name).trim(f"r{len(transcript.list_results())}", f"{name} {number}")
+            await Results(transcript, name).trim(f"r{len(transcript.list_results())}", f"{name} {number}")
             await transcript.drain()
 
 

@@ -77,7 +77,7 @@ async def test_a_foreign_bridge_works_beside_the_built_in_one() -> None:
     async with playing(One, Vault, tools=[FAR, near], config=config) as stage:
         assert {tool.name for tool in stage.run.offered if tool.bridge} >= {"run_script", "tool_search", "tool_call"}
         assert (await stage.call("run_script", {"code": "far"})).text == "f a r; the remote answer"
-        call = {"name": "near", "arguments": {}}
+        call: dict[str, Any] = {"name": "near", "arguments": {}}
         assert (await stage.call("tool_call", call)).text == "the remote answer"
         assert "near" in (await stage.call("tool_search", {"query": "ask somebody near"})).text
 

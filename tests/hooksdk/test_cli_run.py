@@ -171,8 +171,20 @@ async def test_a_session_goes_on_where_it_stood(tmp_path: Path) -> None:
         second = await hooksdk("run", *MODEL, *kept, "Count.", folder=tmp_path, server=server)
     assert (first.out, second.out) == ("1 messages\n", "3 messages\n")
     assert second.complaint.endswith("session s1")
+    assert f"store       {tmp_path / 'here'}\n" in second.err
     assert list((tmp_path / "here").glob("*.messages.jsonl"))
     assert not (tmp_path / "kept").exists()
+
+
+async def test_sessions_are_kept_in_files_unless_the_configuration_says_otherwise(tmp_path: Path) -> None:
+    async with ScriptedServer(lambda turn: f"{len(turn.messages)} messages") as server:
+        first = await hooksdk("run", *MODEL, "--session", "s1", "Count.", folder=tmp_path, server=server)
+        assert f"store       {tmp_path / 'kept' / 'sessions'}\n" in first.err
+        assert list((tmp_path / "kept" / "sessions").glob("s1-*.messages.jsonl"))
+        (tmp_path / "hooksdk.toml").write_text('store = "memory"\n')
+        second = await hooksdk("run", *MODEL, "--session", "s1", "Count.", folder=tmp_path, server=server)
+    assert second.out == "1 messages\n"
+    assert "store       memory: gone when this command ends\n" in second.err
 
 
 async def test_several_files_of_servers_are_started_together(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_pyproject_counts_where_there_is_no_hooksdk_toml(project: Path) -> None:
     (project / "pyproject.toml").write_text('[tool.hooksdk]\nstore = "memory"\n')
     assert load(project).store == "memory"
     (project / "hooksdk.toml").write_text("")
-    assert load(project).store == "jsonl"
+    assert load(project).store is None
 
 
 @pytest.mark.parametrize("text", ["", "[tool]\n", "[project]\nname = 'x'\n", "tool = 5\n"])

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transcripts import OPENAI, filled, journal_file, messages_file, opened, texts
+from transcripts import OPENAI, filled, journal_file, messages_file, opened, statuses, texts
 
 from hooksdk.errors import SessionBusy, StoreError, TranscriptChanged
 from hooksdk.stores import JsonlStore
 from hooksdk.stores._files import AppendFile
+from hooksdk.transcript import Results
 
 pytestmark = pytest.mark.anyio
 
@@ -76,9 +77,9 @@ async def test_a_session_cut_at_any_byte_opens_and_goes_on(
         async with opened(store) as transcript:
             await transcript.append([OPENAI.user("on")])
             await transcript.drain()
-            shown = transcript.view()
+            shown = transcript.view
         async with opened(store) as transcript:
-            assert transcript.view() == shown
+            assert transcript.view == shown
         for file, content in both.items():
             file.write_bytes(content)
 
@@ -143,9 +144,9 @@ async def test_a_lost_journal_leaves_the_messages_whole_and_their_results_trimma
     journal_file(store).unlink()
     async with opened(store) as transcript:
         assert transcript.existed
-        assert transcript.view() == transcript.messages
-        await transcript.results("p").trim("r1")
-        assert (await transcript.drain()).applied == 1
+        assert transcript.view == transcript.messages
+        await Results(transcript, "p").trim("r1")
+        assert statuses(await transcript.drain()) == ["applied"]
 
 
 async def test_a_lease_file_that_was_zeroed_does_not_lock_the_session_up(store: JsonlStore) -> None:
@@ -172,7 +173,7 @@ async def test_an_edit_of_the_same_size_with_its_time_set_back_is_seen_and_the_q
                 await attempt()
         assert transcript.queued == 1
     async with opened(store) as transcript:
-        assert (await transcript.drain()).applied == 1
+        assert statuses(await transcript.drain()) == ["applied"]
 
 
 @pytest.mark.parametrize("hand", ["appended", "cut", "swapped", "removed"])
@@ -203,7 +204,7 @@ async def test_a_touched_file_with_the_same_content_is_no_change(store: JsonlSto
     async with opened(store) as transcript:
         os.utime(messages_file(store))
         await transcript.append([OPENAI.user("x")])
-        assert (await transcript.drain()).applied == 1
+        assert statuses(await transcript.drain()) == ["applied"]
 
 
 async def test_trims_of_a_result_that_was_edited_meanwhile_are_stale_and_not_shown(store: JsonlStore) -> None:
@@ -211,9 +212,9 @@ async def test_trims_of_a_result_that_was_edited_meanwhile_are_stale_and_not_sho
     path = messages_file(store)
     path.write_bytes(path.read_bytes().replace(b"result 1", b"edited 1").replace(b"result 2", b"edited 2"))
     async with opened(store) as transcript:
-        assert (await transcript.drain()).counts == {"stale": 1}
-        assert transcript.view() == transcript.messages
-        assert [text[:8] for text in texts(transcript, transcript.view())] == ["edited 1", "edited 2", "result 3"]
+        assert statuses(await transcript.drain()) == ["stale"]
+        assert transcript.view == transcript.messages
+        assert [text[:8] for text in texts(transcript, transcript.view)] == ["edited 1", "edited 2", "result 3"]
 
 
 async def test_who_lost_the_lease_cannot_write(store: JsonlStore) -> None:

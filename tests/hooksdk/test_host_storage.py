@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -37,12 +38,23 @@ async def test_a_plugins_storage_is_shared_by_sessions_and_apart_from_other_plug
         assert await storage.get("missing", 7) == 7
 
 
-async def test_without_a_store_the_configuration_decides(home: Any) -> None:
-    async with Host(config={"allow": []}) as host:
+async def test_a_host_that_is_not_asked_to_keeps_nothing_on_disk(home: Path) -> None:
+    for _ in range(2):
+        async with Host(config={"allow": []}) as host, host.session("s") as session:
+            assert not session.resumed
+            async with session.run() as run:
+                await run.record(USER)
+            await host.storage("p").set("k", 1)
+    assert list(home.iterdir()) == []
+
+
+async def test_without_a_store_the_configuration_decides(home: Path) -> None:
+    async with Host(config={"allow": [], "store": "jsonl"}) as host:
         assert isinstance(host.store, JsonlStore)
+        assert host.store.directory == home / "sessions"
         async with host.session("s") as session, session.run() as run:
             await run.record(USER)
-    async with Host(config={"allow": []}) as host, host.session("s") as session:
+    async with Host(config={"allow": [], "store": "jsonl"}) as host, host.session("s") as session:
         assert session.messages == [USER]
         assert session.resumed
     async with Host(config={"allow": [], "store": "memory"}) as host:

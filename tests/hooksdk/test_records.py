@@ -74,13 +74,13 @@ async def test_what_trace_file_writes_of_a_run_fits_the_schema(tmp_path: Path) -
         await play(session, script)
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert {line["kind"] for line in lines} > {"session_started", "decision", "call_finished", "run_ended"}
-    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    validator: Any = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
     for line in lines:
         validator.validate(line)
 
 
 def test_the_schema_refuses_a_known_kind_with_a_wrong_field() -> None:
-    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    validator: Any = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
     head = {"schema": 1, "time": 1.5, "session_id": "s", "run_id": "r", "attempt": 1, "agent_id": "main"}
     assert validator.is_valid({**head, "kind": "attempt_started", "attempt": 2})
     assert not validator.is_valid({**head, "kind": "run_started", "trigger": 3, "model": None})

@@ -10,10 +10,12 @@ from typing import Any
 
 import anyio
 import pytest
-from transcripts import OPENAI, body, history, make_store, opened
+from transcripts import OPENAI, body, history, make_store, opened, statuses, texts
 
 from hooksdk.errors import ConfigError, SessionBusy, StoreError
 from hooksdk.stores import JsonlStore, MemoryStore, Store, open_store
+from hooksdk.stores.jsonl import file_name
+from hooksdk.transcript import Results
 
 pytestmark = pytest.mark.anyio
 
@@ -129,9 +131,9 @@ async def test_sessions_that_share_call_ids_stay_apart(store: Store) -> None:
     async with opened(store, "a") as one, opened(store, "b") as other:
         for transcript in (one, other):
             await transcript.append(history(OPENAI, [body(1)], "same"))
-        await one.results("p").trim("same")
+        await Results(one, "p").trim("same")
         await one.drain()
-        assert other.view() == other.messages
+        assert other.view == other.messages
         assert (await other.drain()).trims == ()
 
 
@@ -177,12 +179,13 @@ async def test_parallel_changes_of_one_space_lose_nothing(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "kind"), [("memory", MemoryStore), ("jsonl", JsonlStore), ("jsonl:/tmp/a:b", JsonlStore)]
+    ("spec", "kind"),
+    [(None, MemoryStore), ("memory", MemoryStore), ("jsonl", JsonlStore), ("jsonl:/tmp/a:b", JsonlStore)],
 )
-async def test_a_store_is_opened_by_its_name(spec: str, kind: type[Store]) -> None:
+async def test_a_store_is_opened_by_its_name(spec: str | None, kind: type[Store]) -> None:
     store = open_store(spec)
     assert isinstance(store, kind)
-    if spec.endswith("b"):
+    if spec and spec.endswith("b"):
         assert isinstance(store, JsonlStore)
         assert store.directory == Path("/tmp/a:b")
 
@@ -228,12 +231,31 @@ async def test_the_messages_file_is_plain_json_lines(tmp_path: Path) -> None:
     assert header == {"hooksdk": "journal", "version": 1, "session": "s"}
 
 
+async def test_files_of_the_first_release_are_read_as_they_were_meant(tmp_path: Path) -> None:
+    for kind in ("messages", "journal"):
+        stored = Path(__file__).with_name("stored_session") / f"{kind}.jsonl"
+        (tmp_path / f"{file_name('s')}.{kind}.jsonl").write_bytes(stored.read_bytes())
+    async with opened(JsonlStore(tmp_path), form=None) as transcript:
+        first, *others = texts(transcript, transcript.view)
+        assert first.startswith("Error: [Result r1 of tool_search was trimmed")
+        assert first.endswith("Summary: first")
+        assert others == [body(number, 200) for number in (2, 3, 4)]
+        assert [info.disposable for info in transcript.list_results()] == [True, True, False, False]
+        assert transcript.state("p") == {"n": 1}
+        in_the_runs_own_words = transcript.messages
+        in_the_runs_own_words[2]["content"] = body(1, 200)
+        await transcript.match(in_the_runs_own_words)
+        assert transcript.queued == 1
+        assert statuses(await transcript.drain()) == ["applied"]
+        assert texts(transcript, transcript.view)[2].endswith("Summary: third")
+
+
 async def test_stored_lines_are_never_rewritten(tmp_path: Path) -> None:
     before: dict[str, bytes] = {}
     async with opened(JsonlStore(tmp_path)) as transcript:
         for step in range(4):
             await transcript.append(history(OPENAI, [body(step)]))
-            await transcript.results("p").trim(f"r{step + 1}")
+            await Results(transcript, "p").trim(f"r{step + 1}")
             await transcript.drain()
             now = {path.name: path.read_bytes() for path in tmp_path.glob("*.jsonl")}
             assert all(now[name].startswith(content) for name, content in before.items())
@@ -247,10 +269,10 @@ async def test_a_materialized_view_is_written_after_each_drain(tmp_path: Path) -
         (tmp_path / f".{only(tmp_path, '.journal.jsonl').name.replace('journal', 'view')}.left.tmp").write_text(
             "from a crash"
         )
-        await transcript.results("p").trim("r1")
+        await Results(transcript, "p").trim("r1")
         await transcript.drain()
         lines = only(tmp_path, ".view.jsonl").read_text().splitlines()
-        assert [json.loads(line) for line in lines] == transcript.view()
+        assert [json.loads(line) for line in lines] == transcript.view
     assert list(tmp_path.glob(".*.tmp")) == []
 
 

@@ -100,7 +100,7 @@ async def test_the_results_of_an_event_are_those_of_its_messages(form: str):
 async def test_the_editor_of_an_agent_end_event_works_on_its_messages():
     made = event(AgentEnd, messages=conversation("openai-chat"))
     assert (await made.transcript.trim("r1")).status == "queued"
-    assert len(made.transcript.messages()) == len(conversation("openai-chat"))
+    assert len(made.transcript.messages) == len(conversation("openai-chat"))
 
 
 def conversation(form: str) -> list[dict[str, Any]]:
@@ -153,7 +153,7 @@ async def test_a_recorded_editor_is_closed_when_the_run_is_over():
     async with open_session(seen) as session:
         await play(session, ["ok"])
         with pytest.raises(FenceClosed):
-            seen.of(AgentEnd)[0].transcript.messages()
+            seen.of(AgentEnd)[0].transcript.results.list()
 
 
 async def test_a_recorder_changes_nothing_of_what_a_run_does():

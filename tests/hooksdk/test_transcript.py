@@ -28,7 +28,7 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ConfigError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.stores import Store
-from hooksdk.transcript import Transcript
+from hooksdk.transcript import Results, Transcript
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +58,7 @@ async def test_stored_messages_come_back_when_the_session_is_opened_again(store:
         await transcript.append(history(form, [body(1)]))
     async with opened(store, form=None) as transcript:
         assert transcript.existed
-        assert transcript.messages == transcript.view() == history(form, [body(1)])
+        assert transcript.messages == transcript.view == history(form, [body(1)])
 
 
 async def test_what_is_stored_is_apart_from_what_was_passed_and_what_is_handed_out(
@@ -67,8 +67,8 @@ async def test_what_is_stored_is_apart_from_what_was_passed_and_what_is_handed_o
     message = form.user("hello")
     await transcript.append([message])
     message["content"] = "changed"
-    transcript.messages[0]["content"] = transcript.view()[0]["content"] = "changed"
-    assert transcript.messages == transcript.view() == [form.user("hello")]
+    transcript.messages[0]["content"] = transcript.view[0]["content"] = "changed"
+    assert transcript.messages == transcript.view == [form.user("hello")]
 
 
 async def test_a_message_that_is_not_of_the_format_is_refused_and_nothing_of_its_batch_is_stored(
@@ -118,15 +118,15 @@ async def test_a_session_in_a_format_of_the_hosts_own_is_rebuilt_when_the_format
     form = House()
     async with opened(store, form=form) as transcript:
         await transcript.append(history(form, [body(1)]))
-        await transcript.results("p").trim("r1")
+        await Results(transcript, "p").trim("r1")
         await transcript.drain()
         await transcript.save_state("p", {"n": 1})
-        shown = transcript.view()
+        shown = transcript.view
     async with opened(store, form=None) as transcript:
         assert transcript.format is None
         assert transcript.state("p") == {"n": 1}
         await transcript.use_format(form)
-        assert transcript.view() == shown
+        assert transcript.view == shown
 
 
 async def test_a_closed_transcript_takes_nothing_more(store: Store) -> None:
@@ -325,7 +325,7 @@ async def test_an_error_result_in_the_hosts_plain_words_is_the_one_that_the_run_
         plain: Message = {"role": "tool", "tool_call_id": "c1", "content": "no such file"}
         await transcript.append([plain])
     async with opened(store) as transcript:
-        await transcript.match([*transcript.view()[:-1], plain])
+        await transcript.match([*transcript.view[:-1], plain])
         assert shape(transcript.messages) == ["user", "assistant", "tool"]
 
 

@@ -6,13 +6,26 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from transcripts import ANTHROPIC, DISPOSABLE, OPENAI, body, call, history, make_store, opened, texts, turn
+from transcripts import (
+    ANTHROPIC,
+    DISPOSABLE,
+    OPENAI,
+    body,
+    call,
+    history,
+    make_store,
+    opened,
+    statuses,
+    texts,
+    turn,
+    view_size,
+)
 
-from hooksdk.calls import Results, ToolResult
+from hooksdk.calls import ToolResult, TrimReceipt
 from hooksdk.errors import FenceClosed, MissingGrant, TranscriptChanged, UnknownResult
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.stores import Store
-from hooksdk.transcript import Transcript, TranscriptEditor
+from hooksdk.transcript import Results, Transcript, TranscriptEditor
 
 pytestmark = pytest.mark.anyio
 
@@ -42,35 +55,35 @@ async def test_a_trim_waits_for_the_drain_and_changes_the_view_only(
     transcript: Transcript, form: MessageFormat
 ) -> None:
     stored = transcript.messages
-    receipt = await transcript.results("p").trim("r2", "it was fine")
+    receipt = await Results(transcript, "p").trim("r2", "it was fine")
     assert (receipt.status, receipt.characters_before) == ("queued", 500)
-    assert (transcript.queued, transcript.view()) == (1, stored)
+    assert (transcript.queued, transcript.view) == (1, stored)
     report = await transcript.drain()
-    assert report.counts == {"applied": 1}
+    assert statuses(report) == ["applied"]
     assert transcript.queued == 0
     assert transcript.messages == stored
-    assert texts(transcript, transcript.view()) == [body(1), receipt.text, body(3)]
+    assert texts(transcript, transcript.view) == [body(1), receipt.text, body(3)]
     assert receipt.text.endswith("Summary: it was fine")
     assert receipt.characters_after == len(receipt.text)
 
 
 async def test_the_note_says_what_was_there_and_how_to_get_it_back(transcript: Transcript) -> None:
-    text = (await transcript.results("p").trim("r1")).text
+    text = (await Results(transcript, "p").trim("r1")).text
     assert all(part in text for part in ("r1", "read_file", "500 characters", "recall-tool-result"))
-    assert transcript.results("p").read("r1") == body(1)
+    assert Results(transcript, "p").read("r1") == body(1)
 
 
 async def test_queued_and_applied_trims_survive_and_give_the_same_bytes(store: Store, form: MessageFormat) -> None:
     async with opened(store, form=form) as transcript:
         await transcript.append(history(form, [body(1), body(2)]))
-        await transcript.results("p").trim("r1", "first")
+        await Results(transcript, "p").trim("r1", "first")
         await transcript.drain()
-        shown = transcript.view()
-        await transcript.results("p").trim("r2", "second")
+        shown = transcript.view
+        await Results(transcript, "p").trim("r2", "second")
     async with opened(store, form=None) as transcript:
-        assert (transcript.view(), transcript.queued) == (shown, 1)
-        assert (await transcript.drain()).applied == 1
-        assert "second" in texts(transcript, transcript.view())[1]
+        assert (transcript.view, transcript.queued) == (shown, 1)
+        assert statuses(await transcript.drain()) == ["applied"]
+        assert "second" in texts(transcript, transcript.view)[1]
 
 
 async def test_a_second_drain_changes_and_writes_nothing(store: Store) -> None:
@@ -78,24 +91,23 @@ async def test_a_second_drain_changes_and_writes_nothing(store: Store) -> None:
     transcript = await Transcript.open(log, "s")
     await transcript.use_format(OPENAI)
     await transcript.append(history(OPENAI, [body(1)]))
-    await transcript.results("p").trim("r1")
+    await Results(transcript, "p").trim("r1")
     await transcript.drain()
-    shown, journal = transcript.view(), (await log.read())[1]
+    shown, journal = transcript.view, (await log.read())[1]
     assert (await transcript.drain()).trims == ()
-    assert (transcript.view(), (await log.read())[1]) == (shown, journal)
+    assert (transcript.view, (await log.read())[1]) == (shown, journal)
 
 
 async def test_a_drain_reports_who_trimmed_what_and_what_it_saved(transcript: Transcript) -> None:
-    before, tokens = transcript.characters(), transcript.tokens()
-    await transcript.results("cleaner").trim("r1", reason="old news")
-    (trim,) = (report := await transcript.drain()).trims
+    tokens = transcript.tokens
+    await Results(transcript, "cleaner").trim("r1", reason="old news")
+    (trim,) = (await transcript.drain()).trims
     assert (trim.handle, trim.owner, trim.reason, trim.tool, trim.age) == ("r1", "cleaner", "old news", "read_file", 3)
-    assert trim.characters_saved == report.characters_saved == before - transcript.characters()
-    assert abs(report.tokens_saved - (tokens - transcript.tokens())) <= 1
+    assert abs(trim.tokens_saved - (tokens - transcript.tokens)) <= 1
 
 
 async def test_the_first_replacement_wins(transcript: Transcript) -> None:
-    results = transcript.results("p")
+    results = Results(transcript, "p")
     first = await results.trim("r1", "first")
     again = await results.trim("r1", "second")
     assert (again.status, again.text) == ("already_queued", first.text)
@@ -108,28 +120,28 @@ async def test_the_first_replacement_wins(transcript: Transcript) -> None:
 async def test_a_restore_shows_the_whole_result_again_and_allows_a_new_trim(
     transcript: Transcript, form: MessageFormat
 ) -> None:
-    results, whole = transcript.results("p"), transcript.view()
+    results, whole = Results(transcript, "p"), transcript.view
     assert (await results.restore("r1")).status == "not_trimmed"
     await results.trim("r1", "first")
     await transcript.drain()
     assert (await results.restore("r1")).status == "queued"
     assert (await results.restore("r1")).status == "already_queued"
-    report = await transcript.drain()
-    assert report.characters_saved < 0
-    assert transcript.view() == whole
+    (trim,) = (await transcript.drain()).trims
+    assert (trim.kind, trim.status, trim.tokens_saved < 0) == ("restore", "applied", True)
+    assert transcript.view == whole
     assert (await results.trim("r1", "second")).status == "queued"
 
 
 async def test_a_trim_taken_back_before_the_drain_leaves_everything_as_it_was(transcript: Transcript) -> None:
-    results, whole = transcript.results("p"), transcript.view()
+    results, whole = Results(transcript, "p"), transcript.view
     await results.trim("r1")
     await results.restore("r1")
-    assert (await transcript.drain()).characters_saved == 0
-    assert transcript.view() == whole
+    assert sum(trim.tokens_saved for trim in (await transcript.drain()).trims) == 0
+    assert transcript.view == whole
 
 
 async def test_a_plugin_without_its_grant_is_told_at_once(transcript: Transcript) -> None:
-    results = transcript.results("p", refused=MissingGrant("p", "conversation", ("agent_end",)))
+    results = Results(transcript, "p", missing_grant=MissingGrant("p", "conversation", ("agent_end",)))
     with pytest.raises(MissingGrant):
         await results.trim("r1")
     with pytest.raises(MissingGrant):
@@ -137,11 +149,25 @@ async def test_a_plugin_without_its_grant_is_told_at_once(transcript: Transcript
     assert len(results.list()) == 3
 
 
+async def test_whoever_listens_is_told_of_what_is_queued_and_of_nothing_else(transcript: Transcript) -> None:
+    seen: list[tuple[str, str]] = []
+
+    async def listen(kind: str, receipt: TrimReceipt) -> None:
+        seen.append((kind, receipt.handle))
+
+    results = Results(transcript, "p", on_queued=listen)
+    for reference in ("r1", "r1", "r2"):
+        await results.trim(reference)
+    await results.restore("r3")
+    await results.restore("r2")
+    assert seen == [("trim", "r1"), ("trim", "r2"), ("restore", "r2")]
+
+
 # --- which result is meant ---
 
 
 async def test_results_are_listed_without_their_bodies(transcript: Transcript, form: MessageFormat) -> None:
-    results = transcript.results("p")
+    results = Results(transcript, "p")
     assert isinstance(results, Results)
     await results.trim("r1")
     await transcript.drain()
@@ -169,7 +195,7 @@ async def test_handles_stay_when_the_session_grows_and_is_opened_again(store: St
 
 
 async def test_a_call_id_serves_as_long_as_it_is_unambiguous(transcript: Transcript, form: MessageFormat) -> None:
-    results = transcript.results("p")
+    results = Results(transcript, "p")
     assert results.read("c2") == results.read(" R2 ") == body(2)
     await transcript.append([*turn(form, 4, body(4), "c2"), form.reply("ok")])
     with pytest.raises(UnknownResult, match="2 results have this call id: r2, r4"):
@@ -179,13 +205,13 @@ async def test_a_call_id_serves_as_long_as_it_is_unambiguous(transcript: Transcr
 @pytest.mark.parametrize("wrong", ["r9", "9", "cc3", "", "\ud800"])
 async def test_an_unknown_reference_names_the_handles_that_exist(transcript: Transcript, wrong: str) -> None:
     with pytest.raises(UnknownResult, match=r"from r1 to r3; the newest: r3 \(read_file\)"):
-        await transcript.results("p").trim(wrong)
+        await Results(transcript, "p").trim(wrong)
 
 
 async def test_without_results_a_reference_says_so(store: Store) -> None:
     async with opened(store) as transcript:
         with pytest.raises(UnknownResult, match="no tool result in this session yet"):
-            transcript.results("p").read("r1")
+            Results(transcript, "p").read("r1")
 
 
 # --- what may be trimmed ---
@@ -194,19 +220,19 @@ async def test_without_results_a_reference_says_so(store: Store) -> None:
 async def test_a_result_that_the_model_has_not_read_is_not_trimmed(transcript: Transcript, form: MessageFormat) -> None:
     await transcript.append(turn(form, 4, body(4)))
     assert transcript.list_results()[3].why_not == "the model has not read it yet"
-    receipt = await transcript.results("p").trim("r4")
+    receipt = await Results(transcript, "p").trim("r4")
     assert (receipt.status, receipt.characters_after) == ("not_trimmed", 500)
     assert "has not read it yet" in receipt.text
     await transcript.append([form.reply("read")])
-    assert (await transcript.results("p").trim("r4")).status == "queued"
+    assert (await Results(transcript, "p").trim("r4")).status == "queued"
 
 
 async def test_a_result_before_the_first_user_message_stays(store: Store) -> None:
     async with opened(store) as transcript:
         example = [{"role": "system", "content": "examples"}, *turn(OPENAI, 1, body(1))]
         await transcript.append([*example, *history(OPENAI, [body(2)])])
-        assert "before the first user message" in (await transcript.results("p").trim("r1")).text
-        assert (await transcript.results("p").trim("r2")).status == "queued"
+        assert "before the first user message" in (await Results(transcript, "p").trim("r1")).text
+        assert (await Results(transcript, "p").trim("r2")).status == "queued"
 
 
 async def test_a_result_that_the_format_cannot_shorten_stays(store: Store) -> None:
@@ -214,14 +240,14 @@ async def test_a_result_that_the_format_cannot_shorten_stays(store: Store) -> No
         messages = history(OPENAI, [body(1)])
         messages[2]["content"] = [{"type": "hologram", "data": "x" * 500}]
         await transcript.append(messages)
-        assert "hologram" in (await transcript.results("p").trim("r1")).text
+        assert "hologram" in (await Results(transcript, "p").trim("r1")).text
 
 
 async def test_a_short_result_is_not_worth_a_note(store: Store, form: MessageFormat) -> None:
     async with opened(store, form=form) as transcript:
         await transcript.append(history(form, ["x" * 80]))
         assert "too short" in (transcript.list_results()[0].why_not or "")
-        assert "too short" in (await transcript.results("p").trim("r1")).text
+        assert "too short" in (await Results(transcript, "p").trim("r1")).text
 
 
 @pytest.mark.parametrize(
@@ -235,12 +261,12 @@ async def test_a_replacement_never_makes_the_message_longer(
     for size in (140, 500, 5_000):
         async with opened(store, str(size), form) as transcript:
             await transcript.append(history(form, [body(1, size)]))
-            before = transcript.characters()
-            receipt = await transcript.results("p").trim("r1", replacement)
+            before = view_size(transcript)
+            receipt = await Results(transcript, "p").trim("r1", replacement)
             await transcript.drain()
             assert receipt.characters_after < size
             assert receipt.characters_after < 2_200
-            assert transcript.characters() < before
+            assert view_size(transcript) < before
             receipt.text.encode()
 
 
@@ -249,9 +275,9 @@ async def test_a_trimmed_error_still_reads_as_an_error(store: Store, form: Messa
         await transcript.append([form.user("q"), form.reply("", [call(1)])])
         await transcript.answer(call(1), ToolResult.error(body(1)), None)
         await transcript.append([form.reply("ok")])
-        await transcript.results("p").trim("r1")
+        await Results(transcript, "p").trim("r1")
         await transcript.drain()
-        (found,) = [found for message in transcript.view() for found in form.results(message)]
+        (found,) = [found for message in transcript.view for found in form.results(message)]
         assert found.is_error
 
 
@@ -261,11 +287,11 @@ async def test_a_trimmed_error_still_reads_as_an_error(store: Store, form: Messa
 async def test_a_list_in_any_form_that_was_ever_shown_is_taken_and_its_end_appended(
     transcript: Transcript, form: MessageFormat
 ) -> None:
-    results, lists = transcript.results("p"), [transcript.messages]
+    results, lists = Results(transcript, "p"), [transcript.messages]
     for handle in ("r1", "r3"):
         await results.trim(handle)
         await transcript.drain()
-        lists.append(transcript.view())
+        lists.append(transcript.view)
     await results.restore("r1")
     await transcript.drain()
     mixed = [each[number % 3] for number, each in enumerate(zip(*lists, strict=True))]
@@ -293,7 +319,7 @@ async def test_a_result_in_another_shape_of_the_format_is_the_same_result(store:
 async def test_results_in_a_hosts_list_are_those_that_the_run_recorded(
     transcript: Transcript, form: MessageFormat
 ) -> None:
-    given = [*transcript.view(), form.reply("", [call(4), call(5)])]
+    given = [*transcript.view, form.reply("", [call(4), call(5)])]
     await transcript.answer(call(5), ToolResult("five"), DISPOSABLE)
     await transcript.answer(call(4), ToolResult("four"), None)
     await transcript.match(
@@ -316,7 +342,7 @@ async def test_a_list_that_differs_is_refused_at_the_first_difference(store: Sto
 
 async def test_a_list_shorter_than_the_view_is_refused(transcript: Transcript) -> None:
     with pytest.raises(TranscriptChanged, match=r"message 7: the list ends here, but 1 more"):
-        await transcript.match(transcript.view()[:-1])
+        await transcript.match(transcript.view[:-1])
 
 
 # --- compaction and the fence ---
@@ -326,39 +352,40 @@ async def test_a_compaction_begins_the_view_anew_and_keeps_what_is_stored(store:
     async with opened(store, form=form) as transcript:
         await transcript.append(history(form, [body(1), body(2)]))
         stored = transcript.messages
-        await transcript.results("p").trim("r1")
+        await Results(transcript, "p").trim("r1")
         await transcript.compact([form.user("summary"), *stored[-3:]])
-        assert (await transcript.drain()).counts == {"gone": 1}
-        assert "compacted away" in (await transcript.results("p").trim("r1")).text
-        assert transcript.results("p").read("r1") == body(1)
+        assert statuses(await transcript.drain()) == ["gone"]
+        assert "compacted away" in (await Results(transcript, "p").trim("r1")).text
+        assert Results(transcript, "p").read("r1") == body(1)
         assert transcript.messages == stored
     async with opened(store, form=form) as transcript:
-        assert transcript.view() == [form.user("summary"), *stored[-3:]]
-        await transcript.match([*transcript.view(), form.user("more")])
-        await transcript.results("p").trim("r2")
-        assert (await transcript.drain()).applied == 1
-        assert texts(transcript, transcript.view())[0].startswith("[Result r2")
+        assert transcript.view == [form.user("summary"), *stored[-3:]]
+        await transcript.match([*transcript.view, form.user("more")])
+        await Results(transcript, "p").trim("r2")
+        assert statuses(await transcript.drain()) == ["applied"]
+        assert texts(transcript, transcript.view)[0].startswith("[Result r2")
         with pytest.raises(TranscriptChanged):
             await transcript.match(transcript.messages)
 
 
 async def test_a_compaction_with_a_message_that_is_not_of_the_format_changes_nothing(transcript: Transcript) -> None:
-    view = transcript.view()
+    view = transcript.view
     with pytest.raises(TranscriptChanged, match="message 0"):
         await transcript.compact([{"text": "summary"}])
-    assert transcript.view() == view
+    assert transcript.view == view
 
 
 async def test_the_editor_works_only_while_the_fence_is_open(transcript: Transcript) -> None:
-    editor = TranscriptEditor(transcript)
+    editor = TranscriptEditor(transcript, "agent_end")
+    results = editor.results
     transcript.close_fence()
-    for use in (editor.messages, lambda: editor.results):
+    for use in (lambda: editor.messages, lambda: editor.results, results.list, lambda: results.read("r1")):
         with pytest.raises(FenceClosed):
             use()
     with pytest.raises(FenceClosed):
         await editor.trim("r1")
     transcript.open_fence()
-    assert editor.messages() == transcript.messages
+    assert editor.messages == transcript.messages
     assert len(editor.results.list()) == 3
     assert (await editor.trim("r1")).status == "queued"
     assert (await editor.restore("r1")).status == "queued"

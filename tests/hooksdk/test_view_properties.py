@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import anyio
@@ -10,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from provider_rules import violations
-from transcripts import ANTHROPIC, OPENAI
+from transcripts import ANTHROPIC, OPENAI, statuses, view_size
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.stores import MemoryStore, SessionLog
-from hooksdk.transcript import DrainReport, Transcript, view
+from hooksdk.transcript import DrainReport, Results, Transcript, view
 
 IDS = ["same", "call_1", "r1"]
 SESSIONS = st.integers(0, 1)
@@ -63,10 +62,10 @@ class Play:
             await self.open(number)
             await self.transcripts[number].append([self.form.user("question")])
         for kind, number, *more in steps:
-            untouched = self.transcripts[1 - number].view()
+            untouched = self.transcripts[1 - number].view
             await getattr(self, kind)(number, self.transcripts[number], self.expected[number], *more)
             await self.check(number)
-            assert self.transcripts[1 - number].view() == untouched
+            assert self.transcripts[1 - number].view == untouched
         for number in range(2):
             await self.undo(number)
 
@@ -93,22 +92,22 @@ class Play:
         if index >= len(expected.whole):
             return
         info = transcript.list_results()[index]
-        receipt = await transcript.results("p").trim(info.handle, replacement)
+        receipt = await Results(transcript, "p").trim(info.handle, replacement)
         assert (receipt.status == "queued") == info.trimmable
         if receipt.status == "queued":
             assert receipt.characters_after < receipt.characters_before
             expected.queued[index] = receipt.text
 
     async def restore(self, _number: int, transcript: Transcript, expected: Expected, index: int) -> None:
-        if index < len(expected.whole) and (await transcript.results("p").restore(f"r{index + 1}")).status == "queued":
+        if index < len(expected.whole) and (await Results(transcript, "p").restore(f"r{index + 1}")).status == "queued":
             expected.queued[index] = None
 
     async def drain(self, _number: int, transcript: Transcript, expected: Expected) -> DrainReport:
-        before = transcript.characters()
+        before = view_size(transcript)
         report = await transcript.drain()
-        assert Counter(report.counts).keys() <= {"applied", "gone"}
+        assert {*statuses(report)} <= {"applied", "gone"}
         if all(trim.kind == "trim" for trim in report.trims):
-            assert transcript.characters() <= before
+            assert view_size(transcript) <= before
         gone = {int(trim.handle[1:]) - 1 for trim in report.trims if trim.status == "gone"}
         for index, text in expected.queued.items():
             if index not in gone:
@@ -118,13 +117,13 @@ class Play:
         return report
 
     async def reopen(self, number: int, transcript: Transcript, _expected: Expected) -> None:
-        shown, infos, queued = transcript.view(), transcript.list_results(), transcript.queued
+        shown, infos, queued = transcript.view, transcript.list_results(), transcript.queued
         await transcript.close()
         transcript = await self.open(number)
-        assert (transcript.view(), transcript.list_results(), transcript.queued) == (shown, infos, queued)
+        assert (transcript.view, transcript.list_results(), transcript.queued) == (shown, infos, queued)
 
     async def compact(self, _number: int, transcript: Transcript, expected: Expected, keep: int) -> None:
-        kept = transcript.view()[-keep:] if keep else []
+        kept = transcript.view[-keep:] if keep else []
         while kept and self.form.results(kept[0]):
             del kept[0]
         await transcript.compact([self.form.user("summary"), *kept])
@@ -132,7 +131,7 @@ class Play:
 
     async def check(self, number: int) -> None:
         transcript, expected = self.transcripts[number], self.expected[number]
-        shown = transcript.view()
+        shown = transcript.view
         assert violations(self.form.name, shown) == []
         texts = self.texts(shown)
         wanted = [expected.shown.get(index, text) for index, text in enumerate(expected.whole)]
@@ -146,9 +145,9 @@ class Play:
         """Every original comes back to the byte."""
         transcript = self.transcripts[number]
         for info in transcript.list_results():
-            await transcript.results("p").restore(info.handle)
+            await Results(transcript, "p").restore(info.handle)
         await transcript.drain()
-        messages, shown = transcript.messages, transcript.view()
+        messages, shown = transcript.messages, transcript.view
         later = [message for message in shown if self.form.results(message)]
         assert all(message in messages for message in later)
         if not self.expected[number].compacted:

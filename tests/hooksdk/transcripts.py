@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from hooksdk import schema
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 from hooksdk.formats.openai_chat import OpenAIChat
 from hooksdk.stores import JsonlStore, MemoryStore, Store
 from hooksdk.tools import Tool
-from hooksdk.transcript import Transcript
+from hooksdk.transcript import DrainReport, Results, Transcript
 
 OPENAI, ANTHROPIC = (get_format(name) for name in FORMATS)
 DISPOSABLE = Tool(name="tool_search", disposable=True)
@@ -72,6 +73,16 @@ def texts(transcript: Transcript, messages: Sequence[Message]) -> list[str]:
     return [found.text for message in messages for found in transcript.format.results(message)]
 
 
+def statuses(report: DrainReport) -> list[str]:
+    """What became of each queued trim and restore."""
+    return [trim.status for trim in report.trims]
+
+
+def view_size(transcript: Transcript) -> int:
+    """How many characters of JSON the model is sent."""
+    return len(schema.canonical(transcript.view))
+
+
 def body(number: int, length: int = 500) -> str:
     return f"result {number}: ".ljust(length, "x")
 
@@ -92,7 +103,7 @@ async def filled(store: JsonlStore, results: int = 3) -> list[Message]:
     """A closed session with one applied and one queued trim; answers what the model sees of it."""
     async with opened(store) as transcript:
         await transcript.append(history(OPENAI, [body(number) for number in range(1, results + 1)]))
-        await transcript.results("p").trim("r1", "first")
+        await Results(transcript, "p").trim("r1", "first")
         await transcript.drain()
-        await transcript.results("p").trim("r2", "second")
-        return transcript.view()
+        await Results(transcript, "p").trim("r2", "second")
+        return transcript.view

@@ -1,0 +1,96 @@
+"""Decide about one request to trim or restore a result: what to answer, and what to queue for it. Pure, like the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from hooksdk._transcript.encoding import encode
+from hooksdk._transcript.journal import Entry, Ledger, Record
+from hooksdk._transcript.trims import short_text
+from hooksdk.calls import TrimReceipt
+from hooksdk.errors import UnknownResult, nearest
+
+__all__ = ["Plan", "find_record", "plan_restore", "plan_trim"]
+
+Plan = tuple[TrimReceipt, Entry | None]
+"""What to answer, and the journal entry of a request that is accepted."""
+
+
+def plan_trim(ledger: Ledger, reference: str, replacement: str | None) -> Plan:
+    """Trim one result. Raises `UnknownResult`."""
+    record = find_record(ledger, reference)
+    if record.will_be_trimmed:
+        if record.queued_entry:
+            return _receipt(record, "already_queued", record.queued_entry["text"]), None
+        return _receipt(record, "already_trimmed", record.short_text or ""), None
+    problem = ledger.why_not(record)
+    text = None if problem else _short_text(ledger, record, replacement)
+    if text is None:
+        refusal = f"{record.handle} cannot be trimmed: {problem or 'too short: the note in its place would be as long'}"
+        return replace(_receipt(record, "not_trimmed", refusal), characters_after=record.characters), None
+    return _receipt(record, "queued", text), {**_entry("trim", ledger, record), "text": text}
+
+
+def plan_restore(ledger: Ledger, reference: str) -> Plan:
+    """End the trim of one result. Raises `UnknownResult`."""
+    record = find_record(ledger, reference)
+    whole = ledger.body(record).text
+    if not record.will_be_trimmed:
+        return _receipt(record, "already_queued" if record.queued_entry else "not_trimmed", whole), None
+    before = len(record.queued_entry["text"] if record.queued_entry else record.short_text or "")
+    return _receipt(record, "queued", whole, before), _entry("restore", ledger, record)
+
+
+def _short_text(ledger: Ledger, record: Record, replacement: str | None) -> str | None:
+    message = ledger.messages[record.position]
+    stored_length = len(encode(message))
+
+    def fits(text: str) -> bool:
+        return len(encode(ledger.need_format().replace(message, record.index, text))) < stored_length
+
+    return short_text(record.note, replacement, record.characters, fits)
+
+
+def _entry(kind: Literal["trim", "restore"], ledger: Ledger, record: Record) -> Entry:
+    return {"kind": kind, "n": ledger.trim_count, "handle": record.handle, "at": ledger.address(record)}
+
+
+def _receipt(
+    record: Record,
+    status: Literal["queued", "already_queued", "already_trimmed", "not_trimmed"],
+    text: str,
+    before: int | None = None,
+) -> TrimReceipt:
+    return TrimReceipt(
+        handle=record.handle,
+        status=status,
+        characters_before=record.characters if before is None else before,
+        characters_after=len(text),
+        text=text,
+    )
+
+
+def find_record(ledger: Ledger, reference: str) -> Record:
+    """The result meant by a handle or an unambiguous call id. Raises `UnknownResult`, which names the nearest."""
+    wanted, records = reference.strip(), ledger.records
+    if record := ledger.by_handle.get(wanted.lower()):
+        return record
+    same_id = ledger.by_id.get(wanted, [])
+    if len(same_id) == 1:
+        return same_id[0]
+    if same_id:
+        handles = ", ".join(record.handle for record in same_id[:10])
+        more = f" and {len(same_id) - 10} more" if len(same_id) > 10 else ""
+        problem = f"{len(same_id)} results have this call id: {handles}{more}. Use one of these handles"
+        raise UnknownResult(wanted, problem)
+    if not records:
+        raise UnknownResult(wanted[:200], "there is no tool result in this session yet")
+    newest = ", ".join(f"{record.handle} ({record.tool or '?'})" for record in reversed(records[-3:]))
+    close = nearest(wanted[:200], [*(record.handle for record in records[-100:]), *list(ledger.by_id)[-100:]])
+    hint = f"Did you mean {' or '.join(close)}? " if close else ""
+    problem = (
+        f"no tool result goes by this handle or call id. {hint}"
+        f"Handles go from r1 to {records[-1].handle}; the newest: {newest}"
+    )
+    raise UnknownResult(wanted[:200], problem)
