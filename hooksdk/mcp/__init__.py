@@ -85,7 +85,7 @@ class McpServers:
         call_timeout: float = 60.0,
         on_status: Callable[[ServerStatus], None] | None = None,
     ) -> Self:
-        """The servers of a JSON file. Raises `ConfigError`, which names the file, line and column."""
+        """The servers of a JSON file. Raises `ConfigError`, which names the file and the server, or the line of text that is no JSON."""
         made = cls({}, start_timeout=start_timeout, call_timeout=call_timeout, on_status=on_status)
         made._take(*read_file(path))
         return made
