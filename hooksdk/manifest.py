@@ -17,7 +17,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from hooksdk import schema
-from hooksdk.errors import ConfigError, PluginRefused
+from hooksdk.errors import ConfigError, PluginRefused, problem_text
 
 __all__ = ["FILE_NAMES", "Activation", "Contracts", "Manifest", "find_manifest", "read_manifest"]
 
@@ -101,8 +101,8 @@ def read_manifest(path: Path) -> Manifest:
     try:
         return Manifest.model_validate(data)
     except pydantic.ValidationError as error:
-        told = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']}" for one in error.errors())
-        raise PluginRefused(who, f"its manifest {path} is wrong: {told}") from None
+        problems = "; ".join(map(problem_text, error.errors()))
+        raise PluginRefused(who, f"its manifest {path} is wrong: {problems}") from None
 
 
 def find_manifest(module: str) -> Path | None:

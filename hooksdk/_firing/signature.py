@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from hooksdk.calls import ToolResult
-from hooksdk.errors import ToolError, ToolSchemaError
+from hooksdk.errors import ToolError, ToolSchemaError, problem_text
 
 __all__ = ["Executor", "Signature", "is_async", "locate", "read_signature", "to_result"]
 
@@ -169,7 +169,7 @@ def _executor(function: Callable[..., Any], read: _Read) -> Executor:
         try:
             valid = read.model.model_validate(arguments)
         except pydantic.ValidationError as error:
-            problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+            problems = "; ".join(map(problem_text, error.errors()))
             raise ToolError(f"not run, the arguments are wrong: {problems}") from None
         filled = {name: getattr(valid, f"field_{index}") for index, name in enumerate(read.names)}
         if read.context is not None:

@@ -24,6 +24,8 @@ from hooksdk.errors import (
     PluginRefused,
     UnknownHook,
     did_you_mean,
+    problem_text,
+    unknown_key,
 )  # fmt: skip
 from hooksdk.hooks import HOOKS
 from hooksdk.manifest import Manifest
@@ -319,18 +321,11 @@ def _configure(plugin: Plugin, section: PluginConfig | None) -> Any:
         known = {info.alias or name for name, info in model.model_fields.items()} | set(model.model_fields)
         unknown = [name for name in given if name not in known]
         if unknown and model.model_config.get("extra") != "allow":
-            listed = f" Known: {', '.join(sorted(known))}."
-            told = (f"'{name}' is not a setting.{did_you_mean(name, known) or listed}" for name in unknown)
-            raise ConfigError(where, tuple(told))
+            raise ConfigError(where, tuple(unknown_key(name, sorted(known)) for name in unknown))
         try:
             return model.model_validate(given)
         except pydantic.ValidationError as error:
-            told = (
-                (f"'{'.'.join(map(str, one['loc']))}': " if one["loc"] else "")
-                + one["msg"].removeprefix("Value error, ")
-                for one in error.errors()
-            )
-            raise ConfigError(where, tuple(told)) from None
+            raise ConfigError(where, tuple(map(problem_text, error.errors()))) from None
     if plugin.is_class and isinstance(model, type):
         raise PluginRefused(plugin.id, "its Config is no pydantic model", "Write class Config(pydantic.BaseModel)")
     if given and "config" not in plugin.asks_for and not plugin.manifest:
