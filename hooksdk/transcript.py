@@ -8,11 +8,11 @@ are in `_conversation.py`, trims and the fence here.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Sequence
 from typing import Any, Literal, final
 
 from hooksdk import schema
+from hooksdk._tasks.background import logger
 from hooksdk._transcript.conversation import Conversation
 from hooksdk._transcript.encoding import encode
 from hooksdk._transcript.journal import Entry, Record, view
@@ -33,8 +33,6 @@ __all__ = [
     "TranscriptEditor",
     "view",
 ]
-
-logger = logging.getLogger("hooksdk")
 
 
 @final

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Self, TypeVar, TypeVarTuple
@@ -11,6 +10,7 @@ from typing import Any, Self, TypeVar, TypeVarTuple
 import anyio
 
 from hooksdk import schema
+from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread, run_shielded
 from hooksdk._transcript.encoding import encode, plain_call, plain_result, save_result
 from hooksdk._transcript.journal import Entry, Ledger
@@ -22,8 +22,6 @@ from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 from hooksdk.tools import Tool
 
 __all__ = ["Conversation"]
-
-logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
 P = TypeVarTuple("P")

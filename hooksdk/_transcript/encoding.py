@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
 from typing import Any
 
 from hooksdk import schema
+from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolCall, ToolResult
 
 __all__ = ["encode", "load_result", "plain_call", "plain_result", "request_of", "save_result", "summary_of"]
-
-logger = logging.getLogger("hooksdk")
 
 
 def encode(value: object) -> bytes:

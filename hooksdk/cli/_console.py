@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from hooksdk._schema.values import clip
+from hooksdk._tasks.background import logger
 from hooksdk.errors import HookSDKError
 
 __all__ = [
@@ -102,23 +103,23 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-class _Shown(logging.Handler):
+class _WarningPrinter(logging.Handler):
     def __init__(self, console: Console) -> None:
         super().__init__(logging.WARNING)
         self._console = console
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         message = printable(record.getMessage())
-        if message not in self._told:
-            self._told.add(message)
+        if message not in self._printed:
+            self._printed.add(message)
             self._console.print(f"[yellow]warning[/]     {escape(message)}", soft_wrap=True)
 
 
 @contextmanager
 def warnings_shown(console: Console) -> Generator[None]:
     """Print what hooksdk logs as a warning or worse, each once."""
-    handler, logger = _Shown(console), logging.getLogger("hooksdk")
+    handler = _WarningPrinter(console)
     logger.addHandler(handler)
     try:
         yield

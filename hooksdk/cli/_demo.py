@@ -20,6 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hooksdk import Config, Host, JsonlStore, ResultInfo, Session, schema
+from hooksdk._tasks.background import logger
 from hooksdk.agent import Outcome, run_agent
 from hooksdk.cli._approver import PersonAtTerminal, grant_all
 from hooksdk.cli._console import print_json
@@ -54,7 +55,7 @@ def run_demo(*, folder: Path | None, interactive: bool, as_json: bool) -> int:
     """Run the demo, and answer its exit code. Raises `DemoProblem`, and `KeyboardInterrupt` on Ctrl-C."""
     if shutil.which("git") is None:
         raise DemoProblem("the demo needs git on the PATH: install git, then run it again")
-    logging.getLogger("hooksdk").addHandler(logging.NullHandler())
+    logger.addHandler(logging.NullHandler())
     console = Console(highlight=False, emoji=False, quiet=as_json)
     place = _prepare(folder)
     summary = anyio.run(play, place, console, interactive)

@@ -10,7 +10,6 @@ Needs `pip install 'hooksdk[mcp]'`. Works on asyncio and trio.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ import anyio
 import anyio.abc
 import mcp_types as types
 
+from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolResult
 from hooksdk.catalog import ToolContext
 from hooksdk.errors import ConfigError
@@ -30,8 +30,6 @@ from hooksdk.mcp._transport import NoiseFilter
 from hooksdk.tools import Annotations, Tool
 
 __all__ = ["McpServers", "ServerStatus", "State"]
-
-_logger = logging.getLogger("hooksdk")
 
 _GRACE = 2.0
 """Seconds that servers have to end in good order before the rest is cut off."""
@@ -95,7 +93,7 @@ class McpServers:
         self.notices = tuple(notices)
         """What was ignored in the mapping, one line each."""
         for notice in notices:
-            _logger.warning("%s", notice)
+            logger.warning("%s", notice)
 
     @property
     def status(self) -> Mapping[str, ServerStatus]:
@@ -169,12 +167,12 @@ class McpServers:
     def _report(self, status: ServerStatus) -> None:
         if self._on_status is None:
             if status.state == "failed":
-                _logger.warning("the MCP server '%s' failed: %s", status.name, status.problem)
+                logger.warning("the MCP server '%s' failed: %s", status.name, status.problem)
             return
         try:
             self._on_status(status)
         except Exception:
-            _logger.exception("on_status raised for MCP server '%s'", status.name)
+            logger.exception("on_status raised for MCP server '%s'", status.name)
 
     def _tool(self, connection: Connection, entry: types.Tool) -> Tool:
         limit = connection.spec.timeout or self._call_timeout

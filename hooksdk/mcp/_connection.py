@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -16,13 +15,12 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
+from hooksdk._tasks.background import logger
 from hooksdk.errors import did_you_mean
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._transport import Transport, all_tools, client_info, first_cause, one_line, serving
 
 __all__ = ["CallFailed", "Connection", "ServerStatus", "State"]
-
-_logger = logging.getLogger("hooksdk")
 
 State = Literal["starting", "up", "failed", "down", "disabled"]
 """`failed`: it could not be started; `down`: it was up and ended, and is started again when it is needed."""
@@ -352,7 +350,7 @@ class Connection:
                 problem = self._tell(error)
             if problem:
                 life.doubtful = True
-                _logger.warning("MCP server '%s': its tools could not be listed: %s", self.spec.name, problem)
+                logger.warning("MCP server '%s': its tools could not be listed: %s", self.spec.name, problem)
             else:
                 self._set(replace(self.status, tools=len(self.tools)))
 

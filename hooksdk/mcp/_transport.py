@@ -24,11 +24,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
+from hooksdk._tasks.background import logger
 from hooksdk.mcp._config import ServerSpec
 
 __all__ = ["NoiseFilter", "Transport", "all_tools", "client_info", "first_cause", "one_line", "serving"]
-
-_logger = logging.getLogger("hooksdk")
 
 _KEPT = 4096
 """Bytes of a server's stderr that are kept."""
@@ -49,7 +48,7 @@ class NoiseFilter(logging.Filter):
         name = serving.get()
         if not name or not str(record.msg).startswith("Failed to parse JSONRPC message"):
             return True
-        _logger.debug("MCP server '%s' printed a line that is not MCP to its stdout; it is ignored", name)
+        logger.debug("MCP server '%s' printed a line that is not MCP to its stdout; it is ignored", name)
         return False
 
 
