@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
 from hooksdk import hooks
-from hooksdk.cli._console import counted, printable
+from hooksdk.cli._console import counted, safe
 from hooksdk.hooks import Trace
 
 __all__ = ["timeline"]
@@ -51,14 +50,14 @@ def timeline(console: Console) -> type:
                 through = f" [dim]through {bridge}[/]" if bridge else ""
                 if detail["origin"] == "code":
                     through = " [dim]in the script[/]"
-                return f"turn {self._turn:<3} [bold]{_safe(detail['name'])}[/]{through}"
+                return f"turn {self._turn:<3} [bold]{safe(detail['name'])}[/]{through}"
             elif kind == "call_finished":
                 # Of calls that run at a time, each end says whose it is.
-                name = f"{_safe(detail['name'])}: " if len(self._open) > 1 else ""
+                name = f"{safe(detail['name'])}: " if len(self._open) > 1 else ""
                 self._open.discard(detail["call_id"])
                 mark = MARKS.get(detail["status"], "[red]![/]")
-                took = f"{detail['seconds'] * 1000:,.0f} ms"
-                return f"         {mark} {name}{detail['status']}, {detail['characters']:,} characters, {took}"
+                duration = f"{detail['seconds'] * 1000:,.0f} ms"
+                return f"         {mark} {name}{detail['status']}, {detail['characters']:,} characters, {duration}"
             line = _line(kind, detail)
             if kind == "tools_resolved":
                 # Another attempt resolves the tools anew, mostly to the same.
@@ -71,23 +70,23 @@ def timeline(console: Console) -> type:
 def _line(kind: str, detail: Mapping[str, Any]) -> str | None:
     match kind:
         case "withheld":
-            told = f"{', '.join(detail['names'])} ({detail['reason']})"
-            return f"[dim]withheld[/]    by {_safe(detail['plugin'])}: {_safe(told)}"
+            names = f"{', '.join(detail['names'])} ({detail['reason']})"
+            return f"[dim]withheld[/]    by {safe(detail['plugin'])}: {safe(names)}"
         case "tools_resolved":
-            told = f"{counted(detail['tools'], 'tool')}, {detail['tokens']:,} tokens of schemas"
+            size = f"{counted(detail['tools'], 'tool')}, {detail['tokens']:,} tokens of schemas"
             if not detail["tools"]:
                 return "[dim]catalog[/]     no tools\n"
             if (detail["tools"], detail["tokens"]) == (detail["offered"], detail["tokens_offered"]):
-                return f"[dim]catalog[/]     {told}: all are offered\n"
-            shown = f"{counted(detail['offered'], 'tool')}, {detail['tokens_offered']:,} tokens"
-            return f"[dim]catalog[/]     {told}; tool search is on and offers {shown}\n"
+                return f"[dim]catalog[/]     {size}: all are offered\n"
+            offered = f"{counted(detail['offered'], 'tool')}, {detail['tokens_offered']:,} tokens"
+            return f"[dim]catalog[/]     {size}; tool search is on and offers {offered}\n"
         case "model_replied" if detail["stop_reason"] in CUT_OFF:
             return "[yellow]cut off[/]     the model's reply reached its limit of tokens"
         case "model_replied" if detail["stop_reason"] in REFUSED:
-            return f"[yellow]refused[/]     the provider ended the model's reply: {_safe(detail['stop_reason'])}"
+            return f"[yellow]refused[/]     the provider ended the model's reply: {safe(detail['stop_reason'])}"
         case "call_in_text":
             names = ", ".join(detail["names"])
-            return f"[yellow]no call[/]     the model wrote a call of {_safe(names)} as text, which does nothing"
+            return f"[yellow]no call[/]     the model wrote a call of {safe(names)} as text, which does nothing"
         case "decision":
             reason = f": {detail['reason']}" if detail["reason"] else ""
             return _indented(detail["hook"], f"{detail['plugin']} says {detail['decision']}{reason}")
@@ -97,19 +96,15 @@ def _line(kind: str, detail: Mapping[str, Any]) -> str | None:
             return _indented("approval", "granted" if detail["granted"] else "refused")
         case "trim_queued":
             sizes = f"{detail['characters_before']:,} to {detail['characters_after']:,} characters"
-            told = f"{detail['handle']}, {sizes}; durable, not applied while the run is open"
-            return _indented("trim queued", told)
+            trim = f"{detail['handle']}, {sizes}; durable, not applied while the run is open"
+            return _indented("trim queued", trim)
         case "trim_drained":
             saved = f"saves {detail['tokens_saved']:,} tokens of every request from now on"
-            trim = f"trim of {detail['handle']} ({_safe(detail['tool'])}) {detail['status']}"
+            trim = f"trim of {detail['handle']} ({safe(detail['tool'])}) {detail['status']}"
             return f"agent_end  the fence opens: {trim}, {saved}"
         case _:
             return None
 
 
-def _indented(what: str, told: str) -> str:
-    return f"         [dim]{what:<17}[/] {_safe(told)}"
-
-
-def _safe(text: str) -> str:
-    return escape(printable(text))
+def _indented(what: str, text: str) -> str:
+    return f"         [dim]{what:<17}[/] {safe(text)}"

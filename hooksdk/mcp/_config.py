@@ -113,10 +113,10 @@ class ServerSpec(BaseModel):
     @model_validator(mode="after")
     def _check_place(self) -> ServerSpec:
         if not self.command and not self.url and self.type is None:
-            raise ValueError(f"needs a 'command' or a 'url', such as {_EXAMPLE}")
+            raise ValueError(f"needs a 'command' or a 'url', such as {_EXAMPLE}.")
         needed = "url" if self.type == "http" else "command"
         if self.type and not getattr(self, needed):
-            raise ValueError(f"'{needed}' is missing, and a server of this type needs one")
+            raise ValueError(f"'{needed}' is missing, and a server of this type needs one.")
         return self
 
     def model_post_init(self, context: Any, /) -> None:
@@ -156,19 +156,18 @@ def read_servers(servers: Mapping[str, Any], where: str = "mcpServers") -> tuple
             problems.append(f"{server}: expected an object such as {_EXAMPLE}, got {_kind(entry)}")
             continue
         values = {str(key): value for key, value in cast("Mapping[object, object]", entry).items() if value is not None}
-        unknown = [
-            f"{server}: the key '{key}' is unknown and ignored.{did_you_mean(key, _EXPECTED)}"
-            for key in values
-            if key not in _EXPECTED
-        ]
+        unknown = [key for key in values if key not in _EXPECTED]
         context: set[str] = set()
         try:
             spec = ServerSpec.model_validate({**values, "name": str(name)}, context=context)
         except ValidationError as error:
-            problems += [f"{server}{_problem(dict(one))}" for one in error.errors()] + unknown
+            hint = next(filter(None, (did_you_mean(key, ("command", "url")) for key in unknown)), "")
+            problems += [f"{server}{_problem(dict(one))}{'' if one['loc'] else hint}" for one in error.errors()]
             continue
         specs.append(spec)
-        notices += unknown
+        notices += [
+            f"{server}: the key '{key}' is unknown and ignored.{did_you_mean(key, _EXPECTED)}" for key in unknown
+        ]
         if (seconds := spec.timeout or 0) >= 3600:
             notices.append(f"{server}: 'timeout' counts seconds; {seconds:g} means {seconds / 3600:.1f} hours")
     if problems:
