@@ -129,27 +129,27 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
     simple = {"store", "on_missing_grant", "drain", "plugins_file"}
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for variable, value in env.items():
         if not variable.startswith("HOOKSDK_") or variable in OTHER_VARIABLES:
             continue
         name = variable.removeprefix("HOOKSDK_").lower()
         if name in {"allow", "deny"}:
-            found[name] = [part.strip() for part in value.split(",") if part.strip()]
+            settings[name] = [part.strip() for part in value.split(",") if part.strip()]
         elif name in simple:
             words = {"true": True, "1": True, "false": False, "0": False, "": False}
-            found[name] = words.get(value.lower(), value) if name == "plugins_file" else value
+            settings[name] = words.get(value.lower(), value) if name == "plugins_file" else value
         else:
             known = [f"HOOKSDK_{field.upper()}" for field in sorted(simple | {"allow", "deny"})] + sorted(
                 OTHER_VARIABLES
             )
             raise ConfigError("environment", (unknown_key(variable, known),))
-    return found
+    return settings
 
 
 def _validate(data: Mapping[str, Any], where: str) -> Config:
     if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError(where, (f"is to be a table of settings, not {data!r:.60}",))
+        raise ConfigError(where, (f"must be a table of settings, got {data!r:.60}",))
     try:
         return Config.model_validate(dict(data))
     except pydantic.ValidationError as error:
@@ -171,10 +171,10 @@ def _unknown_setting(path: list[str]) -> str:
 
 
 def _merge(into: dict[str, Any], data: Mapping[str, Any], parent: str = "") -> None:
-    for given, value in data.items():
+    for name, value in data.items():
         # A plugin's section counts as the same whether its id is written with - or _.
-        same = (name for name in into if fold(name) == fold(given))
-        key = next(same, given) if parent == "plugins" else given
+        same = (known for known in into if fold(known) == fold(name))
+        key = next(same, name) if parent == "plugins" else name
         if isinstance(value, Mapping) and isinstance(into.get(key), dict):
             _merge(into[key], cast("Mapping[str, Any]", value), "" if parent else key)
         else:

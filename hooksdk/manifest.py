@@ -67,14 +67,12 @@ class Manifest(BaseModel):
         if self.config_schema is None:
             return filled
         if problem := schema.check_schema(self.config_schema):
-            raise PluginRefused(self.id, f"its configSchema is not a JSON Schema: {problem}", "Mend the manifest")
+            raise PluginRefused(self.id, f"its configSchema is not a JSON Schema: {problem}", "Correct the manifest")
         _fill_defaults(self.config_schema, filled)
         problems = schema.check(self.config_schema, filled, root="config")
         if problems:
-            told = tuple(
-                f"{one.path}: {one.message}{f' {one.suggestion}' if one.suggestion else ''}" for one in problems
-            )
-            raise ConfigError(where, told)
+            texts = (f"{one.path}: {one.message}{f' {one.suggestion}' if one.suggestion else ''}" for one in problems)
+            raise ConfigError(where, tuple(texts))
         return filled
 
 

@@ -280,7 +280,7 @@ def disable_plugin(plugin_id: Annotated[str, typer.Argument(metavar="ID")], proj
 def _find(project: Path) -> list[Plugin]:
     config = load_config(folder=project)
     registry = Registry(config)
-    find_plugins(registry, (), config, folder=project, refused=lambda _plugin, _error: None)
+    find_plugins(registry, (), config, folder=project, on_refusal=lambda _plugin, _error: None)
     return registry.plugins
 
 

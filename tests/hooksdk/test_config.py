@@ -155,7 +155,7 @@ def test_each_source_is_named_in_its_own_errors(project: Path) -> None:
         load(project)
     (project.parent / "hooksdk" / "config.toml").unlink()
     (project / "pyproject.toml").write_text("[tool]\nhooksdk = 3\n")
-    with pytest.raises(ConfigError, match=r"\[tool\.hooksdk\]: is to be a table of settings, not 3"):
+    with pytest.raises(ConfigError, match=r"\[tool\.hooksdk\]: must be a table of settings, got 3"):
         load(project)
 
 
