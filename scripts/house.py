@@ -94,7 +94,7 @@ def size(checkout: Path) -> dict[str, float]:
         "code lines of hooksdk": rooms.total(),
         "code lines of the core": sum(lines for room, lines in rooms.items() if room not in NOT_CORE),
         "code lines of the core's top level": sum(public.values()),
-        **{f"code lines of {room}": rooms[room] for room in sorted(rooms) if room.endswith("/")},
+        **{f"code lines of {room}": rooms[room] for room in sorted(rooms) if room.endswith("/") and rooms[room]},
         **{f"code lines of {folder}": folders[folder] for folder in folders},
         "suppressions per 1,000 code lines": round(1000 * suppressions / rooms.total(), 1),
     }
