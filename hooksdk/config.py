@@ -4,7 +4,6 @@ earlier ones."""
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Annotated, Any, Literal, cast
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from hooksdk.errors import ConfigError, did_you_mean
+from hooksdk.errors import ConfigError, did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import HOOKS
 
 __all__ = ["Config", "PluginConfig", "fold", "load_config"]
@@ -130,53 +129,52 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
     simple = {"store", "on_missing_grant", "drain", "plugins_file"}
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for variable, value in env.items():
         if not variable.startswith("HOOKSDK_") or variable in OTHER_VARIABLES:
             continue
         name = variable.removeprefix("HOOKSDK_").lower()
         if name in {"allow", "deny"}:
-            found[name] = [part.strip() for part in value.split(",") if part.strip()]
+            settings[name] = [part.strip() for part in value.split(",") if part.strip()]
         elif name in simple:
             words = {"true": True, "1": True, "false": False, "0": False, "": False}
-            found[name] = words.get(value.lower(), value) if name == "plugins_file" else value
+            settings[name] = words.get(value.lower(), value) if name == "plugins_file" else value
         else:
             known = [f"HOOKSDK_{field.upper()}" for field in sorted(simple | {"allow", "deny"})] + sorted(
                 OTHER_VARIABLES
             )
-            raise ConfigError("environment", (f"{variable} is not a setting.{did_you_mean(variable, known)}",))
-    return found
+            raise ConfigError("environment", (unknown_key(variable, known),))
+    return settings
 
 
 def _validate(data: Mapping[str, Any], where: str) -> Config:
     if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError(where, (f"is to be a table of settings, not {data!r:.60}",))
+        raise ConfigError(where, (f"must be a table of settings, got {data!r:.60}",))
     try:
         return Config.model_validate(dict(data))
     except pydantic.ValidationError as error:
-        raise ConfigError(where, tuple(_tell(dict(one)) for one in error.errors())) from None
+        problems = (
+            _unknown_setting([str(part) for part in one["loc"]])
+            if one["type"] == "extra_forbidden"
+            else problem_text(one, quote_value=True)
+            for one in error.errors()
+        )
+        raise ConfigError(where, tuple(problems)) from None
 
 
-def _tell(problem: dict[str, Any]) -> str:
-    path = [str(part) for part in problem["loc"]]
-    if problem["type"] == "extra_forbidden":
-        in_section = len(path) == 3 and path[0] == "plugins"
-        known = (PluginConfig if in_section else Config).model_fields
-        hint = did_you_mean(path[-1], known)
-        if in_section and not hint:
-            hint = f" The plugin's own settings go under [plugins.{path[1]}.config]."
-        return f"'{'.'.join(path)}' is not a setting." + (hint or f" Known: {', '.join(known)}.")
-    if problem["type"] == "literal_error":
-        near = did_you_mean(str(problem["input"]), re.findall(r"'([^']*)'", problem["ctx"]["expected"]))
-        return f"'{'.'.join(path)}': {problem['msg']} (got {problem['input']!r:.60}).{near}"
-    return f"'{'.'.join(path)}': {problem['msg'].removeprefix('Value error, ')} (got {problem['input']!r:.60})"
+def _unknown_setting(path: list[str]) -> str:
+    name = ".".join(path)
+    if len(path) < 3:
+        return unknown_key(name, Config.model_fields)
+    hint = did_you_mean(path[-1], PluginConfig.model_fields)
+    return f"'{name}' is not a setting." + (hint or f" The plugin's own settings go under [plugins.{path[1]}.config].")
 
 
 def _merge(into: dict[str, Any], data: Mapping[str, Any], parent: str = "") -> None:
-    for given, value in data.items():
+    for name, value in data.items():
         # A plugin's section counts as the same whether its id is written with - or _.
-        same = (name for name in into if fold(name) == fold(given))
-        key = next(same, given) if parent == "plugins" else given
+        same = (known for known in into if fold(known) == fold(name))
+        key = next(same, name) if parent == "plugins" else name
         if isinstance(value, Mapping) and isinstance(into.get(key), dict):
             _merge(into[key], cast("Mapping[str, Any]", value), "" if parent else key)
         else:

@@ -1,4 +1,4 @@
-"""Every error that hooksdk raises, and the did-you-mean that they share.
+"""Every error that hooksdk raises, and the words that they share: did-you-mean, and what pydantic found wrong.
 
 ```
 HookSDKError
@@ -28,9 +28,13 @@ Errors carry their facts as fields and rebuild under pickle.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 __all__ = [
     "BadAnswer",
@@ -60,6 +64,8 @@ __all__ = [
     "UnknownResult",
     "did_you_mean",
     "nearest",
+    "problem_text",
+    "unknown_key",
 ]
 
 
@@ -74,6 +80,26 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'?`, with its leading blank, or nothing where no known word is near."""
     matches = nearest(word, known)
     return f" Did you mean {' or '.join(repr(match) for match in matches)}?" if matches else ""
+
+
+def unknown_key(name: str, known: Iterable[str], what: str = "a setting") -> str:
+    """The sentence that refuses a word which is not among the known ones, with the nearest of them or else all."""
+    words = list(known)
+    hint = did_you_mean(name, words) or f" Known: {', '.join(words)}."
+    return f"'{name}' is not {what}.{hint}"
+
+
+def problem_text(problem: ErrorDetails, *, quote_value: bool = False) -> str:
+    """One entry of a pydantic `ValidationError.errors()` as `'path': message`, with the nearest choice for a wrong one.
+    With `quote_value` the value that came is in it, clipped."""
+    message = problem["msg"].removeprefix("Value error, ")
+    if quote_value:
+        message += f" (got {problem['input']!r:.60})"
+    if problem["type"] == "literal_error":
+        hint = did_you_mean(str(problem["input"]), re.findall(r"'([^']*)'", problem["msg"]))
+        message += f".{hint}" if hint else ""
+    path = ".".join(str(part) for part in problem["loc"])
+    return f"'{path}': {message}" if path else message
 
 
 def _sentence(text: str) -> str:

@@ -17,7 +17,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from hooksdk import schema
-from hooksdk.errors import ConfigError, PluginRefused
+from hooksdk.errors import ConfigError, PluginRefused, problem_text
 
 __all__ = ["FILE_NAMES", "Activation", "Contracts", "Manifest", "find_manifest", "read_manifest"]
 
@@ -67,14 +67,12 @@ class Manifest(BaseModel):
         if self.config_schema is None:
             return filled
         if problem := schema.check_schema(self.config_schema):
-            raise PluginRefused(self.id, f"its configSchema is not a JSON Schema: {problem}", "Mend the manifest")
+            raise PluginRefused(self.id, f"its configSchema is not a JSON Schema: {problem}", "Correct the manifest")
         _fill_defaults(self.config_schema, filled)
         problems = schema.check(self.config_schema, filled, root="config")
         if problems:
-            told = tuple(
-                f"{one.path}: {one.message}{f' {one.suggestion}' if one.suggestion else ''}" for one in problems
-            )
-            raise ConfigError(where, told)
+            texts = (f"{one.path}: {one.message}{f' {one.suggestion}' if one.suggestion else ''}" for one in problems)
+            raise ConfigError(where, tuple(texts))
         return filled
 
 
@@ -101,8 +99,8 @@ def read_manifest(path: Path) -> Manifest:
     try:
         return Manifest.model_validate(data)
     except pydantic.ValidationError as error:
-        told = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the file'}: {one['msg']}" for one in error.errors())
-        raise PluginRefused(who, f"its manifest {path} is wrong: {told}") from None
+        problems = "; ".join(map(problem_text, error.errors()))
+        raise PluginRefused(who, f"its manifest {path} is wrong: {problems}") from None
 
 
 def find_manifest(module: str) -> Path | None:

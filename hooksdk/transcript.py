@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import functools
 import json
-import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, final
@@ -17,6 +16,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, final
 import anyio
 
 from hooksdk import schema
+from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread, run_shielded
 from hooksdk._transcript.encoding import encode, encode_for, plain_call, plain_result, save_result
 from hooksdk._transcript.journal import Entry, Ledger
@@ -41,8 +41,6 @@ __all__ = [
     "TranscriptEditor",
     "view",
 ]
-
-logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
 P = ParamSpec("P")

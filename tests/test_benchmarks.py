@@ -26,6 +26,7 @@ if not SHARED.is_dir():
     pytest.skip("the catalogs and the queries lie in ../shared, which is not here", allow_module_level=True)
 
 sys.path.append(str(ROOT / "benchmarks"))
+call_path = import_module("call_path")
 offered_tokens = import_module("offered_tokens")
 quality = import_module("quality")
 ranker = import_module("ranker")
@@ -94,3 +95,9 @@ def test_the_page_says_what_is_found_today_of_whole_tasks_in_one_query_and_in_se
 def test_the_steps_of_a_task_find_more_of_its_tools_than_as_many_hits_of_the_task_alone() -> None:
     several = measured()["several"]
     assert several["task and steps, 5 hits each"] > several["task alone, as many hits"] + 0.2
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="the page counts comprehensions, which are no functions there")
+def test_the_page_says_what_a_call_goes_through_today() -> None:
+    rows = {row[0]: int(row[-1]) for row in table(PAGE, "one call") if row[0] in call_path.COUNTS}
+    assert rows == call_path.count()

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, cast, final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from hooksdk import Annotations, Tool, schema
-from hooksdk.errors import did_you_mean
+from hooksdk.errors import did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import Event
 from hooksdk.patterns import SOURCES, ToolPattern
 
@@ -62,8 +62,7 @@ class _Strict(BaseModel):
 
 def _known(word: str, known: Collection[str], what: str) -> None:
     if word not in known:
-        hint = did_you_mean(word, known) or f" Known: {', '.join(known)}."
-        raise ValueError(f"'{word}' is not a known {what}.{hint}")
+        raise ValueError(unknown_key(word, known, f"a known {what}"))
 
 
 class Requester(_Strict):
@@ -185,20 +184,16 @@ def read_rules(value: object) -> object:
         try:
             rules.append(Rule.model_validate(written))
         except ValidationError as error:
-            problems.extend(f"rule {number}: {_told(cast('dict[str, Any]', one))}" for one in error.errors())
+            problems.extend(f"rule {number}: {_text_of(one)}" for one in error.errors())
     if problems:
         raise ValueError("; ".join(problems))
     return rules
 
 
-def _told(problem: dict[str, Any]) -> str:
-    where = ".".join(str(part) for part in problem["loc"])
-    text = str(problem["msg"]).removeprefix("Value error, ")
-    if problem["type"] == "missing" and where == "action":
+def _text_of(problem: Any) -> str:
+    if problem["type"] == "missing" and problem["loc"] == ("action",):
         return "it has no action; write action = allow, deny or ask"
-    if problem["type"] == "literal_error":
-        text += did_you_mean(str(problem["input"]), re.findall(r"'(\w+)'", text))
-    return f"{where}: {text}" if where else text
+    return problem_text(problem)
 
 
 class Undecidable(ValueError):

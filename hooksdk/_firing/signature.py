@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
 from hooksdk.calls import ToolResult
-from hooksdk.errors import ToolError, ToolSchemaError
+from hooksdk.errors import ToolError, ToolSchemaError, problem_text
 
 __all__ = ["Executor", "Signature", "is_async", "locate", "read_signature", "takes_context", "to_result"]
 
@@ -209,7 +209,7 @@ def _executor(function: Callable[..., Any], definition: _Definition) -> Executor
         try:
             valid = definition.model.model_validate(arguments)
         except pydantic.ValidationError as error:
-            problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+            problems = "; ".join(map(problem_text, error.errors()))
             raise ToolError(f"not run, the arguments are wrong: {problems}") from None
         values = {name: getattr(valid, f"field_{index}") for index, name in enumerate(definition.names)}
         return values if definition.context is None else {**values, definition.context: context}

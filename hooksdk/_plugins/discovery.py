@@ -1,4 +1,4 @@
-"""Finding plugins: what the host's code gives, a project's plugins file, and installed packages' entry points."""
+"""Finding plugins: in the host's code, in a project's plugins file, and by the entry points of installed packages."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ PLUGINS_FILE = "hooksdk_plugins.py"
 
 def find_plugins(
     registry: Registry,
-    given: Iterable[Any],
+    holders: Iterable[Any],
     config: Config,
     *,
     folder: Path | None = None,
-    refused: Callable[[Plugin, HookSDKError], None] | None = None,
+    on_refusal: Callable[[Plugin, HookSDKError], None] | None = None,
 ) -> None:
     """Fill the registry: code first, then the plugins file, then installed ones by name.
 
-    A plugin that cannot be loaded raises, or is handed to `refused` where that is given (for listings).
+    A plugin that cannot be loaded raises, or is handed to `on_refusal` if there is one (for listings).
     """
 
     def add(plugin: Plugin) -> None:
@@ -44,13 +44,13 @@ def find_plugins(
         try:
             return registry.add(plugin)
         except HookSDKError as error:
-            if refused is None:
+            if on_refusal is None:
                 raise
             plugin.status, plugin.reason = "refused", str(error)
             registry.note(plugin)
-            return refused(plugin, error)
+            return on_refusal(plugin, error)
 
-    for holder in given:
+    for holder in holders:
         add(Plugin(id=plugin_id_of(holder), origin="code", holder=holder))
     for plugin in _from_file(config, folder or Path.cwd()):
         add(plugin)
@@ -69,20 +69,20 @@ def find_plugins(
             if plugin.loaded:
                 plugin.holder = _load(plugin, entry)
         except HookSDKError as error:
-            if refused is None:
+            if on_refusal is None:
                 raise
             plugin.status, plugin.reason = "refused", str(error)
-            refused(plugin, error)
+            on_refusal(plugin, error)
         if plugin.loaded:
             add(plugin)
         else:
             registry.note(plugin)
-    if refused is None:
+    if on_refusal is None:
         _check_names(config, [plugin.id for plugin in registry.plugins])
 
 
 def _check_names(config: Config, known: Sequence[str]) -> None:
-    """A plugin that is configured under a misspelt name would be missing without a word, and a policy with it."""
+    """A plugin configured under a misspelt name, perhaps a policy, would otherwise be missing without a message."""
     for name in config.plugins:
         if not any(fold(name) == fold(one) for one in known):
             hint = did_you_mean(name, known)
@@ -175,11 +175,11 @@ def _from_file(config: Config, folder: Path) -> list[Plugin]:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise PluginRefused(path.stem, f"running {path} raised {type(error).__name__}: {error}") from error
-    found = [Plugin(id=plugin_id_of(module), origin=str(path), holder=module)]
+    plugins = [Plugin(id=plugin_id_of(module), origin=str(path), holder=module)]
     for value in vars(module).values():
         if isinstance(value, type) and value.__module__ == name and _is_plugin(value):
-            found.append(Plugin(id=plugin_id_of(value), origin=str(path), holder=value))
-    return found
+            plugins.append(Plugin(id=plugin_id_of(value), origin=str(path), holder=value))
+    return plugins
 
 
 def _is_plugin(holder: type) -> bool:

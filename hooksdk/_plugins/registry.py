@@ -24,6 +24,8 @@ from hooksdk.errors import (
     PluginRefused,
     UnknownHook,
     did_you_mean,
+    problem_text,
+    unknown_key,
 )  # fmt: skip
 from hooksdk.hooks import HOOKS
 from hooksdk.manifest import Manifest
@@ -74,19 +76,19 @@ class _Manager(pluggy.PluginManager):
     """pluggy's manager, which takes a module's handlers only where they are defined."""
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
-        found = super().parse_hookimpl_opts(plugin, name)
-        if found is not None and isinstance(plugin, types.ModuleType):
+        options = super().parse_hookimpl_opts(plugin, name)
+        if options is not None and isinstance(plugin, types.ModuleType):
             function = getattr(plugin, name)
             if getattr(function, "__module__", None) != plugin.__name__:
                 return None
-        return found
+        return options
 
 
 def plugin_id_of(holder: Any) -> str:
     """A plugin's id: its `plugin_id`, or the module's or class's name in snake_case."""
-    chosen = getattr(holder, "plugin_id", None)
-    if isinstance(chosen, str) and chosen:
-        return chosen
+    plugin_id = getattr(holder, "plugin_id", None)
+    if isinstance(plugin_id, str) and plugin_id:
+        return plugin_id
     name = str(getattr(holder, "__name__", type(holder).__name__)).rpartition(".")[2]
     if isinstance(holder, types.ModuleType):
         return name
@@ -117,10 +119,10 @@ class Registry:
         section = self._config.plugin(plugin.id)
         plugin.asks_for = _constructor(plugin)
         plugin.config = _configure(plugin, section)
-        used = {self._check_handler(plugin, name, opts) for name, opts in self._marked(holder)}
-        plugin.hooks = [name for name in HOOKS if name in used]
+        hooks = {self._check_handler(plugin, name, opts) for name, opts in self._marked(holder)}
+        plugin.hooks = [name for name in HOOKS if name in hooks]
         plugin.tools = [tool.name for tool in self.tools_of(plugin, None)]
-        _warn_of_bare(plugin, {name for name, _ in self._marked(holder)})
+        _warn_of_undecorated(plugin, {name for name, _ in self._marked(holder)})
         _check_contracts(plugin)
         self._check_grants(plugin, section)
         self._register(plugin)
@@ -164,8 +166,8 @@ class Registry:
     def patterns(self) -> list[tuple[Plugin, str, ToolPattern]]:
         """Every tool pattern that limits a handler: plugin, handler, pattern."""
         by_id = {plugin.id: plugin for plugin in self.loaded}
-        found = (handler for handlers in (self._plan or self._make_plan()).values() for handler in handlers)
-        return [(by_id[one.plugin], one.who, pattern) for one in found for pattern in one.tools or ()]
+        all_handlers = (handler for handlers in (self._plan or self._make_plan()).values() for handler in handlers)
+        return [(by_id[one.plugin], one.who, pattern) for one in all_handlers for pattern in one.tools or ()]
 
     def _register(self, plugin: Plugin) -> None:
         try:
@@ -202,23 +204,23 @@ class Registry:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise refuse("a generator cannot be a handler", "Return the answer instead of yielding it")
         expected = ["self", "event"] if plugin.is_class else ["event"]
-        if shown := other_parameters(function, expected):
-            raise refuse(f"its parameters are {shown}", f"Write def {name}({', '.join(expected)})")
+        if parameters := other_parameters(function, expected):
+            raise refuse(f"its parameters are {parameters}", f"Write def {name}({', '.join(expected)})")
         return hook
 
     def _check_grants(self, plugin: Plugin, section: PluginConfig | None) -> None:
         if plugin.origin != "installed" or (section and "conversation" in section.grants):
             return
-        needing = tuple(name for name in plugin.hooks if HOOKS[name].grant == "conversation")
-        asked = "conversation" in plugin.manifest.permissions if plugin.manifest else False
-        if not needing and not asked:
+        conversation_hooks = tuple(name for name in plugin.hooks if HOOKS[name].grant == "conversation")
+        requested = "conversation" in plugin.manifest.permissions if plugin.manifest else False
+        if not conversation_hooks and not requested:
             return
-        missing = MissingGrant(plugin.id, "conversation", needing or ("tool results through its tools",))
+        missing = MissingGrant(plugin.id, "conversation", conversation_hooks or ("tool results through its tools",))
         if self._config.on_missing_grant == "refuse":
             raise missing
         plugin.missing_grant = missing
-        plugin.reason = f"left out: {', '.join(needing or ('trims',))}. {missing}"
-        plugin.hooks = [name for name in plugin.hooks if name not in needing]
+        plugin.reason = f"left out: {', '.join(conversation_hooks or ('trims',))}. {missing}"
+        plugin.hooks = [name for name in plugin.hooks if name not in conversation_hooks]
 
     def _make_plan(self) -> dict[str, list[Handler]]:
         position = {id(plugin.holder): index for index, plugin in enumerate(self.loaded)}
@@ -279,8 +281,8 @@ def _no_plugin(plugin: Plugin) -> PluginRefused:
     return PluginRefused(plugin.id, problem, advice)
 
 
-def _warn_of_bare(plugin: Plugin, marked: Container[str]) -> None:
-    """A handler whose decorator was forgotten is never called, and a policy may be missing without a word."""
+def _warn_of_undecorated(plugin: Plugin, marked: Container[str]) -> None:
+    """A handler without its decorator is never called, and a policy would be missing without a message."""
     expected = ["self", "event"] if plugin.is_class else ["event"]
     for name in HOOKS:
         function = inspect.getattr_static(plugin.holder, name, None)
@@ -311,41 +313,34 @@ def _constructor(plugin: Plugin) -> tuple[str, ...]:
 
 def _configure(plugin: Plugin, section: PluginConfig | None) -> Any:
     where = f"[plugins.{plugin.id}.config]"
-    given = dict(section.config) if section else {}
+    values = dict(section.config) if section else {}
     if plugin.manifest:
-        given = plugin.manifest.check_config(given, where)
+        values = plugin.manifest.check_config(values, where)
     model = getattr(plugin.holder, "Config", None)
     if isinstance(model, type) and issubclass(model, BaseModel):
         known = {info.alias or name for name, info in model.model_fields.items()} | set(model.model_fields)
-        unknown = [name for name in given if name not in known]
+        unknown = [name for name in values if name not in known]
         if unknown and model.model_config.get("extra") != "allow":
-            listed = f" Known: {', '.join(sorted(known))}."
-            told = (f"'{name}' is not a setting.{did_you_mean(name, known) or listed}" for name in unknown)
-            raise ConfigError(where, tuple(told))
+            raise ConfigError(where, tuple(unknown_key(name, sorted(known)) for name in unknown))
         try:
-            return model.model_validate(given)
+            return model.model_validate(values)
         except pydantic.ValidationError as error:
-            told = (
-                (f"'{'.'.join(map(str, one['loc']))}': " if one["loc"] else "")
-                + one["msg"].removeprefix("Value error, ")
-                for one in error.errors()
-            )
-            raise ConfigError(where, tuple(told)) from None
+            raise ConfigError(where, tuple(map(problem_text, error.errors()))) from None
     if plugin.is_class and isinstance(model, type):
-        raise PluginRefused(plugin.id, "its Config is no pydantic model", "Write class Config(pydantic.BaseModel)")
-    if given and "config" not in plugin.asks_for and not plugin.manifest:
+        raise PluginRefused(plugin.id, "its Config is not a pydantic model", "Write class Config(pydantic.BaseModel)")
+    if values and "config" not in plugin.asks_for and not plugin.manifest:
         raise ConfigError(where, (f"plugin '{plugin.id}' takes no configuration",))
-    return given
+    return values
 
 
 def _check_contracts(plugin: Plugin) -> None:
     if plugin.manifest is None:
         return
-    for what, registered, listed in (
+    for what, registered, contract in (
         ("tool", plugin.tools, plugin.manifest.contracts.tools),
         ("hook", plugin.hooks, plugin.manifest.contracts.hooks),
     ):
-        outside = [name for name in registered if listed is not None and name not in listed]
+        outside = [name for name in registered if contract is not None and name not in contract]
         if outside:
             advice = f"List it under contracts.{what}s, or remove it"
             raise PluginRefused(plugin.id, f"its manifest does not list the {what} '{outside[0]}'", advice)

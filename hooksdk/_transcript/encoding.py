@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 from typing import Any
 
 from hooksdk import schema
 from hooksdk._schema.values import clip
+from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import StoreError
 
@@ -21,8 +21,6 @@ __all__ = [
     "save_result",
     "summary_of",
 ]
-
-logger = logging.getLogger("hooksdk")
 
 
 def encode(value: object) -> bytes:

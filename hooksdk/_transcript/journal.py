@@ -17,21 +17,19 @@ meets messages and entries in the order in which they came, and a rebuilt ledger
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
 from hooksdk import schema
+from hooksdk._tasks.background import logger
 from hooksdk._transcript.encoding import load_result, request_of, summary_of
 from hooksdk._transcript.trims import DrainedTrim, TrimStatus, note
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
 
 __all__ = ["Entry", "Ledger", "Record", "Slot"]
-
-logger = logging.getLogger("hooksdk")
 
 Entry = dict[str, Any]
 """One line of the journal."""

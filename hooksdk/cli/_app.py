@@ -58,84 +58,64 @@ def run(arguments: Sequence[str]) -> int:
     if getattr(stdout, "errors", None) == "strict":
         # An answer with a character that the encoding lacks must not be lost.
         stdout.reconfigure(errors="backslashreplace")
-    code = _run(arguments)
+    code = 0
     try:
+        code = _run(arguments)
         if stdout is not None:
             stdout.flush()
-    except BrokenPipeError:
-        _let_go_of_stdout()
     except OSError as error:
-        code = _cannot_write(error)
+        reader_left = isinstance(error, BrokenPipeError)  # it has seen enough, such as `head`: no failure
+        if not reader_left and error.errno != errno.ENOSPC:
+            raise
+        # What is still to be written, at the end of the process too, goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not reader_left:
+            _complain(f"the output cannot be written: {error.strerror}")
+            code = 1
     return code
 
 
 def _run(arguments: Sequence[str]) -> int:
     try:
         code: object = app(args=list(arguments), standalone_mode=False)
-    except KeyboardInterrupt:
-        _complain("stopped")
-        return INTERRUPTED
-    except typer.Exit as done:
-        code = done.exit_code
-    except typer.Abort:
-        _complain("stopped")
-        return INTERRUPTED
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except typer.Exit as end:
+        code = end.exit_code
     except ConfigError as error:
         _complain(str(error))
-        return BAD_CONFIG
+        code = BAD_CONFIG
     except HookSDKError as error:
         _complain(str(error))
-        return 1
-    except BrokenPipeError:
-        _let_go_of_stdout()
-        return 0
-    except SystemExit as done:
-        if not isinstance(done.__context__, BrokenPipeError):
-            raise
-        # typer's answer to the same.
-        _let_go_of_stdout()
-        return 0
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        return _cannot_write(error)
-    except Exception as error:
-        if hasattr(error, "exit_code") and hasattr(error, "format_message"):
-            # A usage error of the command line itself.
-            usage: Any = error
-            if message := usage.format_message():
-                _complain(message)
-            return int(usage.exit_code)
+        code = 1
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # typer's answer to it
+            raise end.__context__ from None
         raise
-    if code == INTERRUPTED:
-        # typer turns Ctrl-C into this code by itself, without a word.
+    except Exception as error:
+        if not (hasattr(error, "exit_code") and hasattr(error, "format_message")):
+            raise
+        usage: Any = error  # a usage error of the command line itself
+        if message := usage.format_message():
+            _complain(message)
+        code = usage.exit_code
+    if code == INTERRUPTED:  # typer, too, turns Ctrl-C into this code without a word
         _complain("stopped")
     return code if isinstance(code, int) else 0
-
-
-def _let_go_of_stdout() -> None:
-    """What is still to be written goes nowhere: who read it has seen enough, such as `head`, or there is no space."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _cannot_write(error: OSError) -> int:
-    _let_go_of_stdout()
-    _complain(f"the output cannot be written: {error.strerror}")
-    return 1
 
 
 def _complain(text: str) -> None:
     stderr_console().print(f"[red]hooksdk:[/red] {escape(text)}", soft_wrap=True)
 
 
-def _model(asked: str) -> str:
+def _model(text: str) -> str:
     from hooksdk.cli._provider import check_model
 
-    return check_model(asked)
+    return check_model(text)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(flag: bool) -> None:
+    if flag:
         print(f"hooksdk {importlib.metadata.version('hooksdk')}")
         raise typer.Exit
 
@@ -218,18 +198,18 @@ def run_agent(
     The answer goes to stdout, everything else to stderr. Keys come from OPENAI_API_KEY and ANTHROPIC_API_KEY.
     """
     from hooksdk.cli._provider import ModelOptions
-    from hooksdk.cli._run import Asked, read_prompt, run_prompt
+    from hooksdk.cli._run import RunOptions, read_prompt, run_prompt
 
     if approve is False and prompt in (None, "-"):
         raise typer.BadParameter("--ask reads answers from stdin, so the prompt cannot come from there too")
     if session == "":
         raise typer.BadParameter("it is empty", param_hint="--session")
-    options = ModelOptions(model=model, base_url=base_url, context_window=context_window, max_tokens=max_tokens)
-    asked = Asked(
-        prompt=read_prompt(prompt), model=options, mcp=tuple(mcp or ()), system=system, max_turns=max_turns, reminders=reminders,
+    model_options = ModelOptions(model=model, base_url=base_url, context_window=context_window, max_tokens=max_tokens)
+    options = RunOptions(
+        prompt=read_prompt(prompt), model=model_options, mcp=tuple(mcp or ()), system=system, max_turns=max_turns, reminders=reminders,
         session=session, store=store, approve=approve, as_json=as_json, project=project,
     )  # fmt: skip
-    raise typer.Exit(run_prompt(asked))
+    raise typer.Exit(run_prompt(options))
 
 
 @tools_app.command("list")
@@ -285,8 +265,8 @@ def enable_plugin(
     """Switch a plugin on in the project's hooksdk.toml, and give it grants."""
     _check_known(project, plugin_id)
     path = switch_plugin(project, plugin_id, enabled=True, grants=grant or [])
-    given = f", with {', '.join(grant)}" if grant else ""
-    print(f"{plugin_id} is on{given}: {path}")
+    grants = f", with {', '.join(grant)}" if grant else ""
+    print(f"{plugin_id} is on{grants}: {path}")
     now = next(plugin for plugin in _find(project) if fold(plugin.id) == fold(plugin_id))
     if not now.loaded:
         _complain(f"it is not loaded yet ({now.status}): {now.reason}")
@@ -303,7 +283,7 @@ def disable_plugin(plugin_id: Annotated[str, typer.Argument(metavar="ID")], proj
 def _find(project: Path) -> list[Plugin]:
     config = load_config(folder=project)
     registry = Registry(config)
-    find_plugins(registry, (), config, folder=project, refused=lambda _plugin, _error: None)
+    find_plugins(registry, (), config, folder=project, on_refusal=lambda _plugin, _error: None)
     return registry.plugins
 
 
@@ -329,12 +309,12 @@ def _print_plugins(known: Sequence[Plugin]) -> None:
             escape(str(entry["id"])),
             f"[{colours.get(status, 'dim')}]{status}[/]",
             escape(str(entry["origin"])),
-            _told(entry),
+            _description(entry),
         )
     console.print(table)
 
 
-def _told(entry: dict[str, Any]) -> str:
+def _description(entry: dict[str, Any]) -> str:
     lines = [escape(str(entry["description"]))] if entry["description"] else []
     if entry["hooks"]:
         lines.append(f"[dim]hooks: {escape(', '.join(entry['hooks']))}[/]")

@@ -1,4 +1,4 @@
-"""Who answers when a plugin asks for an approval: the person at the terminal, or nobody but an option."""
+"""Who answers when a plugin asks for an approval: the person at the terminal, or an option of the command line."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ import sys
 import anyio
 import anyio.to_thread
 from rich.console import Console
-from rich.markup import escape
 
 from hooksdk import Approval, ApprovalRequest
 from hooksdk.approvals import Approver
-from hooksdk.cli._console import printable
+from hooksdk.cli._console import safe
 
 __all__ = ["PersonAtTerminal", "grant_all", "refuse_all"]
 
-_TOLD = 0.1
-"""Seconds before something is said of a call: the timeline is told in the background, and it belongs below it."""
+_TIMELINE_DELAY = 0.1
+"""Seconds before a question about a call: the timeline prints the call in the background, and the question belongs below."""
 
 
 def grant_all(reason: str) -> Approver:
@@ -34,9 +33,9 @@ def refuse_all(console: Console) -> Approver:
     """Refuses everything, and says how to be asked."""
 
     async def refuse(_request: ApprovalRequest) -> Approval:
-        await anyio.sleep(_TOLD)
-        told = "nobody can be asked here; run it on a terminal, or with --ask or --yes"
-        console.print(f"[yellow]approval[/]    {told}", soft_wrap=True)
+        await anyio.sleep(_TIMELINE_DELAY)
+        problem = "nobody can be asked here; run it on a terminal, or with --ask or --yes"
+        console.print(f"[yellow]approval[/]    {problem}", soft_wrap=True)
         return Approval(False, "it needs a person's approval, and nobody can be asked here")
 
     return refuse
@@ -54,12 +53,12 @@ class PersonAtTerminal:
             return await self._ask(request)
 
     async def _ask(self, request: ApprovalRequest) -> Approval:
-        shown = json.dumps(request.arguments, ensure_ascii=False)
-        await anyio.sleep(_TOLD)
-        question = f"\n  [yellow]{_safe(request.title)}[/]  {_safe(request.tool.name)} {_safe(shown)}"
+        arguments = json.dumps(request.arguments, ensure_ascii=False)
+        await anyio.sleep(_TIMELINE_DELAY)
+        question = f"\n  [yellow]{safe(request.title)}[/]  {safe(request.tool.name)} {safe(arguments)}"
         self._console.print(question, soft_wrap=True)
         if request.description:
-            self._console.print(f"  {_safe(request.description)}", soft_wrap=True)
+            self._console.print(f"  {safe(request.description)}", soft_wrap=True)
         self._console.print("  Allow it? \\[y/N] ", end="")
         try:
             answer = (await _read_line()).strip()
@@ -67,19 +66,15 @@ class PersonAtTerminal:
             self._console.print()
             raise
         if not sys.stdin.isatty():
-            self._console.print(_safe(answer))  # nobody typed it, so no terminal has shown it
+            self._console.print(safe(answer))  # nobody typed it, so no terminal has shown it
         return Approval(answer.lower() in {"y", "yes"}, "the person at the terminal said no")
-
-
-def _safe(text: str) -> str:
-    return escape(printable(text))
 
 
 async def _read_line() -> str:
     if os.name == "nt":
         return await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-    # No thread may wait here: after Ctrl-C the process would not end before the next line is typed. And no buffer may
-    # take more than the line: what it held would not make the next question's answer readable.
+    # Not in a thread: after Ctrl-C the process would only end once another line is typed. And byte by byte: a buffer
+    # could take the next answer too, for which `wait_readable` would then wait for ever.
     line = b""
     while not line.endswith(b"\n"):
         try:

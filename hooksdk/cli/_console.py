@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from hooksdk._schema.values import clip
+from hooksdk._tasks.background import logger
 from hooksdk.errors import HookSDKError
 
 __all__ = [
@@ -24,16 +25,15 @@ __all__ = [
     "print_columns",
     "print_json",
     "printable",
+    "safe",
     "stderr_console",
     "stdout_console",
     "warnings_shown",
 ]
 
-_LEAST = 20
+_LAST_COLUMN_CELLS = 20
 """Cells that the last column of a table has at least, however narrow the terminal."""
-
-
-_SENTENCE = 300
+_SENTENCE_CHARS = 300
 """Characters of a first sentence at most; some descriptions have no other."""
 
 
@@ -43,14 +43,12 @@ class CommandProblem(HookSDKError):
 
 class _Answer(Console):
     def on_broken_pipe(self) -> None:
-        # rich would end the process with 1; that whoever reads has seen enough is no failure, and `run` knows it.
-        raise BrokenPipeError
+        raise BrokenPipeError  # rich would end the process with 1; `run` in _app.py knows what it means
 
 
 class _Progress(Console):
     def on_broken_pipe(self) -> None:
-        # rich would end the process with 1, its stdout closed: that nobody reads the progress must not cost the answer.
-        self.quiet = True
+        self.quiet = True  # rich would end the process; without a reader of the progress the answer still comes
 
 
 def stdout_console() -> Console:
@@ -74,10 +72,15 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
+def safe(value: object) -> str:
+    """The value's text as rich prints it: printable, and never markup."""
+    return escape(printable(str(value)))
+
+
 def first_sentence(text: str) -> str:
     """The first sentence of a description, in one line."""
     paragraph = " ".join(text.strip().partition("\n\n")[0].split())
-    return clip(printable(re.split(r"(?<=[.!?])\s+(?![a-z])", paragraph, maxsplit=1)[0]), _SENTENCE)
+    return clip(printable(re.split(r"(?<=[.!?])\s+(?![a-z])", paragraph, maxsplit=1)[0]), _SENTENCE_CHARS)
 
 
 def print_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: str) -> None:
@@ -85,7 +88,7 @@ def print_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], *, num
     the last column ends where the line does. (A table of rich's would leave out whole columns instead.)"""
     console = stdout_console()
     widths = [max(cell_len(row[at]) for row in (headings, *rows)) for at in range(len(headings) - 1)]
-    room = max(console.width - sum(widths) - 2 * len(widths), _LEAST) if console.is_terminal else None
+    room = max(console.width - sum(widths) - 2 * len(widths), _LAST_COLUMN_CELLS) if console.is_terminal else None
     right = headings.index(numbers)
     for row in (headings, *rows):
         blanks = [" " * (width - cell_len(cell)) for width, cell in zip(widths, row, strict=False)]
@@ -102,23 +105,23 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-class _Shown(logging.Handler):
+class _WarningPrinter(logging.Handler):
     def __init__(self, console: Console) -> None:
         super().__init__(logging.WARNING)
         self._console = console
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        message = printable(record.getMessage())
-        if message not in self._told:
-            self._told.add(message)
-            self._console.print(f"[yellow]warning[/]     {escape(message)}", soft_wrap=True)
+        message = safe(record.getMessage())
+        if message not in self._printed:
+            self._printed.add(message)
+            self._console.print(f"[yellow]warning[/]     {message}", soft_wrap=True)
 
 
 @contextmanager
 def warnings_shown(console: Console) -> Generator[None]:
     """Print what hooksdk logs as a warning or worse, each once."""
-    handler, logger = _Shown(console), logging.getLogger("hooksdk")
+    handler = _WarningPrinter(console)
     logger.addHandler(handler)
     try:
         yield

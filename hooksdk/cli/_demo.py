@@ -20,6 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hooksdk import Config, Host, JsonlStore, ResultInfo, Session, schema
+from hooksdk._tasks.background import logger
 from hooksdk.agent import Outcome, run_agent
 from hooksdk.cli._approver import PersonAtTerminal, grant_all
 from hooksdk.cli._console import print_json
@@ -54,10 +55,10 @@ def run_demo(*, folder: Path | None, interactive: bool, as_json: bool) -> int:
     """Run the demo, and answer its exit code. Raises `DemoProblem`, and `KeyboardInterrupt` on Ctrl-C."""
     if shutil.which("git") is None:
         raise DemoProblem("the demo needs git on the PATH: install git, then run it again")
-    logging.getLogger("hooksdk").addHandler(logging.NullHandler())
+    logger.addHandler(logging.NullHandler())
     console = Console(highlight=False, emoji=False, quiet=as_json)
-    place = _prepare(folder)
-    summary = anyio.run(play, place, console, interactive)
+    folder = _prepare(folder)
+    summary = anyio.run(play, folder, console, interactive)
     if as_json:
         print_json({"schema": 1, **summary})
     return 0 if summary["spreadsheet"] else 1
@@ -75,39 +76,39 @@ def _prepare(folder: Path | None) -> Path:
         raise DemoProblem(f"{folder or 'a temporary folder'} cannot be used: {error.strerror}") from None
 
 
-async def play(place: Path, console: Console, interactive: bool) -> dict[str, Any]:
+async def play(folder: Path, console: Console, interactive: bool) -> dict[str, Any]:
     """Play the demo in an empty folder, and answer what came of it."""
-    started = time.monotonic()
+    start = time.monotonic()
     console.print("[bold]hooksdk demo[/]: a scripted model, real MCP servers, real hooks\n")
     try:
-        commits = await anyio.to_thread.run_sync(make_repository, place / "repository")
+        commits = await anyio.to_thread.run_sync(make_repository, folder / "repository")
     except OSError as error:
         raise DemoProblem(f"the repository could not be made: {error}") from None
-    console.print(f"[dim]repository[/]  {commits} commits in {escape(str(place / 'repository'))}")
-    workspace = place / "workspace"
+    console.print(f"[dim]repository[/]  {commits} commits in {escape(str(folder / 'repository'))}")
+    workspace = folder / "workspace"
     workspace.mkdir()
     approver = PersonAtTerminal(console) if interactive else grant_all("granted by the demo")
     host = Host(
-        plugins=[timeline(console)], store=JsonlStore(place / "sessions"), config=_config(place), approver=approver
+        plugins=[timeline(console)], store=JsonlStore(folder / "sessions"), config=_config(folder), approver=approver
     )
     async with host:
         servers = await _start_servers(host, console)
         async with host.session("demo") as session:
-            script = scripted_secretary(place / "repository", workspace, place / "elsewhere")
+            script = scripted_secretary(folder / "repository", workspace, folder / "elsewhere")
             model = ScriptedModel(script, name="scripted-secretary", context_window=WINDOW)
             outcome = await run_agent(session, model, PROMPT, tools=servers.tools, workspace_dir=str(workspace))
-            summary = _summary(place, session, outcome, time.monotonic() - started)
+            summary = _summary(folder, session, outcome, time.monotonic() - start)
     _show(console, summary, outcome)
     return summary
 
 
-def _config(place: Path) -> Config:
-    inside = re.escape(str(place / "workspace")) + "[/\\\\]"
+def _config(folder: Path) -> Config:
+    inside = re.escape(str(folder / "workspace")) + "[/\\\\]"
     outside = {"required": ["path"], "properties": {"path": {"not": {"pattern": f"^{inside}"}}}}
     rules = [
         {
             "action": "deny", "tools": "mcp:excel:*", "arguments": outside,
-            "reason": f"spreadsheets belong in {place / 'workspace'}",
+            "reason": f"spreadsheets belong in {folder / 'workspace'}",
         },
         {"action": "ask", "tools": "mcp:excel:create_workbook", "title": "Create a spreadsheet?"},
     ]  # fmt: skip
@@ -116,7 +117,7 @@ def _config(place: Path) -> Config:
             "plugins": {
                 "tool_policy": {"config": {"rules": rules}},
                 "tool_results": {},
-                "trace_file": {"config": {"path": str(place / "trace.jsonl")}},
+                "trace_file": {"config": {"path": str(folder / "trace.jsonl")}},
             }
         }
     )
@@ -141,9 +142,9 @@ def _programs() -> dict[str, Any]:
     }
 
 
-def _summary(place: Path, session: Session, outcome: Outcome, seconds: float) -> dict[str, Any]:
-    spreadsheet = place / "workspace" / FILE_NAME
-    transcript = next((place / "sessions").glob("*.messages.jsonl"), None)
+def _summary(folder: Path, session: Session, outcome: Outcome, seconds: float) -> dict[str, Any]:
+    spreadsheet = folder / "workspace" / FILE_NAME
+    transcript = next((folder / "sessions").glob("*.messages.jsonl"), None)
     return {
         "answer": outcome.text,
         "turns": outcome.turns,
@@ -157,7 +158,7 @@ def _summary(place: Path, session: Session, outcome: Outcome, seconds: float) ->
         "results": [_result(info) for info in session.results.list()],
         "spreadsheet": str(spreadsheet) if spreadsheet.is_file() else None,
         "transcript": str(transcript) if transcript else None,
-        "trace": str(place / "trace.jsonl"),
+        "trace": str(folder / "trace.jsonl"),
         "seconds": round(seconds, 1),
     }
 

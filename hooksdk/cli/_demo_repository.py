@@ -71,11 +71,11 @@ def _history() -> bytes:
 
 
 def _git(folder: Path, *arguments: str, stream: bytes | None = None) -> None:
-    done = subprocess.run(  # noqa: S603 - fixed arguments
+    process = subprocess.run(  # noqa: S603 - fixed arguments
         ["git", "-C", str(folder), *arguments],  # noqa: S607 - the user's git, whatever its place
         input=stream, capture_output=True, check=False,
         # Called from a git hook, git's own variables would point it at another repository.
         env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
     )  # fmt: skip
-    if done.returncode:
-        raise OSError(f"git {arguments[0]} failed: {done.stderr.decode(errors='replace').strip()}")
+    if process.returncode:
+        raise OSError(f"git {arguments[0]} failed: {process.stderr.decode(errors='replace').strip()}")

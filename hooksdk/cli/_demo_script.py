@@ -66,16 +66,16 @@ def _work(turn: Turn, repository: Path, folder: Path, elsewhere: Path) -> Job:
     turn = yield use(tools["write"], path=str(path), sheet="Log", at="A1", rows=[HEADINGS, *rows])
     turn = yield use(tools["read"], path=str(path), sheet="Log", range=f"A1:D{len(rows) + 1}")
     same = not turn.result.is_error and _cells(turn.result.text) == len(rows) + 1
-    told = f"{len(rows)} commits, {'all' if same else 'NOT all'} of them in {path.name}."
+    answer = f"{len(rows)} commits, {'all' if same else 'NOT all'} of them in {path.name}."
 
     if "trim-tool-result" in turn.offered:
         turn = yield call("list-tool-results", min_characters=1000)
         if handle := _longest(turn.result.text, tools["log"]):
             authors = sorted({row[1] for row in rows})
-            kept = f"{len(rows)} commits by {', '.join(authors)}; all of them are in {path.name}."
-            yield call("trim-tool-result", id=handle, replacement=kept, reason="it is in the spreadsheet now")
+            replacement = f"{len(rows)} commits by {', '.join(authors)}; all of them are in {path.name}."
+            yield call("trim-tool-result", id=handle, replacement=replacement, reason="it is in the spreadsheet now")
             yield call("list-tool-results", min_characters=1000)
-    yield told
+    yield answer
 
 
 def _find_tools(turn: Turn) -> Generator[Answer, Turn, dict[str, str]]:
@@ -85,12 +85,12 @@ def _find_tools(turn: Turn) -> Generator[Answer, Turn, dict[str, str]]:
         fitting = {what: [name for name, has in known.items() if needs <= has] for what, (_, needs) in NEEDS.items()}
         return {what: names[0] for what, names in fitting.items() if names}
     turn = yield call("tool_search", queries=[query for query, _ in NEEDS.values()])
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for (what, (_, needs)), group in zip(NEEDS.items(), turn.result.json()["results"], strict=True):
         for hit in group["hits"]:
-            if what not in found and needs <= set(re.findall(r"(\w+)\??:", hit["call"])):
-                found[what] = hit["name"]
-    return found
+            if what not in names and needs <= set(re.findall(r"(\w+)\??:", hit["call"])):
+                names[what] = hit["name"]
+    return names
 
 
 def _properties(definition: Mapping[str, Any]) -> dict[str, Any]:

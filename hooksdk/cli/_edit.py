@@ -30,9 +30,9 @@ def switch_plugin(project: Path, plugin_id: str, *, enabled: bool, grants: Seque
     name = next((known for known in table if fold(known) == fold(plugin_id)), plugin_id)
     section = table.setdefault(name, tomlkit.table())
     section["enabled"] = enabled
-    wanted = [*section.get("grants", []), *(grant for grant in grants if grant not in section.get("grants", []))]
-    if wanted:
-        section["grants"] = wanted
+    all_grants = [*section.get("grants", []), *(grant for grant in grants if grant not in section.get("grants", []))]
+    if all_grants:
+        section["grants"] = all_grants
     before = path.read_bytes() if path.exists() else None
     _write(path, tomlkit.dumps(document))
     try:

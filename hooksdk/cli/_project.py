@@ -1,4 +1,4 @@
-"""A project as the commands use it: its MCP servers, its tools, and its store to look into."""
+"""A project as the commands use it: its MCP servers, and its store without leaving traces in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hooksdk.stores import SessionLog, Store
 if TYPE_CHECKING:
     from hooksdk.mcp import McpServers
 
-__all__ = ["LookingStore", "open_servers", "project_config"]
+__all__ = ["ThrowawayStore", "open_servers", "project_config"]
 
 
 def project_config(project: Path, store: Path | None = None) -> Config:
@@ -27,7 +27,7 @@ def project_config(project: Path, store: Path | None = None) -> Config:
 
 
 async def open_servers(host: Host, paths: Sequence[Path], console: Console) -> list[McpServers]:
-    """Start the servers of these files and keep them until the host closes. A server that fails is left out and told;
+    """Start the servers of these files and keep them until the host closes. A server that fails is left out with a message;
     raises `CommandProblem` when none is left, and `ConfigError` for a wrong file."""
     if not paths:
         return []
@@ -45,33 +45,34 @@ async def open_servers(host: Host, paths: Sequence[Path], console: Console) -> l
 
 
 @final
-class LookingStore:
-    """A store to look into: what plugins have kept is there, and nothing that happens now is kept."""
+class ThrowawayStore:
+    """A store whose changes end with the command. The values that plugins have stored are there; sessions are not."""
 
-    def __init__(self, kept: Store) -> None:
-        self._kept = kept
-        self._own = MemoryStore()
-        self._copied: set[str] = set()
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._memory = MemoryStore()
+        self._spaces: set[str] = set()
+        """Those that are copied into memory already."""
 
     async def _space(self, space: str) -> MemoryStore:
         """A plugin's space as it was at the first look."""
-        if space not in self._copied:
-            self._copied.add(space)
-            for key in await self._kept.list_keys(space):
-                await self._own.set_value(space, key, await self._kept.get_value(space, key))
-        return self._own
+        if space not in self._spaces:
+            self._spaces.add(space)
+            for key in await self._store.list_keys(space):
+                await self._memory.set_value(space, key, await self._store.get_value(space, key))
+        return self._memory
 
     async def open_session(self, session_id: str, *, wait: float = 5.0) -> SessionLog:
         """A session of its own."""
-        return await self._own.open_session(session_id, wait=wait)
+        return await self._memory.open_session(session_id, wait=wait)
 
     async def session_exists(self, session_id: str) -> bool:
         """True when it was opened here."""
-        return await self._own.session_exists(session_id)
+        return await self._memory.session_exists(session_id)
 
     async def list_sessions(self) -> list[str]:
         """Those that were opened here."""
-        return await self._own.list_sessions()
+        return await self._memory.list_sessions()
 
     async def get_value(self, space: str, key: str, default: Any = None) -> Any:
         """A stored value."""
@@ -90,5 +91,5 @@ class LookingStore:
         return await (await self._space(space)).list_keys(space)
 
     async def aclose(self) -> None:
-        """Let the store behind it go."""
-        await self._kept.aclose()
+        """Close the store whose values were read."""
+        await self._store.aclose()

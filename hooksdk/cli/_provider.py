@@ -10,17 +10,16 @@ from typing import Any, Self
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from hooksdk.agent import ModelReply, ModelUnavailable
-from hooksdk.cli._console import CommandProblem, printable
+from hooksdk.cli._console import CommandProblem, printable, safe
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.formats import Message
 from hooksdk.formats._shared import as_object
 from hooksdk.models.anthropic import AnthropicModel
 from hooksdk.models.openai import OpenAIModel
 
-__all__ = ["ATTEMPTS", "AskedModel", "ModelOptions", "check_model"]
+__all__ = ["ATTEMPTS", "CommandModel", "ModelOptions", "check_model"]
 
 ATTEMPTS = 3
 """How often a run is begun in all when the model is unavailable."""
@@ -54,36 +53,36 @@ class ModelOptions:
     max_tokens: int | None = None
 
 
-def check_model(asked: str) -> str:
+def check_model(text: str) -> str:
     """`PROVIDER:NAME` as it is. Raises a usage error that says how to write it."""
-    provider, colon, name = asked.partition(":")
+    provider, colon, name = text.partition(":")
     if not colon or not name.strip():
-        raise typer.BadParameter(f"'{asked}' is not PROVIDER:NAME, such as {_EXAMPLES}")
+        raise typer.BadParameter(f"'{text}' is not PROVIDER:NAME, such as {_EXAMPLES}")
     if provider not in _PROVIDERS:
         hint = did_you_mean(provider, _PROVIDERS) or f" Known: {', '.join(_PROVIDERS)}, as in {_EXAMPLES}"
         raise typer.BadParameter(f"there is no provider '{provider}'.{hint}")
-    return asked
+    return text
 
 
-class AskedModel:
-    """The model of the command line, as an async context manager. What it raises is told in one line each."""
+class CommandModel:
+    """The model of the command line, as an async context manager. Every error that it raises is one line."""
 
     def __init__(self, options: ModelOptions, console: Console) -> None:
         self.provider, _, self.name = options.model.partition(":")
         self.context_window = options.context_window
         self._console = console
         self._failures = 0
-        known = self._known = _PROVIDERS[self.provider]
-        self.format = known.model.format
-        url = options.base_url or os.environ.get(known.url) or None
+        provider = self._provider = _PROVIDERS[self.provider]
+        self.format = provider.model.format
+        url = options.base_url or os.environ.get(provider.url) or None
         self._place = f" at {re.sub(r'//[^/@]*@', '//', url)}" if url else ""
         more: dict[str, Any] = {} if options.max_tokens is None else {"max_tokens": options.max_tokens}
         if self.provider == "anthropic":
             more["stream"] = True  # its SDK refuses long replies that are not streamed
-        elif url and not os.environ.get(known.key):
+        elif url and not os.environ.get(provider.key):
             more["api_key"] = "none"  # servers of one's own want no key, but the SDK does
         try:
-            self._model = known.model(self.name, base_url=url, context_window=options.context_window, **more)
+            self._model = provider.model(self.name, base_url=url, context_window=options.context_window, **more)
         except ConfigError as error:
             raise CommandProblem(f"--model {options.model}: {error.problems[0]}") from error
 
@@ -104,8 +103,8 @@ class AskedModel:
         except ModelUnavailable as error:
             self._failures += 1
             if self._failures < ATTEMPTS:
-                told = f"{error} (asked again in {error.seconds:g} s)"
-                self._console.print(f"[yellow]model[/]       {escape(printable(told))}", soft_wrap=True)
+                notice = f"{error} (asked again in {error.seconds:g} s)"
+                self._console.print(f"[yellow]model[/]       {safe(notice)}", soft_wrap=True)
             place = f" ({self._place.strip()})" if self._place else ""
             raise ModelUnavailable(printable(f"{error.problem}{place}"), error.seconds) from error
         except Exception as error:
@@ -113,21 +112,20 @@ class AskedModel:
 
     def _problem(self, error: Exception) -> CommandProblem:
         status: int | None = getattr(error, "status_code", None)
-        said = _said(error)
-        key = self._known.key
+        key = self._provider.key
         if type(error).__name__ in _NO_KEY and not os.environ.get(key):
             return CommandProblem(f"{self.provider}: no key was found; set {key}")
         if status in (401, 403):
-            told = f"refuses the key ({status}); check {key}"
+            problem = f"refuses the key ({status}); check {key}"
         elif status == 404:
-            told = f"knows no model '{self.name}' (404)"
+            problem = f"knows no model '{self.name}' (404)"
         else:
-            told = f"answered {status}" if status else f"failed with {type(error).__name__}"
-        return CommandProblem(f"{self.provider}{self._place} {told}: {said}")
+            problem = f"answered {status}" if status else f"failed with {type(error).__name__}"
+        return CommandProblem(f"{self.provider}{self._place} {problem}: {_message_of(error)}")
 
 
-def _said(error: Exception) -> str:
-    """What the provider says of it, in one line: the message of the body where there is one."""
+def _message_of(error: Exception) -> str:
+    """The provider's words in one line: the message of the body where there is one."""
     body = as_object(getattr(error, "body", None))
     message = (as_object(body.get("error")) or body).get("message")
     return printable(" ".join(str(message or error).split()))[:500]

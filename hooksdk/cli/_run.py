@@ -19,18 +19,18 @@ from hooksdk.approvals import Approver
 from hooksdk.cli._approver import PersonAtTerminal, grant_all, refuse_all
 from hooksdk.cli._console import counted, print_json, printable, stderr_console, warnings_shown
 from hooksdk.cli._project import open_servers, project_config
-from hooksdk.cli._provider import ATTEMPTS, AskedModel, ModelOptions
+from hooksdk.cli._provider import ATTEMPTS, CommandModel, ModelOptions
 from hooksdk.cli._timeline import timeline
 from hooksdk.stores import Store
 
-__all__ = ["AT_A_LIMIT", "Asked", "read_prompt", "run_prompt"]
+__all__ = ["AT_A_LIMIT", "RunOptions", "read_prompt", "run_prompt"]
 
 AT_A_LIMIT = 4
 """The exit code of a run that a limit stopped."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class RunOptions:
     """What the command line asks for."""
 
     prompt: str
@@ -47,12 +47,12 @@ class Asked:
     project: Path
 
 
-def read_prompt(given: str | None) -> str:
+def read_prompt(argument: str | None) -> str:
     """The prompt, or all of stdin for `-` and where none is given. Raises a usage error for an empty one."""
-    if given is None and sys.stdin.isatty():
+    if argument is None and sys.stdin.isatty():
         raise typer.BadParameter("give a prompt, or pipe one in", param_hint="PROMPT")
     try:
-        prompt = sys.stdin.read() if given in (None, "-") else given
+        prompt = sys.stdin.read() if argument in (None, "-") else argument
     except UnicodeDecodeError as error:
         raise typer.BadParameter(f"stdin is not text: {error}", param_hint="PROMPT") from None
     if not prompt.strip():
@@ -60,13 +60,13 @@ def read_prompt(given: str | None) -> str:
     return prompt
 
 
-def run_prompt(asked: Asked) -> int:
+def run_prompt(options: RunOptions) -> int:
     """Run it, and answer the exit code. Raises what ends the run, `KeyboardInterrupt` on Ctrl-C among it."""
     console = stderr_console()
-    model = AskedModel(asked.model, console)
+    model = CommandModel(options.model, console)
     with warnings_shown(console):
-        session_id, outcome = anyio.run(_play, asked, model, console)
-    if asked.as_json:
+        session_id, outcome = anyio.run(_play, options, model, console)
+    if options.as_json:
         document = {"schema": 1, "session": session_id, "text": outcome.text, "reason": outcome.reason}
         document |= {"turns": outcome.turns, "attempts": outcome.attempts, "stats": outcome.stats}
         print_json(document)
@@ -77,30 +77,30 @@ def run_prompt(asked: Asked) -> int:
     console.print(f"[dim]run[/]         {escape(_summary(outcome, session_id))}", soft_wrap=True)
     if outcome.reason == "completed":
         return 0
-    limit = f"{counted(asked.max_turns, 'turn')} (--max-turns)" if outcome.reason == "turn_limit" else outcome.reason
+    limit = f"{counted(options.max_turns, 'turn')} (--max-turns)" if outcome.reason == "turn_limit" else outcome.reason
     console.print(f"[yellow]hooksdk:[/] stopped at the limit of {limit}", soft_wrap=True)
     return AT_A_LIMIT
 
 
-async def _play(asked: Asked, model: AskedModel, console: Console) -> tuple[str, Outcome]:
+async def _play(options: RunOptions, model: CommandModel, console: Console) -> tuple[str, Outcome]:
     async with (
         # First of all, so that a missing key is told before any server is started.
         model,
         Host(
-            plugins=[timeline(console)], approver=_approver(asked), folder=asked.project,
-            config=project_config(asked.project, asked.store),
+            plugins=[timeline(console)], approver=_approver(options), folder=options.project,
+            config=project_config(options.project, options.store),
         ) as host,
     ):  # fmt: skip
-        groups = await open_servers(host, asked.mcp, console)
+        groups = await open_servers(host, options.mcp, console)
         console.print(f"[dim]store[/]       {escape(_place(host.store))}", soft_wrap=True)
 
         def tools() -> list[Tool]:
             return [tool for servers in groups for tool in servers.tools()]
 
-        async with host.session(asked.session) as session:
+        async with host.session(options.session) as session:
             outcome = await run_agent(
-                session, model, asked.prompt, tools=tools, system=asked.system, workspace_dir=str(asked.project.resolve()),
-                limits=Limits(turns=asked.max_turns, attempts=ATTEMPTS, reminders=asked.reminders),
+                session, model, options.prompt, tools=tools, system=options.system, workspace_dir=str(options.project.resolve()),
+                limits=Limits(turns=options.max_turns, attempts=ATTEMPTS, reminders=options.reminders),
             )  # fmt: skip
             return session.id, outcome
 
@@ -109,11 +109,11 @@ def _place(store: Store) -> str:
     return str(store.directory.resolve()) if isinstance(store, JsonlStore) else "memory: gone when this command ends"
 
 
-def _approver(asked: Asked) -> Approver:
-    """On a terminal a person is asked; elsewhere every question is answered with no."""
-    if asked.approve:
+def _approver(options: RunOptions) -> Approver:
+    """On a terminal a person is options; elsewhere every approval is refused."""
+    if options.approve:
         return grant_all("granted by --yes")
-    if asked.approve is False or (sys.stdin.isatty() and sys.stderr.isatty()):
+    if options.approve is False or (sys.stdin.isatty() and sys.stderr.isatty()):
         return PersonAtTerminal(stderr_console())
     return refuse_all(stderr_console())
 

@@ -25,7 +25,7 @@ def statuses(groups: Sequence[McpServers]) -> list[ServerStatus]:
 
 
 class ServerWatch:
-    """Tells of MCP servers: a spinner while they start, a line when they are up, and one for each that ends later."""
+    """Prints how MCP servers are: a spinner while they start, a line when they are up, and one for each that ends later."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -35,7 +35,7 @@ class ServerWatch:
     def __call__(self, status: ServerStatus) -> None:
         """What an `McpServers` calls as its `on_status`."""
         if status.state == "starting" and self._redraw is None:
-            return  # another start is told when it fails, and then once
+            return  # of a later start only a failure is worth a line
         before = self._states.get(status.name)
         self._states[status.name] = status.state
         if self._redraw is not None:
@@ -55,9 +55,9 @@ class ServerWatch:
 
             def redraw() -> None:
                 waiting = [name for name in names if self._states.get(name, "starting") == "starting"]
-                told = f", waiting for {', '.join(waiting)}" if waiting else ""
-                up = f"MCP servers: {len(names) - len(waiting)} of {len(names)} started{told}"
-                progress.update(task, description=escape(up))
+                rest = f", waiting for {', '.join(waiting)}" if waiting else ""
+                state = f"MCP servers: {len(names) - len(waiting)} of {len(names)} started{rest}"
+                progress.update(task, description=escape(state))
 
             redraw()
             self._redraw = redraw
@@ -65,23 +65,23 @@ class ServerWatch:
                 for servers in groups:
                     starting.start_soon(functools.partial(host.enter, servers, name="MCP servers"))
             self._redraw = None
-        self._tell(statuses(groups))
+        self._print_result(statuses(groups))
 
-    def _tell(self, found: Sequence[ServerStatus]) -> None:
-        for status in found:
+    def _print_result(self, results: Sequence[ServerStatus]) -> None:
+        for status in results:
             if status.state == "disabled":
                 self._say("[dim]left out[/]   ", f"the MCP server '{status.name}': disabled in its file")
             elif status.state != "up":
                 self._say("[yellow]left out[/]   ", f"the MCP server '{status.name}': {status.problem or status.state}")
-        up = [status for status in found if status.state == "up"]
+        up = [status for status in results if status.state == "up"]
         if up:
             tools = ", ".join(f"{status.name} {status.tools}" for status in up)
             slowest = max(status.seconds for status in up)
-            told = f"{counted(sum(status.tools for status in up), 'tool')} ({tools}) after {slowest:.1f} s"
-            self._say("[dim]servers[/]    ", told)
+            count = counted(sum(status.tools for status in up), "tool")
+            self._say("[dim]servers[/]    ", f"{count} ({tools}) after {slowest:.1f} s")
 
-    def _say(self, what: str, told: str) -> None:
-        self._console.print(f"{what} {escape(told)}", soft_wrap=True)
+    def _say(self, label: str, text: str) -> None:
+        self._console.print(f"{label} {escape(text)}", soft_wrap=True)
 
 
 def read_mcp_files(paths: Sequence[Path], watch: ServerWatch) -> list[McpServers]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.markup import escape
 
 from hooksdk import hooks, records
-from hooksdk.cli._console import counted, printable
+from hooksdk.cli._console import counted, safe
 from hooksdk.hooks import Trace
 
 __all__ = ["timeline"]
@@ -51,14 +50,14 @@ def timeline(console: Console) -> type:
                     through = f" [dim]through {bridge}[/]" if bridge else ""
                     if record.origin == "code":
                         through = " [dim]in the script[/]"
-                    return f"turn {self._turn:<3} [bold]{_safe(record.name)}[/]{through}"
+                    return f"turn {self._turn:<3} [bold]{safe(record.name)}[/]{through}"
                 case records.CallFinished():
                     # Of calls that run at a time, each end says whose it is.
-                    name = f"{_safe(record.name)}: " if len(self._open) > 1 else ""
+                    name = f"{safe(record.name)}: " if len(self._open) > 1 else ""
                     self._open.discard(record.call_id)
                     mark = MARKS.get(record.status, "[red]![/]")
-                    took = f"{record.seconds * 1000:,.0f} ms"
-                    return f"         {mark} {name}{record.status}, {record.characters:,} characters, {took}"
+                    duration = f"{record.seconds * 1000:,.0f} ms"
+                    return f"         {mark} {name}{record.status}, {record.characters:,} characters, {duration}"
                 case records.ToolsResolved():
                     # Another attempt resolves the tools anew, mostly to the same.
                     line, previous = _catalog_line(record), self._catalog
@@ -83,13 +82,15 @@ def _catalog_line(record: records.ToolsResolved) -> str:
 def _line(record: records.Record) -> str | None:
     match record:
         case records.Withheld():
-            return f"[dim]withheld[/]    by {_safe(record.plugin)}: {_safe(', '.join(record.names))} ({_safe(record.reason)})"
+            return (
+                f"[dim]withheld[/]    by {safe(record.plugin)}: {safe(', '.join(record.names))} ({safe(record.reason)})"
+            )
         case records.ModelReplied() if record.stop_reason in CUT_OFF:
             return "[yellow]cut off[/]     the model's reply reached its limit of tokens"
         case records.ModelReplied() if record.stop_reason in REFUSED:
-            return f"[yellow]refused[/]     the provider ended the model's reply: {_safe(record.stop_reason)}"
+            return f"[yellow]refused[/]     the provider ended the model's reply: {safe(record.stop_reason)}"
         case records.CallInText():
-            names = _safe(", ".join(record.names))
+            names = safe(", ".join(record.names))
             return f"[yellow]no call[/]     the model wrote a call of {names} as text, which does nothing"
         case records.Decision():
             reason = f": {record.reason}" if record.reason else ""
@@ -105,15 +106,11 @@ def _line(record: records.Record) -> str | None:
             return _indented("trim queued", f"{record.handle}, {sizes}; durable, not applied while the run is open")
         case records.TrimDrained():
             saved = f"saves {record.tokens_saved:,} tokens of every request from now on"
-            trim = f"trim of {record.handle} ({_safe(record.tool)}) {record.status}"
+            trim = f"trim of {record.handle} ({safe(record.tool)}) {record.status}"
             return f"agent_end  the fence opens: {trim}, {saved}"
         case _:
             return None
 
 
-def _indented(what: str, told: str) -> str:
-    return f"         [dim]{what:<17}[/] {_safe(told)}"
-
-
-def _safe(text: str) -> str:
-    return escape(printable(text))
+def _indented(what: str, text: str) -> str:
+    return f"         [dim]{what:<17}[/] {safe(text)}"

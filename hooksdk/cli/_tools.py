@@ -1,4 +1,4 @@
-"""`hooksdk tools list` and `hooksdk tools search`: what a model would be shown here, found here, and at what price."""
+"""`hooksdk tools list` and `hooksdk tools search`: the tools that a model would get here, or find, and their price."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from rich.markup import escape
 
 from hooksdk import Config, Host, MemoryStore, Run, Tool, ToolCall, schema
 from hooksdk.cli._console import (
@@ -20,11 +19,12 @@ from hooksdk.cli._console import (
     print_columns,
     print_json,
     printable,
+    safe,
     stderr_console,
     stdout_console,
     warnings_shown,
 )
-from hooksdk.cli._project import LookingStore, open_servers, project_config
+from hooksdk.cli._project import ThrowawayStore, open_servers, project_config
 from hooksdk.config import PluginConfig, fold
 from hooksdk.formats import get_format
 from hooksdk.stores import open_store
@@ -48,35 +48,32 @@ class Look:
 def list_tools(look: Look) -> int:
     """Print every tool that a model would get, and what it costs. The code is 1 when a server could not be started."""
     with warnings_shown(stderr_console()):
-        found = anyio.run(_list, look)
+        listing = anyio.run(_list, look)
     if look.as_json:
-        print_json(found)
+        print_json(listing)
     else:
-        _print_list(found)
-    return 1 if any(server["state"] == "failed" for server in found["servers"]) else 0
+        _print_list(listing)
+    return 1 if any(server["state"] == "failed" for server in listing["servers"]) else 0
 
 
 def search_tools(look: Look, queries: Sequence[str], limit: int | None) -> int:
     """Print what the model would get for these queries."""
     with warnings_shown(stderr_console()):
-        answer = anyio.run(_search, look, queries, limit)
-    tokens = schema.estimate_tokens(answer)
-    found: dict[str, Any] = json.loads(answer)
+        text = anyio.run(_search, look, queries, limit)
+    tokens = schema.estimate_tokens(text)
+    answer: dict[str, Any] = json.loads(text)
     if look.as_json:
-        print_json({"schema": 1, "tokens": tokens, "answer": found})
+        print_json({"schema": 1, "tokens": tokens, "answer": answer})
     else:
-        print_search(found, tokens)
+        print_search(answer, tokens)
     return 0
-
-
-# What there is
 
 
 async def _list(look: Look) -> dict[str, Any]:
     config = project_config(look.project)
     async with AsyncExitStack() as stack:
         run, servers = await _resolve(stack, look, config)
-        shown = {tool.name for tool in run.offered}
+        offered = {tool.name for tool in run.offered}
         own = config.plugin(SEARCH) or PluginConfig()
         on, tokens_on = await _what_if(run, own, look, "on")
         auto, _ = await _what_if(run, own, look, "auto")
@@ -84,7 +81,7 @@ async def _list(look: Look) -> dict[str, Any]:
             "schema": 1,
             "context_window": look.context_window,
             "servers": servers,
-            "tools": [_told(tool, offered=tool.name in shown) for tool in run.tools],
+            "tools": [_entry(tool, offered=tool.name in offered) for tool in run.tools],
             "withheld": dict(run.tools.withheld),
             "notes": list(run.tools.diagnostics),
             "tokens": run.tools.tokens,
@@ -93,22 +90,22 @@ async def _list(look: Look) -> dict[str, Any]:
         }
 
 
-def _told(tool: Tool, *, offered: bool) -> dict[str, Any]:
-    told: dict[str, Any] = {"id": tool.id, "owner": tool.owner, "name": tool.name, "tokens": tool.tokens}
-    return {**told, "offered": offered, "description": first_sentence(tool.description)}
+def _entry(tool: Tool, *, offered: bool) -> dict[str, Any]:
+    entry: dict[str, Any] = {"id": tool.id, "owner": tool.owner, "name": tool.name, "tokens": tool.tokens}
+    return {**entry, "offered": offered, "description": first_sentence(tool.description)}
 
 
 async def _resolve(stack: AsyncExitStack, look: Look, config: Config) -> tuple[Run, list[dict[str, Any]]]:
     """A run with the tools of the project and its servers, as the model would get them, and how the servers are."""
-    store = LookingStore(open_store(config.store))
+    store = ThrowawayStore(open_store(config.store))
     stack.push_async_callback(store.aclose)
     host = await stack.enter_async_context(Host(store=store, config=config, folder=look.project))
     groups = await open_servers(host, look.mcp, stderr_console())
     run = await _open_run(stack, host, look)
     await run.resolve_tools([tool for servers in groups for tool in servers.tools()])
-    found = [status for servers in groups for status in servers.status.values()]
-    told = ("name", "state", "problem", "tools", "seconds", "version")
-    return run, [{key: getattr(status, key) for key in told} for status in found]
+    statuses = [status for servers in groups for status in servers.status.values()]
+    keys = ("name", "state", "problem", "tools", "seconds", "version")
+    return run, [{key: getattr(status, key) for key in keys} for status in statuses]
 
 
 async def _open_run(stack: AsyncExitStack, host: Host, look: Look) -> Run:
@@ -132,8 +129,8 @@ def _is_on(run: Run) -> bool:
     return any(tool.bridge for tool in run.offered)
 
 
-def _print_list(found: Mapping[str, Any]) -> None:
-    tools: list[dict[str, Any]] = found["tools"]
+def _print_list(listing: Mapping[str, Any]) -> None:
+    tools: list[dict[str, Any]] = listing["tools"]
     if tools:
         rows = [
             [printable(tool["owner"]), printable(tool["name"]), f"{tool['tokens']:,}", tool["description"]]
@@ -141,19 +138,19 @@ def _print_list(found: Mapping[str, Any]) -> None:
         ]
         print_columns(("owner", "name", "tokens", "what it does"), rows, numbers="tokens")
         print()
-    for name, reason in found["withheld"].items():
+    for name, reason in listing["withheld"].items():
         print(f"withheld     {_in_one_line(f'{name}: {reason}')}")
-    for note in found["notes"]:
+    for note in listing["notes"]:
         print(f"note         {_in_one_line(note)}")
-    print(f"in all       {counted(len(tools), 'tool')}, {found['tokens']:,} tokens of schemas")
+    print(f"in all       {counted(len(tools), 'tool')}, {listing['tokens']:,} tokens of schemas")
     if not tools:
         print("             MCP servers are given with --mcp FILE")
-    search, whole = found["search"], found["tokens"]
+    search, whole = listing["search"], listing["tokens"]
     if search["possible"]:
         less = f"{100 * (whole - search['tokens']) // whole} % less" if search["tokens"] < whole else "no saving"
         print(f"tool search  offers {search['tokens']:,} tokens of schemas at first: {less}")
         auto = "comes on" if search["auto"] else "stays off"
-        window = f"a context window of {found['context_window']:,} tokens"
+        window = f"a context window of {listing['context_window']:,} tokens"
         print(f"             it is {'on' if search['on'] else 'off'} in this project; auto {auto} at {window}")
 
 
@@ -161,14 +158,11 @@ def _in_one_line(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-# What is found
-
-
 async def _search(look: Look, queries: Sequence[str], limit: int | None) -> str:
     config = project_config(look.project)
     if reason := _why_off(config):
-        told = f"[yellow]tool search[/] is off in this project ({reason}); it is on for this command"
-        stderr_console().print(told, soft_wrap=True)
+        notice = f"[yellow]tool search[/] is off in this project ({reason}); it is on for this command"
+        stderr_console().print(notice, soft_wrap=True)
     async with AsyncExitStack() as stack:
         run, _servers = await _resolve(stack, look, _with_search(config))
         if SEARCH not in {tool.name for tool in run.offered}:
@@ -207,30 +201,26 @@ def _with_search(config: Config) -> Config:
     return config.model_copy(update={"deny": deny, "plugins": {**others, SEARCH: on}})
 
 
-def print_search(found: Mapping[str, Any], tokens: int) -> None:
+def print_search(answer: Mapping[str, Any], tokens: int) -> None:
     """Print an answer of `tool_search`, and what it costs."""
     console = stdout_console()
 
     def say(text: str) -> None:
         console.print(text, soft_wrap=True)
 
-    for group in found["results"]:
-        say(f"[bold]{_safe(group['query'])}[/]")
+    for group in answer["results"]:
+        say(f"[bold]{safe(group['query'])}[/]")
         for hit in group["hits"]:
             weak = "  [yellow](weak)[/]" if hit.get("weak") else ""
-            say(f"  [green]{_safe(hit['call'])}[/]{weak}")
-            say(f"      {_safe(hit['from'])}: {_safe(hit['description'])}")
+            say(f"  [green]{safe(hit['call'])}[/]{weak}")
+            say(f"      {safe(hit['from'])}: {safe(hit['description'])}")
         for key in ("already_offered", "weak"):
             if key in group:
-                say(f"  [yellow]{_safe(group[key])}[/]")
+                say(f"  [yellow]{safe(group[key])}[/]")
         if not group["hits"] and "already_offered" not in group:
             say("  [yellow]nothing found[/]")
         print()
-    if "available_from" in found:
-        owners = (f"{owner} ({count})" for owner, count in found["available_from"].items())
-        say(f"There are tools from {_safe(', '.join(owners))}.")
-    say(f"{counted(found['total_available'], 'tool')} searched; this answer costs the model {tokens:,} tokens.")
-
-
-def _safe(value: object) -> str:
-    return escape(printable(str(value)))
+    if "available_from" in answer:
+        owners = (f"{owner} ({count})" for owner, count in answer["available_from"].items())
+        say(f"There are tools from {safe(', '.join(owners))}.")
+    say(f"{counted(answer['total_available'], 'tool')} searched; this answer costs the model {tokens:,} tokens.")

@@ -10,7 +10,6 @@ Needs `pip install 'hooksdk[mcp]'`. Works on asyncio and trio.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ import anyio
 import anyio.abc
 import mcp_types as types
 
+from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolResult
 from hooksdk.catalog import ToolContext
 from hooksdk.errors import ConfigError
@@ -31,13 +31,11 @@ from hooksdk.tools import Annotations, Tool
 
 __all__ = ["McpServers", "ServerStatus", "State"]
 
-_logger = logging.getLogger("hooksdk")
+_STOP_TIMEOUT = 2.0
+"""Seconds that servers have to end in good order before what still runs is cancelled."""
 
-_GRACE = 2.0
-"""Seconds that servers have to end in good order before the rest is cut off."""
-
-_WORDING = 1.0
-"""Seconds by which a tool's own limit is longer than the call's, so that the model reads what really happened."""
+_ERROR_MARGIN = 1.0
+"""Seconds by which a tool's own time limit is longer than the call's, so that the call's error text wins."""
 
 
 class McpServers:
@@ -73,7 +71,8 @@ class McpServers:
         self._group: anyio.abc.TaskGroup | None = None
         self._thread = 0
         self._noise = NoiseFilter()
-        self._made: dict[str, tuple[tuple[types.Tool, ...], list[Tool]]] = {}
+        self._tools: dict[str, tuple[tuple[types.Tool, ...], list[Tool]]] = {}
+        """By server: its own list, and the tools made of it."""
         self._take(*read_servers(servers))
 
     @classmethod
@@ -85,17 +84,17 @@ class McpServers:
         call_timeout: float = 60.0,
         on_status: Callable[[ServerStatus], None] | None = None,
     ) -> Self:
-        """The servers of a JSON file. Raises `ConfigError`, which names the file, line and column."""
-        made = cls({}, start_timeout=start_timeout, call_timeout=call_timeout, on_status=on_status)
-        made._take(*read_file(path))
-        return made
+        """The servers of a JSON file. Raises `ConfigError`, which names the file and the server, or the line of text that is no JSON."""
+        servers = cls({}, start_timeout=start_timeout, call_timeout=call_timeout, on_status=on_status)
+        servers._take(*read_file(path))
+        return servers
 
     def _take(self, specs: list[ServerSpec], notices: list[str]) -> None:
         self._connections = {spec.name: Connection(spec, self._start_timeout, self._report) for spec in specs}
         self.notices = tuple(notices)
         """What was ignored in the mapping, one line each."""
         for notice in notices:
-            _logger.warning("%s", notice)
+            logger.warning("%s", notice)
 
     @property
     def status(self) -> Mapping[str, ServerStatus]:
@@ -109,19 +108,19 @@ class McpServers:
         tools go when that fails. The list of a server that says that its tools have changed counts from the next call
         of this method. Two servers may have a tool of one name: the run's catalog tells them apart.
         """
-        found: list[Tool] = []
+        tools: list[Tool] = []
         for name, connection in self._connections.items():
             if self._thread == threading.get_ident():
                 connection.wake(patient=True)
-            listed, made = self._made.get(name, ((), []))
-            if listed is not connection.tools:
-                listed, made = connection.tools, [self._tool(connection, entry) for entry in connection.tools]
-                self._made[name] = listed, made
-            found += made
-        return found
+            entries, own = self._tools.get(name, ((), []))
+            if entries is not connection.tools:
+                entries, own = connection.tools, [self._tool(connection, entry) for entry in connection.tools]
+                self._tools[name] = entries, own
+            tools += own
+        return tools
 
     async def refresh(self) -> None:
-        """List the tools of all servers anew, starting those that are not up. What fails is told by `status`."""
+        """List the tools of all servers anew, starting those that are not up. What fails is in `status`."""
         async with anyio.create_task_group() as group:
             for connection in self._connections.values():
                 if not connection.spec.disabled:
@@ -151,15 +150,15 @@ class McpServers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            endings = [over for connection in self._connections.values() if (over := connection.stop())]
-            with anyio.move_on_after(_GRACE, shield=True):
-                for over in endings:
-                    await over.wait()
+            ends = [end for connection in self._connections.values() if (end := connection.stop())]
+            with anyio.move_on_after(_STOP_TIMEOUT, shield=True):
+                for end in ends:
+                    await end.wait()
         finally:
             await self._leave()
 
     async def _leave(self) -> None:
-        """Cut off what still runs. The error that ends the body is not handed to the group, which would wrap it."""
+        """Cancel what still runs. The task group is not given the body's error, which it would wrap in a group."""
         group, self._group, self._thread = self._group, None, 0
         NoiseFilter.logger.removeFilter(self._noise)
         if group is not None:
@@ -169,12 +168,12 @@ class McpServers:
     def _report(self, status: ServerStatus) -> None:
         if self._on_status is None:
             if status.state == "failed":
-                _logger.warning("the MCP server '%s' failed: %s", status.name, status.problem)
+                logger.warning("the MCP server '%s' failed: %s", status.name, status.problem)
             return
         try:
             self._on_status(status)
         except Exception:
-            _logger.exception("on_status raised for MCP server '%s'", status.name)
+            logger.exception("on_status raised for MCP server '%s'", status.name)
 
     def _tool(self, connection: Connection, entry: types.Tool) -> Tool:
         limit = connection.spec.timeout or self._call_timeout
@@ -209,12 +208,12 @@ class McpServers:
             annotations=Annotations.from_mcp(hints.model_dump(by_alias=True)) if hints else Annotations(),
             output_schema=entry.output_schema,
             execute=execute,
-            timeout=limit + _WORDING,
+            timeout=limit + _ERROR_MARGIN,
         )
 
 
 def _to_result(answer: types.CallToolResult) -> ToolResult:
-    """The same content in MCP's shape. The text tells of what is not text, for models that can read nothing else."""
+    """The same content in MCP's shape. The text describes what is not text, for models that can read nothing else."""
     blocks = [block.model_dump(by_alias=True, mode="json", exclude_none=True) for block in answer.content]
     texts = [_text(block) for block in blocks]
     if not blocks and answer.structured_content is not None:
@@ -236,5 +235,5 @@ def _text(block: dict[str, Any]) -> str:
     if "text" in inner:
         return inner["text"]
     size = len(inner.get("data", inner.get("blob", ""))) * 3 // 4
-    named = f" {inner['uri']}" if "uri" in inner else ""
-    return f"[{kind}{named}, {inner.get('mimeType', 'unknown type')}, {size:,} bytes]"
+    uri = f" {inner['uri']}" if "uri" in inner else ""
+    return f"[{kind}{uri}, {inner.get('mimeType', 'unknown type')}, {size:,} bytes]"

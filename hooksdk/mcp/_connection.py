@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -16,28 +15,29 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
+from hooksdk._tasks.background import logger
 from hooksdk.errors import did_you_mean
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._transport import Transport, all_tools, client_info, first_cause, one_line, serving
 
 __all__ = ["CallFailed", "Connection", "ServerStatus", "State"]
 
-_logger = logging.getLogger("hooksdk")
-
 State = Literal["starting", "up", "failed", "down", "disabled"]
 """`failed`: it could not be started; `down`: it was up and ended, and is started again when it is needed."""
 
-_LONGEST_WAIT = 60.0
-"""Seconds that a server which keeps failing is left alone at most."""
+_MAX_PAUSE = 60.0
+"""Seconds between two attempts to start a server that keeps failing, at most."""
 
-_PATIENCE = 1.0
-"""Seconds that a call waits for the next attempt; with longer to go it is told so instead."""
+_CALL_WAIT = 1.0
+"""Seconds that a call waits for the next attempt to start its server; if the pause is longer, the call fails at once."""
 
-_PING_LIMIT = 5.0
-"""Seconds that a server has to answer a ping after a call was given up."""
+_PING_TIMEOUT = 5.0
+"""Seconds that a server has to answer a ping after a call was cancelled."""
 
-_STEADY = 60.0
+_STABLE_AFTER = 60.0
 """Seconds that a server has to be up before its end counts as the first one again."""
+
+_ADVICE = "Go on without its tools, or tell the user."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +67,13 @@ class _Life:
         self.session: ClientSession | None = None
         self.ready = False
         self.ended = anyio.Event()
-        """Set once the connection is of no more use."""
+        """Set once the connection cannot be used any more."""
         self.transport = Transport(spec, self.ended.set)
         self.over = anyio.Event()
         """Set once its process and streams are closed."""
         self.problem = ""
         self.doubtful = False
-        """A call was given up, by its time limit or its caller: the server must answer a ping before the next one."""
+        """A call was cancelled, by its time limit or its caller: the server must answer a ping before the next one."""
         self.listing = anyio.Lock()
         self.stale = False
         """A listing waits for its turn, and will see every change until then."""
@@ -174,7 +174,7 @@ class Connection:
             except MCPError as error:
                 raise CallFailed(await self._explain(life, name, error)) from None
         if life is None or not life.ready:
-            raise CallFailed(f"The MCP server '{self.spec.name}' could not be started within {limit:g} s. {_AWAY}")
+            raise CallFailed(f"The MCP server '{self.spec.name}' could not be started within {limit:g} s. {_ADVICE}")
         raise CallFailed(
             f"'{name}' of the MCP server '{self.spec.name}' did not answer within {limit:g} s and was cancelled. It may "
             "have taken effect in part: check before you repeat it, or ask for less at once."
@@ -201,7 +201,7 @@ class Connection:
         return result
 
     async def refresh(self) -> None:
-        """List the tools anew, starting the server if it is not up; what fails is told by `status`."""
+        """List the tools anew, starting the server if it is not up; what fails is in `status`."""
         self._retry_at = 0.0
         with contextlib.suppress(CallFailed):
             await self._list(await self._ready())
@@ -218,19 +218,19 @@ class Connection:
                     with anyio.move_on_after(self._start_timeout) as limit:
                         await self._start(life, session)
                     if limit.cancelled_caught:
-                        said = await life.transport.last_words(0.0)
-                        self._failed(life, _join(f"did not answer within {self._start_timeout:g} s", said))
+                        stderr = await life.transport.last_words(0.0)
+                        self._failed(life, _with_stderr(f"did not answer within {self._start_timeout:g} s", stderr))
                     settled.set()
                     if life.ready:
                         await life.ended.wait()
             except Exception as error:
-                life.problem = life.problem or life.transport.http_status or self._tell(error)
+                life.problem = life.problem or life.transport.http_status or self._describe(error)
             if self._open and self.status.state != "failed":
-                said = await life.transport.last_words()
+                stderr = await life.transport.last_words()
                 if life.ready:
-                    self._ended(life, _join(life.problem or "ended the connection", said))
+                    self._ended(life, _with_stderr(life.problem or "ended the connection", stderr))
                 else:
-                    self._failed(life, _join(life.problem, said))
+                    self._failed(life, _with_stderr(life.problem, stderr))
         finally:
             life.session = None
             life.ended.set()
@@ -264,7 +264,7 @@ class Connection:
     def _failed(self, life: _Life, problem: str) -> None:
         life.problem = problem
         self._failures += 1
-        self._retry_at = anyio.current_time() + min(0.5 * 2 ** (self._failures - 1), _LONGEST_WAIT)
+        self._retry_at = anyio.current_time() + min(0.5 * 2 ** (self._failures - 1), _MAX_PAUSE)
         self.tools = ()
         seconds = anyio.current_time() - life.since
         self._set(ServerStatus(name=self.spec.name, state="failed", problem=problem, seconds=seconds))
@@ -273,21 +273,21 @@ class Connection:
         """The first end is followed by a start at once; one that follows on another soon waits, longer each time."""
         life.problem = problem
         now = anyio.current_time()
-        self._failures = 1 if now - life.since > _STEADY else self._failures + 1
-        self._retry_at = now + (min(0.5 * 2 ** (self._failures - 2), _LONGEST_WAIT) if self._failures > 1 else 0.0)
+        self._failures = 1 if now - life.since > _STABLE_AFTER else self._failures + 1
+        self._retry_at = now + (min(0.5 * 2 ** (self._failures - 2), _MAX_PAUSE) if self._failures > 1 else 0.0)
         self._set(replace(self.status, state="down", problem=problem))
 
     async def _ready(self) -> _Life:
         """The connection, started or tried again if need be."""
         life = self._life
         if life and life.usable and life.doubtful and not await self._answers(life):
-            life.problem = "did not answer a ping after a call was given up"
+            life.problem = "did not answer a ping after a call was cancelled"
             life.ended.set()
         if not (life and life.usable):
             if life and life.ended.is_set():
                 await life.over.wait()
             wait = self._retry_at - anyio.current_time()
-            if wait <= _PATIENCE:
+            if wait <= _CALL_WAIT:
                 await anyio.sleep(max(wait, 0.0))
                 self.wake()
                 await self._settled.wait()
@@ -295,17 +295,17 @@ class Connection:
         if life and life.usable and self._open:
             return life
         if not self._open:
-            raise CallFailed(f"The MCP servers of this host are closed. {_AWAY}")
+            raise CallFailed(f"The MCP servers of this host are closed. {_ADVICE}")
         seconds = max(self._retry_at - anyio.current_time(), 0.0)
         again = f"It is tried again in {seconds:.0f} s. " if seconds >= 1 else ""
         raise CallFailed(
             f"The MCP server '{self.spec.name}' is not running and could not be started: "
-            f"{self.status.problem or 'it ended at once'}. {again}{_AWAY}"
+            f"{self.status.problem or 'it ended at once'}. {again}{_ADVICE}"
         )
 
     async def _answers(self, life: _Life) -> bool:
         try:
-            with anyio.move_on_after(_PING_LIMIT):
+            with anyio.move_on_after(_PING_TIMEOUT):
                 assert life.session is not None
                 await life.session.send_ping()
                 life.doubtful = False
@@ -323,7 +323,7 @@ class Connection:
             )
 
     async def _explain(self, life: _Life, name: str, error: MCPError) -> str:
-        """What the model is told of a call that got an error instead of a result."""
+        """The text that the model reads of a call that got an error instead of a result."""
         problem = one_line(self.spec.redact(error.message), 1000)
         if error.code != types.CONNECTION_CLOSED and not life.ended.is_set():
             status = f" ({life.transport.http_status})" if life.transport.http_status else ""
@@ -349,10 +349,10 @@ class Connection:
                     self.tools = await all_tools(life.session)
                     problem = ""
             except (MCPError, ValidationError) as error:
-                problem = self._tell(error)
+                problem = self._describe(error)
             if problem:
                 life.doubtful = True
-                _logger.warning("MCP server '%s': its tools could not be listed: %s", self.spec.name, problem)
+                logger.warning("MCP server '%s': its tools could not be listed: %s", self.spec.name, problem)
             else:
                 self._set(replace(self.status, tools=len(self.tools)))
 
@@ -361,7 +361,7 @@ class Connection:
             self.status = status
             self._report(status)
 
-    def _tell(self, error: Exception) -> str:
+    def _describe(self, error: Exception) -> str:
         """The first cause in one line."""
         cause = first_cause(error)
         text = one_line(self.spec.redact(cause.message if isinstance(cause, MCPError) else str(cause)))
@@ -371,8 +371,5 @@ class Connection:
         return f"{self.spec.place} cannot be reached: {text}" if self.spec.url else text
 
 
-_AWAY = "Go on without its tools, or tell the user."
-
-
-def _join(problem: str, said: str) -> str:
-    return f"{problem}; it wrote: {said}" if said else problem
+def _with_stderr(problem: str, stderr: str) -> str:
+    return f"{problem}; it wrote: {stderr}" if stderr else problem

@@ -1,4 +1,4 @@
-"""The way to one MCP server: a child process or an HTTP endpoint, what it says on stderr, and when it is gone."""
+"""The transport to one MCP server: a child process or an HTTP endpoint, its stderr, and when it ends."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
+from hooksdk._tasks.background import logger
 from hooksdk.mcp._config import ServerSpec
 
 __all__ = ["NoiseFilter", "Transport", "all_tools", "client_info", "first_cause", "one_line", "serving"]
 
-_logger = logging.getLogger("hooksdk")
-
-_KEPT = 4096
-"""Bytes of a server's stderr that are kept."""
+_STDERR_BYTES = 4096
+"""How much of the end of a server's stderr is kept."""
 
 serving: ContextVar[str] = ContextVar("hooksdk_mcp_serving", default="")
 """The server whose connection the current task belongs to; the SDK's own tasks inherit it."""
@@ -49,7 +48,7 @@ class NoiseFilter(logging.Filter):
         name = serving.get()
         if not name or not str(record.msg).startswith("Failed to parse JSONRPC message"):
             return True
-        _logger.debug("MCP server '%s' printed a line that is not MCP to its stdout; it is ignored", name)
+        logger.debug("MCP server '%s' printed a line that is not MCP to its stdout; it is ignored", name)
         return False
 
 
@@ -60,8 +59,8 @@ def one_line(text: str, limit: int = 300) -> str:
     """
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07", "", text)
     lines = [line for line in plain.splitlines() if line.strip()]
-    telling = [line for line in lines if not line.startswith((" ", "\t", "|", "Traceback (most recent"))]
-    clean = [" ".join(re.sub(r"[^ -~\u00a0-\U0010ffff]", " ", line).split()) for line in (telling or lines)[-3:]]
+    messages = [line for line in lines if not line.startswith((" ", "\t", "|", "Traceback (most recent"))]
+    clean = [" ".join(re.sub(r"[^ -~\u00a0-\U0010ffff]", " ", line).split()) for line in (messages or lines)[-3:]]
     joined = " | ".join(clean)
     return joined if len(joined) <= limit else "..." + joined[-limit + 3 :]
 
@@ -74,12 +73,12 @@ def first_cause(error: BaseException) -> BaseException:
 
 
 class Transport:
-    """Opens the way to one server once. `on_end` is called when the server ends the connection."""
+    """Opens the connection to one server once. `on_end` is called when the server ends the connection."""
 
     def __init__(self, spec: ServerSpec, on_end: Callable[[], None]) -> None:
         self._spec = spec
         self._on_end = on_end
-        self._kept = b""
+        self._stderr = b""
         self._reader: threading.Thread | None = None
         self.http_status = ""
         """The HTTP status that refused the last request, such as `HTTP 401 Unauthorized`; empty where none did."""
@@ -87,8 +86,8 @@ class Transport:
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[tuple[Any, Any]]:
         """The streams of the connection, for a `ClientSession`."""
-        opened = self._http() if self._spec.url else self._stdio()
-        async with opened as (read, write):
+        transport = self._http() if self._spec.url else self._stdio()
+        async with transport as (read, write):
             yield _Watched(read, self._on_end), write
 
     @asynccontextmanager
@@ -122,8 +121,8 @@ class Transport:
     async def _http(self) -> AsyncGenerator[tuple[Any, Any]]:
         async def note(response: httpx2.Response) -> None:
             if response.request.method == "POST":
-                refused = response.status_code >= 400
-                self.http_status = f"HTTP {response.status_code} {response.reason_phrase}" if refused else ""
+                status = f"HTTP {response.status_code} {response.reason_phrase}"
+                self.http_status = status if response.status_code >= 400 else ""
 
         async with (
             httpx2.AsyncClient(
@@ -142,7 +141,7 @@ class Transport:
         def keep() -> None:
             try:
                 while chunk := os.read(read_end, 65536):
-                    self._kept = (self._kept + chunk)[-_KEPT:]
+                    self._stderr = (self._stderr + chunk)[-_STDERR_BYTES:]
             finally:
                 os.close(read_end)
 
@@ -155,7 +154,7 @@ class Transport:
         deadline = anyio.current_time() + patience
         while self._reader is not None and self._reader.is_alive() and anyio.current_time() < deadline:  # noqa: ASYNC110 - a thread cannot set an event
             await anyio.sleep(0.01)
-        return one_line(self._spec.redact(self._kept.decode("utf-8", "replace")))
+        return one_line(self._spec.redact(self._stderr.decode("utf-8", "replace")))
 
 
 def _resolve(spec: ServerSpec) -> str:
@@ -166,7 +165,7 @@ def _resolve(spec: ServerSpec) -> str:
 
 
 class _Watched:
-    """The stream of a server's messages, which also tells when there will be no more."""
+    """The stream of a server's messages, which also reports its end."""
 
     def __init__(self, inner: Any, on_end: Callable[[], None]) -> None:
         self._inner = inner
@@ -203,9 +202,9 @@ class _Watched:
 
 
 async def all_tools(session: ClientSession) -> tuple[types.Tool, ...]:
-    found: list[types.Tool] = []
+    tools: list[types.Tool] = []
     cursor: str | None = None
-    seen: set[str] = set()
+    cursors: set[str] = set()
     while True:
         try:
             page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
@@ -213,11 +212,11 @@ async def all_tools(session: ClientSession) -> tuple[types.Tool, ...]:
             if error.code == types.METHOD_NOT_FOUND:
                 return ()  # a server of prompts or resources alone
             raise
-        found += page.tools
+        tools += page.tools
         cursor = page.next_cursor
-        if not cursor or cursor in seen:
-            return tuple(found)
-        seen.add(cursor)
+        if not cursor or cursor in cursors:
+            return tuple(tools)
+        cursors.add(cursor)
 
 
 def client_info() -> types.Implementation:

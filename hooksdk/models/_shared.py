@@ -1,4 +1,4 @@
-"""What the models over an official SDK share: one client, closed in good order, and which errors may pass."""
+"""What the models over an official SDK share: one client, closed in good order, and which errors may be temporary."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = ["OnText", "SdkModel", "Unreadable", "plain", "without"]
 OnText = Callable[[str], Awaitable[None] | None]
 """Is given each piece of streamed prose, as it comes; plain or async."""
 
-_PASSING = (408, 409, 425, 429)
-"""Statuses below 500 that another attempt may get over."""
-_LASTING = (
+_TEMPORARY_STATUSES = (408, 409, 425, 429)
+"""Statuses below 500 after which another attempt may succeed."""
+_PERMANENT_ERRORS = (
     "insufficient_quota",
     "billing",
     "invalid_request",
@@ -36,12 +36,13 @@ _LASTING = (
     "not_found",
     "too_large",
 )
-"""Words of an error's type or code that no waiting changes, whatever its status."""
-_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
+"""Words in an error's type or code after which no other attempt succeeds, whatever the status."""
+_MIN_WAIT, _MAX_WAIT = 0.5, 30.0
+"""Seconds between two attempts where the server does not name them."""
 
 
 class Unreadable(Exception):
-    """The server answered with something else than the API's answer."""
+    """The server's answer is not one of the API."""
 
 
 class SdkModel(ABC):
@@ -95,13 +96,13 @@ class SdkModel(ABC):
                 await client.close()
 
     async def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> ModelReply:
-        """The model's answer. Raises `ModelUnavailable` for what may pass: a rate limit, an overload, an error of the
+        """The model's answer. Raises `ModelUnavailable` for what may be temporary: a rate limit, an overload, an error of the
         server, a lost or silent connection, an answer that cannot be read. Any other error is the SDK's own."""
         async with self._client() as client:
             try:
                 reply = await self._ask(client, self._request(messages, tools))
             except Exception as error:
-                problem = self._passing(error)
+                problem = self._temporary(error)
                 if problem is None:
                     raise
                 self._failures += 1
@@ -122,11 +123,11 @@ class SdkModel(ABC):
         merged = {"model": self.name, **request, "stream": True if self._stream else None, **self._extra}
         return {key: value for key, value in merged.items() if value is not None}
 
-    async def _tell(self, text: str) -> None:
+    async def _stream_text(self, text: str) -> None:
         if self._on_text is not None and text:
-            told = self._on_text(text)
-            if inspect.isawaitable(told):
-                await told
+            pending = self._on_text(text)
+            if inspect.isawaitable(pending):
+                await pending
 
     @asynccontextmanager
     async def _client(self) -> AsyncGenerator[Any, None]:
@@ -143,8 +144,8 @@ class SdkModel(ABC):
     def _make_client(self) -> Any:
         return getattr(self._sdk, self._client_class)(**self._options)
 
-    def _passing(self, error: Exception) -> str | None:
-        """What went wrong in a few words if it may pass, or None."""
+    def _temporary(self, error: Exception) -> str | None:
+        """What went wrong, in a few words, if another attempt may succeed; else None."""
         import httpx2
 
         if isinstance(error, Unreadable):
@@ -156,18 +157,18 @@ class SdkModel(ABC):
         if not isinstance(error, self._sdk.APIError):
             return None
         # An error inside a stream has status 200 or none, so its type has to tell.
-        found: Any = error
-        status: int = getattr(found, "status_code", 200)
-        told = _words_of(found.body)
-        hint: str | None = found.response.headers.get("x-should-retry") if hasattr(found, "response") else None
-        lasting = any(word in told for word in _LASTING) or hint == "false"
-        passing = hint == "true" or status in _PASSING or status >= 500 or status == 200
-        return f"{type(error).__name__}: {_message_of(found)}" if passing and not lasting else None
+        api_error: Any = error
+        status: int = getattr(api_error, "status_code", 200)
+        words = _words_of(api_error.body)
+        hint: str | None = api_error.response.headers.get("x-should-retry") if hasattr(api_error, "response") else None
+        permanent = any(word in words for word in _PERMANENT_ERRORS) or hint == "false"
+        temporary = hint == "true" or status in _TEMPORARY_STATUSES or status >= 500 or status == 200
+        return f"{type(error).__name__}: {_message_of(api_error)}" if temporary and not permanent else None
 
     def _wait(self, error: Exception) -> float:
         response = getattr(error, "response", None)
-        told = _retry_after(response.headers) if response is not None else None
-        return told if told is not None else min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** (self._failures - 1))
+        seconds = _retry_after(response.headers) if response is not None else None
+        return seconds if seconds is not None else min(_MAX_WAIT, _MIN_WAIT * 2 ** (self._failures - 1))
 
 
 def _load(who: str, package: str) -> Any:
@@ -188,23 +189,23 @@ def _words_of(body: Any) -> str:
 
 
 def _message_of(error: Any) -> str:
-    """What the server says of it; the SDKs' own message may be the whole body as Python shows it."""
+    """The server's message; the SDKs' own may be the `repr` of the whole body."""
     body = as_object(error.body)
     return str((as_object(body.get("error")) or body).get("message") or error.message)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, told in milliseconds, in seconds or as a date."""
+    """Seconds to wait; the headers have milliseconds, seconds or a date."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        told = headers.get(name)
-        if told is None:
+        value = headers.get(name)
+        if value is None:
             continue
         try:
-            return max(0.0, float(told) / unit)
+            return max(0.0, float(value) / unit)
         except ValueError:
             pass
         try:
-            return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
+            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
         except ValueError:
             pass
     return None

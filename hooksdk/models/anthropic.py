@@ -29,7 +29,7 @@ class AnthropicModel(SdkModel):
     `base_url` and `api_key` are the SDK's, which reads `ANTHROPIC_API_KEY` where none is given. `max_tokens` limits a
     reply, and the API wants it. The system messages that a transcript begins with are sent as `system`. With `stream`, or
     an `on_text` function for the prose as it comes, answers are streamed, which the SDK asks for when `max_tokens` is
-    large; an attempt that fails may have told some of it already. `timeout` is how many seconds the server may be silent.
+    large; an attempt that fails may have streamed some of it already. `timeout` is how many seconds the server may be silent.
     `extra` are more fields of the request, such as `{"thinking": {"type": "adaptive"}}`; None leaves out a field that
     would be sent. `headers` go with each request, `anthropic-beta` among them.
 
@@ -68,23 +68,25 @@ class AnthropicModel(SdkModel):
     def _request(self, messages: Sequence[Message], tools: Sequence[Json]) -> Json:
         start = next((at for at, message in enumerate(messages) if message.get("role") != "system"), len(messages))
         # The model may answer nothing at all after results; the API refuses such a message when it comes back.
-        sent = [message for message in messages[start:] if message.get("role") != "assistant" or message.get("content")]
+        conversation = [
+            message for message in messages[start:] if message.get("role") != "assistant" or message.get("content")
+        ]
         return self._body({
-            "max_tokens": self._limit, "system": _system(messages[:start]), "messages": sent, "tools": list(tools) or None,
+            "max_tokens": self._limit, "system": _system(messages[:start]), "messages": conversation, "tools": list(tools) or None,
         })  # fmt: skip
 
     async def _ask(self, client: Any, request: Json) -> ModelReply:
         # Everything else goes in as it is: what the SDK does not know yet it would refuse as an argument.
-        named = {name: request.pop(name) for name in ("model", "max_tokens", "messages")}
+        arguments = {name: request.pop(name) for name in ("model", "max_tokens", "messages")}
         streamed = request.pop("stream", False)
-        answer = await client.messages.create(**named, stream=streamed, extra_body=request)
+        answer = await client.messages.create(**arguments, stream=streamed, extra_body=request)
         if not streamed:
             return _read(plain(answer))
-        collected = _Collected()
+        streamed_reply = _StreamedReply()
         async with answer:
             async for event in answer:
-                await self._tell(collected.add(plain(event)))
-        return collected.reply()
+                await self._stream_text(streamed_reply.add(plain(event)))
+        return streamed_reply.reply()
 
 
 def _system(messages: Sequence[Message]) -> Any:
@@ -103,13 +105,13 @@ def _read(answer: Json) -> ModelReply:
     stop_reason = answer.get("stop_reason")
     if stop_reason == "max_tokens" and blocks and blocks[-1].get("type") == "tool_use":
         blocks[-1]["input"] = _invalid(json.dumps(blocks[-1].get("input"), ensure_ascii=False))
-    return _made(blocks, answer.get("usage"), stop_reason)
+    return _model_reply(blocks, answer.get("usage"), stop_reason)
 
 
-def _made(blocks: Sequence[Json], usage: Json | None, stop_reason: str | None) -> ModelReply:
+def _model_reply(blocks: Sequence[Json], usage: Json | None, stop_reason: str | None) -> ModelReply:
     """The reply, without blank text, which the API refuses when it is sent back."""
-    kept = [block for block in blocks if block.get("type") != "text" or block.get("text", "").strip()]
-    message = {"role": "assistant", "content": kept}
+    content = [block for block in blocks if block.get("type") != "text" or block.get("text", "").strip()]
+    message = {"role": "assistant", "content": content}
     return ModelReply(message=message, usage=without(usage) if usage else None, stop_reason=stop_reason)
 
 
@@ -117,7 +119,7 @@ def _invalid(text: str) -> Json:
     return {"INVALID_JSON": text}
 
 
-class _Collected:
+class _StreamedReply:
     """A streamed reply, put together."""
 
     def __init__(self) -> None:
@@ -171,12 +173,12 @@ class _Collected:
         for index, text in self.inputs.items():
             if text:
                 self.blocks[index]["input"] = _arguments(text)
-        return _made([self.blocks[index] for index in sorted(self.blocks)], self.usage, self.stop_reason)
+        return _model_reply([self.blocks[index] for index in sorted(self.blocks)], self.usage, self.stop_reason)
 
 
 def _arguments(text: str) -> Json:
     try:
-        read: object = json.loads(text)
+        value: object = json.loads(text)
     except ValueError:
         return _invalid(text)
-    return read if is_object(read) else _invalid(text)
+    return value if is_object(value) else _invalid(text)

@@ -28,7 +28,7 @@ class OpenAIModel(SdkModel):
 
     `base_url` and `api_key` are the SDK's, which reads `OPENAI_API_KEY` where none is given. `max_tokens` limits a
     reply; with a `base_url` it is sent under that name, to OpenAI itself as `max_completion_tokens`. With `stream`, or
-    an `on_text` function for the prose as it comes, answers are streamed; an attempt that fails may have told some of it
+    an `on_text` function for the prose as it comes, answers are streamed; an attempt that fails may have streamed some of it
     already. `timeout` is how many seconds the server may be silent. `extra` are more fields of the request, such as
     `{"temperature": 0}`; None leaves out a field that would be sent. `provider` is the name that events show.
 
@@ -62,9 +62,9 @@ class OpenAIModel(SdkModel):
         self._limit = {"max_tokens" if base_url else "max_completion_tokens": max_tokens}
 
     def _request(self, messages: Sequence[Message], tools: Sequence[Json]) -> Json:
-        counted = {"include_usage": True} if self._stream else None
+        stream_options = {"include_usage": True} if self._stream else None
         return self._body({
-            "messages": list(messages), "tools": list(tools) or None, "stream_options": counted, **self._limit,
+            "messages": list(messages), "tools": list(tools) or None, "stream_options": stream_options, **self._limit,
         })  # fmt: skip
 
     async def _ask(self, client: Any, request: Json) -> ModelReply:
@@ -76,11 +76,11 @@ class OpenAIModel(SdkModel):
         )
         if not streamed:
             return _read(plain(answer))
-        collected = _Collected()
+        streamed_reply = _StreamedReply()
         async with answer:
             async for chunk in answer:
-                await self._tell(collected.add(plain(chunk)))
-        return collected.reply()
+                await self._stream_text(streamed_reply.add(plain(chunk)))
+        return streamed_reply.reply()
 
 
 def _read(answer: Json) -> ModelReply:
@@ -89,40 +89,40 @@ def _read(answer: Json) -> ModelReply:
         raise Unreadable(f"the answer is no chat completion: {str(answer.get('error') or answer)[:200]}")
     stop_reason = choices[0].get("finish_reason")
     return ModelReply(
-        message=_recorded(choices[0]["message"]), usage=_usage(answer.get("usage")), stop_reason=stop_reason
+        message=_for_transcript(choices[0]["message"]), usage=_usage(answer.get("usage")), stop_reason=stop_reason
     )
 
 
-def _usage(told: Json | None) -> Json | None:
-    return without(told) if told else None
+def _usage(counts: Json | None) -> Json | None:
+    return without(counts) if counts else None
 
 
-def _recorded(message: Json) -> Message:
+def _for_transcript(message: Json) -> Message:
     """A reply as it can be sent back: no nulls, nothing that a request may not have, and an id for every call."""
-    made: Json = {**without(message, "annotations"), "role": "assistant"}
-    calls: list[Json] = made.pop("tool_calls", None) or []
+    reply: Json = {**without(message, "annotations"), "role": "assistant"}
+    calls: list[Json] = reply.pop("tool_calls", None) or []
     if calls:
-        made["tool_calls"] = [_call(call) for call in calls]
-    if is_object(made.get("audio")):
-        made["audio"] = {"id": made["audio"].get("id")}
-    if not made.get("refusal"):
-        made.pop("refusal", None)
-    if "content" not in made:
-        said = made.keys() & {"tool_calls", "function_call", "refusal", "audio"}
-        made["content"] = None if said else ""
-    return made
+        reply["tool_calls"] = [_call(call) for call in calls]
+    if is_object(reply.get("audio")):
+        reply["audio"] = {"id": reply["audio"].get("id")}
+    if not reply.get("refusal"):
+        reply.pop("refusal", None)
+    if "content" not in reply:
+        other_content = reply.keys() & {"tool_calls", "function_call", "refusal", "audio"}
+        reply["content"] = None if other_content else ""
+    return reply
 
 
 def _call(call: Json) -> Json:
     """A call without the stream's marks. Some servers give no id, which the result needs."""
-    made: Json = {"type": "function", **without(call, "index")}
-    made["id"] = made.get("id") or f"call_{uuid.uuid4().hex[:24]}"
-    if is_object(made.get("function")):
-        made["function"] = {"arguments": "", **without(made["function"])}
-    return made
+    plain_call: Json = {"type": "function", **without(call, "index")}
+    plain_call["id"] = plain_call.get("id") or f"call_{uuid.uuid4().hex[:24]}"
+    if is_object(plain_call.get("function")):
+        plain_call["function"] = {"arguments": "", **without(plain_call["function"])}
+    return plain_call
 
 
-class _Collected:
+class _StreamedReply:
     """A streamed reply, put together."""
 
     def __init__(self) -> None:
@@ -151,24 +151,24 @@ class _Collected:
 
     def _add_call(self, part: Json) -> None:
         index, call_id = part.get("index"), part.get("id")
-        known = self.by_index.get(index)
+        call = self.by_index.get(index)
         # Servers are known to number all calls 0, or not at all; a new id then begins a new call.
-        if known is None or (call_id and known.get("id") and call_id != known["id"]):
-            known = self.by_index[index] = {}
-            self.calls.append(known)
+        if call is None or (call_id and call.get("id") and call_id != call["id"]):
+            call = self.by_index[index] = {}
+            self.calls.append(call)
         for name, value in part.items():
             if name == "function" and is_object(value):
-                function = known.setdefault("function", {})
+                function = call.setdefault("function", {})
                 _join(function, "arguments", value.get("arguments"))
                 function["name"] = function.get("name") or value.get("name")
             elif value is not None:
-                known[name] = value
+                call[name] = value
 
     def reply(self) -> ModelReply:
         """The whole of it. A stream without a reason to stop was cut off."""
         if self.stop_reason is None:
             raise Unreadable("the stream ended in the middle of the answer")
-        message = _recorded({**self.message, "tool_calls": self.calls})
+        message = _for_transcript({**self.message, "tool_calls": self.calls})
         return ModelReply(message=message, usage=_usage(self.usage), stop_reason=self.stop_reason)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import logging
 import os
 import sys
 import tempfile
@@ -20,12 +19,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast, final
 
+from hooksdk._tasks.background import logger
 from hooksdk._transcript.encoding import encode, encode_for
 from hooksdk.errors import SessionBusy, StoreError, TranscriptChanged
 
 __all__ = ["AppendFile", "Lease", "ValueFile", "replace_file"]
-
-logger = logging.getLogger("hooksdk")
 
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 _BINARY = getattr(os, "O_BINARY", 0)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import re
 import threading
@@ -19,6 +18,7 @@ from typing import Any, TypeVar, TypeVarTuple, cast, final
 
 import anyio
 
+from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread, keep_trying, run_shielded
 from hooksdk._transcript.encoding import encode, encode_for
 from hooksdk._transcript.journal import Entry
@@ -27,8 +27,6 @@ from hooksdk.formats import Message
 from hooksdk.stores._files import AppendFile, Lease, ValueFile, replace_file
 
 __all__ = ["JsonlLog", "JsonlStore", "file_name"]
-
-logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
 P = TypeVarTuple("P")

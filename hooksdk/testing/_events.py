@@ -29,7 +29,7 @@ def event(
     *,
     messages: Sequence[Message] = (),
     format: str = "openai-chat",  # noqa: A002 - the field's own word
-    **given: Any,
+    **fields: Any,
 ) -> E:
     """An event as a run would make it, to call a handler with.
 
@@ -38,15 +38,15 @@ def event(
     names; `session_id`, `agent_id`, `requester`, `trigger` and the like are taken too. `messages`, in `format`, make the
     transcript behind an event's `results` or editor: a real one, in memory, that can be trimmed.
     """
-    fields = {one.name for one in dataclasses.fields(kind)}
-    place = {name: given.pop(name) for name in _INFO & given.keys()}
-    if messages and not fields & {"messages", "results", "transcript"}:
+    known = {one.name for one in dataclasses.fields(kind)}
+    place = {name: fields.pop(name) for name in _INFO & fields.keys()}
+    if messages and not known & {"messages", "results", "transcript"}:
         raise TypeError(f"{kind.__name__} has neither messages nor results")
-    for name in given.keys() - fields:
-        raise TypeError(f"{kind.__name__} has no field '{name}'.{did_you_mean(name, fields | _INFO)}")
-    given = {name: _READ[name](value) if name in _READ else value for name, value in given.items()}
+    for name in fields.keys() - known:
+        raise TypeError(f"{kind.__name__} has no field '{name}'.{did_you_mean(name, known | _INFO)}")
+    fields = {name: _CONVERTERS[name](value) if name in _CONVERTERS else value for name, value in fields.items()}
     if kind is not hooks.UnwrapToolCall:
-        given.setdefault("tool", _tool("some_tool"))
+        fields.setdefault("tool", _tool("some_tool"))
     defaults: dict[str, Callable[[], Any]] = {
         "tools": tuple,
         "deferrable": tuple,
@@ -56,18 +56,18 @@ def event(
         "record": lambda: RunStarted(trigger="user"),
         "stats": dict,
         "message": lambda: get_format(format).reply("All is done."),
-        "call": lambda: ToolCall("call_1", _name_of(given.get("tool")), given["arguments"]),
-        "catalog": lambda: build_catalog(given.get("offered", ())),
-        "offered": lambda: tuple(given["catalog"]),
+        "call": lambda: ToolCall("call_1", _name_of(fields.get("tool")), fields["arguments"]),
+        "catalog": lambda: build_catalog(fields.get("offered", ())),
+        "offered": lambda: tuple(fields["catalog"]),
         "messages": lambda: [dict(message) for message in messages],
         "results": lambda: Results(_transcript(messages, format), "test"),
         "transcript": lambda: TranscriptEditor(_transcript(messages, format), "agent_end"),
     }
     for name, make in defaults.items():
-        if name in fields and name not in given:
-            given[name] = make()
+        if name in known and name not in fields:
+            fields[name] = make()
     where: dict[str, Any] = {"session_id": "test", "run_id": "run-test", "attempt": 1, **place}
-    return kind(info=RunInfo(**where), **{name: value for name, value in given.items() if name in fields})
+    return kind(info=RunInfo(**where), **{name: value for name, value in fields.items() if name in known})
 
 
 def _tool(value: Tool | str | None) -> Tool | None:
@@ -90,7 +90,7 @@ def _name_of(tool: Tool | None) -> str:
     return tool.name if tool else "some_tool"
 
 
-_READ: Mapping[str, Callable[[Any], Any]] = {
+_CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "tool": _tool,
     "tools": _tools,
     "deferrable": _tools,
@@ -154,15 +154,15 @@ def recorder(*hook_names: str) -> type[Recorder]:
     It takes part in the named hooks, by default in all but two: `trace`, which would drown the others, and
     `resolve_secrets`, where a handler means that placeholders in arguments are secrets.
     """
-    chosen = hook_names or [name for name in HOOKS if name not in {"trace", "resolve_secrets"}]
-    for name in chosen:
+    names = hook_names or [name for name in HOOKS if name not in {"trace", "resolve_secrets"}]
+    for name in names:
         if name not in HOOKS:
             raise LookupError(f"'{name}' is not a hook.{did_you_mean(name, HOOKS)}")
-    members: dict[str, Any] = {name: _keeping(name) for name in chosen}
+    members: dict[str, Any] = {name: _keeper(name) for name in names}
     return type("Recorder", (Recorder,), {"events": [], "__module__": __name__, **members})
 
 
-def _keeping(hook_name: str) -> Any:
+def _keeper(hook_name: str) -> Any:
     async def keep(self: Recorder, event: Event) -> None:
         self.events.append(event)
 

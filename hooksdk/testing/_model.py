@@ -91,9 +91,9 @@ class Turn:
 
     def result_of(self, tool: str) -> SeenResult:
         """The first result of that tool in the reply before; an `AssertionError` when there is none."""
-        found = next((result for result in self.results if result.tool == tool), None)
-        assert found is not None, f"turn {self.number} has no result of {tool!r}: {self.results}"
-        return found
+        result = next((one for one in self.results if one.tool == tool), None)
+        assert result is not None, f"turn {self.number} has no result of {tool!r}: {self.results}"
+        return result
 
 
 Answer = Reply | str | Call | Sequence[Call]
@@ -122,16 +122,16 @@ class ScriptedModel:
         self.context_window = context_window
         self.turns: list[Turn] = []
         self._script = script
-        self._form = get_format(format)
+        self._message_format = get_format(format)
         self._calls = 0
 
     async def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> ModelReply:
         """The script's reply to these messages."""
-        turn = read_turn(self._form, len(self.turns) + 1, messages, tools)
+        turn = read_turn(self._message_format, len(self.turns) + 1, messages, tools)
         self.turns.append(turn)
         answer = _as_reply(await self._ask(turn))
         calls = [ToolCall(one.id or self._next_id(), one.tool, one.arguments) for one in answer.calls]
-        message = self._form.reply(answer.text, calls)
+        message = self._message_format.reply(answer.text, calls)
         estimate = {
             "input_tokens": schema.estimate_tokens([list(messages), list(tools)]),
             "output_tokens": schema.estimate_tokens(message),
@@ -141,8 +141,8 @@ class ScriptedModel:
 
     async def _ask(self, turn: Turn) -> Answer:
         if not callable(self._script):
-            told = f"the script has {len(self._script)} replies, and the model was asked for number {turn.number}"
-            assert turn.number <= len(self._script), told
+            problem = f"the script has {len(self._script)} replies, and the model was asked for number {turn.number}"
+            assert turn.number <= len(self._script), problem
             return self._script[turn.number - 1]
         answer = self._script(turn)
         return await answer if inspect.isawaitable(answer) else answer
@@ -153,28 +153,29 @@ class ScriptedModel:
 
 
 def read_turn(
-    form: MessageFormat, number: int, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
+    message_format: MessageFormat, number: int, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
 ) -> Turn:
     """What a model is sent, read by the format."""
-    replied = max((at for at, message in enumerate(messages) if form.is_reply(message)), default=-1)
-    names = {one.id: one.name for one in form.calls(messages[replied])} if replied >= 0 else {}
+    last_reply = max((at for at, message in enumerate(messages) if message_format.is_reply(message)), default=-1)
+    names = {one.id: one.name for one in message_format.calls(messages[last_reply])} if last_reply >= 0 else {}
     results = [
         SeenResult(call_id=one.call_id, tool=names.get(one.call_id, ""), text=one.text, is_error=one.is_error)
-        for message in messages[replied + 1 :]
-        for one in form.results(message)
+        for message in messages[last_reply + 1 :]
+        for one in message_format.results(message)
     ]
-    said = (form.text(message) for message in reversed(messages) if message.get("role") == "user")
+    prompts = (message_format.text(message) for message in reversed(messages) if message.get("role") == "user")
     definitions = [_definition(tool) for tool in tools]
     return Turn(
-        number=number, messages=list(messages), tools=list(tools), prompt=next((text for text in said if text), ""),
+        number=number, messages=list(messages), tools=list(tools), prompt=next((text for text in prompts if text), ""),
         results=results, definitions={one["name"]: one for one in definitions},
     )  # fmt: skip
 
 
 def _definition(tool: Mapping[str, Any]) -> dict[str, Any]:
-    told = tool.get("function", tool)
-    parameters = told.get("parameters", told.get("input_schema"))
-    return {"name": told.get("name", ""), "description": told.get("description", ""), "parameters": parameters}
+    definition = tool.get("function", tool)
+    parameters = definition.get("parameters", definition.get("input_schema"))
+    name, description = definition.get("name", ""), definition.get("description", "")
+    return {"name": name, "description": description, "parameters": parameters}
 
 
 def _as_reply(answer: Answer) -> Reply:

@@ -42,16 +42,16 @@ async def open_host(
     `plugins` are modules and classes, or the ids of installed plugins, such as `"tool_search"`; no other installed plugin
     is loaded. `tools` are what `play` hands to each run. `config` is the host's configuration as a mapping.
     """
-    named = [plugin for plugin in plugins if isinstance(plugin, str)]
-    given = [plugin for plugin in plugins if not isinstance(plugin, str)]
-    merged = {**(config or {}), "allow": [*named, *(config or {}).get("allow", ())]}
-    settings = load_config(merged, folder=Path(os.devnull), environment={"XDG_CONFIG_HOME": os.devnull})
+    ids = [plugin for plugin in plugins if isinstance(plugin, str)]
+    holders = [plugin for plugin in plugins if not isinstance(plugin, str)]
+    overrides = {**(config or {}), "allow": [*ids, *(config or {}).get("allow", ())]}
+    settings = load_config(overrides, folder=Path(os.devnull), environment={"XDG_CONFIG_HOME": os.devnull})
     host = Host(
-        plugins=[_make_kit(tools), *given], store=MemoryStore() if store is None else store, config=settings,
+        plugins=[_make_kit(tools), *holders], store=MemoryStore() if store is None else store, config=settings,
         approver=approver, folder=os.devnull,
     )  # fmt: skip
     loaded = {plugin.id for plugin in host.plugins if plugin.loaded}
-    for name in named:
+    for name in ids:
         if name not in loaded:
             others = [plugin.id for plugin in host.plugins if plugin.origin != "code"]
             raise PluginRefused(name, "no installed plugin has this id." + did_you_mean(name, others))
@@ -101,10 +101,10 @@ class Played:
 
     def call(self, tool: str) -> hooks.AfterToolCall:
         """The only call of the tool; an `AssertionError` when there is none, or more than one."""
-        found = [one for one in self.calls if one.call.name == tool]
-        called = [one.call.name for one in self.calls]
-        assert len(found) == 1, f"{tool!r} was called {len(found)} times, not once; the calls were {called}"
-        return found[0]
+        calls = [one for one in self.calls if one.call.name == tool]
+        names = [one.call.name for one in self.calls]
+        assert len(calls) == 1, f"{tool!r} was called {len(calls)} times, not once; the calls were {names}"
+        return calls[0]
 
 
 async def play(
@@ -155,7 +155,7 @@ class _Kit:
         self.calls: list[hooks.AfterToolCall] = []
 
     @hooks.after_tool_call
-    async def saw(self, event: hooks.AfterToolCall) -> None:
+    async def keep(self, event: hooks.AfterToolCall) -> None:
         self.calls.append(event)
 
 

@@ -22,44 +22,53 @@ _ERRORS = {
 }  # fmt: skip
 
 
-def sent_messages(form: str, body: Mapping[str, Any]) -> list[Message]:
+def sent_messages(format_name: str, body: Mapping[str, Any]) -> list[Message]:
     """The messages of a request, with Anthropic's `system` as the first of them."""
     messages: list[Message] = list(body.get("messages", ()))
-    if form == "anthropic" and body.get("system"):
+    if format_name == "anthropic" and body.get("system"):
         return [{"role": "system", "content": body["system"]}, *messages]
     return messages
 
 
-def error_body(form: str, status: int, text: str, code: str | None = None) -> Body:
+def error_body(format_name: str, status: int, text: str, code: str | None = None) -> Body:
     """The body of a refusal. A code of its own is the type of an error in Anthropic's API, which has no codes."""
     kind = _ERRORS.get(status, "api_error")
-    if form == "anthropic":
+    if format_name == "anthropic":
         return {"type": "error", "error": {"type": code or kind, "message": text}}
     return {"error": {"message": text, "type": kind, "param": None, "code": code}}
 
 
-def error_event(form: str, body: Body) -> str:
+def error_event(format_name: str, body: Body) -> str:
     """The same inside a stream."""
-    name = "event: error\n" if form == "anthropic" else ""
+    name = "event: error\n" if format_name == "anthropic" else ""
     return f"{name}data: {_line(body)}\n\n"
 
 
 def answer_body(
-    form: str, request: Body, message: Message, number: int, usage: Mapping[str, Any] | None, stop_reason: str | None
+    format_name: str,
+    request: Body,
+    message: Message,
+    number: int,
+    usage: Mapping[str, Any] | None,
+    stop_reason: str | None,
 ) -> Body:
     """The whole answer to a request, as it comes when it is not streamed."""
-    read, written = (
+    input_tokens, output_tokens = (
         schema.estimate_tokens([request.get("messages"), request.get("tools")]),
         schema.estimate_tokens(message),
     )
-    if form == "anthropic":
-        used = any(block.get("type") == "tool_use" for block in _blocks(message))
+    if format_name == "anthropic":
+        calls_tools = any(block.get("type") == "tool_use" for block in _blocks(message))
         return {
             "id": f"msg_{number}", "type": "message", "model": request.get("model", ""), **message, "stop_sequence": None,
-            "stop_reason": stop_reason or ("tool_use" if used else "end_turn"),
-            "usage": dict(usage or {"input_tokens": read, "output_tokens": written}),
+            "stop_reason": stop_reason or ("tool_use" if calls_tools else "end_turn"),
+            "usage": dict(usage or {"input_tokens": input_tokens, "output_tokens": output_tokens}),
         }  # fmt: skip
-    counts = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    counts = {
+        "prompt_tokens": input_tokens,
+        "completion_tokens": output_tokens,
+        "total_tokens": input_tokens + output_tokens,
+    }
     choice: Body = {
         "index": 0, "logprobs": None, "message": {"refusal": None, "annotations": [], **message},
         "finish_reason": stop_reason or ("tool_calls" if message.get("tool_calls") else "stop"),
@@ -70,13 +79,13 @@ def answer_body(
     }  # fmt: skip
 
 
-def answer_events(form: str, request: Body, body: Body) -> list[str]:
+def answer_events(format_name: str, request: Body, body: Body) -> list[str]:
     """The same answer as server-sent events."""
-    if form == "anthropic":
+    if format_name == "anthropic":
         return [f"event: {event['type']}\ndata: {_line(event)}\n\n" for event in _anthropic_events(body)]
     options: Body = request.get("stream_options") or {}
-    counted = options.get("include_usage") is True
-    return [*(f"data: {_line(chunk)}\n\n" for chunk in _openai_chunks(body, counted=counted)), "data: [DONE]\n\n"]
+    with_usage = options.get("include_usage") is True
+    return [*(f"data: {_line(chunk)}\n\n" for chunk in _openai_chunks(body, with_usage=with_usage)), "data: [DONE]\n\n"]
 
 
 def _line(value: Body) -> str:
@@ -93,13 +102,13 @@ def _blocks(message: Mapping[str, Any]) -> Sequence[Body]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _openai_chunks(body: Body, *, counted: bool) -> Iterator[Body]:
+def _openai_chunks(body: Body, *, with_usage: bool) -> Iterator[Body]:
     head = {"id": body["id"], "object": "chat.completion.chunk", "created": 1, "model": body["model"]}
     (choice,) = body["choices"]
 
     def chunk(delta: Body, finish_reason: str | None = None) -> Body:
-        made = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return {**head, "choices": [made], **({"usage": None} if counted else {})}
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return {**head, "choices": [choice], **({"usage": None} if with_usage else {})}
 
     yield chunk({"role": "assistant", "content": ""})
     for key, value in choice["message"].items():
@@ -114,7 +123,7 @@ def _openai_chunks(body: Body, *, counted: bool) -> Iterator[Body]:
         for piece in _pieces(function["arguments"]):
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
     yield chunk({}, choice["finish_reason"])
-    if counted:
+    if with_usage:
         yield {**head, "choices": [], "usage": body["usage"]}
 
 

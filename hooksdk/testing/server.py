@@ -37,8 +37,8 @@ from hooksdk.testing._wire import answer_body, answer_events, error_body, error_
 __all__ = ["Fault", "ScriptedServer", "SeenRequest", "ServerScript", "cut", "garble", "hang", "interrupt", "refuse"]
 
 _FORMATS = {"/v1/chat/completions": "openai-chat", "/v1/messages": "anthropic"}
-_GLANCE = 0.02
-"""Seconds between two looks at whether a client that is kept waiting is still there."""
+_POLL_INTERVAL = 0.02
+"""Seconds between two checks whether a client is still there, or an answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +63,12 @@ def refuse(
 
 
 def interrupt(answer: Answer | Message = "This is interrupted.", status: int = 529, text: str = "Overloaded.") -> Fault:
-    """A stream that begins to tell `answer` and goes on with an error; without a stream as `refuse`."""
+    """A stream that begins with `answer` and goes on with an error; without a stream as `refuse`."""
     return Fault(kind="interrupt", answer=answer, status=status, text=text)
 
 
 def hang(answer: Answer | Message = "") -> Fault:
-    """No answer, until the client goes away. A stream begins to tell `answer` and stops before its end."""
+    """No answer, until the client goes away. A stream begins with `answer` and stops before its end."""
     return Fault(kind="hang", answer=answer)
 
 
@@ -105,7 +105,7 @@ class ScriptedServer:
 
     The script is that of a `ScriptedModel`: a function of the `Turn`, or a list of answers. A plain function is called in
     a thread of the server, one call at a time; an async one in the event loop of the test, asyncio's or trio's. It may
-    also answer with a `Fault`, or with a whole message in the provider's shape. An exception that it raises is told to
+    also answer with a `Fault`, or with a whole message in the provider's shape. An exception that it raises reaches
     the client as status 400, and raised again when the `async with` block ends without an error of its own.
 
     It listens on 127.0.0.1 and a free port. Leaving the block ends every connection and thread.
@@ -117,7 +117,7 @@ class ScriptedServer:
         self.turns: list[Turn] = []
         """The same, as the script sees them."""
         self._script = script
-        self._failed: list[Exception] = []
+        self._errors: list[Exception] = []
         self._calls = 0
         self._one_at_a_time = threading.Lock()
         self._portal = anyio.from_thread.BlockingPortal()
@@ -148,7 +148,7 @@ class ScriptedServer:
     async def __aenter__(self) -> Self:
         await self._portal.__aenter__()
         self._http = _Http(self._answer)
-        self._listener = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": _GLANCE})
+        self._listener = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": _POLL_INTERVAL})
         self._listener.start()
         return self
 
@@ -162,8 +162,8 @@ class ScriptedServer:
             await anyio.to_thread.run_sync(self._close)
             await self._portal.stop(cancel_remaining=True)
         await self._portal.__aexit__(None, None, None)
-        if error is None and self._failed:
-            raise self._failed[0]
+        if error is None and self._errors:
+            raise self._errors[0]
 
     def _close(self) -> None:
         assert self._http is not None
@@ -172,35 +172,35 @@ class ScriptedServer:
         self._listener.join()
         self._http.end_connections()
         self._http.server_close()
-        self._failed += self._http.failed
+        self._errors += self._http.errors
 
-    def _answer(self, request: SeenRequest, form_name: str) -> tuple[Fault | None, dict[str, Any]]:
+    def _answer(self, request: SeenRequest, format_name: str) -> tuple[Fault | None, dict[str, Any]]:
         """The fault, if there is one, and the body that goes out, or would."""
-        form = get_format(form_name)
+        message_format = get_format(format_name)
         with self._one_at_a_time:
             self.requests.append(request)
-            messages = sent_messages(form_name, request.body)
-            turn = read_turn(form, len(self.requests), messages, request.body.get("tools") or ())
+            messages = sent_messages(format_name, request.body)
+            turn = read_turn(message_format, len(self.requests), messages, request.body.get("tools") or ())
             self.turns.append(turn)
             try:
                 answer = self._ask(turn)
             except Exception as error:
                 if self._http is not None and not self._http.over.is_set():
-                    self._failed.append(error)
+                    self._errors.append(error)
                 answer = refuse(400, text=f"The script raised {type(error).__name__}: {error}")
             fault = answer if isinstance(answer, Fault) else None
             answer = answer.answer if isinstance(answer, Fault) else answer
             if fault and fault.kind == "refuse":
-                return fault, error_body(form_name, fault.status, fault.text, fault.code)
+                return fault, error_body(format_name, fault.status, fault.text, fault.code)
             reply = _as_reply(answer)
             calls = [ToolCall(one.id or self._next_id(), one.tool, one.arguments) for one in reply.calls]
-            message = answer if isinstance(answer, dict) else form.reply(reply.text, calls)
-            return fault, answer_body(form_name, request.body, message, turn.number, reply.usage, reply.stop_reason)
+            message = answer if isinstance(answer, dict) else message_format.reply(reply.text, calls)
+            return fault, answer_body(format_name, request.body, message, turn.number, reply.usage, reply.stop_reason)
 
     def _ask(self, turn: Turn) -> ServerAnswer:
         if not callable(self._script):
-            told = f"the script has {len(self._script)} replies, and the server was asked for number {turn.number}"
-            assert turn.number <= len(self._script), told
+            problem = f"the script has {len(self._script)} replies, and the server was asked for number {turn.number}"
+            assert turn.number <= len(self._script), problem
             return self._script[turn.number - 1]
         answer = self._script(turn)
         return self._wait_for(answer) if inspect.isawaitable(answer) else answer
@@ -209,7 +209,7 @@ class ScriptedServer:
         assert self._http is not None
         task = self._portal.start_task_soon(_await, answer)
         while not task.done() and not self._http.over.is_set():
-            concurrent.futures.wait([task], _GLANCE)
+            concurrent.futures.wait([task], _POLL_INTERVAL)
         if not task.done():
             task.cancel()
         return task.result()
@@ -244,7 +244,7 @@ class _Http(ThreadingHTTPServer):
         self.answer = answer
         self.over = threading.Event()
         self.open: set[socket.socket] = set()
-        self.failed: list[Exception] = []
+        self.errors: list[Exception] = []
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def server_bind(self) -> None:
@@ -263,7 +263,7 @@ class _Http(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base's signature
         error = sys.exception()
         if isinstance(error, Exception) and not isinstance(error, OSError):
-            self.failed.append(error)
+            self.errors.append(error)
 
     def end_connections(self) -> None:
         for connection in list(self.open):
@@ -282,26 +282,28 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("content-length", "0")))
         path = self.path.partition("?")[0]
-        form = _FORMATS.get(path)
-        if form is None:
+        format_name = _FORMATS.get(path)
+        if format_name is None:
             self._send_json(error_body("openai-chat", 404, f"There is nothing at {path}."), 404)
             return
         try:
             body: Any = json.loads(raw)
         except ValueError as error:
-            self._send_json(error_body(form, 400, f"The body is no JSON: {error}"), 400)
+            self._send_json(error_body(format_name, 400, f"The body is no JSON: {error}"), 400)
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
-        fault, answer = self.server.answer(SeenRequest(path=path, body=body, size=len(raw), headers=headers), form)
+        fault, answer = self.server.answer(
+            SeenRequest(path=path, body=body, size=len(raw), headers=headers), format_name
+        )
         streamed = body.get("stream") is True
         if self.server.over.is_set():
             self.close_connection = True
         elif fault and fault.kind == "refuse":
             self._send_json(answer, fault.status, fault.retry_after)
         elif fault and fault.kind == "interrupt" and not streamed:
-            self._send_json(error_body(form, fault.status, fault.text), fault.status)
+            self._send_json(error_body(format_name, fault.status, fault.text), fault.status)
         elif streamed:
-            self._send_events(answer_events(form, body, answer), fault, form)
+            self._send_events(answer_events(format_name, body, answer), fault, format_name)
         else:
             self._send_whole(answer, fault)
 
@@ -325,7 +327,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(half)
         self.close_connection = fault.kind == "cut"
 
-    def _send_events(self, events: Sequence[str], fault: Fault | None, form: str) -> None:
+    def _send_events(self, events: Sequence[str], fault: Fault | None, format_name: str) -> None:
         self._send_head(200, "text/event-stream", {"Transfer-Encoding": "chunked", "Cache-Control": "no-cache"})
         middle = len(events) // 2
         for event in events if fault is None else events[:middle]:
@@ -336,7 +338,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         else:
             if fault and fault.kind == "interrupt":
-                self._send_chunk(error_event(form, error_body(form, fault.status, fault.text)))
+                self._send_chunk(error_event(format_name, error_body(format_name, fault.status, fault.text)))
             elif fault:
                 self._send_chunk(events[middle][: -(len(events[middle]) // 3)] + "\n\n")
             self.wfile.write(b"0\r\n\r\n")
@@ -360,6 +362,6 @@ class _Handler(BaseHTTPRequestHandler):
         """Wait until the client or the server goes away."""
         self.close_connection = True
         while not self.server.over.is_set():
-            readable, _, _ = select.select([self.connection], [], [], _GLANCE)
+            readable, _, _ = select.select([self.connection], [], [], _POLL_INTERVAL)
             if readable and not self.connection.recv(1, socket.MSG_PEEK):
                 return

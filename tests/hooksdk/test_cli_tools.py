@@ -18,7 +18,7 @@ from mcp_servers import script
 
 from hooksdk import MemoryStore, Tool, schema
 from hooksdk.cli._console import first_sentence, print_columns, printable
-from hooksdk.cli._project import LookingStore
+from hooksdk.cli._project import ThrowawayStore
 from hooksdk.cli._tools import print_search
 
 pytestmark = pytest.mark.anyio
@@ -266,7 +266,7 @@ async def test_a_search_that_cannot_be_made_is_one_line(
 async def test_a_store_to_look_into_shows_what_is_kept_and_keeps_nothing() -> None:
     kept = MemoryStore()
     await kept.set_value("audit", "a", 1)
-    look = LookingStore(kept)
+    look = ThrowawayStore(kept)
     await look.set_value("audit", "b", 2)
     await look.delete_value("audit", "a")
     assert await look.list_keys("audit") == ["b"]

@@ -146,14 +146,16 @@ def test_every_wrong_entry_is_named_at_once(project: Path) -> None:
 def test_each_source_is_named_in_its_own_errors(project: Path) -> None:
     with pytest.raises(ConfigError, match=r"Host\(config=\.\.\.\): 'stor' is not a setting"):
         load(project, {"stor": 1})
-    with pytest.raises(ConfigError, match=r"environment: HOOKSDK_STOR is not a setting\. Did you mean 'HOOKSDK_STORE'"):
+    with pytest.raises(
+        ConfigError, match=r"environment: 'HOOKSDK_STOR' is not a setting\. Did you mean 'HOOKSDK_STORE'"
+    ):
         load(project, None, HOOKSDK_STOR="x")
     user(project, "stor = 1")
     with pytest.raises(ConfigError, match=r"config\.toml: 'stor' is not a setting"):
         load(project)
     (project.parent / "hooksdk" / "config.toml").unlink()
     (project / "pyproject.toml").write_text("[tool]\nhooksdk = 3\n")
-    with pytest.raises(ConfigError, match=r"\[tool\.hooksdk\]: is to be a table of settings, not 3"):
+    with pytest.raises(ConfigError, match=r"\[tool\.hooksdk\]: must be a table of settings, got 3"):
         load(project)
 
 

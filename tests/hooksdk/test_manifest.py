@@ -80,11 +80,11 @@ def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     [
         ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
-        ([], "is wrong: the file: Input should be"),
-        ({}, "is wrong: id: Field required"),
-        ({"id": ""}, "id: String should have at least 1 character"),
-        ({"id": "x", "contracts": {"tools": "a"}, "permissions": 3}, "contracts.tools: Input should be a valid list; permissions: "),
-        ({"id": "x", "configSchema": []}, "configSchema: Input should be a valid dictionary"),
+        ([], "is wrong: Input should be"),
+        ({}, "is wrong: 'id': Field required"),
+        ({"id": ""}, "'id': String should have at least 1 character"),
+        ({"id": "x", "contracts": {"tools": "a"}, "permissions": 3}, "'contracts.tools': Input should be a valid list; 'permissions': "),
+        ({"id": "x", "configSchema": []}, "'configSchema': Input should be a valid dictionary"),
     ],
     ids=["torn", "deep", "list", "no id", "empty id", "wrong lists", "wrong schema"],
 )  # fmt: skip

@@ -46,7 +46,7 @@ def test_a_disabled_server_is_listed_as_such() -> None:
     ("entry", "problem"),
     [
         ({"cmd": "x"}, "server 's': needs a 'command' or a 'url', such as {\"command\": \"mcp-server-git\"}"),
-        ({"commandd": "x"}, "Did you mean 'command' or 'url' by 'commandd'?"),
+        ({"commandd": "x"}, "Did you mean 'command'?"),
         ("mcp-server-git", "server 's': expected an object such as"),
         ({"command": ["x", "-y"]}, "server 's', 'command': expected text, its arguments in 'args', got a list"),
         ({"command": " "}, "server 's', 'command': expected text, its arguments in 'args', got empty text"),
@@ -54,9 +54,14 @@ def test_a_disabled_server_is_listed_as_such() -> None:
             {"command": "x", "args": "-y"},
             "server 's', 'args': expected a list of texts such as [\"--verbose\"], got text",
         ),
-        ({"command": "x", "args": ["-n", 3]}, "'args': expected texts; number 2 is a number. Write it in quotes"),
-        ({"command": "x", "env": {"PORT": 80}}, "'env': 'PORT' should be text and is a number. Write it in quotes"),
+        ({"command": "x", "args": ["-n", 3]}, "server 's', 'args.1': expected text, got a number. Write it in quotes"),
+        (
+            {"command": "x", "env": {"PORT": 80}},
+            "server 's', 'env.PORT': expected text, got a number. Write it in quotes",
+        ),
         ({"command": "x", "env": []}, "server 's', 'env': expected an object"),
+        ({"command": "x", "cwd": 5}, "server 's', 'cwd': expected text, got a number"),
+        ({"command": "x", "timeout": "60"}, "server 's', 'timeout': expected a number of seconds above 0"),
         ({"command": "x", "disabled": "yes"}, "server 's', 'disabled': expected true or false, got text"),
         ({"command": "x", "timeout": 0}, "server 's', 'timeout': expected a number of seconds above 0"),
         ({"command": "x", "timeout": True}, "expected a number of seconds above 0"),
@@ -64,12 +69,20 @@ def test_a_disabled_server_is_listed_as_such() -> None:
         ({"url": "h:80"}, "server 's', 'url': expected a URL that begins with http:// or https://"),
         ({"url": "http://h", "type": "sse"}, "server 's', 'type': the old SSE transport is not supported"),
         ({"url": "http://h", "type": "htp"}, "expected 'stdio', 'http' or 'streamable-http'. Did you mean 'http'"),
-        ({"command": "x", "type": "http"}, "server 's', 'url': is missing"),
-        ({"url": "http://h", "type": "stdio"}, "server 's', 'command': is missing"),
+        ({"command": "x", "type": "http"}, "server 's': 'url' is missing"),
+        ({"url": "http://h", "type": "stdio"}, "server 's': 'command' is missing"),
     ],
 )
 def test_a_wrong_entry_is_refused_with_its_place_and_what_to_write(entry: object, problem: str) -> None:
     assert problem in " / ".join(problems({"s": entry}))
+
+
+def test_null_counts_as_left_out() -> None:
+    assert McpServers({"s": {"command": "x", "url": None, "env": None, "timeout": None}}).notices == ()
+
+
+def test_a_server_needs_a_name() -> None:
+    assert problems({" ": {"command": "x"}}) == ("server ' ', 'name': expected a name, got empty text",)
 
 
 def test_all_wrong_entries_are_named_at_once() -> None:
@@ -79,7 +92,7 @@ def test_all_wrong_entries_are_named_at_once() -> None:
 def test_a_missing_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GITHUB_TOKEN_X", raising=False)
     (problem,) = problems({"gh": {"command": "x", "env": {"TOKEN": "${GITHUB_TOKEN_X}"}}})
-    assert problem.startswith("server 'gh', 'env': the environment variable GITHUB_TOKEN_X is not set.")
+    assert problem.startswith("server 'gh', 'env.TOKEN': the environment variable GITHUB_TOKEN_X is not set.")
     assert "${GITHUB_TOKEN_X:-value}" in problem
 
 
@@ -139,12 +152,12 @@ def test_a_file_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
         McpServers.from_file(path)
 
 
-def test_a_wrong_entry_of_a_file_is_told_with_its_line_and_column(tmp_path: Path) -> None:
+def test_a_wrong_entry_of_a_file_is_told_with_the_file_the_server_and_the_key(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text('{"mcpServers": {\n  "git": {\n    "command": "x",\n    "args": "-y"\n  }\n}}')
     with pytest.raises(ConfigError) as caught:
         McpServers.from_file(path)
-    assert str(caught.value).startswith(f"{path}: server 'git', 'args' (line 4, column 5): expected a list of texts")
+    assert str(caught.value).startswith(f"{path}: server 'git', 'args': expected a list of texts")
 
 
 def test_a_server_that_stands_twice_in_a_file_is_refused(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 def little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """The seconds that a server has to end by itself, or to answer a ping, are too long for every test."""
     monkeypatch.setattr(stdio, "PROCESS_TERMINATION_TIMEOUT", 0.3)
-    monkeypatch.setattr("hooksdk.mcp._connection._PING_LIMIT", 0.5)
+    monkeypatch.setattr("hooksdk.mcp._connection._PING_TIMEOUT", 0.5)
 
 
 @pytest.fixture

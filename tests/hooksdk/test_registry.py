@@ -331,7 +331,7 @@ def test_a_config_that_is_no_pydantic_model_is_refused() -> None:
             calls = 3
 
     with pytest.raises(
-        PluginRefused, match=r"its Config is no pydantic model\. Write class Config\(pydantic\.BaseModel\)"
+        PluginRefused, match=r"its Config is not a pydantic model\. Write class Config\(pydantic\.BaseModel\)"
     ):
         host(Plain)
 
