@@ -121,7 +121,7 @@ def check(
 
 def fit(schema: Mapping[str, Any] | None, arguments: JsonObject) -> tuple[JsonObject, list[Problem]]:
     """Arguments as a weak model meant them, where the schema leaves no doubt, and what is wrong with them still. They
-    are not changed: what is answered is the same object where nothing is to repair, else another one.
+    are not changed: what is answered is the same object where nothing was repaired, else another one.
 
     Text becomes the number, boolean, object or array that is asked for; an empty optional value goes; a wrapper such as
     `{"arguments": {...}}` is taken off; `"options.count"` becomes `options: {count}`. Valid arguments are left alone,
@@ -133,7 +133,12 @@ def fit(schema: Mapping[str, Any] | None, arguments: JsonObject) -> tuple[JsonOb
         return arguments, problems
     if not problems and not _has_unforeseen(schema, arguments):
         return arguments, problems
-    repaired = repair_arguments(clone(dict(schema)), clone(arguments))
+    try:
+        repaired = repair_arguments(clone(dict(schema)), clone(arguments))
+    except RecursionError:  # hundreds of references in a row
+        return arguments, problems
+    if repaired == arguments:
+        return arguments, problems
     remaining = check(schema, repaired)
     return (repaired, remaining) if len(remaining) <= len(problems) else (arguments, problems)
 

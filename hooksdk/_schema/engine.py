@@ -220,9 +220,9 @@ class _Node(NamedTuple):
 
     validator: Any
     cost: int
-    possible: frozenset[type]
+    possible: set[type]
     """The types of values that may fit."""
-    sure: frozenset[type]
+    sure: set[type]
     """The types of values that do: where the schema says nothing but a type."""
 
     def fits(self, value: Any) -> bool:
@@ -230,16 +230,11 @@ class _Node(NamedTuple):
         return kind in self.sure or (kind in self.possible and self.validator.is_valid(value))
 
 
-_TYPES: dict[str, frozenset[type]] = {
-    "array": frozenset((list,)),
-    "boolean": frozenset((bool,)),
-    "integer": frozenset((int, float)),
-    "null": frozenset((type(None),)),
-    "number": frozenset((int, float)),
-    "object": frozenset((dict,)),
-    "string": frozenset((str,)),
-}
-_ANY = frozenset[type]().union(*_TYPES.values())
+_TYPES = {
+    "array": {list}, "boolean": {bool}, "integer": {int, float}, "null": {type(None)}, "number": {int, float},
+    "object": {dict}, "string": {str},
+}  # fmt: skip
+_ANY = set[type]().union(*_TYPES.values())
 
 
 def _node(validator: Any, schema: Any, resolver: Any = None) -> _Node:
@@ -250,14 +245,14 @@ def _node(validator: Any, schema: Any, resolver: Any = None) -> _Node:
         resolver = validator._resolver  # noqa: SLF001 - as jsonschema's own `descend` does
         if nodes is None:
             resolver = resolver.in_subresource(validator.specification.create_resource(schema))
-    cost, possible, sure = 1, _ANY, frozenset[type]()
+    cost, possible, sure = 1, _ANY, set[type]()
     if is_object(schema):
         cost += sum(len(cast("Any", value)) for value in schema.values() if isinstance(value, (dict, list))) // 16
         name = schema.get("type")
         if isinstance(name, str) and "$ref" not in schema:
             possible = _TYPES[name]
             if schema.keys() & validator.VALIDATORS == {"type"}:
-                sure = possible if name != "integer" else possible - {float}
+                sure = {int} if name == "integer" else possible
     node = _Node(type(validator)(schema, _resolver=resolver), cost, possible, sure)
     if nodes is None:
         work.spend(10)  # references are followed anew at each visit
@@ -310,14 +305,12 @@ def _dialect(stock: Any) -> Any:
     return family
 
 
-_NEWEST = _dialect(validators.Draft202012Validator)
-_DIALECTS: dict[Any, Any] = {
-    "https://json-schema.org/draft/2020-12/schema": _NEWEST,
-    "https://json-schema.org/draft/2019-09/schema": _dialect(validators.Draft201909Validator),
-    "http://json-schema.org/draft-07/schema": _dialect(validators.Draft7Validator),
-    "http://json-schema.org/draft-06/schema": _dialect(validators.Draft6Validator),
-    "http://json-schema.org/draft-04/schema": _dialect(validators.Draft4Validator),
+_STOCK = cast("Any", validators)
+_DIALECTS: dict[str, Any] = {
+    stock.ID_OF(stock.META_SCHEMA).rstrip("#"): _dialect(stock)
+    for stock in (getattr(_STOCK, f"Draft{name}Validator") for name in ("4", "6", "7", "201909", "202012"))
 }
+_NEWEST = _DIALECTS["https://json-schema.org/draft/2020-12/schema"]
 
 
 @dataclass(frozen=True, slots=True)

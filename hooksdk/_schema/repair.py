@@ -27,7 +27,6 @@ class _Repair:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
         self._plans: dict[int, tuple[frozenset[str], dict[str, Any]]] = {}
-        self._steps = 2_000
 
     def unwrap(self, arguments: dict[str, Any]) -> dict[str, Any]:
         known = self._properties(self._root)
@@ -126,9 +125,6 @@ class _Repair:
         return self._plans[key]
 
     def _new_plan(self, schema: dict[str, Any]) -> tuple[frozenset[str], dict[str, Any]]:
-        self._steps -= 1
-        if self._steps < 0:
-            return _UNKNOWN
         if isinstance(reference := schema.get("$ref"), str):
             try:
                 return self._plan(local_target(self._root, reference))
