@@ -45,7 +45,7 @@ A new file finds its place here before it is written."""
 
 BUILT_INS_MAY_NOT = {"run", "session", "host", "agent", "cli", "testing"}
 HEAVY = [
-    "numpy", "mcp", "sqlalchemy", "jsonschema", "typer", "rich", "jsonschema_rs", "snowballstemmer", "referencing",
+    "numpy", "mcp", "sqlalchemy", "jsonschema", "typer", "rich", "jsonschema_rs", "Stemmer", "referencing",
     "pydantic_monty", "opentelemetry", "trio", "rank_bm25", "httpx", "builtin_plugins",
 ]  # fmt: skip
 
