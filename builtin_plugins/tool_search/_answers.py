@@ -27,11 +27,11 @@ def search(
     queries: Sequence[str], limit: int, *, catalog: Catalog, deferred: Collection[str], ranker: Ranker
 ) -> dict[str, Any]:
     """The answer to these queries: the hits of each, and what exists where one finds too little."""
-    shown = len(catalog) - len(deferred)
+    direct = len(catalog) - len(deferred)
     queries = list(dict.fromkeys(queries))
     groups: list[dict[str, Any]] = []
     for query in queries[:MAX_QUERIES]:
-        ranked = [hit for hit in ranker.search(query, limit + shown) if hit.id in catalog]
+        ranked = [hit for hit in ranker.search(query, limit + direct) if hit.id in catalog]
         groups.append(_group(query, ranked, limit, catalog, deferred))
     answer: dict[str, Any] = {"total_available": len(deferred), "results": groups}
     if len(queries) > MAX_QUERIES:
@@ -113,17 +113,17 @@ def describe(names: Sequence[str], part: object, *, catalog: Catalog, deferred: 
 def described(tool: Tool, part: object = None) -> dict[str, Any]:
     """Description and schema of a tool, or one part of the schema; of a very large one its outline."""
     whole = tool.parameters or {"type": "object", "properties": {}}
-    shown: dict[str, Any] = {"description": clip(tool.description, MAX_SCHEMA)}
+    answer: dict[str, Any] = {"description": clip(tool.description, MAX_SCHEMA)}
     parameters: object = whole
     path = part if isinstance(part, str) else ""
     if path:
-        shown = {}
+        answer = {}
         parameters = find_part(whole, path)
         if parameters is None:
             return {"problem": f"its schema has no part '{clip(path, 200)}'", **parts_at(whole, path)}
     if len(compact(parameters)) <= MAX_SCHEMA:
-        return {**shown, "parameters": parameters}
-    return {**shown, **shortened(parameters, path)}
+        return {**answer, "parameters": parameters}
+    return {**answer, **shortened(parameters, path)}
 
 
 def texts_of(value: object) -> list[str]:

@@ -47,8 +47,8 @@ def reason_of(error: ToolError) -> str:
     return str(error).removeprefix(NOTHING_CALLED)
 
 
-def _read(written: dict[str, Any], catalog: Catalog) -> tuple[str, dict[str, Any]]:
-    names = _names(written)
+def _read(fields: dict[str, Any], catalog: Catalog) -> tuple[str, dict[str, Any]]:
+    names = _names(fields)
     # Of several keys that can name the tool, the one that does; the others may be its parameters.
     name_key = next((key for key, name in names.items() if _is_known(name, catalog)), next(iter(names), None))
     if name_key is None:
@@ -56,12 +56,12 @@ def _read(written: dict[str, Any], catalog: Catalog) -> tuple[str, dict[str, Any
     name = names[name_key]
     tool = catalog.get(name)
     own = _properties(tool)
-    rest = {key: value for key, value in written.items() if key != name_key}
+    rest = {key: value for key, value in fields.items() if key != name_key}
     for key, other in names.items():
         if key != name_key and key not in own and _is_known(other, catalog):
             _same_or_refuse(name, other, catalog)
             del rest[key]
-    if _is_providers(written):
+    if _is_providers(fields):
         for key in PROVIDER_KEYS:
             if key not in own:
                 rest.pop(key, None)
@@ -83,8 +83,8 @@ def _read(written: dict[str, Any], catalog: Catalog) -> tuple[str, dict[str, Any
     return name, arguments
 
 
-def _names(written: Mapping[str, Any]) -> dict[str, str]:
-    return {key: value.strip() for key in NAME_KEYS if isinstance(value := written.get(key), str) and value.strip()}
+def _names(fields: Mapping[str, Any]) -> dict[str, str]:
+    return {key: value.strip() for key in NAME_KEYS if isinstance(value := fields.get(key), str) and value.strip()}
 
 
 def _is_known(name: str, catalog: Catalog) -> bool:
@@ -101,34 +101,34 @@ def _same_or_refuse(name: str, other: str, catalog: Catalog) -> None:
         raise refusal(f"this names two tools, '{name}' and '{other}'. Make one tool_call for each. Write {EXAMPLE}")
 
 
-def _once_more(written: dict[str, Any], name: str, own: set[str], catalog: Catalog) -> dict[str, Any]:
-    """Arguments in which the model has written the whole call again: those within."""
-    names_a_tool = any(key not in own and _is_known(other, catalog) for key, other in _names(written).items())
-    if not names_a_tool or not any(key in written and key not in own for key in ARGUMENT_KEYS):
-        return written
-    inner, arguments = _read(written, catalog)
+def _once_more(fields: dict[str, Any], name: str, own: set[str], catalog: Catalog) -> dict[str, Any]:
+    """Arguments in which the model wrote the whole call again: those within."""
+    names_a_tool = any(key not in own and _is_known(other, catalog) for key, other in _names(fields).items())
+    if not names_a_tool or not any(key in fields and key not in own for key in ARGUMENT_KEYS):
+        return fields
+    inner, arguments = _read(fields, catalog)
     _same_or_refuse(name, inner, catalog)
     return arguments
 
 
-def _call_in(written: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
+def _call_in(fields: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
     """The call itself: where none is named, the one that stands inside as `{"calls": [{...}]}`, or wrapped once more."""
-    if _is_providers(written) and not any(_is_known(name, catalog) for name in _names(written).values()):
-        written = {key: value for key, value in written.items() if key != "id"}  # which is the call's
-    if _names(written):
-        return written
+    if _is_providers(fields) and not any(_is_known(name, catalog) for name in _names(fields).values()):
+        fields = {key: value for key, value in fields.items() if key != "id"}  # which is the call's
+    if _names(fields):
+        return fields
     for key in CALLS_KEYS:
-        if key in written:
-            return _call_in(_only_entry(written[key], key), catalog)
+        if key in fields:
+            return _call_in(_only_entry(fields[key], key), catalog)
     for key in WRAPPERS:
-        inner = written.get(key)
+        inner = fields.get(key)
         if isinstance(inner, Mapping) and any(_is_known(one, catalog) for one in _names(cast("Any", inner)).values()):
             return dict(cast("Mapping[str, Any]", inner))
-    return written
+    return fields
 
 
-def _is_providers(written: Mapping[str, Any]) -> bool:
-    return written.get("type") in PROVIDER_TYPES
+def _is_providers(fields: Mapping[str, Any]) -> bool:
+    return fields.get("type") in PROVIDER_TYPES
 
 
 def _only_entry(calls: object, key: str) -> dict[str, Any]:

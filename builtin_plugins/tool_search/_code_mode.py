@@ -106,9 +106,11 @@ class _Functions:
     failed: list[str] = field(default_factory=list[str])
     """The tools whose calls failed or were blocked."""
 
-    async def search(self, /, query: object = None, limit: object = None, **named: object) -> list[dict[str, Any]]:
+    async def search(self, /, query: object = None, limit: object = None, **keywords: object) -> list[dict[str, Any]]:
         """The hits of one query or of several, each once."""
-        queries = [clip(one, LONGEST_QUERY) for one in texts_of(query if query is not None else named.get("queries"))]
+        queries = [
+            clip(one, LONGEST_QUERY) for one in texts_of(query if query is not None else keywords.get("queries"))
+        ]
         if not queries:
             raise TypeError('search needs a query, such as await search("create issue")')
         most = max(1, min(number_of(limit, self.default_limit), self.max_limit))
@@ -123,10 +125,10 @@ class _Functions:
         catalog = self.context.catalog
         return search(queries, most, catalog=catalog, deferred=_names(catalog), ranker=self.ranker())
 
-    async def describe(self, /, name: object = None, **named: object) -> dict[str, Any]:
+    async def describe(self, /, name: object = None, **keywords: object) -> dict[str, Any]:
         """Description and schemas of one tool."""
         catalog = self.context.catalog
-        name = _name_of(name if name is not None else named.get("names"), "describe")
+        name = _name_of(name if name is not None else keywords.get("names"), "describe")
         self.context.count("describes", 1)
         try:
             tool = catalog.get(refuse_unless_deferred(name, catalog, _names(catalog)))
@@ -138,9 +140,9 @@ class _Functions:
         fits = returns is not None and len(compact(returns)) <= MAX_RETURNS
         return as_json({**answer, "returns": returns} if fits else answer)
 
-    async def call(self, /, *positional: object, **named: object) -> Any:
+    async def call(self, /, *positional: object, **keywords: object) -> Any:
         """Call a tool like any other call: every policy sees it."""
-        name, arguments = self._read_call(positional, named)
+        name, arguments = self._read_call(positional, keywords)
         result = await self.context.call_tool(name, arguments, origin="code")
         (self.failed if result.is_error else self.done).append(clip(name, 100))
         if not result.is_error:
@@ -154,22 +156,22 @@ class _Functions:
             raise PermissionError(text)
         raise RuntimeError(text)
 
-    def _read_call(self, positional: tuple[object, ...], named: dict[str, object]) -> tuple[str, dict[str, Any]]:
+    def _read_call(self, positional: tuple[object, ...], keywords: dict[str, object]) -> tuple[str, dict[str, Any]]:
         if len(positional) > 2:
             raise TypeError('call takes a name and one object, such as await call("create_issue", {"title": "x"})')
-        name_key = next((key for key in NAME_KEYS if key in named), "name")
-        name = _name_of(positional[0] if positional else named.pop(name_key, None), "call")
+        name_key = next((key for key in NAME_KEYS if key in keywords), "name")
+        name = _name_of(positional[0] if positional else keywords.pop(name_key, None), "call")
         tool = self.context.catalog.get(name)
-        written: object = positional[1] if len(positional) == 2 else None
-        wrapper = next((key for key in ARGUMENT_KEYS if _wraps(key, named, tool)), None)
-        if written is None and wrapper:
-            written = named.pop(wrapper)
-        raw: object = dict(cast("Mapping[str, Any]", written)) if isinstance(written, Mapping) else written
+        fields: object = positional[1] if len(positional) == 2 else None
+        wrapper = next((key for key in ARGUMENT_KEYS if _wraps(key, keywords, tool)), None)
+        if fields is None and wrapper:
+            fields = keywords.pop(wrapper)
+        raw: object = dict(cast("Mapping[str, Any]", fields)) if isinstance(fields, Mapping) else fields
         try:
             arguments = cast("dict[str, Any]", raw) if isinstance(raw, dict) else schema.parse_arguments(raw)
         except schema.BadArguments as error:
             raise TypeError(f"the arguments of '{name}' cannot be read. {error}") from None
-        return name, {**named, **arguments}
+        return name, {**keywords, **arguments}
 
     def answer(self, outcome: Outcome) -> ToolResult:
         """What the model reads of the script."""
@@ -233,10 +235,10 @@ def _value_of(name: str, result: ToolResult) -> Any:
         raise RuntimeError(f"'{clip(name, 100)}' was run, but {error}. Ask it for less at a time.") from None
 
 
-def _wraps(key: str, named: Mapping[str, object], tool: Tool | None) -> bool:
+def _wraps(key: str, keywords: Mapping[str, object], tool: Tool | None) -> bool:
     """Whether all arguments stand under this key, which is none of the tool's own."""
-    is_wrapper = key in named and not (tool and key in tool.parameter_names)
-    return is_wrapper and (key == "arguments" or isinstance(named[key], Mapping))
+    is_wrapper = key in keywords and not (tool and key in tool.parameter_names)
+    return is_wrapper and (key == "arguments" or isinstance(keywords[key], Mapping))
 
 
 def _few(names: Sequence[str], most: int = 20) -> str:

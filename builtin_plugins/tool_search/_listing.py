@@ -27,9 +27,9 @@ SENTENCE = 80
 def available(tools: Iterable[Tool]) -> dict[str, int]:
     """How many tools the largest owners have, and all the others together."""
     owners = _owners(tools)
-    shown = {clip(name, 60): count for name, count in owners.most_common(MAX_AVAILABLE)}
+    largest = {clip(name, 60): count for name, count in owners.most_common(MAX_AVAILABLE)}
     more = len(owners) - MAX_AVAILABLE
-    return {**shown, f"({more} more sources)": owners.total() - sum(shown.values())} if more > 0 else shown
+    return {**largest, f"({more} more sources)": owners.total() - sum(largest.values())} if more > 0 else largest
 
 
 def owners_line(tools: Iterable[Tool]) -> str:

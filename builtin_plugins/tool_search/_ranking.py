@@ -65,7 +65,7 @@ class _Term:
 
     numbers: Sequence[int]
     values: Sequence[float]
-    named: Sequence[int]
+    in_name: Sequence[int]
     idf: float
     prominent: bool
     """Whether a tool is about it: has it in its name, its first sentence or its owner."""
@@ -79,7 +79,7 @@ class _Word:
     stem: str
     numbers: Sequence[int]
     values: Sequence[float]
-    named: Sequence[int]
+    in_name: Sequence[int]
     """The tools that have it, or what stands for it, in their name."""
     idf: float
 
@@ -121,14 +121,14 @@ class Bm25Ranker:
         if limit < 1 or not self._size:
             return []
         text = query[:_QUERY_LIMIT]
-        written: list[str] = []
+        texts: list[str] = []
         clauses: list[list[_Word]] = []
         for part in _CLAUSE_END.split(text):
             if words := split_words(part):
-                written += words
+                texts += words
                 clauses.append(self._find(words))
         all_words = [word for clause in clauses for word in clause]
-        plain = set(split_words(_QUOTED_TEXT.sub(" ", text)) if _QUOTE.search(text) else written)
+        plain = set(split_words(_QUOTED_TEXT.sub(" ", text)) if _QUOTE.search(text) else texts)
         scores = self._score(all_words, clauses, plain)
         floor = self._floor(all_words)
         exact = self._postings.names.get(squeeze(text), ())
@@ -191,7 +191,7 @@ class Bm25Ranker:
             for number, value in zip(*values, strict=True):
                 sums[number] += value
         name_words = self._postings.name_words
-        for number, hits in Counter(chain.from_iterable([word.named for word in unique])).items():
+        for number, hits in Counter(chain.from_iterable([word.in_name for word in unique])).items():
             sums[number] *= 1 + _NAME_COVERAGE * min(1.0, hits / name_words[number])
         return dict(zip(compress(range(len(sums)), sums), filter(None, sums), strict=True))
 
@@ -233,8 +233,8 @@ class Bm25Ranker:
             weights[number] = weights.get(number, 0.0) + gains[place]
         values = array("d", [weight / (weight + K1) for weight in weights.values()])
         fields = [place & FIELD_MASK for place in places]
-        named = array("I", dict.fromkeys([place >> FIELD_BITS for place in places if place & FIELD_MASK == NAME]))
-        return _Term(array("I", weights), values, named, self._idf(len(values)), not _PROMINENT.isdisjoint(fields))
+        in_name = array("I", dict.fromkeys([place >> FIELD_BITS for place in places if place & FIELD_MASK == NAME]))
+        return _Term(array("I", weights), values, in_name, self._idf(len(values)), not _PROMINENT.isdisjoint(fields))
 
     def _idf(self, frequency: int) -> float:
         return math.log(1 + (self._size - frequency + 0.5) / (frequency + 0.5))
@@ -280,7 +280,7 @@ class Bm25Ranker:
     def _collect(self, text: str) -> _Word:
         own = stem(text)
         best: dict[int, float] = {}
-        named: dict[int, None] = {}
+        in_name: dict[int, None] = {}
         frequency = len(self._term(own).numbers) if own in self._index else 0
         idf = self._idf(frequency)
         for name, weight in self._alternatives(text, own).items():
@@ -292,9 +292,9 @@ class Bm25Ranker:
                         best[number] = scale * value
             else:
                 best = dict(zip(term.numbers, [scale * value for value in term.values], strict=True))
-            named.update(dict.fromkeys(term.named))
+            in_name.update(dict.fromkeys(term.in_name))
         # To a hit's strength an unknown word matters no more than a rare one: in small catalogs it would drown the rest.
-        return _Word(text, own, *_arrays(best), array("I", named), self._idf(max(1, frequency)))
+        return _Word(text, own, *_arrays(best), array("I", in_name), self._idf(max(1, frequency)))
 
     def _pair(self, one: _Word, two: _Word) -> Mapping[int, float]:
         """What two neighbouring words add to the tools that have them as neighbours, or as one word."""

@@ -192,12 +192,12 @@ class Script:
         self._lengths[snapshot.call_id] = len(text)
         if sum(self._lengths.values()) > MAX_OPEN:
             raise OverLimit(f"It was stopped: its open calls have more than {MAX_OPEN:,} characters of arguments.")
-        named, *positional = _read(text) if len(text) < MUCH else await step(lambda: _read(text))
-        if not isinstance(named, dict):
+        keywords, *positional = _read(text) if len(text) < MUCH else await step(lambda: _read(text))
+        if not isinstance(keywords, dict):
             raise OverLimit("It was stopped: it changed what writes its calls.")
         first = repr(positional[0][:100]) if positional and isinstance(positional[0], str) else ""
         self._labels[snapshot.call_id] = f"{name}({first})"
-        self._waiting[snapshot.call_id] = functools.partial(self._functions[name], *positional, **named)
+        self._waiting[snapshot.call_id] = functools.partial(self._functions[name], *positional, **keywords)
         return {"future": ...}
 
     def _sleep(self, duration: float) -> float:

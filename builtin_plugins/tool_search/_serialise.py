@@ -48,7 +48,7 @@ def __make__(
     def too_long():
         raise TypeError(f"the arguments have too many characters: {MAX_CHARACTERS:,} are the most")
 
-    def json_of(given, roots, strict, names):
+    def json_of(sources, roots, strict, names):
         # JSON of these values. Strict refuses what has no form in JSON; else that is told in words.
         values, room = MAX_VALUES, MAX_CHARACTERS + 1000  # for names and marks
 
@@ -66,13 +66,13 @@ def __make__(
 
         def text(value):
             nonlocal room
-            left = room
+            before = room
             room -= len(value)
             if room >= 0:
                 return value
             if strict:
                 too_long()
-            return value[:left] + "(cut)" if left > 0 else "(cut)"
+            return value[:before] + "(cut)" if before > 0 else "(cut)"
 
         def number(value, path):
             if -LARGE < value < LARGE:
@@ -132,17 +132,19 @@ def __make__(
                 return HOLDS
             if isinstance(value, bytes):
                 return refuse(path, "bytes: decode them", f"({len(value)} bytes)")
-            called = kind.__name__
-            if called in VIEWS:
+            type_name = kind.__name__
+            if type_name in VIEWS:
                 refuse(path, "a view of a dict: make it a list", None)
                 return HOLDS
-            if called == "coroutine":
+            if type_name == "coroutine":
                 return refuse(path, "a call that was not awaited: write await before it", "(not awaited: write await before it)")
-            refuse(path, f"a {called[:100]}", None)
+            refuse(path, f"a {type_name[:100]}", None)
             if is_dataclass(value) and kind is not type:
                 return HOLDS
-            shown = str(value)
-            return HOLDS if shown.startswith(f"<{called} object at ") else text(shown if len(shown) <= 200 else f"{shown[:200]}(cut)")
+            as_text = str(value)
+            if as_text.startswith(f"<{type_name} object at "):
+                return HOLDS
+            return text(as_text if len(as_text) <= 200 else f"{as_text[:200]}(cut)")
 
         def attributes(value):
             values = {}
@@ -199,9 +201,9 @@ def __make__(
             todo.extend(reversed(inner))
             return made
 
-        top = [plain(value, None, root) for value, root in zip(given, roots)]
+        top = [plain(value, None, root) for value, root in zip(sources, roots)]
         todo = [
-            (top, place, value, (None, roots[place]), 0) for place, value in enumerate(given) if top[place] is HOLDS
+            (top, place, value, (None, roots[place]), 0) for place, value in enumerate(sources) if top[place] is HOLDS
         ]
         while todo:
             into, place, value, path, depth = todo.pop()
