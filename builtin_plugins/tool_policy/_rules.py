@@ -13,8 +13,6 @@ from hooksdk.errors import did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import Event
 from hooksdk.patterns import SOURCES, ToolPattern
 
-__all__ = ["Action", "CompiledRule", "Rule", "Undecidable", "read_rules"]
-
 Action = Literal["allow", "deny", "ask"]
 
 _KEYWORDS = {

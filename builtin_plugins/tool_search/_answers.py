@@ -13,8 +13,6 @@ from builtin_plugins.tool_search._signatures import clip, signature, summary
 from builtin_plugins.tool_search.rankers import Ranked, Ranker
 from hooksdk import Catalog, Tool, ToolError, schema
 
-__all__ = ["MAX_DESCRIBED", "MAX_QUERIES", "compact", "describe", "described", "number_of", "search", "texts_of"]
-
 MAX_QUERIES = 10
 MAX_DESCRIBED = 10
 MAX_HIT_SCHEMA = 800

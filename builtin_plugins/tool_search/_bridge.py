@@ -8,8 +8,6 @@ from typing import Any
 from builtin_plugins.tool_search._listing import listing, owners_line
 from hooksdk import Tool
 
-__all__ = ["bridge_tools", "fill"]
-
 Executor = Callable[..., Any]
 
 _TEXT = {"type": "string"}

@@ -10,8 +10,6 @@ from builtin_plugins.tool_search._signatures import clip
 from hooksdk import Catalog, ToolCall, ToolError, schema
 from hooksdk.tools import Tool
 
-__all__ = ["ARGUMENT_KEYS", "NAME_KEYS", "read_bridge_call", "reason_of", "refuse_unless_deferred"]
-
 EXAMPLE = '{"name": "TOOL", "arguments": {...}}'
 NAME_KEYS = ("name", "tool", "tool_name", "toolName", "toolId", "tool_id", "function", "id")
 ARGUMENT_KEYS = ("arguments", "args", "input", "parameters", "params", "kwargs", "tool_input", "action_input")

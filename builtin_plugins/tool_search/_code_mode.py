@@ -27,8 +27,6 @@ from builtin_plugins.tool_search.rankers import Ranker
 from hooksdk import Catalog, Tool, ToolContext, ToolError, ToolResult, schema
 from hooksdk.errors import did_you_mean
 
-__all__ = ["code_tool"]
-
 MAX_CODE = 20_000
 """Characters of a script."""
 LONGEST_QUERY = 2_000

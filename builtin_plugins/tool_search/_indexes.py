@@ -11,8 +11,6 @@ from typing import Any
 from builtin_plugins.tool_search.rankers import Document, Ranker, RankerFactory
 from hooksdk import Tool, schema
 
-__all__ = ["Indexes"]
-
 MAX_TOOLS = 100_000
 """Tools in all catalogs together whose rankers are kept, at 2 to 3 kB each."""
 _FEWEST = 4  # catalogs that are kept however large they are

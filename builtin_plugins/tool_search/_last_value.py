@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-__all__ = ["keeping_value"]
-
 _TEXT_OR_COMMENT = (
     r'"""(?s:\\.|[^\\])*?(?:"""|\Z)|\'\'\'(?s:\\.|[^\\])*?(?:\'\'\'|\Z)'
     r'|"(?:\\(?:\r\n|(?s:.))|[^"\\\n])*"?|\'(?:\\(?:\r\n|(?s:.))|[^\'\\\n])*\'?|#[^\n]*'

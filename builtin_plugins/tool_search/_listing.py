@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from builtin_plugins.tool_search._signatures import clip, summary
 from hooksdk import Tool, schema
 
-__all__ = ["available", "listing", "listing_budget", "names_by_owner", "owners_line"]
-
 MAX_OWNERS = 240
 """Characters that the names of servers and plugins may take in the bridge's description."""
 MAX_AVAILABLE = 20

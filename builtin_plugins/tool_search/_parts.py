@@ -9,8 +9,6 @@ from typing import Any, cast
 
 from builtin_plugins.tool_search._signatures import clip, signature
 
-__all__ = ["MAX_SCHEMA", "compact", "find_part", "parts_at", "shortened"]
-
 MAX_SCHEMA = 8_000
 """Characters of one schema that are shown; of a larger one its outline is, and parts can be asked for."""
 _SHOWN = MAX_SCHEMA // 3

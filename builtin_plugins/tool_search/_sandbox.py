@@ -26,8 +26,6 @@ from hooksdk.tasks import run_shielded
 if TYPE_CHECKING:
     import pydantic_monty as monty
 
-__all__ = ["Outcome", "Sandbox", "is_installed"]
-
 COMPUTING = 16
 """Scripts that may compute at a time. Those that wait for a tool or for a person leave their place to others."""
 WORKERS = 64

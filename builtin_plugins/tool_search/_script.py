@@ -22,8 +22,6 @@ from builtin_plugins.tool_search._serialise import MAX_TEXT, PRELUDE_FILE, prelu
 if TYPE_CHECKING:
     import pydantic_monty as monty
 
-__all__ = ["MEMORY", "Function", "Limits", "OverLimit", "Printout", "Script"]
-
 MEMORY = 64 * 2**20
 """Bytes that a script may use."""
 MAX_PRINTED = 1_000_000

@@ -9,8 +9,6 @@ from typing import Any, cast, final
 
 from builtin_plugins.tool_search._answers import compact
 
-__all__ = ["MUCH", "TooLarge", "as_json", "beginning", "clean", "result_value"]
-
 MUCH = 20_000
 """Characters from which on a text is read in a thread, so that the event loop goes on."""
 MAX_DEPTH = 100

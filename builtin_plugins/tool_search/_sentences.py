@@ -5,19 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = [
-    "DESCRIPTIONS",
-    "HOW_TO_CALL",
-    "HOW_TO_CALL_IN_SCRIPT",
-    "INSTEAD_IN_SCRIPT",
-    "NOT_UNDONE",
-    "NO_HITS",
-    "OWN_TOOLS",
-    "SCRIPT_ADVICE",
-    "SCRIPT_MODULES",
-    "SOME_HITS",
-]  # fmt: skip
-
 SCRIPT_MODULES = ("asyncio", "collections", "datetime", "functools", "itertools", "json", "math", "re")
 """Imported before a script: models forget to."""
 

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-__all__ = ["MAX_TEXT", "PRELUDE_FILE", "READING", "prelude", "read_json", "reading_value"]
-
 PRELUDE_FILE = "<python-input-0>"
 """The file in which places of the code are that a session runs first."""
 READING = 'f"{__json__'

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-__all__ = ["clip", "signature", "summary"]
+from hooksdk.schema import local_target
 
 MAX_SIGNATURE = 400
 MAX_REQUIRED = 2_000
@@ -95,11 +95,11 @@ def _object(schema: Mapping[str, Any], depth: int, level: int, root: Mapping[str
 
 
 def _target(reference: object, root: Mapping[str, Any]) -> object:
-    """What a reference within the same schema stands for; nothing is ever fetched."""
-    place: Any = root
-    for step in str(reference).removeprefix("#/").split("/"):
-        place = cast("Mapping[str, Any]", place).get(step) if isinstance(place, Mapping) else None
-    return cast("object", place)
+    """What a reference within the same schema stands for; None where it leads nowhere."""
+    try:
+        return local_target(root, str(reference))
+    except LookupError:
+        return None
 
 
 def _literal(value: object) -> str:

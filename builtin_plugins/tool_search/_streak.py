@@ -10,8 +10,6 @@ from builtin_plugins.tool_search._listing import names_by_owner
 from builtin_plugins.tool_search._sentences import NO_HITS, SOME_HITS
 from hooksdk import Catalog
 
-__all__ = ["Streak"]
-
 CHANGES = 3
 """From this search on that no call came between, the answer is another one, if two showed no hit that is new. (Hermes
 Agent's issue 98943 tells of a run with 216 searches for a tool that did not exist.)"""

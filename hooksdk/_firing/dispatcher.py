@@ -21,8 +21,6 @@ from hooksdk._tasks.limits import Attempt
 from hooksdk.errors import HookTimeout
 from hooksdk.records import Decision, HookFired, Record
 
-__all__ = ["Dispatcher", "Failure", "Firing", "Outcome", "Plans"]
-
 Plans = Mapping[str, Sequence[Handler]]
 """The handlers of each hook in firing order; a hook without handlers is not in it."""
 

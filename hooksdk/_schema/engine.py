@@ -21,8 +21,6 @@ from hooksdk._schema.patterns import Pattern
 from hooksdk._schema.values import as_object, is_list, is_object
 from hooksdk._schema.work import Size, TooMuchWork, survey, work
 
-__all__ = ["Compiled", "compile_schema"]
-
 MAX_SCHEMA_VALUES = 20_000
 """The largest schema seen among real tools has 5,000."""
 MAX_ERRORS = 50

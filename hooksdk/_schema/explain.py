@@ -12,8 +12,6 @@ from typing import Any, cast
 from hooksdk._schema.values import clip, clone, kind_of
 from hooksdk.errors import nearest
 
-__all__ = ["Problem", "explain", "render"]
-
 MAX_PROBLEMS = 10
 MAX_MESSAGE = 300
 MAX_EXPECTED = 400

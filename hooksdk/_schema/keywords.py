@@ -9,8 +9,6 @@ from urllib.parse import unquote
 from hooksdk._schema.patterns import MAX_STATES, Pattern
 from hooksdk._schema.values import JsonObject, is_list, is_object
 
-__all__ = ["HOLD_LIST", "HOLD_MAP", "HOLD_SCHEMA", "TYPES", "local_target", "prepare"]
-
 TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 HOLD_SCHEMA = {
     "additionalItems", "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then",

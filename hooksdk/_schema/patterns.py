@@ -16,8 +16,6 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from hooksdk._schema.work import work
 
-__all__ = ["MAX_STATES", "Pattern"]
-
 MAX_LENGTH = 5_000
 MAX_STATES = 30_000
 """Of all patterns of a schema: `^.{0,4000}$` has 24,000, and to compile that takes 20 ms."""

@@ -9,8 +9,6 @@ from typing import Any, cast
 from hooksdk._schema.keywords import local_target
 from hooksdk._schema.values import BadArguments, kind_of, read_json
 
-__all__ = ["repair_arguments"]
-
 _WRAPPERS = frozenset(("arguments", "args", "input", "parameters", "params"))
 _WORDS = {"true": True, "True": True, "false": False, "False": False}
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(\.\d{1,17})?([eE][+-]?\d{1,2})?")

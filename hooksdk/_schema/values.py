@@ -15,28 +15,6 @@ from pathlib import PurePath
 from typing import Any, Generic, NoReturn, TypeGuard, TypeVar, cast, overload
 from uuid import UUID
 
-__all__ = [
-    "BadArguments",
-    "Fresh",
-    "JsonObject",
-    "OwnCopy",
-    "Uncloneable",
-    "as_list",
-    "as_object",
-    "canonical",
-    "clip",
-    "clone",
-    "compact",
-    "estimate_tokens",
-    "fingerprint",
-    "is_list",
-    "is_object",
-    "kind_of",
-    "parse_arguments",
-    "peek",
-    "read_json",
-]
-
 JsonObject = dict[str, Any]
 """What a JSON object becomes in Python."""
 T = TypeVar("T")

@@ -17,8 +17,6 @@ from typing import Any
 
 from hooksdk._schema.values import MAX_DEPTH, MAX_DIGITS
 
-__all__ = ["Size", "TooMuchWork", "survey", "work"]
-
 MAX_VALUES = 50_000
 """Five thousand rows of a table with nine columns."""
 _TOO_LARGE = 10**MAX_DIGITS

@@ -12,8 +12,6 @@ from typing import Self, final
 import anyio
 import anyio.lowlevel
 
-__all__ = ["Attempt", "cancel_requests", "describe", "is_uncatchable", "reraise_cancellation"]
-
 _scope_classes: dict[bool, type[anyio.CancelScope]] = {}
 """anyio's scope on asyncio (True) and trio (False): looking it up for each scope costs as much as ten handlers."""
 SHARED_SLACK = 1.1

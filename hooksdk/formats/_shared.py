@@ -12,26 +12,6 @@ from hooksdk._schema.values import JsonObject, as_list, as_object, is_list, is_o
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.tools import Tool
 
-__all__ = [
-    "NO_MESSAGE",
-    "as_list",
-    "as_object",
-    "clean",
-    "describe",
-    "is_list",
-    "is_object",
-    "kind",
-    "make_call",
-    "marks",
-    "parameters_for",
-    "pieces",
-    "prose",
-    "reading",
-    "shown",
-    "sound",
-    "to_json",
-]
-
 NO_MESSAGE = "The tool failed without a message."
 """Stands where an error result has no text; an empty error is refused by Anthropic and tells a model nothing."""
 
