@@ -85,7 +85,7 @@ class Withhold(Checked):
 
 @define(kind="narrow", timeout=15)
 def narrow_tools(event: NarrowTools) -> Withhold | None:
-    """Policy takes tools away, once per attempt; it can never add any. Each handler sees what the ones before it left.
+    """Policy takes tools away, once per attempt (and anew when tools are renamed); it can never add any. Each handler sees what the ones before it left.
     A handler that fails ends the run: `PolicyFailed`."""
 
 
@@ -113,7 +113,8 @@ class Offer(Checked):
 @define(kind="transform", timeout=15)
 def assemble_tools(event: AssembleTools) -> Offer | None:
     """Decide what the model is shown, once per attempt. Each handler sees the deferrable tools that are still shown.
-    When a handler fails, or takes a name that is given or withheld, the plain catalog is offered."""
+    When a handler fails the plain catalog is offered. A granted tool that has an offered tool's name is renamed first, and
+    then all handlers are asked anew, those of `narrow_tools` as well."""
 
 
 @dataclass(frozen=True, kw_only=True)

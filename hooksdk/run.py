@@ -135,7 +135,7 @@ class Run:
         state = self._state
         try:
             catalog, offered = await settle_catalog(state, candidates, self._earlier_names)
-        except PolicyFailed:
+        except BaseException:
             state.catalog = None  # what an earlier attempt was granted is granted no more
             raise
         state.catalog = catalog

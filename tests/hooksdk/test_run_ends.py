@@ -324,3 +324,34 @@ async def test_a_policy_that_withholds_tools_instead_of_names_fails() -> None:
     async with bare(Narrow) as host, host.session() as session, session.run() as run:
         with pytest.raises(PolicyFailed, match="names or ids, not Tool"):
             await run.resolve_tools([make()])
+
+
+async def test_a_policy_whose_list_of_names_cannot_be_read_fails() -> None:
+    class Names(list[str]):
+        def __iter__(self) -> Any:
+            raise ValueError("the names are away")
+
+    class Narrow:
+        @hooks.narrow_tools
+        def narrow(self, event: hooks.NarrowTools) -> hooks.Withhold | None:
+            return hooks.Withhold(Names(), "all of them")
+
+    async with bare(Narrow) as host, host.session() as session, session.run() as run:
+        with pytest.raises(PolicyFailed, match="the names are away"):
+            await run.resolve_tools([make()])
+
+
+async def test_what_an_earlier_attempt_was_granted_is_gone_when_the_next_ones_policies_are_cancelled() -> None:
+    class Narrow:
+        @hooks.narrow_tools
+        async def narrow(self, event: hooks.NarrowTools) -> hooks.Withhold | None:
+            if event.attempt == 2:
+                scope.cancel()
+                await anyio.sleep_forever()
+
+    async with playing(Narrow) as played:
+        await played.run.retry()
+        with anyio.CancelScope() as scope:
+            await played.run.resolve_tools([make()])
+        with pytest.raises(RunClosed, match="no tools are resolved"):
+            await played.run.call_tool(played.new("read_file"))
