@@ -115,7 +115,8 @@ async def rewrite_tool_call(state: RunState, work: CallInProgress) -> CallEnd | 
         return None
 
     def event() -> hooks.RewriteToolCall:
-        return hooks.RewriteToolCall(info=state.info, call=work.call, tool=tool, arguments=work.arguments)
+        own = schema.clone(work.arguments)  # a change reached through the event's insides would never be checked
+        return hooks.RewriteToolCall(info=state.info, call=work.call, tool=tool, arguments=own)
 
     async for outcome in state.hooks.fire("rewrite_tool_call", event, tool):
         failure = outcome.failure
@@ -158,9 +159,13 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
         else:
             answer = answer or outcome.answer
     if ask is not None:
-        return await _ask(state, work, tool, *ask)
-    if answer is not None:
+        refusal = await _ask(state, work, tool, *ask)
+        if refusal is not None:
+            return refusal
+    elif answer is not None:
         return CallEnd("answered", ToolResult(answer.result) if isinstance(answer.result, str) else answer.result)
+    if work.arguments != work.own_arguments:  # somebody reached into an event: not everybody judged what would run
+        return _refused("blocked", refusals.arguments_changed(work.call.name))
     return None
 
 
