@@ -272,7 +272,8 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         reason, message = self._ending(error)
-        self._state.open = False
+        self._state.open, self._state.ended = False, reason
+        self._state.replies_at_end = self._transcript.replies
         problems: list[Exception] = []
         try:
             with anyio.CancelScope(shield=True) as scope:
