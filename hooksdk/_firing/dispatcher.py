@@ -44,6 +44,7 @@ class Dispatcher:
     def __init__(self, plans: Plans, background: Background) -> None:
         self.plans = plans
         self._background = background
+        self._stopped = False
         self._observing: dict[str, Mailbox] = {}
         self._tracing = {
             handler: Mailbox(handler.plugin, background, self._traced, TRACE_CAPACITY)
@@ -80,7 +81,9 @@ class Dispatcher:
     # Handlers that the run does not wait for
 
     def observe(self, hook: str, event: Event) -> None:
-        """Queue the event for its observers; never waits."""
+        """Queue the event for its observers; never waits. After `stop` nobody is told any more."""
+        if self._stopped:
+            return
         tool = getattr(event, "tool", None)
         for handler in self.plans.get(hook, ()):
             if handler.tools is not None and not handler.concerns(tool):
@@ -119,6 +122,7 @@ class Dispatcher:
 
     def stop(self) -> None:
         """End the background workers of this session."""
+        self._stopped = True
         for box in (*self._observing.values(), *self._tracing.values()):
             box.stop()
 
