@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, final
 
 import anyio
-import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from hooksdk import hooks, schema
@@ -56,10 +55,15 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
         info=state.info, call=work.call, tool=tool, arguments=work.arguments, names=tuple(names)
     )
     async for outcome in state.hooks.fire("resolve_secrets", event, tool):
-        if outcome.failure is not None:
-            return policy_failed(outcome.failure)
-        answers: Mapping[str, Any] = outcome.answer.values
-        values = {name: value for name, value in answers.items() if name in names and isinstance(value, str)}
+        failure = outcome.failure
+        if failure is None:
+            try:
+                answers: Mapping[str, Any] = outcome.answer.values
+                values = {name: value for name in names if isinstance(value := answers.get(name), str)}
+            except Exception as error:
+                failure = Failure(outcome.handler, error)
+        if failure is not None:
+            return policy_failed(failure)
         break
     if missing := [name for name in names if name not in values]:
         return CallEnd("blocked", ToolResult.error(refusals.no_secret_value(missing)))
