@@ -43,12 +43,15 @@ async def unwrap_tool_call(state: RunState, work: CallInProgress, catalog: Catal
         info=state.info, call=call, arguments=_readable(call.arguments), tool=work.tool, catalog=catalog
     )
     async for outcome in state.hooks.fire("unwrap_tool_call", event):
-        if outcome.failure is not None:
-            if isinstance(outcome.failure.error, ToolError):  # the plugin's own words for the model
-                return _refused("invalid", str(outcome.failure.error))
-            outcome.failure.log()
-            return _refused("invalid", refusals.bridge_failed(call.name, outcome.failure))
-        answer: ToolCall = outcome.answer
+        failure, answer = outcome.failure, outcome.answer
+        if failure is None and not isinstance(answer.name, str):
+            error = TypeError(f"ToolCall(name=...) must be str, got {type(answer.name).__name__}")
+            failure = Failure(outcome.handler, error)
+        if failure is not None:
+            if isinstance(failure.error, ToolError):  # the plugin's own words for the model
+                return _refused("invalid", str(failure.error))
+            failure.log()
+            return _refused("invalid", refusals.bridge_failed(call.name, failure))
         work.tool = catalog.get(answer.name)
         name = work.tool.name if work.tool is not None else answer.name
         work.call = ToolCall(call.id, name, answer.arguments, origin="bridge")

@@ -185,3 +185,19 @@ async def test_a_plugin_that_takes_another_tools_name_when_it_is_asked_again_has
     async with playing(Hostile, tools=clashing) as stage:
         assert [tool.name for tool in stage.run.offered] == ["gh__one", "two"]
     assert "the offered tool 'two' has a name that is given or withheld already" in caplog.text
+
+
+async def test_a_bridge_call_that_is_unwrapped_without_a_name_is_invalid_and_the_run_goes_on() -> None:
+    class Use:
+        @hooks.assemble_tools
+        def offer(self, event: AssembleTools) -> Offer:
+            return Offer([Tool(name="use")])
+
+        @hooks.unwrap_tool_call
+        def unwrap(self, event: UnwrapToolCall) -> ToolCall:
+            return ToolCall("", event.arguments.get("tool", None), {})  # type: ignore[arg-type]
+
+    async with playing(Use, tools=[FAR]) as stage:
+        result = await stage.call("use", {})
+        assert result.text.startswith("'use' failed: TypeError: ToolCall(name=...) must be str, got NoneType")
+        assert (await stage.call("use", {"tool": "far"})).text == "the remote answer"
