@@ -21,6 +21,7 @@ from hooksdk._run.secrets import fill, mask, mask_result, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._schema.values import peek
 from hooksdk._tasks.limits import Attempt, describe
+from hooksdk._tasks.shielding import in_abandonable_thread
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog, Storage
 from hooksdk.errors import RunClosed, ToolError
@@ -89,8 +90,7 @@ async def run_tool(state: RunState, work: CallInProgress, catalog: Catalog, call
             if is_async(tool.execute):
                 value = await tool.execute(*inputs)
             else:
-                limiter = _threads_of(tool)
-                value = await anyio.to_thread.run_sync(tool.execute, *inputs, abandon_on_cancel=True, limiter=limiter)
+                value = await in_abandonable_thread(tool.execute, *inputs, limiter=_threads_of(tool))
                 value = await value if inspect.isawaitable(value) else value
             result = to_result(value)
     finally:
