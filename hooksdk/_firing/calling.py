@@ -52,8 +52,13 @@ def failure_of(handler: Handler, attempt: Attempt, answer: object) -> Failure | 
     if attempt.late:
         error = HookTimeout(handler.hook, handler.who, handler.timeout)
     elif error is None and answer is not None and not isinstance(answer, handler.answers):
-        expected = " or ".join((*(kind.__name__ for kind in handler.answers), "None"))
-        error = BadAnswer(handler.hook, handler.who, f"{reprlib.repr(answer)} ({type(answer).__name__})", expected)
+        names = [kind.__name__ for kind in handler.answers]
+        expected = " or ".join((*names, "None")) if names else f"None: {handler.hook} decides nothing"
+        try:
+            text = reprlib.repr(answer)
+        except Exception:
+            text = "what cannot be shown"
+        error = BadAnswer(handler.hook, handler.who, f"{text} ({type(answer).__name__})", expected)
     return Failure(handler, error, attempt.seconds) if error is not None else None
 
 

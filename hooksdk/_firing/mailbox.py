@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, final
@@ -13,7 +12,6 @@ from hooksdk._firing.calling import Failure, call_handler, failure_of
 from hooksdk._firing.hook import Handler
 from hooksdk._tasks.background import Background, logger
 from hooksdk._tasks.limits import Attempt, cancel_requests
-from hooksdk.errors import BadAnswer
 
 CAPACITY = 256
 """Events that wait for one plugin before its oldest are dropped."""
@@ -113,10 +111,8 @@ class Mailbox:
                 await bell.wait()
 
     async def _hand_over(self, handler: Handler, event: Any) -> None:
+        answer: object = None
         # Ctrl-C arrives neither in threads nor, under trio, in background tasks: there it is the handler's own.
         async with Attempt(handler.timeout, keep_interrupts=handler.threaded or cancel_requests() < 0) as attempt:
             answer = await call_handler(handler, event)
-            if answer is not None:
-                got = f"{reprlib.repr(answer)} ({type(answer).__name__})"
-                raise BadAnswer(handler.hook, handler.who, got, "None: an observer decides nothing")
-        await self._outcome(handler, event, attempt.seconds, failure_of(handler, attempt, None))
+        await self._outcome(handler, event, attempt.seconds, failure_of(handler, attempt, answer))

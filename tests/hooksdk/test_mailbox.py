@@ -144,7 +144,10 @@ async def test_a_rude_observer_changes_nothing(caplog: pytest.LogCaptureFixture)
     assert stage.executed == [{"path": number} for number in range(5)]
     told = warnings(caplog)
     assert sum("Rude.see" in line and "after_tool_call" in line for line in told) == 5
-    assert any("it answered Block(reason='too late') (Block); expected None: an observer" in line for line in told)
+    assert any(
+        "it answered Block(reason='too late') (Block); expected None: after_tool_call decides nothing" in line
+        for line in told
+    )
     assert any("no answer within 0.02 s" in line for line in told)
 
 
