@@ -382,7 +382,7 @@ def trace(event: Trace) -> None:
 
 
 _all: list[Any] = list(globals().values())
-HOOKS: Mapping[str, Hook[Any, Any]] = {found.name: found for found in _all if type(found) is Hook}  # pyright: ignore[reportUnknownVariableType]
+HOOKS: Mapping[str, Hook[Any, Any]] = {hook.name: hook for hook in _all if type(hook) is Hook}  # pyright: ignore[reportUnknownVariableType]
 """Every hook by its name, in firing order."""
 
 if not TYPE_CHECKING:

@@ -150,7 +150,7 @@ class Host:
             raise SessionClosed("the host")
         parts = SessionParts(
             config=self.config, registry=self._registry, background=self._background, store=self._store,
-            approver=self._approver, shared=self._shared, opened=self._opened, closed=self._closed,
+            approver=self._approver, shared=self._shared, on_open=self._add_session, on_close=self._remove_session,
         )  # fmt: skip
         return Session(uuid.uuid4().hex if session_id is None else session_id, parts)
 
@@ -158,9 +158,9 @@ class Host:
         """A plugin's own key-value space."""
         return PluginStorage(self._store, plugin_id)
 
-    def _opened(self, session: Session) -> None:
+    def _add_session(self, session: Session) -> None:
         self._sessions[session.id] = session
 
-    def _closed(self, session: Session) -> None:
+    def _remove_session(self, session: Session) -> None:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]

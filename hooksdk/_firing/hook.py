@@ -139,9 +139,9 @@ class Hook(Generic[E, R]):
             if not isinstance(changes.get(option, True), bool):
                 raise refuse(f"{option}={changes[option]!r} is not True or False", f"Write {option}=True")
         if "tools" in changes:
-            given = changes["tools"]
+            tools = changes["tools"]
             try:
-                patterns = (given,) if isinstance(given, str) else tuple(given)
+                patterns = (tools,) if isinstance(tools, str) else tuple(tools)
                 changes["tools"] = tuple(ToolPattern(pattern) for pattern in patterns)
             except (PatternError, TypeError) as error:
                 raise refuse(f"tools: {error}", "Correct the pattern") from None
@@ -203,8 +203,8 @@ def _check_function(hook: Hook[Any, Any], function: Any, options: HandlerOptions
     parent = function.__qualname__.rpartition(".")[0]
     is_method = bool(parent) and not parent.endswith("<locals>")
     expected = ["self", "event"] if is_method else ["event"]
-    if shown := other_parameters(function, expected):
-        refuse(f"its parameters are {shown}", f"Write def {function.__name__}({', '.join(expected)})")
+    if others := other_parameters(function, expected):
+        refuse(f"its parameters are {others}", f"Write def {function.__name__}({', '.join(expected)})")
     _check_event(hook, function, refuse)
 
 
@@ -226,16 +226,16 @@ def _check_event(hook: Hook[Any, Any], function: Any, refuse: Callable[[str, str
     if isinstance(annotation, str):
         # Under `from __future__ import annotations` the name may exist for the type checker only, and be an alias:
         # refuse the name of another event, and nothing else.
-        given = annotation.strip("'\" ").rpartition(".")[2]
-        if given not in _event_names or given in {base.__name__ for base in hook.event.__mro__}:
+        name = annotation.strip("'\" ").rpartition(".")[2]
+        if name not in _event_names or name in {base.__name__ for base in hook.event.__mro__}:
             return
     else:
         if annotation is Any or (isinstance(annotation, type) and issubclass(hook.event, annotation)):
             return
         if not isinstance(annotation, type):
             return
-        given = annotation.__name__
-    refuse(f"its event is declared as {given}", f"{hook.name} is fired with {hook.event.__name__}")
+        name = annotation.__name__
+    refuse(f"its event is declared as {name}", f"{hook.name} is fired with {hook.event.__name__}")
 
 
 @final
