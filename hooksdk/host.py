@@ -36,8 +36,19 @@ class Host:
     """Plugins, configuration, stores and background workers of one process.
 
     ```python
-    async with Host(plugins=[my_plugin]) as host, host.session("s1") as session:
-        ...
+    import anyio
+    from hooksdk import Host, hooks
+
+    class NoDeletes:
+        @hooks.before_tool_call(tools="delete_*")
+        def judge(self, event: hooks.BeforeToolCall) -> hooks.Block:
+            return hooks.Block("nothing is deleted here")
+
+    async def main() -> None:
+        async with Host(plugins=[NoDeletes]) as host, host.session("s1") as session:
+            assert not session.resumed
+
+    anyio.run(main)
     ```
 
     - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.

@@ -51,7 +51,26 @@ FLUSH_TIMEOUT = 5.0
 
 @final
 class Run:
-    """One agent run: from a user's message to the final answer, a pause or an error.
+    """One agent run: from a user's message to the final answer, a pause or an error. `Session.run` opens it.
+
+    ```python
+    import anyio
+    from hooksdk import Host, Tool, ToolCall
+
+    async def greet(arguments: dict[str, str]) -> str:
+        return f"Hello {arguments['name']}"
+
+    async def main() -> None:
+        async with Host() as host, host.session("s1") as session, session.run("Greet Ada.") as run:
+            await run.resolve_tools([Tool(name="greet", source="host", execute=greet)])
+            await run.record({"role": "user", "content": "Greet Ada."})
+            call = {"id": "c1", "type": "function", "function": {"name": "greet", "arguments": '{"name": "Ada"}'}}
+            await run.record({"role": "assistant", "content": None, "tool_calls": [call]})
+            results = [await run.call_tool(call) for call in run.pending]
+            assert [result.text for result in results] == ["Hello Ada"]
+
+    anyio.run(main)
+    ```
 
     Leaving the block ends the run: an exception makes it an `error`, a cancellation `cancelled`, `pause()` before it
     `paused`; else it is `completed`. Its `agent_end` handlers and the drain of trims are done when the block is left.

@@ -60,6 +60,14 @@ class Hook(Generic[E, R]):
     """One lifecycle hook. Decorate a function `(event)` or a method `(self, event)` with it: bare, `.first`, `.last`,
     or called with options.
 
+    ```python
+    from hooksdk import hooks
+
+    @hooks.before_tool_call(timeout=3, tools="delete_*")
+    def no_deletes(event: hooks.BeforeToolCall) -> hooks.Block:
+        return hooks.Block("nothing is deleted here")
+    ```
+
     - `timeout`: seconds that the handler may take.
     - `tools`: a tool pattern or several; the handler is called for matching tools only.
     - `required`: what the handler was to change is withheld when it fails (a redactor).

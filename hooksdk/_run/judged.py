@@ -24,10 +24,18 @@ from hooksdk.tools import Tool
 class JudgedCall:
     """A call that went through unwrapping, scope, repair, rewriting, validation, the policies and their approvals.
 
-        judged = await run.judge(call)
-        if judged.result is None:
-            text = await my_executor(judged.tool, judged.arguments)
-            await judged.supply(text)
+    ```python
+    from hooksdk import JudgedCall, Run, Tool, ToolCall, ToolResult
+
+    async def run_elsewhere(tool: Tool | None, arguments: dict[str, object]) -> str:
+        return f"{tool} ran with {arguments}"
+
+    async def call(run: Run, call: ToolCall) -> ToolResult:
+        judged: JudgedCall = await run.judge(call)
+        if judged.result is not None:  # blocked, answered, invalid or unknown
+            return judged.result
+        return await judged.supply(await run_elsewhere(judged.tool, judged.arguments))
+    ```
 
     It ends once: it is settled already, or by `execute()` or `supply()`. One that nobody ends is `not_run` when its run
     ends, and stays open when the run is paused.

@@ -22,10 +22,12 @@ SHARED_SLACK = 1.1
 class Attempt:
     """Run other people's code (a handler, a tool, an approver) within `limit` seconds.
 
-        async with Attempt(limit=5) as attempt:
-            answer = await handler(event)
-        if attempt.late: ...
-        elif attempt.error is not None: ...
+    ```python
+    async with Attempt(limit=5) as attempt:
+        answer = await handler(event)
+    if attempt.late: ...
+    elif attempt.error is not None: ...
+    ```
 
     - What the code raises ends the block and is in `error`.
     - `KeyboardInterrupt` and `GeneratorExit`, alone or in a group, must reach the caller and are raised. With
