@@ -195,9 +195,7 @@ class Firing:
     async def __anext__(self) -> Outcome:
         if self._first_limit is None:
             raise StopAsyncIteration
-        tool, tracing = self._tool, self._dispatcher.tracing
-        event = self._event if isinstance(self._event, Event) else None
-        make_event = None if isinstance(self._event, Event) else self._event
+        tool, event, tracing = self._tool, self._event, self._dispatcher.tracing
         while True:
             answer: Any = None
             current: Event | None = None
@@ -208,7 +206,7 @@ class Firing:
                     if handler.tools is not None and not handler.concerns(tool):
                         continue
                     attempt.begin(handler.timeout)
-                    current = make_event() if make_event is not None else event
+                    current = event if isinstance(event, Event) else event()
                     answer = await (handler.call(current) if handler.is_async else call_handler(handler, current))
                     if attempt.stop_clock() or answer is not None or tracing:
                         break

@@ -172,11 +172,6 @@ def define(
     return make
 
 
-def origin_of(function: Any) -> Any:
-    """The innermost function (`inspect.unwrap`)."""
-    return inspect.unwrap(function)
-
-
 def options_of(function: object) -> HandlerOptions:
     """What the decorator said; the defaults for a plain pluggy impl."""
     return cast("HandlerOptions", getattr(function, _MARK, HandlerOptions()))
@@ -266,7 +261,8 @@ class Handler:
         limiter: anyio.CapacityLimiter | None = None,
     ) -> None:
         options = options_of(function)
-        code = origin_of(function).__code__
+        innermost: Any = inspect.unwrap(function)
+        code = innermost.__code__
         self.hook = hook.name
         self.answers = hook.answers
         self.decides = hook.kind == "decide"
@@ -280,7 +276,7 @@ class Handler:
         self.tools = options.tools
         self.required = options.required
         # A plain `def` that observes would stall the run's event loop; one that decides is meant to be quick.
-        wraps_async = self.is_async or is_async(origin_of(function))
+        wraps_async = self.is_async or is_async(innermost)
         self.threaded = not wraps_async and (options.thread or hook.kind in {"observe", "trace"})
         # A thread that hangs keeps its place, so that abandoned threads cannot pile up.
         self.limiter = limiter or anyio.CapacityLimiter(THREADS)
