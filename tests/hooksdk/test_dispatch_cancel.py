@@ -7,7 +7,7 @@ import contextlib
 
 import anyio
 import pytest
-from stage import LIMIT, Body, blocked_by, on_asyncio, playing, policy
+from stage import LIMIT, Body, Stage, blocked_by, on_asyncio, playing, policy
 
 from hooksdk import hooks
 from hooksdk.errors import PolicyFailed
@@ -54,6 +54,25 @@ async def test_a_stray_cancellation_is_the_handlers_failure(
         await task
 
     assert "CancelledError: it was cancelled from inside" in await blocked_by(body, caplog)
+
+
+async def test_a_cancellation_that_the_task_has_not_met_yet_is_not_the_handlers(anyio_backend: str) -> None:
+    on_asyncio(anyio_backend)
+
+    async def body() -> None:
+        await asyncio.sleep(0)
+
+    async def call(stage: Stage) -> None:
+        current = asyncio.current_task()
+        assert current is not None
+        current.cancel()  # as Ctrl-C does while the main task computes
+        await stage.call()
+
+    async with playing(policy(body)) as stage:
+        task = asyncio.ensure_future(call(stage))
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert stage.executed == []
 
 
 @pytest.mark.parametrize("hook", ["agent_start", "agent_end", "session_start"])
