@@ -135,13 +135,13 @@ async def run_agent(
     each attempt. Raises what the model raises (the run ends as `error`), `RunBlocked`, `PolicyFailed` and the errors of
     the store; a cancellation ends the run as `cancelled`. However it ends, no call stays without a result.
     """
-    form = get_format(model.format)
+    message_format = get_format(model.format)
     run = session.run(
         prompt, agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger,
         metadata=metadata, provider=getattr(model, "provider", None), model=model.name,
-        context_window=model.context_window, format=form,
+        context_window=model.context_window, format=message_format,
     )  # fmt: skip
-    loop = _Loop(run, model, form, tools if callable(tools) else tuple(tools), limits)
+    loop = _Loop(run, model, message_format, tools if callable(tools) else tuple(tools), limits)
     async with run:
         with anyio.move_on_after(limits.seconds) as clock:
             await loop.begin(prompt, None if session.messages else system)
@@ -155,7 +155,7 @@ async def run_agent(
 class _Loop:
     run: Run
     model: Model
-    form: MessageFormat
+    message_format: MessageFormat
     tools: tuple[Tool, ...] | Callable[[], Iterable[Tool]]
     limits: Limits
     definitions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -172,10 +172,10 @@ class _Loop:
         if prompt is None:
             await self.run_calls(self.run.pending)
         else:
-            await self.run.record(self.form.user(prompt) if isinstance(prompt, str) else prompt)
+            await self.run.record(self.message_format.user(prompt) if isinstance(prompt, str) else prompt)
 
     async def resolve_tools(self) -> None:
-        self.definitions = self.form.tools(await self.run.resolve_tools(self.tools))
+        self.definitions = self.message_format.tools(await self.run.resolve_tools(self.tools))
 
     async def go_on(self) -> None:
         while True:
@@ -188,13 +188,13 @@ class _Loop:
             reply = await self.ask_model()
             await self.run.record(reply.message, usage=reply.usage, stop_reason=reply.stop_reason)
             self.turns += 1
-            self.text = self.form.text(reply.message)
-            calls = self.form.calls(reply.message)
+            self.text = self.message_format.text(reply.message)
+            calls = self.message_format.calls(reply.message)
             if calls:
                 await self.run_calls(calls)
             elif self.run.reminder and self.reminders < self.limits.reminders:
                 self.reminders += 1
-                await self.run.record(self.form.user(self.run.reminder))
+                await self.run.record(self.message_format.user(self.run.reminder))
             else:
                 return
 

@@ -205,8 +205,8 @@ class PluginRefused(PluginError):
     advice: str = ""
 
     def __str__(self) -> str:
-        told = f"plugin '{self.plugin}' refused: {self.problem}"
-        return f"{_sentence(told)} {self.advice}" if self.advice else told
+        refusal = f"plugin '{self.plugin}' refused: {self.problem}"
+        return f"{_sentence(refusal)} {self.advice}" if self.advice else refusal
 
 
 @dataclass(eq=False)

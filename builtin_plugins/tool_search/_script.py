@@ -97,7 +97,7 @@ class Script:
         self._labels: dict[int, str] = {}
         self._lengths: dict[int, int] = {}
         self._waiting: dict[int, Callable[[], Awaitable[object]]] = {}
-        self._settled: dict[int, monty.ExternalSettledResult] = {}
+        self._results: dict[int, monty.ExternalSettledResult] = {}
         self._source = b""
         self._places = prelude(tuple(functions))[1]
         names = "|".join(map(re.escape, functions)).encode()
@@ -214,16 +214,16 @@ class Script:
         for call_id in pending[-1:] if direct else pending:
             if call_id in self._waiting:
                 tasks.start_soon(self._run, call_id, self._waiting.pop(call_id))
-        while not self._settled:
+        while not self._results:
             if self._interrupt is not None:
                 raise OverLimit("It was interrupted.")
             self._arrived = anyio.Event()
             await self._arrived.wait()
-        settled, self._settled = self._settled, {}
-        for call_id in settled:
+        results, self._results = self._results, {}
+        for call_id in results:
             self._labels.pop(call_id, None)
             self._lengths.pop(call_id, None)
-        return settled
+        return results
 
     async def _run(self, call_id: int, function: Callable[[], Awaitable[object]]) -> None:
         result: monty.ExternalSettledResult
@@ -237,7 +237,7 @@ class Script:
                 self._interrupt = error
                 self._arrived.set()
                 return
-        self._settled[call_id] = result
+        self._results[call_id] = result
         self._arrived.set()
 
 

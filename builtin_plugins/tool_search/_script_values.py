@@ -35,9 +35,9 @@ def as_json(value: object) -> Any:
 def result_value(structured: object, text: str) -> Any:
     """What a tool answered: its structured result, else the object or list that its text is JSON of, else the text.
     Raises `TooLarge`."""
-    for read in (lambda: structured, lambda: json.loads(text) if text.lstrip()[:1] in {"{", "["} else None):
+    for get in (lambda: structured, lambda: json.loads(text) if text.lstrip()[:1] in {"{", "["} else None):
         try:
-            if (value := read()) is not None:
+            if (value := get()) is not None:
                 return _Reader().read(value, 0)
         except (ValueError, TypeError, RecursionError):
             continue

@@ -249,7 +249,7 @@ def prelude(functions: Sequence[str]) -> tuple[str, dict[tuple[int, int], str]]:
         ("BITS", MAX_BITS),
     ):
         source = source.replace(f"MAX_{name}", str(limit))
-    ends = [found.end() for found in re.finditer(re.escape(_ASK.encode()), source.encode())]
+    ends = [match.end() for match in re.finditer(re.escape(_ASK.encode()), source.encode())]
     return source, {(end - len(_ASK), end): name for end, name in zip(ends, functions, strict=True)}
 
 

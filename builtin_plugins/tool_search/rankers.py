@@ -148,10 +148,10 @@ class _OwnRankers:
         ranker = self.attempt("the factory", partial(self._factory, [*documents]), _read_ranker)
         return _OwnRanker(self, documents, ranker)
 
-    def attempt(self, step: str, do: Callable[[], object], read: Callable[[object], _Answer]) -> _Answer | None:
+    def attempt(self, step: str, do: Callable[[], object], parse: Callable[[object], _Answer]) -> _Answer | None:
         """What is read from the answer; None where there is none that can be read, which the log says."""
         try:
-            return read(do())
+            return parse(do())
         except _BadRankerAnswer as error:
             self._warn(f"{step} {error}")
         except (Exception, SystemExit) as error:  # whatever foreign code raises
@@ -182,8 +182,8 @@ class _OwnRanker:
     def search(self, query: str, limit: int) -> list[Ranked]:
         own = self._ranker
         if own is not None:
-            read = partial(_read_hits, limit=limit)
-            hits = self._factory.attempt("search", lambda: own.search(query, limit), read)
+            parse = partial(_read_hits, limit=limit)
+            hits = self._factory.attempt("search", lambda: own.search(query, limit), parse)
             if hits is not None:
                 return hits
         return self._stand_in.search(query, limit)
@@ -193,10 +193,10 @@ class _OwnRanker:
         return Bm25Ranker(self._documents)
 
 
-def _read_ranker(made: object) -> Ranker:
-    if not callable(getattr(made, "search", None)):
-        raise _BadRankerAnswer(f"answered {_kind(made)}, not an object with search(query, limit)")
-    return cast("Ranker", made)
+def _read_ranker(answer: object) -> Ranker:
+    if not callable(getattr(answer, "search", None)):
+        raise _BadRankerAnswer(f"answered {_kind(answer)}, not an object with search(query, limit)")
+    return cast("Ranker", answer)
 
 
 def _read_hits(answer: object, limit: int) -> list[Ranked]:

@@ -29,8 +29,8 @@ def locate(path: str | None) -> Path:
         if home := os.environ.get("HOOKSDK_HOME"):
             return Path(home).expanduser() / FILE_NAME
         return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "hooksdk" / FILE_NAME
-    found = Path(path).expanduser()
-    return found / FILE_NAME if path.endswith(("/", os.sep)) or found.is_dir() else found
+    place = Path(path).expanduser()
+    return place / FILE_NAME if path.endswith(("/", os.sep)) or place.is_dir() else place
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
@@ -142,11 +142,11 @@ class LineFile:
     def _write(self, line: bytes) -> None:
         assert self._fd is not None
         data = b"\n" + line if self._torn else line
-        written = os.write(self._fd, data)
-        if written == len(data):
+        size = os.write(self._fd, data)
+        if size == len(data):
             self._torn = False
         else:
-            self._torn = written > len(data) - len(line) or (self._torn and written == 0)
+            self._torn = size > len(data) - len(line) or (self._torn and size == 0)
             raise OSError(errno.ENOSPC, "only a part of a record could be written")
 
 
@@ -162,12 +162,12 @@ def _is_torn(fd: int) -> bool:
 
     A line of another process that crosses a page is seen in parts while it is being written, so it is looked at again.
     """
-    seen = -1
+    size_before = -1
     for _ in range(LOOKS):
         size = os.fstat(fd).st_size
         if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
             return False
-        if size == seen:
+        if size == size_before:
             time.sleep(BETWEEN_LOOKS)
-        seen = size
+        size_before = size
     return True

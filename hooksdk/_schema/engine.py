@@ -114,8 +114,8 @@ def _const(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[A
     return _enum(validator, [value], instance, schema)
 
 
-def _unique_items(_validator: Any, wanted: bool, instance: Any, _schema: Any) -> Iterator[Any]:
-    if wanted and is_list(instance):
+def _unique_items(_validator: Any, must_be_unique: bool, instance: Any, _schema: Any) -> Iterator[Any]:
+    if must_be_unique and is_list(instance):
         work.spend(len(instance))
         if len({_identity(each) for each in instance}) < len(instance):
             yield _fail("uniqueItems")
@@ -133,40 +133,40 @@ def _evaluated(validator: Any, instance: Any, schema: Any, *, own: bool = True) 
     if is_object(instance):
         everything, unevaluated, rest = set[Any](instance), "unevaluatedProperties", "additionalProperties"
         known, patterns = schema.get("properties", ()), schema.get("patternProperties", ())
-        seen = {key for key in instance if key in known or any(_fits(pattern, key) for pattern in patterns)}
+        evaluated = {key for key in instance if key in known or any(_fits(pattern, key) for pattern in patterns)}
     else:
         everything, unevaluated = set[Any](range(len(instance))), "unevaluatedItems"
         first, rest = ("items", "additionalItems") if is_list(schema.get("items")) else ("prefixItems", "items")
-        seen = everything.intersection(range(len(schema.get(first, ()))))
+        evaluated = everything.intersection(range(len(schema.get(first, ()))))
         if "contains" in schema and "$dynamicRef" in validator.VALIDATORS:  # not in 2019-09
-            seen |= {index for index, each in enumerate(instance) if _holds(validator, each, schema["contains"])}
+            evaluated |= {index for index, each in enumerate(instance) if _holds(validator, each, schema["contains"])}
     if rest in schema or (not own and unevaluated in schema):
         return everything
     for keyword in ("$ref", "$dynamicRef"):
         if keyword in schema:
             target = validator._resolver.lookup(schema[keyword])  # noqa: SLF001 - as jsonschema's own keywords do
             child = validator.evolve(schema=target.contents, _resolver=target.resolver)
-            seen |= _evaluated(child, instance, target.contents, own=False)
+            evaluated |= _evaluated(child, instance, target.contents, own=False)
     inner = [each for name in ("allOf", "oneOf", "anyOf") for each in schema.get(name, ())]
     inner = [each for each in inner if _holds(validator, instance, each)]
     inner += [each for key, each in schema.get("dependentSchemas", {}).items() if key in everything]
     if "if" in schema:
         holds = _holds(validator, instance, schema["if"])
         inner += [schema["if"], schema.get("then")] if holds else [schema.get("else")]
-    return seen.union(*(_evaluated(validator, instance, each, own=False) for each in inner))
+    return evaluated.union(*(_evaluated(validator, instance, each, own=False) for each in inner))
 
 
 def _unevaluated_properties(validator: Any, subschema: Any, instance: Any, schema: Any) -> Iterator[Any]:
     if is_object(instance):
-        seen = _evaluated(validator, instance, schema)
-        yield from _check_keys(validator, subschema, instance, [key for key in instance if key not in seen])
+        evaluated = _evaluated(validator, instance, schema)
+        yield from _check_keys(validator, subschema, instance, [key for key in instance if key not in evaluated])
 
 
 def _unevaluated_items(validator: Any, subschema: Any, instance: Any, schema: Any) -> Iterator[Any]:
     if is_list(instance):
-        seen = _evaluated(validator, instance, schema)
+        evaluated = _evaluated(validator, instance, schema)
         for index, each in enumerate(instance):
-            if index not in seen:
+            if index not in evaluated:
                 yield from validator.descend(each, subschema, path=index)
 
 

@@ -47,7 +47,7 @@ class Pattern(str):
             raise ValueError(f"it is longer than {MAX_LENGTH:,} characters")
         tokens = _TOKEN.findall(text)
         self.states = _states(tokens)
-        self._parts = [(wanted, _compile(part)) for wanted, part in _conditions(tokens)]
+        self._parts = [(expected, _compile(part)) for expected, part in _conditions(tokens)]
         return self
 
     def fits(self, text: str) -> bool:
@@ -55,7 +55,7 @@ class Pattern(str):
         work.spend(1 + self.states * len(text) // 250)
         if not text.isascii():  # Rust refuses half of a surrogate pair: one of them would get any text past a policy
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return all(found(text) is wanted for wanted, found in self._parts)
+        return all(matches(text) is expected for expected, matches in self._parts)
 
 
 def _opens(token: str) -> bool:
@@ -147,8 +147,8 @@ def _backtracking(tokens: list[str]) -> Callable[[str], bool]:
     ways += (tokens[0] != "^") + any(re.match(r"\\[1-9k]", token) for token in tokens)
     nested = any(before == _CLOSE and token[0] in "*+{" for before, token in pairwise(tokens))
 
-    def found(text: str) -> bool:
+    def matches(text: str) -> bool:
         work.spend(math.inf if nested else (len(text) + 2) ** ways // 50)
         return search(text) is not None
 
-    return found
+    return matches

@@ -192,8 +192,8 @@ class Ledger:
         """
         same_id = [slot for slot in self.slots if slot.open and slot.call.id == call.id]
         if len(same_id) > 1:
-            wanted = request_of(call)
-            same_id.sort(key=lambda slot: (request_of(slot.call) != wanted, slot.call.name != call.name, slot.order))
+            request = request_of(call)
+            same_id.sort(key=lambda slot: (request_of(slot.call) != request, slot.call.name != call.name, slot.order))
         return same_id[0] if same_id else None
 
     def completes(self, slot: Slot) -> bool:

@@ -21,7 +21,7 @@ class _StoredSession:
     messages: list[bytes] = field(default_factory=list[bytes])
     journal: list[bytes] = field(default_factory=list[bytes])
     token: int = 0
-    held: bool = False
+    is_held: bool = False
 
 
 @final
@@ -68,7 +68,7 @@ class MemoryLog:
     async def close(self) -> None:
         if self._open:
             self._open = False
-            self._stored.held = False
+            self._stored.is_held = False
 
 
 @final
@@ -84,8 +84,8 @@ class MemoryStore:
         stored = self._sessions.setdefault(session_id, _StoredSession())
 
         async def take() -> bool:
-            free = not stored.held
-            stored.held = True
+            free = not stored.is_held
+            stored.is_held = True
             return free
 
         await keep_trying(take, session_id, wait)
