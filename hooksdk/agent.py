@@ -28,7 +28,15 @@ OutcomeReason = Literal["completed", "turn_limit", "token_limit", "time_limit"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelReply:
-    """What a model answered."""
+    """What a model answered.
+
+    ```python
+    from hooksdk.agent import ModelReply
+
+    reply = ModelReply(message={"role": "assistant", "content": "Four."}, usage={"input_tokens": 12, "output_tokens": 2})
+    assert reply.stop_reason is None
+    ```
+    """
 
     message: Message
     """The reply in the session's format, as the provider returned it."""
@@ -38,7 +46,20 @@ class ModelReply:
 
 
 class Model(Protocol):
-    """A model as the loop needs it. A `provider` attribute is passed on to events where there is one."""
+    """A model as the loop needs it. A `provider` attribute is passed on to events where there is one.
+
+    ```python
+    from hooksdk.agent import Model, ModelReply
+
+    class Echo:
+        name, format, context_window = "echo", "openai-chat", None
+
+        async def reply(self, messages, tools) -> ModelReply:
+            return ModelReply(message={"role": "assistant", "content": messages[-1]["content"]})
+
+    model: Model = Echo()
+    ```
+    """
 
     @property
     def name(self) -> str:
@@ -63,7 +84,18 @@ class Model(Protocol):
 
 @dataclass(eq=False)
 class ModelUnavailable(HookSDKError):
-    """A model raises this when the same request may go well a little later: a rate limit, an overload, a lost line."""
+    """A model raises this when the same request may go well a little later: a rate limit, an overload, a lost line.
+
+    ```python
+    from hooksdk.agent import ModelUnavailable
+
+    class Busy:
+        name, format, context_window = "busy", "openai-chat", None
+
+        async def reply(self, messages, tools):
+            raise ModelUnavailable("the server is overloaded", seconds=2)
+    ```
+    """
 
     problem: str
     seconds: float = 0.0
@@ -75,7 +107,14 @@ class ModelUnavailable(HookSDKError):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one run may take. A turn that has begun is finished, but for `seconds`, which cuts it off."""
+    """What one run may take. A turn that has begun is finished, but for `seconds`, which cuts it off.
+
+    ```python
+    from hooksdk.agent import Limits
+
+    careful = Limits(turns=5, tokens=50_000, seconds=60, parallel=1)
+    ```
+    """
 
     turns: int = 20
     """Model replies."""
@@ -102,7 +141,22 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a run of the agent ended."""
+    """How a run of the agent ended.
+
+    ```python
+    import anyio
+
+    from hooksdk.agent import run_agent
+    from hooksdk.testing import ScriptedModel, open_session
+
+    async def main() -> None:
+        async with open_session() as session:
+            outcome = await run_agent(session, ScriptedModel(["Four."]), "What is two and two?")
+        assert (outcome.text, outcome.reason, outcome.turns) == ("Four.", "completed", 1)
+
+    anyio.run(main)
+    ```
+    """
 
     text: str
     """The prose of the last reply; empty when there was none."""

@@ -54,7 +54,22 @@ class SessionParts:
 
 @final
 class Session:
-    """One conversation. Use it as `async with host.session("id") as session`; it takes one run at a time."""
+    """One conversation. Use it as `async with host.session("id") as session`; it takes one run at a time.
+
+    ```python
+    import anyio
+
+    from hooksdk import Host
+
+    async def main() -> None:
+        async with Host() as host, host.session("ann") as session:
+            async with session.run() as run:
+                await run.record({"role": "user", "content": "Hello"})
+            assert session.messages == [{"role": "user", "content": "Hello"}]
+
+    anyio.run(main)
+    ```
+    """
 
     def __init__(
         self, session_id: str, parts: SessionParts, *, allowed: Sequence[Sequence[ToolPattern]] = (), parent: str = ""

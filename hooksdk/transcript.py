@@ -369,9 +369,15 @@ class Results:
     by its call id. Unknown or ambiguous references raise `UnknownResult` with the nearest handles.
 
     ```python
-    for info in event.results.list():
-        if info.trimmable and info.turns_ago > 3:
-            await event.results.trim(info.handle, "a long listing", reason="old")
+    from hooksdk import hooks
+    from hooksdk.hooks import BeforeModelCall
+
+    class TrimOldResults:
+        @hooks.before_model_call
+        async def trim(self, event: BeforeModelCall) -> None:
+            for info in event.results.list():
+                if info.trimmable and info.turns_ago > 3:
+                    await event.results.trim(info.handle, "a long listing", reason="old")
     ```
     """
 
@@ -432,7 +438,12 @@ class TranscriptEditor(Results):
     results. What it queues is applied in the drain that follows. Everything raises `FenceClosed` while a run is open.
 
     ```python
-    await event.transcript.trim("r1", "It was fine.", reason="long and old")
+    from hooksdk import hooks
+    from hooksdk.hooks import AgentEnd
+
+    @hooks.agent_end
+    async def trim_the_first(event: AgentEnd) -> None:
+        await event.transcript.trim("r1", "It was fine.", reason="long and old")
     ```
     """
 

@@ -25,13 +25,25 @@ from hooksdk.tools import Tool
 class JudgedCall:
     """A call that went through unwrapping, scope, repair, rewriting, validation, the policies and their approvals.
 
-        judged = await run.judge(call)
-        if judged.result is None:
-            text = await my_executor(judged.tool, judged.arguments)
-            await judged.supply(text)
-
     It ends once: it is settled already, or by `execute()` or `supply()`. One that nobody ends is `not_run` when its run
     ends, and stays open when the run is paused.
+
+    ```python
+    import anyio
+
+    from hooksdk import Tool, ToolCall
+    from hooksdk.testing import open_session
+
+    async def main() -> None:
+        async with open_session() as session, session.run() as run:
+            await run.resolve_tools([Tool(name="add", source="host")])
+            judged = await run.judge(ToolCall("c1", "add", {"one": 2}))
+            if judged.result is None:  # not blocked: run it where you like
+                await judged.supply(f"computed elsewhere from {judged.arguments}")
+            assert judged.status == "ok"
+
+    anyio.run(main)
+    ```
     """
 
     def __init__(self, state: RunState, work: CallInProgress) -> None:

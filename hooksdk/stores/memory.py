@@ -73,7 +73,22 @@ class MemoryLog:
 
 @final
 class MemoryStore:
-    """Sessions and plugin storage in memory, shared by all hosts that are given this object."""
+    """Sessions and plugin storage in memory, shared by all hosts that are given this object.
+
+    ```python
+    import anyio
+
+    from hooksdk import Host, MemoryStore
+
+    async def main() -> None:
+        store = MemoryStore()
+        for resumed in (False, True):
+            async with Host(store=store) as host, host.session("ann") as session:
+                assert session.resumed is resumed
+
+    anyio.run(main)
+    ```
+    """
 
     def __init__(self) -> None:
         self._sessions: dict[str, _StoredSession] = {}
