@@ -1,6 +1,6 @@
-"""Peers' rankings as the retrieval benchmark calls them: `evaluate.py --ranker benchmarks/peer_rankers.py:fastmcp`.
+"""Other projects' rankers as the retrieval benchmark calls them: `evaluate.py --ranker benchmarks/peer_rankers.py:fastmcp`.
 
-Each takes the catalog as dictionaries and answers a search. A peer that does not install beside this package may lie in
+Each takes the catalog as dictionaries and answers a search. One that cannot be installed beside this package may be in
 another environment: put its site-packages on PYTHONPATH, after ours.
 """
 

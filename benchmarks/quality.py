@@ -1,10 +1,10 @@
-"""How well tools are found, beside the peers that can be imported, in one run.
+"""How well tools are found, beside the rankers of other projects that can be imported, in one run.
 
     python benchmarks/quality.py [--queries 150] [--json] [--data FOLDER] [--path SITE_PACKAGES]
 
 Recall@5 on the public retrieval sets in ../shared (the first queries by a hash of their text, as the scorer there picks
 them), on queries as a model types them, and of whole tasks that are asked in one query and in several. The sets' own scorer
-counts. A peer that does not install beside this package may lie elsewhere: `--path venv/lib/python3.11/site-packages`.
+counts. One that cannot be installed beside this package may be elsewhere: `--path venv/lib/python3.11/site-packages`.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ PEERS = {
 
 
 def importable() -> Iterator[tuple[str, Callable[[Sequence[Tool]], Search]]]:
-    """Ourselves and the peers that are installed, each once loaded and warm."""
+    """hooksdk and the other projects that are installed, each once loaded and warm."""
     few = recombined(made_up()[0], 3)
     for name, (package, make) in {"hooksdk": ("hooksdk", hooksdk_search), **PEERS}.items():
         try:

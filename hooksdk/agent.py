@@ -1,7 +1,7 @@
 """A reference agent loop over a small `Model` protocol: what `run.py` asks of a host, in one place.
 
-Take it as it is, or as the pattern for a loop of your own. Policies, approvals, traces and trims are the session's
-plugins' part; nothing here knows of them.
+Take it as it is, or as the pattern for a loop of your own. Policies, approvals, traces and trims are done by
+the session's plugins; nothing here knows of them.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Limits:
     turns: int = 20
     """Model replies."""
     tokens: int | None = None
-    """Tokens of all model calls together, by the model's `usage`; estimated where it tells none."""
+    """Tokens of all model calls together, by the model's `usage`; estimated where it reports none."""
     seconds: float | None = None
     parallel: int = 8
     """How many calls of one reply run at a time."""
@@ -298,7 +298,7 @@ _USED = (
 
 
 def tokens_of(usage: Mapping[str, Any] | None) -> int | None:
-    """All tokens of one model call, whichever provider's words tell them; None when nothing does."""
+    """All tokens of one model call, under whichever names the provider counts them; None when it counts nothing."""
     if usage is None:
         return None
     total = usage.get("total_tokens")

@@ -390,7 +390,7 @@ class Results:
         on_queued: OnQueued | None = None,
     ) -> None:
         """`owner` is the plugin whose name goes into the journal. `missing_grant` is raised when it asks for a text, or for
-        a trim that could never be drained. `on_queued` is told of what was queued.
+        a trim that could never be drained. `on_queued` is called with what was queued.
         """
         self._transcript = transcript
         self._owner = owner
@@ -414,7 +414,7 @@ class Results:
         """Queue one trim. When this returns, the trim is durable; it is applied when the fence opens.
 
         `replacement` is a summary to keep, capped in length; the host adds what was there and how to get it back. The
-        first replacement wins. One that is refused answers `not_trimmed`, with the reason as text. Raises `UnknownResult`,
+        first replacement wins. One that cannot be queued answers `not_trimmed`, with the reason as text. Raises `UnknownResult`,
         or `MissingGrant` for a plugin that could never see it drained.
         """
         return await self._queue("trim", lambda ledger: plan_trim(ledger, reference, replacement), reason)

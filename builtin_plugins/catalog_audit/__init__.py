@@ -2,7 +2,7 @@
 
 The definitions are kept as fingerprints in the plugin's storage, by source and owner, for all sessions of the store. Where
 something may be withheld the audit is part of narrowing the tools, and a definition is recorded before its tool is granted.
-Else nobody has to wait for it, and it is done in the background.
+Otherwise it runs in the background, so that nobody waits for it.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class CatalogAudit:
 
         model_config = ConfigDict(extra="forbid")
         on_change: Literal["report", "withhold"] = "report"
-        """`report`: said once, and the new definition counts from then on. `withhold`: until it is approved."""
+        """`report`: logged once, and the new definition counts from then on. `withhold`: until it is approved."""
         on_new: Literal["accept", "report", "withhold"] = "accept"
         """What happens with a tool that was never seen."""
         approved: dict[str, str] = Field(default_factory=dict)
-        """Definitions that are right: tool id to fingerprint, as the report says them."""
+        """Definitions that are right: tool id to fingerprint, as the log shows them."""
         exclude: list[str] = Field(default_factory=list[str])
         """Patterns of tools that are not audited."""
 

@@ -50,7 +50,7 @@ class ToolPolicy:
         return Withhold(list(closed), reason or "the tool policy denies it") if closed else None
 
     def _closing(self, tool: Tool, rules: list[CompiledRule]) -> CompiledRule | None:
-        """The rule that denies whatever call of the tool the ones before it let pass; None when some may be allowed."""
+        """The rule that denies every call which the rules before it leave open; None when some call may be allowed."""
         for rule in self._for_tool(tool, rules):
             if rule.rule.action != "deny":
                 return None

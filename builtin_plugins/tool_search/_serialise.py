@@ -28,7 +28,7 @@ MAX_BITS = 10_000
 MAX_NAMES = 200
 _ATTRIBUTE = re.compile(r"\.\s*([^\W\d]\w{0,100})|(?:^[ \t]+|[:;][ \t]*)([^\W\d]\w{0,100})\s*[:=](?!=)", re.MULTILINE)
 
-# What runs in the sandbox. Whatever it needs is kept in parameters, as a script may use those names for something else.
+# What runs in the sandbox. Built-in names are bound as parameters, because a script may assign to those names.
 _SOURCE = """
 def __make__(
     str=str, int=int, bool=bool, float=float, list=list, tuple=tuple, dict=dict, set=set, frozenset=frozenset, bytes=bytes,
@@ -47,7 +47,7 @@ def __make__(
         raise TypeError(f"the arguments have too many characters: {MAX_CHARACTERS:,} are the most")
 
     def json_of(sources, roots, strict, names):
-        # JSON of these values. Strict refuses what has no form in JSON; else that is told in words.
+        # JSON of these values. Strict raises for what JSON has not; otherwise that is described in words.
         values, room = MAX_VALUES, MAX_CHARACTERS + 1000  # for names and marks
 
         def refuse(path, what, instead):
@@ -236,9 +236,10 @@ _FUNCTION = """
 
 @lru_cache
 def prelude(functions: Sequence[str]) -> tuple[str, dict[tuple[int, int], str]]:
-    """The code that defines these functions in the sandbox, and by its place in it which function asks the host there.
+    """The code that defines these functions in the sandbox, and which function calls the host at which place of it.
 
-    Only what asks at these places has text as its one argument. Anything else that a script gives is not to be read.
+    Only calls from these places are read, and their one argument is text. A call from anywhere else was made by the
+    script itself, which may have shadowed the function.
     """
     source = _SOURCE.replace("FUNCTION_NAMES", ", ".join(functions))
     source = source.replace("FUNCTIONS", "".join(_FUNCTION.replace("NAME", name) for name in functions))
@@ -261,7 +262,7 @@ def read_json(text: str) -> list[Any]:
             return cast("list[Any]", value)
     except (ValueError, RecursionError):
         pass
-    # It is longer as JSON, as control characters are, or the script has put something in the place of the writer.
+    # Too long as JSON (control characters take six), or the script has replaced the writer.
     return [f"{text[:MAX_CHARACTERS]}(cut)"]
 
 
@@ -286,7 +287,7 @@ def _is_flat(value: object) -> bool:
 
 
 def reading_value(code: str) -> str:
-    """What gives `__value__` as JSON of a list that holds it. Of instances the attributes are shown that the script names,
-    as the sandbox cannot list them."""
+    """The code that writes `__value__` as a JSON list of one. An instance shows the attributes that the script mentions,
+    since the sandbox cannot list them."""
     names = {match[1] or match[2] for match in _ATTRIBUTE.finditer(code)}
     return f'{READING}(__value__, {sorted(names)[:MAX_NAMES]})}}"'

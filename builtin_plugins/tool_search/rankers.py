@@ -1,4 +1,4 @@
-"""What orders the tools by a query: the protocol of a ranker, the two that come with tool search, and how one is chosen.
+"""Ranking tools for a query: the protocol of a ranker, the two that come with tool search, and how one is chosen.
 
 A ranker of your own is a factory that takes the documents of a catalog and answers an object with `search`; name it in
 the configuration as `ranker = "my_package.my_module:make_ranker"`. It is made once for a catalog and shared by all
@@ -46,7 +46,7 @@ RankerFactory = Callable[[Sequence[Document]], Ranker]
 # How often the words of a field stand in a document, in the order of `_words.tool_words`: rank-bm25 knows no fields.
 _REPEATS = (4, 2, 1, 1, 1, 1, 2)
 _QUERY_LIMIT = 512
-# Only short queries are judged: of a sentence a right answer has few words, and there are no synonyms to tell.
+# Only hits of short queries can be weak: the right tool shares few words with a sentence, and there are no synonyms.
 _SHORT, _WEAK = 3, 0.35
 
 
@@ -94,7 +94,7 @@ class RankBm25Ranker:
 def load_ranker(name: str) -> RankerFactory:
     """The factory that a configuration names: `bm25`, `rank-bm25` or `package.module:factory`. Raises `ValueError`.
 
-    What a factory of your own makes is stood in for by `bm25` wherever it fails.
+    Where a ranker of your own fails, `bm25` answers in its place.
     """
     if name == "bm25":
         return Bm25Ranker
@@ -149,7 +149,7 @@ class _OwnRankers:
         return _OwnRanker(self, documents, ranker)
 
     def attempt(self, step: str, do: Callable[[], object], parse: Callable[[object], _Answer]) -> _Answer | None:
-        """What is read from the answer; None where there is none that can be read, which the log says."""
+        """The parsed answer of `do`; None where it raises or cannot be parsed, which is logged."""
         try:
             return parse(do())
         except _BadRankerAnswer as error:

@@ -28,7 +28,7 @@ MAX_ERRORS = 50
 
 
 class _DoesNotFit(Exception):
-    """Ends a check of which only the answer is asked: to make an error takes long."""
+    """Ends a check where only yes or no matters: making an error object is slow."""
 
 
 def _fail(message: str) -> exceptions.ValidationError:
@@ -94,7 +94,7 @@ def _identity(value: Any) -> Any:
         work.spend(len(value))
         return ("[", *map(_identity, value))
     if kind in {int, float} and abs(value) >= 2**53:
-        return ("#", hex(int(value)))  # as text, since somebody may choose numbers that have one hash
+        return ("#", hex(int(value)))  # as text: the hash of a text is salted, large numbers can be chosen to collide
     return value
 
 
@@ -273,7 +273,7 @@ def _descend(
     if type(instance) in node.sure:
         return
     for error in node.validator.iter_errors(instance):
-        # To make one takes long, the more so as jsonschema writes the whole value into its message.
+        # Making an error is slow, above all because jsonschema writes the whole value into its message.
         work.spend(5 + len(error.message) // 1_000 if len(error.relative_schema_path) < 2 else 1)
         if path is not None:
             error.path.appendleft(path)
@@ -318,8 +318,8 @@ class Compiled:
     fault: str | None
     validator: Any = None
     nodes: dict[Any, Any] | None = None
-    """The validators of its subschemas and references, as far as they were needed: kept where each subschema has one
-    meaning, wherever it is used."""
+    """The validators of its subschemas and references, made at first use. None where a subschema means different things
+    in different places, so that none can be kept."""
 
     def errors(self, instance: object, size: Size) -> list[Any]:
         """The first errors of jsonschema. Raises `TooMuchWork`, or whatever a broken schema makes jsonschema raise."""

@@ -84,7 +84,7 @@ def _copy(value: Any, depth: int, room: list[int]) -> Any:
 
 
 def _copy_unusual(value: Any, depth: int, room: list[int]) -> Any:
-    """Subclasses are read with their base's methods, so that nobody's override runs."""
+    """Copy an instance of a subclass with the methods of its base class, so that no overriding code runs."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -234,7 +234,7 @@ def as_list(value: object) -> list[Any]:
 
 class Fresh(Generic[T]):
     """A dataclass field that hands out a copy of its value at each access, so that no reader can change what another
-    one sees. The value is stored as it comes: whoever makes the instance hands over one that nobody changes any more.
+    one sees. The value itself is stored uncopied: whoever makes the instance must not change it afterwards.
 
     `Fresh()` is a required field, `Fresh(None)` one with a default; `field(default=Fresh(None), ...)` works as well.
     """

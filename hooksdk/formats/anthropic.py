@@ -32,7 +32,7 @@ __all__ = ["Anthropic"]
 
 _ROLES = ("user", "assistant", "system")
 _KNOWN = ("text", "image", "document", "search_result")
-"""Blocks inside a result that may go."""
+"""Types of blocks inside a result that a trim may replace."""
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _IMAGE_LIMIT = 5 * 1024 * 1024
 """Characters of base64 that the API takes for one image; one that is longer would make every later request fail."""
@@ -43,8 +43,8 @@ class Anthropic:
     """The results of one turn stand together in one user message, before any other block of it.
 
     Blocks of text must not be blank, an error must have text and nothing else, and images come as PNG, JPEG, GIF or
-    WebP of up to 5 MB: what does not fit is named in words, as other content that MCP knows and this API does not.
-    What the provider's own tools leave in a message (`server_tool_use` and its results) is no call and no result.
+    WebP of up to 5 MB: what does not fit becomes a short description, like content that MCP has and this API has not.
+    Blocks of the provider's own tools (`server_tool_use` and its results) count neither as calls nor as results.
     """
 
     name: str = "anthropic"
@@ -202,7 +202,7 @@ def _why_not(content: object) -> str | None:
         if block_type not in _KNOWN:
             return f"it holds a block of a type that is not known: {block_type!r}"
         if as_object(block.get("citations")).get("enabled") is True:
-            return f"it holds a {block_type} that may be cited: citations count on its place"
+            return f"it holds a {block_type} that may be cited: citations refer to its position"
     return None
 
 

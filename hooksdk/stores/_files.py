@@ -109,7 +109,7 @@ class Lease:
             raise SessionBusy(session_id, 0)
 
     def release(self) -> None:
-        """Let the next one in."""
+        """Give the session up, so that another holder can take it."""
         os.close(self._fd)
 
 

@@ -167,7 +167,7 @@ class JsonlLog:
         await in_thread(self.release, limiter=self._threads)
 
     def release(self) -> None:
-        """The same, for those who cannot await."""
+        """`close`, for code that cannot await."""
         with self._busy:
             if self.is_open:
                 self.is_open = False

@@ -60,7 +60,7 @@ class MemoryLog:
         self._stored.journal.extend(self._encode(entries))
 
     async def write_view(self, messages: Sequence[Message]) -> None:
-        """Nobody could read it."""
+        """Do nothing: the view is for readers of files."""
 
     async def verify(self) -> None:
         self._check()
@@ -132,4 +132,4 @@ class MemoryStore:
         return sorted(self._values.get(space, {}))
 
     async def aclose(self) -> None:
-        """Nothing to let go."""
+        """Do nothing: there is no file to close."""
