@@ -23,10 +23,16 @@ from builtin_plugins.tool_search._code_mode import code_tool
 from builtin_plugins.tool_search._indexes import Indexes
 from builtin_plugins.tool_search._listing import listing_budget
 from builtin_plugins.tool_search._sandbox import Sandbox, is_installed
-from builtin_plugins.tool_search._sentences import DESCRIPTIONS, HOW_TO_CALL, HOW_TO_CALL_IN_SCRIPT, OWN_TOOLS
+from builtin_plugins.tool_search._sentences import (
+    DESCRIPTIONS,
+    HOW_TO_CALL,
+    HOW_TO_CALL_IN_SCRIPT,
+    OWN_TOOLS,
+    not_offered,
+)
 from builtin_plugins.tool_search._streak import Streak
 from builtin_plugins.tool_search.rankers import load_ranker
-from hooksdk import Tool, ToolCall, ToolContext, ToolResult, hooks
+from hooksdk import Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks
 from hooksdk.hooks import AfterToolCall, AssembleTools, Offer, UnwrapToolCall
 from hooksdk.patterns import ToolPattern
 
@@ -185,7 +191,9 @@ class ToolSearch:
     @hooks.unwrap_tool_call
     def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
         """Turn `tool_call` into the call that it stands for."""
-        if event.call.name != "tool_call" or event.tool is None:
+        if event.tool is None and event.call.name in OWN_TOOLS:
+            raise ToolError(not_offered(event.call.name))
+        if event.tool is None or event.call.name != "tool_call":
             return None
         name, arguments = read_bridge_call(event.call, event.catalog)
         call = ToolCall(event.call.id, refuse_unless_deferred(name, event.catalog, self._deferred), arguments)

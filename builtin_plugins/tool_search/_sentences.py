@@ -33,6 +33,12 @@ import only asyncio, json, re, math, datetime, collections, itertools, functools
 OWN_TOOLS = frozenset(DESCRIPTIONS)
 """The names of the bridge tools of both modes."""
 
+
+def not_offered(name: str) -> str:
+    """What a call of a bridge tool reads that this run does not offer, such as in a small catalog."""
+    return f"'{name}' was not run: it is not offered to you now. Call the tools that are, each by its own name."
+
+
 HOW_TO_CALL = "Call such a tool through tool_call, with its name and its arguments; tool_search finds the exact name."
 HOW_TO_CALL_IN_SCRIPT = (
     "Call such a tool in a script for tool_search_code, with await call(name, arguments); await search(queries) "
