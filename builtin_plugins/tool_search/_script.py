@@ -167,10 +167,10 @@ class Script:
             elif snapshot.is_os_function and snapshot.function_name not in _SLEEPS:
                 resume = snapshot.resume_not_handled
             else:
-                resume = functools.partial(snapshot.resume, await self._called(step, snapshot))
+                resume = functools.partial(snapshot.resume, await self._answer_call(step, snapshot))
             snapshot = await step(resume)
 
-    async def _called(self, step: Step, snapshot: monty.FunctionSnapshot) -> monty.ExternalResult:
+    async def _answer_call(self, step: Step, snapshot: monty.FunctionSnapshot) -> monty.ExternalResult:
         """The immediate answer to a call: usually a future, which gets its result when the script waits for it."""
         if snapshot.is_os_function:
             seconds = self._sleep((await step(lambda: snapshot.args))[0])  # a number: the worker has checked it

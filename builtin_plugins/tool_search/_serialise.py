@@ -162,42 +162,42 @@ def __make__(
                 return refuse(path, f"nested more than {MAX_DEPTH} deep", "(nested too deep)")
             inner = []
             if isinstance(value, dict):
-                made = {}
+                copy = {}
                 for key, item in value.items():
                     if strict and not isinstance(key, (str, int)):
                         refuse(path, f"an object with a key of type {type(key).__name__}", None)
                     key = name(key, path)
-                    if key in made and not strict:
-                        key = f"{key} ({len(made) + 1})"
-                    made[key] = plain(item, path, key)
-                    if made[key] is HOLDS:
-                        inner.append((made, key, item, (path, key), depth + 1))
+                    if key in copy and not strict:
+                        key = f"{key} ({len(copy) + 1})"
+                    copy[key] = plain(item, path, key)
+                    if copy[key] is HOLDS:
+                        inner.append((copy, key, item, (path, key), depth + 1))
                     if values < 0:
                         break
                 todo.extend(reversed(inner))
-                return made
+                return copy
             if isinstance(value, (set, frozenset)):
-                made = []
+                copy = []
                 for item in value:
-                    made.append(name(item, path)[:200])
-                    if room < 0 or len(made) > values:
+                    copy.append(name(item, path)[:200])
+                    if room < 0 or len(copy) > values:
                         break
-                values -= len(made)
-                return sorted(made)
+                values -= len(copy)
+                return sorted(copy)
             if not isinstance(value, (list, tuple)) and type(value).__name__ not in VIEWS:
-                made = {type(value).__name__: HOLDS}
-                todo.append((made, type(value).__name__, attributes(value), path, depth + 1))
-                return made
-            made = []
+                copy = {type(value).__name__: HOLDS}
+                todo.append((copy, type(value).__name__, attributes(value), path, depth + 1))
+                return copy
+            copy = []
             for item in value:
-                step = len(made)
-                made.append(plain(item, path, step))
-                if made[step] is HOLDS:
-                    inner.append((made, step, item, (path, step), depth + 1))
+                step = len(copy)
+                copy.append(plain(item, path, step))
+                if copy[step] is HOLDS:
+                    inner.append((copy, step, item, (path, step), depth + 1))
                 if values < 0:
                     break
             todo.extend(reversed(inner))
-            return made
+            return copy
 
         top = [plain(value, None, root) for value, root in zip(sources, roots)]
         todo = [
@@ -206,10 +206,10 @@ def __make__(
         while todo:
             into, place, value, path, depth = todo.pop()
             into[place] = parts(value, path, depth, todo)
-        made = dumps(top, ensure_ascii=False, separators=(",", ":"))
-        if strict and len(made) > MAX_CHARACTERS + 1000:
+        copy = dumps(top, ensure_ascii=False, separators=(",", ":"))
+        if strict and len(copy) > MAX_CHARACTERS + 1000:
             too_long()
-        return made
+        return copy
 
     def json_of_value(value, names):
         return json_of([value], ["value"], False, names)
@@ -238,7 +238,7 @@ _FUNCTION = """
 def prelude(functions: Sequence[str]) -> tuple[str, dict[tuple[int, int], str]]:
     """The code that defines these functions in the sandbox, and which function calls the host at which place of it.
 
-    Only calls from these places are read, and their one argument is text. A call from anywhere else was made by the
+    Only calls from these places are read, and their one argument is text. A call from anywhere else was copy by the
     script itself, which may have shadowed the function.
     """
     source = _SOURCE.replace("FUNCTION_NAMES", ", ".join(functions))

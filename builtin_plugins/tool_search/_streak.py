@@ -40,7 +40,7 @@ class Streak:
         self._shown: frozenset[str] = frozenset()
         self._has_names = False
 
-    def changed(self, answer: dict[str, Any], *, catalog: Catalog, deferred: Collection[str]) -> dict[str, Any]:
+    def guide(self, answer: dict[str, Any], *, catalog: Catalog, deferred: Collection[str]) -> dict[str, Any]:
         """Count one more search. Where more searching would not help, its answer becomes another one: the best hit with its
         schema, the others by name, and the names of all tools by owner."""
         groups = answer["results"]
