@@ -88,22 +88,22 @@ def plan_of(scenario: Mapping[str, Any]) -> list[Step]:
         case "C":
             goal = "list the open pull requests of a repository"
             look = Step("look", goal, [Fact("repository", "acme/widget")], queries[:1])
-            told = Fact(text, lambda results: pulls_told(results["look"]), PULLS_TOLD)
-            return [look, Step("post", post, [Fact("channel", "#engineering"), told], queries[1:], after="look")]
+            summary = Fact(text, lambda results: summarise_pulls(results["look"]), PULLS_SUMMARY)
+            return [look, Step("post", post, [Fact("channel", "#engineering"), summary], queries[1:], after="look")]
         case "D":
-            read = Step("read", "read a file of the test folder", [Fact("path file", "notes.txt")])
-            told = Fact(text, lambda results: str(results["read"]).strip())
-            return [read, Step("post", post, [Fact("channel", "#random"), told], queries, after="read")]
+            step = Step("read", "read a file of the test folder", [Fact("path file", "notes.txt")])
+            summary = Fact(text, lambda results: str(results["read"]).strip())
+            return [step, Step("post", post, [Fact("channel", "#random"), summary], queries, after="read")]
         case _:
             return []
 
 
-PULLS_TOLD = (
+PULLS_SUMMARY = (
     """f"acme/widget has {len([each for each in look.values() if isinstance(each, list)][0])} open pull requests\""""
 )
 
 
-def pulls_told(result: object) -> str:
+def summarise_pulls(result: object) -> str:
     """A summary of a result that holds a list, whatever the list is called."""
     lists = [cast("list[Any]", each) for each in as_object(result).values() if isinstance(each, list)]
     return f"acme/widget has {len(lists[0])} open pull requests"
@@ -145,10 +145,12 @@ def alike(one: str, other: str) -> bool:
 
 def names(parameter: Parameter, fact: Fact) -> int:
     """How well a parameter's name, written out or short, and its description say that it takes the fact."""
-    wanted = words_of(fact.called)
+    fact_words = words_of(fact.called)
     own = words_of(parameter.name)
-    by_name = sum(any(word.startswith(part) or alike(word, part) for part in own if len(part) > 2) for word in wanted)
-    return 3 * by_name + sum(any(alike(word, part) for part in words_of(parameter.description)) for word in wanted)
+    by_name = sum(
+        any(word.startswith(part) or alike(word, part) for part in own if len(part) > 2) for word in fact_words
+    )
+    return 3 * by_name + sum(any(alike(word, part) for part in words_of(parameter.description)) for word in fact_words)
 
 
 def assign(step: Step, parameters: Sequence[Parameter]) -> dict[str, Fact] | None:
@@ -159,12 +161,12 @@ def assign(step: Step, parameters: Sequence[Parameter]) -> dict[str, Fact] | Non
         for parameter in parameters
         if (score := names(parameter, fact)) and takes(parameter, fact)
     ]
-    taken: dict[str, Fact] = {}
+    assignment: dict[str, Fact] = {}
     for _, parameter, fact in sorted(pairs, key=lambda pair: -pair[0]):
-        if parameter.name not in taken and fact not in taken.values():
-            taken[parameter.name] = fact
-    lacking = any(parameter.required and parameter.name not in taken for parameter in parameters)
-    return None if lacking or len(taken) < len(step.facts) else taken
+        if parameter.name not in assignment and fact not in assignment.values():
+            assignment[parameter.name] = fact
+    lacking = any(parameter.required and parameter.name not in assignment for parameter in parameters)
+    return None if lacking or len(assignment) < len(step.facts) else assignment
 
 
 def takes(parameter: Parameter, fact: Fact) -> bool:
@@ -183,36 +185,36 @@ def choose(step: Step, candidates: Iterable[Candidate]) -> Candidate | None:
 
 
 def read_schema(schema: Mapping[str, Any] | None) -> list[Parameter]:
-    told = schema or {}
-    properties: dict[str, Any] = told.get("properties") or {}
-    required: Sequence[str] = told.get("required") or ()
-    read: list[Parameter] = []
+    fields = schema or {}
+    properties: dict[str, Any] = fields.get("properties") or {}
+    required: Sequence[str] = fields.get("required") or ()
+    parameters: list[Parameter] = []
     for name, part in properties.items():
         about = as_object(part)
         kinds: object = about.get("type") or ()
         types = frozenset([kinds] if isinstance(kinds, str) else cast("Sequence[str]", kinds))
-        read.append(Parameter(name, types, name in required, str(about.get("description", ""))))
-    return read
+        parameters.append(Parameter(name, types, name in required, str(about.get("description", ""))))
+    return parameters
 
 
 def read_signature(signature: str) -> list[Parameter]:
     """The parameters of `tool(title: string, labels?: string[])`; commas inside brackets and quotes part nothing."""
     inner = signature.partition("(")[2].rstrip().removesuffix(")")
     parts = re.findall(r"""(?:"[^"]*"|\{[^{}]*\}|\([^()]*\)|[^,])+""", inner)
-    read: list[Parameter] = []
+    parameters: list[Parameter] = []
     for part in parts:
         name, colon, kind = part.strip().partition(": ")
         if colon:
             types = frozenset(one.strip() for one in kind.split("|"))
-            read.append(Parameter(name.removesuffix("?"), types, not name.endswith("?")))
-    return read
+            parameters.append(Parameter(name.removesuffix("?"), types, not name.endswith("?")))
+    return parameters
 
 
-def read_hits(told: object) -> Iterator[Candidate]:
+def read_hits(value: object) -> Iterator[Candidate]:
     """The hits in the answer of a search, wherever they stand; the best one may come with its schema."""
-    hit = as_object(told)
+    hit = as_object(value)
     if "name" not in hit:
-        for each in cast("list[object]", told) if isinstance(told, list) else hit.values():
+        for each in cast("list[object]", value) if isinstance(value, list) else hit.values():
             yield from read_hits(each)
     elif as_object(hit.get("parameters")):
         yield Candidate(hit["name"], hit.get("description", ""), read_schema(hit["parameters"]))
@@ -221,10 +223,10 @@ def read_hits(told: object) -> Iterator[Candidate]:
         yield Candidate(hit["name"], hit.get("description", ""), parameters)
 
 
-def read_descriptions(told: object, asked: Sequence[str]) -> Iterator[Candidate]:
+def read_descriptions(answer: object, names: Sequence[str]) -> Iterator[Candidate]:
     """The tools that `tool_describe` shows by name, or a script in the order in which it asked."""
-    shown = [as_object(told).get("tools", {}).get(name) for name in asked]
-    for name, one in zip(asked, cast("list[object]", told) if isinstance(told, list) else shown, strict=False):
+    by_name = [as_object(answer).get("tools", {}).get(name) for name in names]
+    for name, one in zip(names, cast("list[object]", answer) if isinstance(answer, list) else by_name, strict=False):
         schema = as_object(one)
         yield Candidate(name, schema.get("description", ""), read_schema(schema.get("parameters")))
 
@@ -255,18 +257,18 @@ class Agent:
     plan: Sequence[Step]
     turn: Turn
     chosen: dict[str, Candidate] = field(default_factory=dict[str, Candidate])
-    seen: dict[str, Candidate] = field(default_factory=dict[str, Candidate])
+    candidates: dict[str, Candidate] = field(default_factory=dict[str, Candidate])
     results: dict[str, Any] = field(default_factory=dict[str, Any])
-    asked: Counter[str] = field(default_factory=Counter[str])
+    tried: Counter[str] = field(default_factory=Counter[str])
     """How many of its queries were tried for a step."""
     described: set[str] = field(default_factory=set[str])
 
     def work(self) -> Thinking:
         if not self.plan:
-            return calculated(self.prompt)
+            return calculate(self.prompt)
         self.learn(
-            Candidate(name, told["description"], read_schema(told["parameters"]), direct=True)
-            for name, told in self.turn.definitions.items()
+            Candidate(name, definition["description"], read_schema(definition["parameters"]), direct=True)
+            for name, definition in self.turn.definitions.items()
         )
         try:
             while self.open_steps():
@@ -299,30 +301,31 @@ class Agent:
                     script.append(step)
             elif ready:
                 arguments = self.arguments(step)
-                written = Call(tool.name, arguments) if tool.direct else call(CALL, name=tool.name, arguments=arguments)
-                yield written, partial(self.finish, step)
+                move = Call(tool.name, arguments) if tool.direct else call(CALL, name=tool.name, arguments=arguments)
+                yield move, partial(self.finish, step)
         if script:
             yield call(CODE, code=self.script(script)), partial(self.finish_script, script)
 
     def arguments(self, step: Step) -> dict[str, Any]:
-        facts = self.filled(step).items()
+        facts = self.assignment_of(step).items()
         return {name: fact.value(self.results) if callable(fact.value) else fact.value for name, fact in facts}
 
-    def filled(self, step: Step) -> dict[str, Fact]:
+    def assignment_of(self, step: Step) -> dict[str, Fact]:
         return assign(step, self.chosen[step.name].parameters or ()) or {}
 
     def script(self, steps: Sequence[Step]) -> str:
         lines: list[str] = []
         for step in steps:
-            known = step.after not in [one.name for one in steps]
-            written = json.dumps(self.arguments(step)) if known else self.written(step)
-            lines.append(f"{step.name} = await call({json.dumps(self.chosen[step.name].name)}, {written})")
+            is_known = step.after not in [one.name for one in steps]
+            code = json.dumps(self.arguments(step)) if is_known else self.code_of_arguments(step)
+            lines.append(f"{step.name} = await call({json.dumps(self.chosen[step.name].name)}, {code})")
         return "\n".join([*lines, "{" + ", ".join(f'"{step.name}": {step.name}' for step in steps) + "}"])
 
-    def written(self, step: Step) -> str:
+    def code_of_arguments(self, step: Step) -> str:
         """The arguments as Python that uses results of the same script."""
         parts = (
-            f"{json.dumps(name)}: {one.script or json.dumps(one.value)}" for name, one in self.filled(step).items()
+            f"{json.dumps(name)}: {one.script or json.dumps(one.value)}"
+            for name, one in self.assignment_of(step).items()
         )
         return "{" + ", ".join(parts) + "}"
 
@@ -345,8 +348,8 @@ class Agent:
             return
         queries: list[str] = []
         for step in lost:
-            queries += (step.queries or [step.goal])[self.asked[step.name] :][:1]
-            self.asked[step.name] += 1
+            queries += (step.queries or [step.goal])[self.tried[step.name] :][:1]
+            self.tried[step.name] += 1
         if queries:
             search = call(CODE, code=in_turn("search", queries)) if code else call(SEARCH, queries=queries)
             yield search, lambda result: self.learn(read_hits(answer_of(result)))
@@ -359,15 +362,15 @@ class Agent:
             yield look, lambda result: self.learn(read_descriptions(answer_of(result), names))
 
     def likeliest(self, step: Step) -> list[str]:
-        return sorted(self.seen, key=lambda name: -self.seen[name].shared_words(step))[:3]
+        return sorted(self.candidates, key=lambda name: -self.candidates[name].shared_words(step))[:3]
 
-    def learn(self, shown: Iterable[Candidate]) -> None:
+    def learn(self, candidates: Iterable[Candidate]) -> None:
         """Keep what is shown, and choose among it for the steps that have no tool yet."""
-        known = list(shown)
-        self.seen |= {one.name: one for one in known if not one.direct}
+        new = list(candidates)
+        self.candidates |= {one.name: one for one in new if not one.direct}
         for step in self.open_steps():
-            if step.name not in self.chosen and (found := choose(step, known)):
-                self.chosen[step.name] = found
+            if step.name not in self.chosen and (tool := choose(step, new)):
+                self.chosen[step.name] = tool
 
 
 def in_turn(function: str, values: Sequence[str]) -> str:
@@ -377,8 +380,8 @@ def in_turn(function: str, values: Sequence[str]) -> str:
 
 def answer_of(result: SeenResult) -> object:
     """What a bridge tool answers, or the value of a script."""
-    told = read_json(result.text)
-    return as_object(told).get("value", told)
+    answer = read_json(result.text)
+    return as_object(answer).get("value", answer)
 
 
 def read_json(text: str) -> Any:
@@ -393,7 +396,7 @@ def as_object(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def calculated(prompt: str) -> str:
+def calculate(prompt: str) -> str:
     """The answer to a question that needs no tool."""
-    asked = re.search(r"(\d+) times (\d+)", prompt)
-    return str(int(asked[1]) * int(asked[2])) if asked else "I do not know."
+    numbers = re.search(r"(\d+) times (\d+)", prompt)
+    return str(int(numbers[1]) * int(numbers[2])) if numbers else "I do not know."

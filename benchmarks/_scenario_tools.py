@@ -49,7 +49,7 @@ def core_tools(folder: Path, log: Log) -> Iterator[Tool]:
     def search_files(pattern: str) -> list[str]:
         """Find files of the working folder by a glob pattern."""
         log("search_files", {"pattern": pattern})
-        return sorted(str(found.relative_to(folder)) for found in folder.rglob(pattern))
+        return sorted(str(path.relative_to(folder)) for path in folder.rglob(pattern))
 
     def terminal(command: str) -> str:
         """Run a shell command in the working folder, and tell what it prints."""
@@ -65,22 +65,22 @@ def unlogged(name: str, arguments: dict[str, Any]) -> None: ...
 
 def deferrable_tools(around: bool, log: Log = unlogged) -> Iterator[Tool]:
     """The 20, and livemcp's around them. Those of livemcp are real definitions without a server behind them."""
-    for told in fixtures()["tools"]:
+    for definition in fixtures()["tools"]:
         yield Tool(
-            name=told["name"], description=told["description"], parameters=told["parameters"], source="mcp",
-            owner=told["toolset"], execute=partial(answer_fixture, told, log),
+            name=definition["name"], description=definition["description"], parameters=definition["parameters"], source="mcp",
+            owner=definition["toolset"], execute=partial(answer_fixture, definition, log),
         )  # fmt: skip
-    for told in livemcp() if around else ():
+    for definition in livemcp() if around else ():
         yield Tool(
-            name=told["name"], description=told["description"] or "", parameters=told["parameters"], source="mcp",
-            owner=told["server"] or "", execute=partial(answer_nothing, told["name"], log),
+            name=definition["name"], description=definition["description"] or "", parameters=definition["parameters"], source="mcp",
+            owner=definition["server"] or "", execute=partial(answer_nothing, definition["name"], log),
         )  # fmt: skip
 
 
-def answer_fixture(told: Mapping[str, Any], log: Log, arguments: dict[str, Any]) -> str:
-    log(told["name"], arguments)
-    text = json.dumps(told["fixture_result"])
-    return re.sub(r"<(\w+) argument>", lambda found: json.dumps(str(arguments[found[1]]))[1:-1], text)
+def answer_fixture(definition: Mapping[str, Any], log: Log, arguments: dict[str, Any]) -> str:
+    log(definition["name"], arguments)
+    text = json.dumps(definition["fixture_result"])
+    return re.sub(r"<(\w+) argument>", lambda match: json.dumps(str(arguments[match[1]]))[1:-1], text)
 
 
 def answer_nothing(name: str, log: Log, arguments: dict[str, Any]) -> str:

@@ -62,7 +62,7 @@ async def measure(works: dict[str, Callable[[], Awaitable[None]]], repeats: int)
             for _ in range(repeats):
                 await work()
             times[name].append((time.perf_counter() - started) / repeats * 1e6)
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {name: statistics.median(samples) for name, samples in times.items()}
 
 
 async def firing(count: int) -> Measured:
@@ -105,30 +105,30 @@ async def nobody() -> Measured:
         dispatcher = session._dispatcher
         assert dispatcher is not None
 
-        async def asked() -> None:
+        async def ask() -> None:
             if dispatcher.has("before_tool_call"):
                 await dispatcher.notify("before_tool_call", EVENT)
 
         async def empty() -> None:
             return None
 
-        return await measure({"awaiting an empty coroutine": empty, "a hook that nobody handles": asked}, 5000)
+        return await measure({"awaiting an empty coroutine": empty, "a hook that nobody handles": ask}, 5000)
 
 
 async def observing() -> Measured:
     event: Any = AfterToolCall(info=RunInfo(), call=ToolCall("c", "t"), arguments={}, result=None)  # type: ignore[arg-type]
-    found: dict[str, list[float]] = {"worker asleep": [], "worker awake": []}
+    samples: dict[str, list[float]] = {"worker asleep": [], "worker awake": []}
     async with Host([observer()], store=MemoryStore(), config=NOTHING) as host, host.session("a") as session:
         dispatcher = session._dispatcher
         assert dispatcher is not None
         for _ in range(400):
             await dispatcher.flush(1)
             await asyncio.sleep(0)
-            for times in found.values():
+            for times in samples.values():
                 started = time.perf_counter()
                 dispatcher.observe("after_tool_call", event)
                 times.append((time.perf_counter() - started) * 1e6)
-        return {name: statistics.median(times) for name, times in found.items()}
+        return {name: statistics.median(times) for name, times in samples.items()}
 
 
 async def calling() -> Measured:
@@ -190,10 +190,10 @@ async def draining() -> Measured:
         return {"one raw append and fsync": statistics.median(syncs), "a drain of one trim": statistics.median(drains)}
 
 
-def show(title: str, found: Measured, limit: str = "") -> None:
-    base = next(iter(found.values()))
+def show(title: str, table: Measured, limit: str = "") -> None:
+    base = next(iter(table.values()))
     print(f"\n### {title}{f' ({limit})' if limit else ''}\n\n| what | microseconds | ratio |\n|---|---|---|")
-    for name, value in found.items():
+    for name, value in table.items():
         print(f"| {name} | {value:.2f} | {value / base:.2f} |")
 
 
@@ -206,10 +206,10 @@ async def main(as_json: bool) -> None:
         "The drain": (await draining(), "aim: <= 2"),
     }
     if as_json:
-        print(json.dumps({title: found for title, (found, _) in tables.items()}, indent=2))
+        print(json.dumps({title: table for title, (table, _) in tables.items()}, indent=2))
         return
-    for title, (found, limit) in tables.items():
-        show(title, found, limit)
+    for title, (table, limit) in tables.items():
+        show(title, table, limit)
 
 
 if __name__ == "__main__":

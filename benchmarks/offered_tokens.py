@@ -64,21 +64,21 @@ async def measure(name: str, tools: Sequence[Tool]) -> dict[str, Any]:
 
 def tools_of(path: Path) -> list[Tool]:
     """The tools of a retrieval set; one without a server belongs to the set."""
-    told = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    definitions = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     return [
         Tool(
             name=one["name"], description=one["description"] or "", parameters=one["parameters"], source="mcp",
             owner=one["server"] or path.parent.name,
         )
-        for one in told
+        for one in definitions
     ]  # fmt: skip
 
 
 def scenario_tools() -> list[Tool]:
-    told = json.loads((SHARED / "scenarios_20_tools.json").read_text("utf-8"))["tools"]
+    definitions = json.loads((SHARED / "scenarios_20_tools.json").read_text("utf-8"))["tools"]
     return [
         Tool(name=one["name"], description=one["description"], parameters=one["parameters"], source="mcp", owner="fake")
-        for one in told
+        for one in definitions
     ]
 
 

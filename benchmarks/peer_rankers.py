@@ -1,6 +1,6 @@
-"""Peers' rankings as the retrieval benchmark calls them: `evaluate.py --ranker benchmarks/peer_rankers.py:fastmcp`.
+"""Other projects' rankers as the retrieval benchmark calls them: `evaluate.py --ranker benchmarks/peer_rankers.py:fastmcp`.
 
-Each takes the catalog as dictionaries and answers a search. A peer that does not install beside this package may lie in
+Each takes the catalog as dictionaries and answers a search. One that cannot be installed beside this package may be in
 another environment: put its site-packages on PYTHONPATH, after ours.
 """
 
@@ -39,7 +39,7 @@ def rank_bm25_ours(catalog: Catalog) -> Search:
         )
         for tool in catalog
     ])  # fmt: skip
-    return lambda query, limit: [found.id for found in ranker.search(query, limit)]
+    return lambda query, limit: [hit.id for hit in ranker.search(query, limit)]
 
 
 def fastmcp(catalog: Catalog) -> Search:
@@ -58,11 +58,11 @@ def fastmcp(catalog: Catalog) -> Search:
 def hermes(catalog: Catalog) -> Search:
     """Hermes Agent's own search."""
     module = import_module("tools.tool_search")
-    shown: list[dict[str, Any]] = [
+    definitions: list[dict[str, Any]] = [
         {"name": tool["name"], "description": tool.get("description") or "", "parameters": tool.get("parameters") or {}}
         for tool in catalog
     ]
-    entries = module.build_catalog([{"type": "function", "function": one} for one in shown])
+    entries = module.build_catalog([{"type": "function", "function": one} for one in definitions])
     # Two servers may use one name, so an entry is told by itself.
     places = {id(entry): tool["id"] for entry, tool in zip(entries, catalog, strict=True)}
     return lambda query, limit: [places[id(entry)] for entry in module.search_catalog(entries, query, limit)]

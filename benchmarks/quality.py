@@ -1,10 +1,10 @@
-"""How well tools are found, beside the peers that can be imported, in one run.
+"""How well tools are found, beside the rankers of other projects that can be imported, in one run.
 
     python benchmarks/quality.py [--queries 150] [--json] [--data FOLDER] [--path SITE_PACKAGES]
 
 Recall@5 on the public retrieval sets in ../shared (the first queries by a hash of their text, as the scorer there picks
 them), on queries as a model types them, and of whole tasks that are asked in one query and in several. The sets' own scorer
-counts. A peer that does not install beside this package may lie elsewhere: `--path venv/lib/python3.11/site-packages`.
+counts. One that cannot be installed beside this package may be elsewhere: `--path venv/lib/python3.11/site-packages`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def module_of(path: Path) -> Any:
 
 def makers() -> dict[str, Maker]:
     """The rankers that can be made here."""
-    found: dict[str, Maker] = {}
+    makers_here: dict[str, Maker] = {}
     for name, place in RANKERS.items():
         file, _, function = place.partition(":")
         maker: Maker = getattr(module_of(HERE / f"{file}.py"), function)
@@ -52,25 +52,25 @@ def makers() -> dict[str, Maker]:
         except ImportError as error:
             print(f"{name} is not measured: {error}", file=sys.stderr)
         else:
-            found[name] = maker
-    return found
+            makers_here[name] = maker
+    return makers_here
 
 
 def by_kind(scorer: Any, maker: Maker, data: Path) -> dict[str, float]:
     """Recall@5 for each kind of a model's queries; `absent` is the share of those answered with nothing."""
     catalog = scorer.read(data / "livemcp" / "catalog.jsonl")
     search = maker(catalog)
-    found: dict[str, list[float]] = {}
+    recalls: dict[str, list[float]] = {}
     for query in scorer.read(data / "livemcp" / "model_queries.jsonl"):
         ids = search(query["query"], 10)
         kind = query["kind"]
         if kind == "absent":
-            found.setdefault("absent", []).append(float(not ids))
+            recalls.setdefault("absent", []).append(float(not ids))
             continue
         recall = scorer.score(ids, query)["recall@5"]
-        found.setdefault(kind, []).append(recall)
-        found.setdefault("all", []).append(recall)
-    return {kind: statistics.fmean(values) for kind, values in found.items()}
+        recalls.setdefault(kind, []).append(recall)
+        recalls.setdefault("all", []).append(recall)
+    return {kind: statistics.fmean(values) for kind, values in recalls.items()}
 
 
 def in_several_queries(scorer: Any, maker: Maker, data: Path) -> dict[str, float]:
@@ -83,25 +83,25 @@ def in_several_queries(scorer: Any, maker: Maker, data: Path) -> dict[str, float
     search = maker(catalog)
     steps = [query for query in queries if query["kind"] == "step"]
     tasks = [query for query in queries if query["kind"] == "task"]
-    found: list[dict[str, float]] = []
+    rows: list[dict[str, float]] = []
     for task in tasks:
         own = [step["query"] for step in steps if set(step["gold"]) <= set(task["gold"])]
         if not own:
             continue
         hits = dict.fromkeys(name for query in (task["query"], *own) for name in search(query, 5))
-        found.append({
-            "task alone, 5 hits": share_found(search(task["query"], 5), task),
-            "task alone, 10 hits": share_found(search(task["query"], 10), task),
-            "task alone, as many hits": share_found(search(task["query"], len(hits)), task),
-            "task and steps, 5 hits each": share_found(hits, task),
+        rows.append({
+            "task alone, 5 hits": share_of_right(search(task["query"], 5), task),
+            "task alone, 10 hits": share_of_right(search(task["query"], 10), task),
+            "task alone, as many hits": share_of_right(search(task["query"], len(hits)), task),
+            "task and steps, 5 hits each": share_of_right(hits, task),
             "hits": float(len(hits)),
             "queries": float(1 + len(own)),
         })  # fmt: skip
-    means = {name: statistics.fmean(one[name] for one in found) for name in found[0]}
-    return {"tasks": float(len(tasks)), "with steps": float(len(found)), **means}
+    means = {name: statistics.fmean(one[name] for one in rows) for name in rows[0]}
+    return {"tasks": float(len(tasks)), "with steps": float(len(rows)), **means}
 
 
-def share_found(hits: Iterable[str], query: dict[str, Any]) -> float:
+def share_of_right(hits: Iterable[str], query: dict[str, Any]) -> float:
     """The share of the right tools among all hits; the scorer counts ten at most."""
     names = set(hits)
     gold = set(query["gold"])
@@ -118,8 +118,8 @@ def weak_or_empty(scorer: Any, data: Path) -> tuple[float, float]:
 
 def measure(scorer: Any, maker: Maker, data: Path, queries: int) -> dict[str, Any]:
     sets = {name: scorer.evaluate(maker, *scorer.load(data, name, queries), 10, True) for name in scorer.ALL}
-    recall = {name: found["recall@5"] for name, found in sets.items()}
-    steps = {kind: found["recall@5"] for kind, found in sets["livemcp"]["by_kind"].items()}
+    recall = {name: scores["recall@5"] for name, scores in sets.items()}
+    steps = {kind: scores["recall@5"] for kind, scores in sets["livemcp"]["by_kind"].items()}
     return {
         "sets": recall,
         "mean": statistics.fmean(recall.values()),
@@ -135,22 +135,22 @@ def row(name: str, values: list[float]) -> str:
 
 def show(table: dict[str, Any], sets: list[str]) -> None:
     print(f"| | {' | '.join(sets)} | mean |\n|---|{'---|' * (len(sets) + 1)}")
-    for name, found in table.items():
-        print(row(name, [*(found["sets"][one] for one in sets), found["mean"]]))
+    for name, scores in table.items():
+        print(row(name, [*(scores["sets"][one] for one in sets), scores["mean"]]))
     print(f"\n| | all | {' | '.join(KINDS)} | absent: empty |\n|---|{'---|' * (len(KINDS) + 2)}")
-    for name, found in table.items():
-        print(row(name, [found["model"][kind] for kind in ("all", *KINDS, "absent")]))
+    for name, scores in table.items():
+        print(row(name, [scores["model"][kind] for kind in ("all", *KINDS, "absent")]))
     print("\n| | livemcp, one step | livemcp, a whole task |\n|---|---|---|")
-    for name, found in table.items():
-        print(row(name, [found["livemcp"]["step"], found["livemcp"]["task"]]))
+    for name, scores in table.items():
+        print(row(name, [scores["livemcp"]["step"], scores["livemcp"]["task"]]))
     print(f"\n| | {' | '.join(SEVERAL)} | different hits |\n|---|{'---|' * (len(SEVERAL) + 1)}")
-    for name, found in table.items():
-        several = found["several"]
+    for name, scores in table.items():
+        several = scores["several"]
         print(f"{row(name, [several[one] for one in SEVERAL])} {several['hits']:.1f} |")
-    asked = table["hooksdk"]["several"]
+    own = table["hooksdk"]["several"]
     print(
-        f"\nOf the last table's {asked['tasks']:.0f} tasks {asked['with steps']:.0f} have steps in the set (matched by their "
-        f"tools): {asked['queries']:.1f} queries a task in the mean."
+        f"\nOf the last table's {own['tasks']:.0f} tasks {own['with steps']:.0f} have steps in the set (matched by their "
+        f"tools): {own['queries']:.1f} queries a task in the mean."
     )
 
 

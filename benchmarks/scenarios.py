@@ -107,7 +107,7 @@ class Record:
     def passed(self) -> bool:
         return not self.problems
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """The record as JSON, without the transcript."""
         return {"passed": self.passed, **{name: value for name, value in vars(self).items() if name != "messages"}}
 
@@ -179,20 +179,20 @@ def estimated(parts: Sequence[object]) -> int:
 
 def read_calls(record: Record, watched: type[Recorder], catalog: Catalog) -> None:
     """What the model wrote into its replies, and which names hooks saw of it."""
-    named: list[str] = []
+    names: list[str] = []
     for call in (call for message in record.messages for call in message.get("tool_calls", ())):
         name, inner = call["function"]["name"], json.loads(call["function"]["arguments"]).get("name")
         if name in BRIDGES:
             record.bridge_calls.append(name)
-        named.append(str(inner) if name == "tool_call" else name)
+        names.append(str(inner) if name == "tool_call" else name)
         if name == "tool_call" and (tool := catalog.get(str(inner))) and tool.core:
             record.core_through_bridge.append(tool.name)
     for event in watched.of(AfterToolCall):
         if event.call.origin == "code":
-            named.append(event.call.name)
+            names.append(event.call.name)
             if event.tool and event.tool.core:
                 record.core_through_bridge.append(event.tool.name)
-    record.hallucinated_names = [name for name in named if name not in catalog and name not in BRIDGES]
+    record.hallucinated_names = [name for name in names if name not in catalog and name not in BRIDGES]
     events = (event for kind in JUDGING.values() for event in watched.of(kind))
     record.hooks_saw = sorted({event.call.name for event in events})
 
@@ -206,8 +206,8 @@ def broken_rules(
     if record.underlying_calls != expected:
         yield f"called {record.underlying_calls}, not {expected}"
     for one in called:
-        wanted: dict[str, Any] = scenario.get("expected_arguments", {}).get(one.tool, {})
-        wrong = [name for name, value in wanted.items() if one.arguments.get(name) != value]
+        expected_arguments: dict[str, Any] = scenario.get("expected_arguments", {}).get(one.tool, {})
+        wrong = [name for name, value in expected_arguments.items() if one.arguments.get(name) != value]
         if wrong:
             yield f"{one.tool} got {', '.join(wrong)} wrong"
     text = json.dumps([one.arguments for one in called])
@@ -234,9 +234,9 @@ def broken_rules(
 def keep(records: Sequence[Record], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for one in records:
-        told = {"record": one.told(), "messages": [redact(message) for message in one.messages]}
+        content = {"record": one.as_json(), "messages": [redact(message) for message in one.messages]}
         path = folder / f"{one.tools}_{one.mode}_{one.scenario}.json"
-        path.write_text(json.dumps(told, indent=1, ensure_ascii=False), "utf-8")
+        path.write_text(json.dumps(content, indent=1, ensure_ascii=False), "utf-8")
 
 
 def redact(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -245,8 +245,8 @@ def redact(message: Mapping[str, Any]) -> dict[str, Any]:
     for call in message.get("tool_calls", ()):
         arguments = json.loads(call["function"]["arguments"])
         # The name inside tool_call is a tool's, not something that the user said.
-        named = {"name": arguments.pop("name")} if call["function"]["name"] == "tool_call" else {}
-        calls.append({"name": call["function"]["name"], "arguments": {**named, **shape(arguments)}})
+        name_field = {"name": arguments.pop("name")} if call["function"]["name"] == "tool_call" else {}
+        calls.append({"name": call["function"]["name"], "arguments": {**name_field, **shape(arguments)}})
     return {"role": message["role"], "content": shape(message.get("content")), "calls": calls}
 
 
@@ -271,13 +271,13 @@ def probe(ranker: str, around: bool) -> dict[str, Any]:
         Document(id=tool.id, name=tool.name, description=tool.description, parameters=tool.parameters, owner=tool.owner)
         for tool in tools
     ]  # fmt: skip
-    wanted = {tool.name: tool.id for tool in tools if tool.owner == fixtures()["tools"][0]["toolset"]}
-    made = load_ranker(ranker)(documents)
+    ids = {tool.name: tool.id for tool in tools if tool.owner == fixtures()["tools"][0]["toolset"]}
+    ranker_of_tools = load_ranker(ranker)(documents)
     ranks: dict[str, int | None] = {}
     for one in fixtures()["search_probes"]:
-        found = [hit.id for hit in made.search(one["query"], 50)]
-        right = wanted[one["expect"]]
-        ranks[one["query"]] = found.index(right) + 1 if right in found else None
+        hits = [hit.id for hit in ranker_of_tools.search(one["query"], 50)]
+        right = ids[one["expect"]]
+        ranks[one["query"]] = hits.index(right) + 1 if right in hits else None
     return {"ranker": ranker, "tools": len(tools), "ranks": ranks}
 
 
@@ -313,12 +313,12 @@ def show(records: Sequence[Record], probes: Sequence[Mapping[str, Any]]) -> None
         print_row(*row)
     print()
     print_head("ranker", "tools", "probes first", "in the first 5", "rank of the others")
-    for told in probes:
-        print_row(*probe_row(told))
+    for result in probes:
+        print_row(*probe_row(result))
     for one in records:
         if one.problems:
-            told = "; ".join([*one.problems, f"it ended with {one.messages[-1].get('content')!r}"])
-            print(f"{one.tools} tools, {one.scenario}, {one.mode}: {told}", file=sys.stderr)
+            problems = "; ".join([*one.problems, f"it ended with {one.messages[-1].get('content')!r}"])
+            print(f"{one.tools} tools, {one.scenario}, {one.mode}: {problems}", file=sys.stderr)
 
 
 def scenario_rows(records: Sequence[Record]) -> Iterator[list[str]]:
@@ -348,12 +348,12 @@ def mode_rows(records: Sequence[Record]) -> Iterator[list[str]]:
         yield [str(tools), mode, f"{runs[0].schema_tokens[0]:,}", *totals, str(strange), str(core)]
 
 
-def probe_row(told: Mapping[str, Any]) -> list[str]:
+def probe_row(probe: Mapping[str, Any]) -> list[str]:
     """How many probes of a ranker come first, how many among the first five, and where the others are."""
-    ranks: dict[str, int | None] = told["ranks"]
+    ranks: dict[str, int | None] = probe["ranks"]
     first, five = (sum(rank is not None and rank <= most for rank in ranks.values()) for most in (1, 5))
     rest = "; ".join(f"{query} ({rank or 'none'})" for query, rank in ranks.items() if rank != 1)
-    return [told["ranker"], str(told["tools"]), f"{first} of {len(ranks)}", str(five), rest]
+    return [probe["ranker"], str(probe["tools"]), f"{first} of {len(ranks)}", str(five), rest]
 
 
 def print_head(*names: str) -> None:
@@ -365,7 +365,7 @@ def print_row(*cells: object) -> None:
     print(f"| {' | '.join(map(str, cells))} |")
 
 
-def read_options(written: Sequence[str] | None = None) -> argparse.Namespace:
+def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
     parser.add_argument(
@@ -376,7 +376,7 @@ def read_options(written: Sequence[str] | None = None) -> argparse.Namespace:
         help="one or several, also given more than once; all by default",
     )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="write the redacted transcripts into this folder")
-    return parser.parse_args(written)
+    return parser.parse_args(arguments)
 
 
 def main() -> None:
@@ -391,7 +391,7 @@ def main() -> None:
     if options.keep:
         keep(records, options.keep)
     if options.json:
-        runs = [one.told() for one in records]
+        runs = [one.as_json() for one in records]
         print(json.dumps({"schema": 1, "runs": runs, "probes": probes}, indent=2, ensure_ascii=False))
     else:
         show(records, probes)

@@ -103,10 +103,10 @@ def made_up() -> Sources:
 
 def recombined(parts: Sequence[dict[str, Any]], count: int) -> list[Tool]:
     rng = random.Random(count)
-    made: list[Tool] = []
+    tools: list[Tool] = []
     for number in range(count):
         name, description, parameters, owner = (rng.choice(parts) for _ in range(4))
-        made.append(
+        tools.append(
             Tool(
                 name=f"{name['name'][:40]}_{number}",
                 description=description.get("description") or "",
@@ -115,7 +115,7 @@ def recombined(parts: Sequence[dict[str, Any]], count: int) -> list[Tool]:
                 owner=owner.get("server") or "none",
             )
         )
-    return made
+    return tools
 
 
 def cost(work: Callable[[], object]) -> float:
@@ -169,7 +169,7 @@ PEERS = {
 
 
 def importable() -> Iterator[tuple[str, Callable[[Sequence[Tool]], Search]]]:
-    """Ourselves and the peers that are installed, each once loaded and warm."""
+    """hooksdk and the other projects that are installed, each once loaded and warm."""
     few = recombined(made_up()[0], 3)
     for name, (package, make) in {"hooksdk": ("hooksdk", hooksdk_search), **PEERS}.items():
         try:
@@ -198,9 +198,9 @@ class Searchers:
         return self._timed(name, lambda: self.searches[name](query))
 
     def _timed(self, name: str, work: Callable[[], object]) -> float:
-        taken = cost(work)
-        self._spent[name] = self._spent.get(name, 0.0) + taken
-        return taken
+        milliseconds = cost(work)
+        self._spent[name] = self._spent.get(name, 0.0) + milliseconds
+        return milliseconds
 
 
 def measure(
@@ -211,21 +211,22 @@ def measure(
     searchers = Searchers()
     built = {name: searchers.build(name, make, tools) / len(tools) for name, make in reversed(makers.items())}
     table: dict[str, dict[str, float | None]] = {"build, a tool": {name: built[name] for name in makers}}
-    for kind, (before, asked) in queries.items():
+    for kind, (before, measured_queries) in queries.items():
         for query in before:
             for name in makers:
                 searchers.ask(name, query)
         times: dict[str, list[float]] = {name: [] for name in makers}
-        for query in asked:
-            for name, found in times.items():
-                taken = searchers.ask(name, query)
-                if taken is not None:
-                    found.append(taken)
+        for query in measured_queries:
+            for name, samples in times.items():
+                milliseconds = searchers.ask(name, query)
+                if milliseconds is not None:
+                    samples.append(milliseconds)
         table[f"query of {kind}"] = {
-            name: statistics.median(found) if len(found) == len(asked) else None for name, found in times.items()
+            name: statistics.median(samples) if len(samples) == len(measured_queries) else None
+            for name, samples in times.items()
         }
     if "hooksdk" in makers:
-        table |= {what: {"hooksdk": taken} for what, taken in upkeep(tools).items()}
+        table |= {what: {"hooksdk": milliseconds} for what, milliseconds in upkeep(tools).items()}
     return table
 
 
@@ -239,16 +240,18 @@ def upkeep(tools: Sequence[Tool]) -> dict[str, float]:
         new = tools[middle].copy(description=f"Something new {number}.")
         _ = new.fingerprint
         changed.append([*tools[:middle], new, *tools[middle + 1 :]])
-    coming, made = iter(changed), list[Ranker]()
-    taken = repeated(lambda: made.append(indexes.of(next(coming))), len(changed))
-    searched = iter(made)
+    coming, rankers = iter(changed), list[Ranker]()
+    milliseconds = repeated(lambda: rankers.append(indexes.of(next(coming))), len(changed))
+    searched = iter(rankers)
     return {
         "fingerprint of a catalog": repeated(
             lambda: schema.fingerprint([[tool.owner, tool.fingerprint] for tool in tools])
         ),
         "an unchanged catalog": repeated(lambda: indexes.of(tools)),
-        "one changed tool": taken,
-        "first query after it": repeated(lambda: next(searched).search("something new in the weather", 5), len(made)),
+        "one changed tool": milliseconds,
+        "first query after it": repeated(
+            lambda: next(searched).search("something new in the weather", 5), len(rankers)
+        ),
     }
 
 
@@ -257,13 +260,13 @@ def halves(queries: list[str]) -> tuple[list[str], list[str]]:
     return queries[:middle], queries[middle:]
 
 
-def cell(taken: float | None) -> str:
-    return f"over {BUDGET // 1000} s" if taken is None else f"{taken:.3g}"
+def cell(milliseconds: float | None) -> str:
+    return f"over {BUDGET // 1000} s" if milliseconds is None else f"{milliseconds:.3g}"
 
 
 def show(size: int, table: dict[str, dict[str, float | None]], names: Sequence[str]) -> None:
-    for what, found in table.items():
-        cells = [cell(found[name]) if name in found else "" for name in names]
+    for what, row in table.items():
+        cells = [cell(row[name]) if name in row else "" for name in names]
         print(f"| {size:,} | {what} | {' | '.join(cells)} |", flush=True)
 
 
@@ -282,8 +285,10 @@ def main() -> None:
     tables: dict[int, dict[str, dict[str, float | None]]] = {}
     for size in (100, 1_000, 10_000, *([100_000] if options.large else [])):
         few = 2 * (FEW_QUERIES if size > 10_000 else QUERIES)
-        asked = {kind: halves(rng.sample(known, min(few, len(known)))) for kind, known in queries.items()}
-        tables[size] = measure(recombined(parts, size), asked, makers)
+        sampled = {
+            kind: halves(rng.sample(all_queries, min(few, len(all_queries)))) for kind, all_queries in queries.items()
+        }
+        tables[size] = measure(recombined(parts, size), sampled, makers)
         if not options.json:
             show(size, tables[size], list(makers))
     if options.json:

@@ -51,8 +51,8 @@ async def main() -> None:
             words = [call("look_up", word=word) for word in ("plugin", "hook")]
             model = ScriptedModel([words, call("calls_left"), say("Done.")])
             outcome = await run_agent(session, model, "Look both up.", tools=tools)
-            left = session.results.read(session.results.list()[-1].handle)
-            print(f"{day}: resumed={session.resumed}, calls {outcome.stats['tool_calls']}, left {left}")
+            answer = session.results.read(session.results.list()[-1].handle)
+            print(f"{day}: resumed={session.resumed}, calls {outcome.stats['tool_calls']}, left {answer}")
 
 
 if __name__ == "__main__":

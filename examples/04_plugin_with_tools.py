@@ -44,7 +44,7 @@ def script(turn: Turn) -> Reply:
     if turn.number == 1:
         return say("", call("write_note", title="a", text="buy milk"), call("write_note", title="b", text="call Ann"))
     if turn.number == 2:
-        return say("", call("read_all", most=0))  # refused by the schema, which the model reads
+        return say("", call("read_all", most=0))  # does not fit the schema; the model reads why
     return say("", call("read_all", most=5)) if turn.result.is_error else say(f"I have {turn.result.json()}")
 
 

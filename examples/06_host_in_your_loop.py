@@ -37,15 +37,16 @@ def provider(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> dic
 
 
 async def answer(host: Host, session_id: str, prompt: str) -> str:
-    form = get_format("openai-chat")
-    async with host.session(session_id) as session, session.run(prompt, model="any", format=form) as run:
-        tools = form.tools(await run.resolve_tools([Tool.from_function(add, source="host")]))  # 1. what may be used
-        await run.record(form.user(prompt))  # 2. what was said
+    message_format = get_format("openai-chat")
+    async with host.session(session_id) as session, session.run(prompt, model="any", format=message_format) as run:
+        offered = await run.resolve_tools([Tool.from_function(add, source="host")])  # 1. what may be used
+        tools = message_format.tools(offered)
+        await run.record(message_format.user(prompt))  # 2. the question
         while True:
             reply = provider(await run.prepare_messages(), tools)  # 3. what the model sees
             await run.record(reply)
             if not run.pending:
-                return form.text(reply)
+                return message_format.text(reply)
             for call in run.pending:
                 await run.call_tool(call)  # 4. each call; 5. leaving the block ends the run
 

@@ -32,8 +32,8 @@ def script(turn: Turn) -> Call | str:
     if turn.number == 1:
         return call("tool_search", queries=["show the commit log of a git repository"])
     if turn.number == 2:
-        found = turn.result.json()["results"][0]["hits"][0]["name"]
-        return call("tool_call", name=found, arguments={"repo_path": turn.prompt.split()[-1]})
+        name = turn.result.json()["results"][0]["hits"][0]["name"]
+        return call("tool_call", name=name, arguments={"repo_path": turn.prompt.split()[-1]})
     return next(line for line in turn.result.text.splitlines() if line.startswith("Message"))
 
 

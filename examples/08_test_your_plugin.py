@@ -34,15 +34,15 @@ def test_an_env_file_is_refused() -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("form", ["openai-chat", "anthropic"])
-async def test_the_model_reads_the_reason_and_takes_another_file(form: str) -> None:
+@pytest.mark.parametrize("format_name", ["openai-chat", "anthropic"])
+async def test_the_model_reads_the_reason_and_takes_another_file(format_name: str) -> None:
     def script(turn: Turn) -> Reply:
         if turn.number == 1:
             return say("", call("read_file", path=".env"))
         return say("", call("read_file", path="README")) if turn.result.is_error else say(turn.result.text)
 
     async with open_session(NoSecrets, tools=[read_file]) as session:
-        played = await play(session, script, "Read something.", format=form)
+        played = await play(session, script, "Read something.", format=format_name)
     assert played.text == "content of README"
     assert [one.status for one in played.calls] == ["blocked", "ok"]
 

@@ -1,7 +1,7 @@
 """A reference agent loop over a small `Model` protocol: what `run.py` asks of a host, in one place.
 
-Take it as it is, or as the pattern for a loop of your own. Policies, approvals, traces and trims are the session's
-plugins' part; nothing here knows of them.
+Take it as it is, or as the pattern for a loop of your own. Policies, approvals, traces and trims are done by
+the session's plugins; nothing here knows of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,15 @@ OutcomeReason = Literal["completed", "turn_limit", "token_limit", "time_limit"]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelReply:
-    """What a model answered."""
+    """What a model answered.
+
+    ```python
+    from hooksdk.agent import ModelReply
+
+    reply = ModelReply(message={"role": "assistant", "content": "Four."}, usage={"input_tokens": 12, "output_tokens": 2})
+    assert reply.stop_reason is None
+    ```
+    """
 
     message: Message
     """The reply in the session's format, as the provider returned it."""
@@ -38,7 +46,20 @@ class ModelReply:
 
 
 class Model(Protocol):
-    """A model as the loop needs it. A `provider` attribute is passed on to events where there is one."""
+    """A model as the loop needs it. A `provider` attribute is passed on to events where there is one.
+
+    ```python
+    from hooksdk.agent import Model, ModelReply
+
+    class Echo:
+        name, format, context_window = "echo", "openai-chat", None
+
+        async def reply(self, messages, tools) -> ModelReply:
+            return ModelReply(message={"role": "assistant", "content": messages[-1]["content"]})
+
+    model: Model = Echo()
+    ```
+    """
 
     @property
     def name(self) -> str:
@@ -63,7 +84,18 @@ class Model(Protocol):
 
 @dataclass(eq=False)
 class ModelUnavailable(HookSDKError):
-    """A model raises this when the same request may go well a little later: a rate limit, an overload, a lost line."""
+    """A model raises this when the same request may go well a little later: a rate limit, an overload, a lost line.
+
+    ```python
+    from hooksdk.agent import ModelUnavailable
+
+    class Busy:
+        name, format, context_window = "busy", "openai-chat", None
+
+        async def reply(self, messages, tools):
+            raise ModelUnavailable("the server is overloaded", seconds=2)
+    ```
+    """
 
     problem: str
     seconds: float = 0.0
@@ -75,12 +107,19 @@ class ModelUnavailable(HookSDKError):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one run may take. A turn that has begun is finished, but for `seconds`, which cuts it off."""
+    """What one run may take. A turn that has begun is finished, but for `seconds`, which cuts it off.
+
+    ```python
+    from hooksdk.agent import Limits
+
+    careful = Limits(turns=5, tokens=50_000, seconds=60, parallel=1)
+    ```
+    """
 
     turns: int = 20
     """Model replies."""
     tokens: int | None = None
-    """Tokens of all model calls together, by the model's `usage`; estimated where it tells none."""
+    """Tokens of all model calls together, by the model's `usage`; estimated where it reports none."""
     seconds: float | None = None
     parallel: int = 8
     """How many calls of one reply run at a time."""
@@ -102,7 +141,22 @@ DEFAULT_LIMITS = Limits()
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a run of the agent ended."""
+    """How a run of the agent ended.
+
+    ```python
+    import anyio
+
+    from hooksdk.agent import run_agent
+    from hooksdk.testing import ScriptedModel, open_session
+
+    async def main() -> None:
+        async with open_session() as session:
+            outcome = await run_agent(session, ScriptedModel(["Four."]), "What is two and two?")
+        assert (outcome.text, outcome.reason, outcome.turns) == ("Four.", "completed", 1)
+
+    anyio.run(main)
+    ```
+    """
 
     text: str
     """The prose of the last reply; empty when there was none."""
@@ -135,13 +189,13 @@ async def run_agent(
     each attempt. Raises what the model raises (the run ends as `error`), `RunBlocked`, `PolicyFailed` and the errors of
     the store; a cancellation ends the run as `cancelled`. However it ends, no call stays without a result.
     """
-    form = get_format(model.format)
+    message_format = get_format(model.format)
     run = session.run(
         prompt, agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger,
         metadata=metadata, provider=getattr(model, "provider", None), model=model.name,
-        context_window=model.context_window, format=form,
+        context_window=model.context_window, format=message_format,
     )  # fmt: skip
-    loop = _Loop(run, model, form, tools if callable(tools) else tuple(tools), limits)
+    loop = _Loop(run, model, message_format, tools if callable(tools) else tuple(tools), limits)
     async with run:
         with anyio.move_on_after(limits.seconds) as clock:
             await loop.begin(prompt, None if session.messages else system)
@@ -155,7 +209,7 @@ async def run_agent(
 class _Loop:
     run: Run
     model: Model
-    form: MessageFormat
+    message_format: MessageFormat
     tools: tuple[Tool, ...] | Callable[[], Iterable[Tool]]
     limits: Limits
     definitions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -172,10 +226,10 @@ class _Loop:
         if prompt is None:
             await self.run_calls(self.run.pending)
         else:
-            await self.run.record(self.form.user(prompt) if isinstance(prompt, str) else prompt)
+            await self.run.record(self.message_format.user(prompt) if isinstance(prompt, str) else prompt)
 
     async def resolve_tools(self) -> None:
-        self.definitions = self.form.tools(await self.run.resolve_tools(self.tools))
+        self.definitions = self.message_format.tools(await self.run.resolve_tools(self.tools))
 
     async def go_on(self) -> None:
         while True:
@@ -188,13 +242,13 @@ class _Loop:
             reply = await self.ask_model()
             await self.run.record(reply.message, usage=reply.usage, stop_reason=reply.stop_reason)
             self.turns += 1
-            self.text = self.form.text(reply.message)
-            calls = self.form.calls(reply.message)
+            self.text = self.message_format.text(reply.message)
+            calls = self.message_format.calls(reply.message)
             if calls:
                 await self.run_calls(calls)
             elif self.run.reminder and self.reminders < self.limits.reminders:
                 self.reminders += 1
-                await self.run.record(self.form.user(self.run.reminder))
+                await self.run.record(self.message_format.user(self.run.reminder))
             else:
                 return
 
@@ -244,7 +298,7 @@ _USED = (
 
 
 def tokens_of(usage: Mapping[str, Any] | None) -> int | None:
-    """All tokens of one model call, whichever provider's words tell them; None when nothing does."""
+    """All tokens of one model call, under whichever names the provider counts them; None when it counts nothing."""
     if usage is None:
         return None
     total = usage.get("total_tokens")

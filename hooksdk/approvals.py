@@ -19,7 +19,17 @@ MAX_TIMEOUT = 600.0
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalRequest:
-    """One question to a person about one tool call with its final arguments."""
+    """One question to a person about one tool call with its final arguments.
+
+    ```python
+    from hooksdk import ApprovalRequest, Tool, ToolCall
+
+    request = ApprovalRequest(
+        title="Pay the bill?", call=ToolCall("c1", "pay"), tool=Tool(name="pay", source="host"), arguments={"amount": 20}
+    )
+    assert f"{request.title} {request.arguments}" == "Pay the bill? {'amount': 20}"
+    ```
+    """
 
     title: str
     description: str = ""
@@ -46,9 +56,8 @@ class Approval:
     ```python
     from hooksdk import Approval, ApprovalRequest
 
-    async def ask(request: ApprovalRequest) -> Approval:
-        answer = input(f"{request.title} {request.arguments} [y/n] ")
-        return Approval(answer == "y", "the user said no")
+    async def approver(request: ApprovalRequest) -> Approval:
+        return Approval(False, reason="nobody is at the desk before nine")
     ```
     """
 

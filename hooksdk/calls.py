@@ -104,7 +104,26 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultInfo:
-    """One tool result of the session's transcript, described without its body."""
+    """One tool result of the session's transcript, described without its body.
+
+    ```python
+    import anyio
+
+    from hooksdk.testing import call, open_session, play
+
+    def now() -> str:
+        "Tell the time."
+        return "noon"
+
+    async def main() -> None:
+        async with open_session(tools=[now]) as session:
+            await play(session, [call("now"), "It is noon."])
+            (info,) = session.results.list()
+        assert (info.handle, info.tool, info.characters, info.trimmable) == ("r1", "now", 4, False)
+
+    anyio.run(main)
+    ```
+    """
 
     handle: str
     """Short, stable and never reused in the session: `r17`."""
@@ -138,7 +157,26 @@ class ResultInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrimReceipt:
-    """What became of a request to trim or restore one result."""
+    """What became of a request to trim or restore one result.
+
+    ```python
+    import anyio
+
+    from hooksdk.testing import call, open_session, play
+
+    def poem() -> str:
+        "Recite a poem."
+        return "Shall I compare thee to a summer's day? " * 50
+
+    async def main() -> None:
+        async with open_session(tools=[poem]) as session:
+            await play(session, [call("poem"), "Beautiful."])
+            receipt = await session.results.trim("r1", "a sonnet")
+        assert (receipt.handle, receipt.status, receipt.characters_before) == ("r1", "queued", 2000)
+
+    anyio.run(main)
+    ```
+    """
 
     handle: str
     status: Literal["queued", "already_queued", "already_trimmed", "not_trimmed"]

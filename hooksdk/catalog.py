@@ -19,7 +19,17 @@ __all__ = ["Catalog", "Storage", "ToolContext", "build_catalog"]
 
 @final
 class Catalog(Sequence[Tool]):
-    """The tools granted to one run, after policy. Nothing outside it can be found, described or called. Immutable."""
+    """The tools granted to one run, after policy. Nothing outside it can be found, described or called. Immutable.
+
+    ```python
+    from hooksdk import Catalog, Tool
+
+    catalog = Catalog([Tool(name="read_file", source="host", owner="core")], withheld={"rm": "nothing is removed here"})
+    assert [tool.name for tool in catalog] == ["read_file"]
+    assert catalog.get("host:core:read_file") is catalog.get("read_file")
+    assert catalog.get("rm") is None
+    ```
+    """
 
     __slots__ = ("_by_name", "_fingerprint", "_shared_names", "_tools", "diagnostics", "removed_names", "withheld")
 
@@ -183,7 +193,21 @@ def _fitting_name(name: str, entry: Tool, taken: set[str]) -> str:
 
 
 class Storage(Protocol):
-    """A plugin's own durable key-value space in the host's store, shared by all sessions. Values are JSON."""
+    """A plugin's own durable key-value space in the host's store, shared by all sessions. Values are JSON.
+
+    ```python
+    from hooksdk import Storage, hooks
+    from hooksdk.hooks import SessionStart
+
+    class Visits:
+        def __init__(self, storage: Storage) -> None:
+            self.storage = storage
+
+        @hooks.session_start
+        async def count(self, event: SessionStart) -> None:
+            await self.storage.set("visits", await self.storage.get("visits", 0) + 1)
+    ```
+    """
 
     async def get(self, key: str, default: Any = None) -> Any:
         """The value kept under `key`, or `default`."""
@@ -204,7 +228,18 @@ class Storage(Protocol):
 
 class ToolContext(Protocol):
     """What a running tool may use. A `@tool` parameter with this type is filled in by the run, and kept out of the
-    tool's schema. It is good while the call runs; afterwards its `call_tool` is refused."""
+    tool's schema. It is good while the call runs; afterwards its `call_tool` is refused.
+
+    ```python
+    from hooksdk import Tool, ToolContext
+
+    async def longest(context: ToolContext) -> str:
+        "Name the longest tool result of this session."
+        return max(context.results.list(), key=lambda info: info.characters).handle
+
+    assert Tool.from_function(longest, source="host").parameters["properties"] == {}
+    ```
+    """
 
     @property
     def session_id(self) -> str:

@@ -54,7 +54,16 @@ class PluginConfig(_Strict):
 
 
 class Config(_Strict):
-    """A host's whole configuration."""
+    """A host's whole configuration.
+
+    ```python
+    from hooksdk import Config, Host
+
+    config = Config(allow=["tool_policy"], plugins={"tool_policy": {"config": {"default": "ask"}}})
+    host = Host(config=config)
+    assert [plugin.id for plugin in host.plugins if plugin.loaded] == ["tool_policy"]
+    ```
+    """
 
     store: str | None = None
     """`memory`, `jsonl`, or `jsonl:FOLDER`. Unset, a host keeps nothing on disk; the commands use `jsonl`."""

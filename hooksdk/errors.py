@@ -2,15 +2,15 @@
 
 ```
 HookSDKError
-├── PluginError          a plugin's author can mend it
+├── PluginError          a plugin's author can fix it
 │   ├── HookUseError     a hook decorator is used wrongly (also a TypeError)
 │   ├── UnknownHook      a handler for a hook that does not exist (also a LookupError)
 │   ├── DuplicatePlugin  two plugins with one id
 │   ├── BadAnswer        a handler answered with the wrong type
 │   ├── ToolSchemaError  a function cannot become a tool
 │   ├── PluginRefused    a plugin cannot be loaded: manifest, contract, constructor
-│   └── ToolError        a tool's or a bridge's own refusal: the model gets its text as the result
-├── HostError            the person who runs the host can mend it
+│   └── ToolError        a tool, or a bridge, says why it does nothing: the model reads exactly this text
+├── HostError            the person who runs the host can fix it
 │   ├── ConfigError, MissingGrant
 │   ├── SessionClosed, SessionBusy, RunAlreadyOpen, RunClosed, CallSettled
 │   ├── FenceClosed      an edit of the transcript while a run is open
@@ -19,7 +19,7 @@ HookSDKError
 │   └── StoreError       the store cannot read or write
 └── PolicyError          a policy decided, or failed to
     ├── HookTimeout, PolicyFailed
-    └── RunBlocked       `agent_start` refused the run
+    └── RunBlocked       `agent_start` blocked the run
 ```
 
 Errors carry their facts as fields and rebuild under pickle.
@@ -37,36 +37,12 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 __all__ = [
-    "BadAnswer",
-    "CallSettled",
-    "ConfigError",
-    "DuplicatePlugin",
-    "FenceClosed",
-    "HookSDKError",
-    "HookTimeout",
-    "HookUseError",
-    "HostError",
-    "MissingGrant",
-    "PluginError",
-    "PluginRefused",
-    "PolicyError",
-    "PolicyFailed",
-    "RunAlreadyOpen",
-    "RunBlocked",
-    "RunClosed",
-    "SessionBusy",
-    "SessionClosed",
-    "StoreError",
-    "ToolError",
-    "ToolSchemaError",
-    "TranscriptChanged",
-    "UnknownHook",
-    "UnknownResult",
-    "did_you_mean",
-    "nearest",
-    "problem_text",
+    "BadAnswer", "CallSettled", "ConfigError", "DuplicatePlugin", "FenceClosed", "HookSDKError", "HookTimeout",
+    "HookUseError", "HostError", "MissingGrant", "PluginError", "PluginRefused", "PolicyError", "PolicyFailed",
+    "RunAlreadyOpen", "RunBlocked", "RunClosed", "SessionBusy", "SessionClosed", "StoreError", "ToolError",
+    "ToolSchemaError", "TranscriptChanged", "UnknownHook", "UnknownResult", "did_you_mean", "nearest", "problem_text",
     "unknown_key",
-]
+]  # fmt: skip
 
 
 def nearest(word: str, known: Iterable[str], limit: int = 3) -> list[str]:
@@ -114,14 +90,24 @@ def _rebuild(kind: type[HookSDKError], fields: dict[str, Any]) -> HookSDKError:
 
 
 class HookSDKError(Exception):
-    """The base of every error that hooksdk raises."""
+    """The base of every error that hooksdk raises.
+
+    ```python
+    from hooksdk import HookSDKError, Host
+
+    try:
+        Host(config={"alow": []})
+    except HookSDKError as error:
+        assert "Did you mean 'allow'?" in str(error)
+    ```
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), dict(self.__dict__))
 
 
 class PluginError(HookSDKError):
-    """Something that a plugin's author can mend."""
+    """Something that a plugin's author can fix."""
 
 
 @dataclass(eq=False)
@@ -205,13 +191,25 @@ class PluginRefused(PluginError):
     advice: str = ""
 
     def __str__(self) -> str:
-        told = f"plugin '{self.plugin}' refused: {self.problem}"
-        return f"{_sentence(told)} {self.advice}" if self.advice else told
+        refusal = f"plugin '{self.plugin}' refused: {self.problem}"
+        return f"{_sentence(refusal)} {self.advice}" if self.advice else refusal
 
 
 @dataclass(eq=False)
 class ToolError(PluginError):
-    """A tool's own refusal: raise it in a tool or in `unwrap_tool_call`, and the model reads exactly this text."""
+    """A tool's own refusal: raise it in a tool or in `unwrap_tool_call`, and the model reads exactly this text.
+
+    ```python
+    from hooksdk import ToolError, tool
+
+    @tool
+    def divide(one: float, other: float) -> float:
+        "Divide one number by another."
+        if other == 0:
+            raise ToolError("there is no result for zero; pass another number")
+        return one / other
+    ```
+    """
 
     text: str
 
@@ -220,7 +218,7 @@ class ToolError(PluginError):
 
 
 class HostError(HookSDKError):
-    """Something that the person who runs the host can mend."""
+    """Something that the person who runs the host can fix."""
 
 
 @dataclass(eq=False)
@@ -390,10 +388,10 @@ class PolicyFailed(PolicyError):
 
 @dataclass(eq=False)
 class RunBlocked(PolicyError):
-    """A plugin refused the run before it began; nothing was recorded."""
+    """A plugin blocked the run before it began; nothing was recorded."""
 
     who: str
     reason: str
 
     def __str__(self) -> str:
-        return f"run refused by {self.who}: {self.reason}"
+        return f"run blocked by {self.who}: {self.reason}"

@@ -62,7 +62,7 @@ class Block(Checked):
 
 @define(kind="decide", timeout=15)
 def agent_start(event: AgentStart) -> Block | None:
-    """A run is about to begin; nothing is recorded yet. `Block` refuses it, and so does a handler that fails."""
+    """A run is about to begin; nothing is recorded yet. `Block` blocks it, and so does a handler that fails."""
 
 
 # What the model may use

@@ -35,22 +35,6 @@ CLOSE_TIMEOUT = 10.0
 class Host:
     """Plugins, configuration, stores and background workers of one process.
 
-    ```python
-    import anyio
-    from hooksdk import Host, hooks
-
-    class NoDeletes:
-        @hooks.before_tool_call(tools="delete_*")
-        def judge(self, event: hooks.BeforeToolCall) -> hooks.Block:
-            return hooks.Block("nothing is deleted here")
-
-    async def main() -> None:
-        async with Host(plugins=[NoDeletes]) as host, host.session("s1") as session:
-            assert not session.resumed
-
-    anyio.run(main)
-    ```
-
     - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.
     - `store`: where transcripts and plugins' values live, such as `JsonlStore("sessions")`; without it, and without a `store`
       in the configuration, they are in memory and gone with the host.
@@ -59,6 +43,24 @@ class Host:
     - `folder`: the project folder whose configuration counts; the current one by default.
 
     Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded.
+
+    ```python
+    import anyio
+
+    from hooksdk import Host, hooks
+    from hooksdk.hooks import SessionStart
+
+    class Greeter:
+        @hooks.session_start
+        def greet(self, event: SessionStart) -> None:
+            print(f"hello, {event.info.session_id}")
+
+    async def main() -> None:
+        async with Host(plugins=[Greeter]) as host, host.session("ann") as session:
+            assert session.plugin("greeter") is not None
+
+    anyio.run(main)
+    ```
     """
 
     def __init__(

@@ -74,6 +74,23 @@ class Run:
 
     Leaving the block ends the run: an exception makes it an `error`, a cancellation `cancelled`, `pause()` before it
     `paused`; else it is `completed`. Its `agent_end` handlers and the drain of trims are done when the block is left.
+
+    ```python
+    import anyio
+
+    from hooksdk import Host
+
+    async def main() -> None:
+        async with Host() as host, host.session("ann") as session:
+            async with session.run("What is new?", model="any") as run:
+                await run.resolve_tools([])
+                await run.record({"role": "user", "content": "What is new?"})
+                messages = await run.prepare_messages()  # send these to your model
+                await run.record({"role": "assistant", "content": f"{len(messages)} message so far."})
+            assert run.stats["model_calls"] == 1
+
+    anyio.run(main)
+    ```
     """
 
     def __init__(self, parts: RunParts, info: RunInfo, *, input: object, context_window: int | None) -> None:  # noqa: A002

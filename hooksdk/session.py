@@ -58,13 +58,14 @@ class Session:
 
     ```python
     import anyio
+
     from hooksdk import Host
 
     async def main() -> None:
-        async with Host() as host, host.session("s1") as session:
-            async with session.run("hello") as run:
-                await run.record({"role": "user", "content": "hello"})
-            assert session.messages == [{"role": "user", "content": "hello"}]
+        async with Host() as host, host.session("ann") as session:
+            async with session.run() as run:
+                await run.record({"role": "user", "content": "Hello"})
+            assert session.messages == [{"role": "user", "content": "Hello"}]
 
     anyio.run(main)
     ```

@@ -26,7 +26,16 @@ _MARK = "__hooksdk_tool__"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotations:
-    """What a tool says of itself, in MCP's terms. None: it does not say. Hints, not guarantees."""
+    """What a tool says of itself, in MCP's terms. None: it does not say. Hints, not guarantees.
+
+    ```python
+    from hooksdk import Annotations, Tool
+
+    cleaner = Tool(name="clean", source="host", annotations=Annotations(destructive=True))
+    assert cleaner.annotations.matches({"destructive": True})
+    assert not cleaner.annotations.matches({"read_only": False})  # it does not say
+    ```
+    """
 
     read_only: bool | None = None
     destructive: bool | None = None

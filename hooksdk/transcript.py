@@ -382,9 +382,15 @@ class Results:
     by its call id. Unknown or ambiguous references raise `UnknownResult` with the nearest handles.
 
     ```python
-    for info in event.results.list():
-        if info.trimmable and info.turns_ago > 3:
-            await event.results.trim(info.handle, "a long listing", reason="old")
+    from hooksdk import hooks
+    from hooksdk.hooks import BeforeModelCall
+
+    class TrimOldResults:
+        @hooks.before_model_call
+        async def trim(self, event: BeforeModelCall) -> None:
+            for info in event.results.list():
+                if info.trimmable and info.turns_ago > 3:
+                    await event.results.trim(info.handle, "a long listing", reason="old")
     ```
     """
 
@@ -397,7 +403,7 @@ class Results:
         on_queued: OnQueued | None = None,
     ) -> None:
         """`owner` is the plugin whose name goes into the journal. `missing_grant` is raised when it asks for a text, or for
-        a trim that could never be drained. `on_queued` is told of what was queued.
+        a trim that could never be drained. `on_queued` is called with what was queued.
         """
         self._transcript = transcript
         self._owner = owner
@@ -421,7 +427,7 @@ class Results:
         """Queue one trim. When this returns, the trim is durable; it is applied when the fence opens.
 
         `replacement` is a summary to keep, capped in length; the host adds what was there and how to get it back. The
-        first replacement wins. One that is refused answers `not_trimmed`, with the reason as text. Raises `UnknownResult`,
+        first replacement wins. One that cannot be queued answers `not_trimmed`, with the reason as text. Raises `UnknownResult`,
         or `MissingGrant` for a plugin that could never see it drained.
         """
         return await self._queue("trim", lambda ledger: plan_trim(ledger, reference, replacement), reason)
@@ -445,7 +451,12 @@ class TranscriptEditor(Results):
     results. What it queues is applied in the drain that follows. Everything raises `FenceClosed` while a run is open.
 
     ```python
-    await event.transcript.trim("r1", "It was fine.", reason="long and old")
+    from hooksdk import hooks
+    from hooksdk.hooks import AgentEnd
+
+    @hooks.agent_end
+    async def trim_the_first(event: AgentEnd) -> None:
+        await event.transcript.trim("r1", "It was fine.", reason="long and old")
     ```
     """
 

@@ -1,7 +1,13 @@
-"""The Python in README.md and docs runs: per page one block after another, in one namespace and a folder of its own."""
+"""The Python in README.md, docs and docstrings runs.
+
+Of a page one block after another, in one namespace; of a docstring each block by itself. Both in a folder of their own.
+"""
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import re
 import sys
 import types
@@ -10,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+import hooksdk
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(
@@ -17,16 +25,34 @@ BLOCK = re.compile(
 )
 
 
-def blocks_of(page: Path) -> list[tuple[int, str]]:
-    """The blocks of a page that are to run: the line where each begins, and its code."""
-    text = page.read_text(encoding="utf-8")
-    found: list[tuple[int, str]] = []
+def blocks_of(text: str) -> list[tuple[int, str]]:
+    """The blocks of a text that are to run: the line where each begins, and its code."""
+    blocks: list[tuple[int, str]] = []
     for match in BLOCK.finditer(text):
         if match["skip"] is None:
             indent = len(match["indent"])
             code = "".join(line[indent:] if line.strip() else line for line in match["code"].splitlines(keepends=True))
-            found.append((text.count("\n", 0, match.start("code")), code))
-    return found
+            blocks.append((text.count("\n", 0, match.start("code")), code))
+    return blocks
+
+
+def blocks_of_page(page: Path) -> list[tuple[int, str]]:
+    return blocks_of(page.read_text(encoding="utf-8"))
+
+
+def blocks_of_docstrings() -> Iterator[tuple[str, Path, int, str]]:
+    """Every block in a docstring of hooksdk and the built-in plugins: whose it is, its file and line, its code."""
+    for path in [*(ROOT / "hooksdk").rglob("*.py"), *(ROOT / "builtin_plugins").rglob("*.py")]:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                name = f"{module}.{getattr(node, 'name', '')}".rstrip(".")
+                line = getattr(node.body[0], "lineno", 1) - 1 if node.body else 0
+                for at, code in blocks_of(inspect.cleandoc(ast.get_docstring(node) or "")):
+                    yield name, path, line + at, code
+
+
+DOCSTRINGS = list(blocks_of_docstrings())
 
 
 @pytest.fixture
@@ -39,16 +65,36 @@ def page_module() -> Iterator[types.ModuleType]:
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if blocks_of(page)], ids=lambda page: str(page.relative_to(ROOT))
+    "page", [page for page in PAGES if blocks_of_page(page)], ids=lambda page: str(page.relative_to(ROOT))
 )
 def test_the_python_of_a_page_runs(
     page: Path, page_module: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    for line, code in blocks_of(page):
+    for line, code in blocks_of_page(page):
         # Empty lines before it, so that an error names the line of the page.
         exec(compile("\n" * line + code, str(page), "exec"), vars(page_module))
+
+
+@pytest.mark.parametrize(("path", "line", "code"), [one[1:] for one in DOCSTRINGS], ids=[one[0] for one in DOCSTRINGS])
+def test_the_example_of_a_docstring_runs(
+    path: Path, line: int, code: str, page_module: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile("\n" * line + code, str(path), "exec", dont_inherit=True), vars(page_module))
+
+
+def classes_with_an_example() -> list[type]:
+    """The classes that `import hooksdk` shows, and those of the agent loop and of the test kit."""
+    modules = [hooksdk, importlib.import_module("hooksdk.agent"), importlib.import_module("hooksdk.testing")]
+    exports = [getattr(module, name) for module in modules for name in module.__all__]
+    return [one for one in exports if inspect.isclass(one)]
+
+
+@pytest.mark.parametrize("kind", classes_with_an_example(), ids=lambda kind: kind.__qualname__)
+def test_a_public_class_shows_an_example(kind: type) -> None:
+    assert blocks_of(inspect.cleandoc(vars(kind).get("__doc__") or "")), f"the docstring of {kind} has no example"
 
 
 def test_a_block_is_skipped_only_with_a_reason() -> None:

@@ -2,7 +2,7 @@
 
 The definitions are kept as fingerprints in the plugin's storage, by source and owner, for all sessions of the store. Where
 something may be withheld the audit is part of narrowing the tools, and a definition is recorded before its tool is granted.
-Else nobody has to wait for it, and it is done in the background.
+Otherwise it runs in the background, so that nobody waits for it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["CatalogAudit", "fingerprint_of"]
 
 logger = logging.getLogger("hooksdk")
 
-SHOWN = 20
+MAX_NAMED = 20
 """Tools that one line of the log names."""
 
 Records = dict[str, dict[str, str]]
@@ -38,19 +38,19 @@ def fingerprint_of(tool: Tool) -> str:
     """What an approval names: the tool's fingerprint under the name that its owner gave it, so that another server's tool
     of the same name changes nothing; with its annotations, where it has any, since policies go by them."""
     own = tool if tool.name == tool.own_name else tool.copy(name=tool.own_name)
-    said = {name: value for name, value in asdict(tool.annotations).items() if value is not None}
-    return schema.fingerprint([own.fingerprint, said]) if said else own.fingerprint
+    annotations = {name: value for name, value in asdict(tool.annotations).items() if value is not None}
+    return schema.fingerprint([own.fingerprint, annotations]) if annotations else own.fingerprint
 
 
 @dataclass
-class _Known:
+class _SharedReport:
     """What the sessions of one host know together."""
 
     lock: anyio.Lock = field(default_factory=anyio.Lock)
-    settled: dict[str, str] = field(default_factory=dict[str, str])
-    """Tools that are as recorded: id to fingerprint."""
-    told: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """What was reported and is still withheld: id and fingerprint."""
+    fingerprints: dict[str, str] = field(default_factory=dict[str, str])
+    """Of the tools that are as recorded, by id."""
+    reports: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Of tools that are still withheld: id and fingerprint."""
 
 
 class CatalogAudit:
@@ -61,11 +61,11 @@ class CatalogAudit:
 
         model_config = ConfigDict(extra="forbid")
         on_change: Literal["report", "withhold"] = "report"
-        """`report`: said once, and the new definition counts from then on. `withhold`: until it is approved."""
+        """`report`: logged once, and the new definition counts from then on. `withhold`: until it is approved."""
         on_new: Literal["accept", "report", "withhold"] = "accept"
         """What happens with a tool that was never seen."""
         approved: dict[str, str] = Field(default_factory=dict)
-        """Definitions that are right: tool id to fingerprint, as the report says them."""
+        """Definitions that are right: tool id to fingerprint, as the log shows them."""
         exclude: list[str] = Field(default_factory=list[str])
         """Patterns of tools that are not audited."""
 
@@ -90,14 +90,14 @@ class CatalogAudit:
 
     @classmethod
     @asynccontextmanager
-    async def shared(cls, config: Config) -> AsyncGenerator[_Known, None]:  # noqa: ARG003 - the protocol's parameter
+    async def shared(cls, config: Config) -> AsyncGenerator[_SharedReport, None]:  # noqa: ARG003 - the protocol's parameter
         """One report for all sessions of the host."""
-        yield _Known()
+        yield _SharedReport()
 
-    def __init__(self, config: Config, storage: Storage, shared: _Known) -> None:
+    def __init__(self, config: Config, storage: Storage, shared: _SharedReport) -> None:
         self._config = config
         self._storage = storage
-        self._known = shared
+        self._report = shared
         self._excluded = [ToolPattern(pattern) for pattern in config.exclude]
         self._withholds = "withhold" in {config.on_change, config.on_new}
 
@@ -120,11 +120,11 @@ class CatalogAudit:
         by_owner: dict[str, list[tuple[Tool, str]]] = {}
         for tool in tools:
             fingerprint = fingerprint_of(tool)
-            if self._known.settled.get(tool.id) != fingerprint and not self._is_excluded(tool):
+            if self._report.fingerprints.get(tool.id) != fingerprint and not self._is_excluded(tool):
                 by_owner.setdefault(f"{tool.source}:{tool.owner}", []).append((tool, fingerprint))
         withheld: list[str] = []
         for owner, unsettled in by_owner.items():
-            async with self._known.lock:
+            async with self._report.lock:
                 withheld += await self._audit_owner(owner, unsettled)
         return withheld
 
@@ -146,8 +146,8 @@ class CatalogAudit:
             closed = not approved and (self._config.on_new if record is None else self._config.on_change) == "withhold"
             if record is None and not approved:
                 new.append((tool, fingerprint))
-            elif record is not None and (approved or self._is_unheard(tool.id, fingerprint)):
-                _tell_change(tool, record, fingerprint, approved=approved, withheld=closed)
+            elif record is not None and (approved or self._is_unreported(tool.id, fingerprint)):
+                _report_change(tool, record, fingerprint, approved=approved, withheld=closed)
             if closed:
                 withheld.append((tool, fingerprint))
             else:
@@ -155,16 +155,16 @@ class CatalogAudit:
                 records[tool.own_name] = _record(tool, fingerprint)
                 accepted.append((tool, fingerprint))
         if self._config.on_new != "accept":
-            unheard = [(tool, fingerprint) for tool, fingerprint in new if self._is_unheard(tool.id, fingerprint)]
-            _tell_new(owner, unheard, withheld=self._config.on_new == "withhold")
+            unreported = [(tool, fingerprint) for tool, fingerprint in new if self._is_unreported(tool.id, fingerprint)]
+            _report_new(owner, unreported, withheld=self._config.on_new == "withhold")
         if news:
             await self._storage.set(owner, records)
-        self._known.settled.update((tool.id, fingerprint) for tool, fingerprint in accepted)
-        self._known.told.update((tool.id, fingerprint) for tool, fingerprint in withheld)
+        self._report.fingerprints.update((tool.id, fingerprint) for tool, fingerprint in accepted)
+        self._report.reports.update((tool.id, fingerprint) for tool, fingerprint in withheld)
         return [tool.id for tool, _ in withheld]
 
-    def _is_unheard(self, tool_id: str, fingerprint: str) -> bool:
-        return (tool_id, fingerprint) not in self._known.told
+    def _is_unreported(self, tool_id: str, fingerprint: str) -> bool:
+        return (tool_id, fingerprint) not in self._report.reports
 
 
 def _parts(tool: Tool) -> dict[str, str]:
@@ -177,7 +177,7 @@ def _record(tool: Tool, fingerprint: str) -> dict[str, str]:
     return {"fingerprint": fingerprint, **_parts(tool), "recorded": now}
 
 
-def _tell_change(tool: Tool, record: dict[str, str], fingerprint: str, *, approved: bool, withheld: bool) -> None:
+def _report_change(tool: Tool, record: dict[str, str], fingerprint: str, *, approved: bool, withheld: bool) -> None:
     changed = [name for name, part in _parts(tool).items() if record.get(name) != part]
     facts: dict[str, Any] = {
         "plugin": "catalog_audit", "tool": tool.id, "changed": changed, "old": record["fingerprint"],
@@ -197,14 +197,14 @@ def _tell_change(tool: Tool, record: dict[str, str], fingerprint: str, *, approv
     )  # fmt: skip
 
 
-def _tell_new(owner: str, tools: Sequence[tuple[Tool, str]], *, withheld: bool) -> None:
+def _report_new(owner: str, tools: Sequence[tuple[Tool, str]], *, withheld: bool) -> None:
     if not tools:
         return
-    listed = ", ".join(f"{_quoted(tool.id)} = {_quoted(fingerprint)}" for tool, fingerprint in tools[:SHOWN])
-    more = f" and {len(tools) - SHOWN} more" if len(tools) > SHOWN else ""
+    entries = ", ".join(f"{_quoted(tool.id)} = {_quoted(fingerprint)}" for tool, fingerprint in tools[:MAX_NAMED])
+    more = f" and {len(tools) - MAX_NAMED} more" if len(tools) > MAX_NAMED else ""
     consequence = ", withheld until they are in [plugins.catalog_audit.config.approved]" if withheld else ""
     logger.warning(
-        "%d tools of %s were never seen before%s: %s%s", len(tools), _quoted(owner), consequence, listed, more,
+        "%d tools of %s were never seen before%s: %s%s", len(tools), _quoted(owner), consequence, entries, more,
         extra={"plugin": "catalog_audit", "tools": [tool.id for tool, _ in tools], "withheld": withheld},
     )  # fmt: skip
 

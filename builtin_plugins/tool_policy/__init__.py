@@ -50,7 +50,7 @@ class ToolPolicy:
         return Withhold(list(closed), reason or "the tool policy denies it") if closed else None
 
     def _closing(self, tool: Tool, rules: list[CompiledRule]) -> CompiledRule | None:
-        """The rule that denies whatever call of the tool the ones before it let pass; None when some may be allowed."""
+        """The rule that denies every call which the rules before it leave open; None when some call may be allowed."""
         for rule in self._for_tool(tool, rules):
             if rule.rule.action != "deny":
                 return None
@@ -84,11 +84,11 @@ class ToolPolicy:
 _NO_RULE: dict[Action, str] = {"allow": "", "deny": "no rule of the tool policy allows it", "ask": ""}
 
 
-def _verdict(rule: CompiledRule, tool: Tool) -> Block | Ask | None:
-    said = rule.rule
-    if said.action == "deny":
-        return Block(said.reason or f"{rule.name} of the tool policy denies it")
-    if said.action == "ask":
-        title = said.title or f"Run {tool.label or tool.name}?"
-        return Ask(title, said.reason or f"{rule.name} of the tool policy asks for a person.", said.severity)
+def _verdict(compiled: CompiledRule, tool: Tool) -> Block | Ask | None:
+    rule = compiled.rule
+    if rule.action == "deny":
+        return Block(rule.reason or f"{compiled.name} of the tool policy denies it")
+    if rule.action == "ask":
+        title = rule.title or f"Run {tool.label or tool.name}?"
+        return Ask(title, rule.reason or f"{compiled.name} of the tool policy asks for a person.", rule.severity)
     return None

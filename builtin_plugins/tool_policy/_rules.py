@@ -54,11 +54,11 @@ class _Strict(BaseModel):
     def _check_keys(cls, value: object) -> object:
         if isinstance(value, Mapping):
             for name in cast("Mapping[str, Any]", value):
-                _known(str(name), cls.model_fields, "setting")
+                _check_known(str(name), cls.model_fields, "setting")
         return value  # pyright: ignore[reportUnknownVariableType] - pydantic checks it next
 
 
-def _known(word: str, known: Collection[str], what: str) -> None:
+def _check_known(word: str, known: Collection[str], what: str) -> None:
     if word not in known:
         raise ValueError(unknown_key(word, known, f"a known {what}"))
 
@@ -86,8 +86,8 @@ class Requester(_Strict):
         own_id: object = requester.get("id")
         if self.id is not None and (own_id is None or str(own_id) not in self.id):
             return False
-        given: object = requester.get("roles")
-        roles = {given} if isinstance(given, str) else set(map(str, cast("list[object]", given or ())))
+        own_roles: object = requester.get("roles")
+        roles = {own_roles} if isinstance(own_roles, str) else set(map(str, cast("list[object]", own_roles or ())))
         return self.roles is None or not roles.isdisjoint(self.roles)
 
 
@@ -127,7 +127,7 @@ class Rule(_Strict):
         if value is not None and not value:
             raise ValueError("it is empty; write such as {destructive = true}")
         for name in value or ():
-            _known(name, Annotations.names(), "annotation")
+            _check_known(name, Annotations.names(), "annotation")
         return value
 
     @field_validator("sources", "triggers")
@@ -135,7 +135,7 @@ class Rule(_Strict):
     def _check_words(cls, value: list[str] | None, info: Any) -> list[str] | None:
         known = SOURCES if info.field_name == "sources" else ("user", "schedule", "subagent", "other")
         for word in value or ():
-            _known(word, known, info.field_name.removesuffix("s"))
+            _check_known(word, known, info.field_name.removesuffix("s"))
         return value
 
     @field_validator("arguments")
@@ -178,9 +178,9 @@ def read_rules(value: object) -> object:
         return value
     rules: list[Rule] = []
     problems: list[str] = []
-    for number, written in enumerate(cast("list[object]", value), 1):
+    for number, raw_rule in enumerate(cast("list[object]", value), 1):
         try:
-            rules.append(Rule.model_validate(written))
+            rules.append(Rule.model_validate(raw_rule))
         except ValidationError as error:
             problems.extend(f"rule {number}: {_text_of(one)}" for one in error.errors())
     if problems:

@@ -244,7 +244,7 @@ class ToolSearch:
         answer = search(queries, limit, catalog=catalog, deferred=deferred, ranker=self._indexes.of([*catalog]))
         context.count("searches", len(answer["results"]))
         context.count("hits", sum(len(group["hits"]) for group in answer["results"]))
-        return ToolResult(compact(self._streak.changed(answer, catalog=catalog, deferred=deferred)))
+        return ToolResult(compact(self._streak.guide(answer, catalog=catalog, deferred=deferred)))
 
     def _describe(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         arguments = _unwrapped(arguments)

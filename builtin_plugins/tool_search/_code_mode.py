@@ -14,7 +14,7 @@ from builtin_plugins.tool_search._answers import compact, described, number_of, 
 from builtin_plugins.tool_search._bridge_call import ARGUMENT_KEYS, NAME_KEYS, reason_of, refuse_unless_deferred
 from builtin_plugins.tool_search._sandbox import Outcome, Sandbox
 from builtin_plugins.tool_search._script import Limits
-from builtin_plugins.tool_search._script_values import MUCH, TooLarge, as_json, beginning, clean, result_value
+from builtin_plugins.tool_search._script_values import THREAD_FROM, TooLarge, as_json, beginning, clean, result_value
 from builtin_plugins.tool_search._sentences import (
     INSTEAD_IN_SCRIPT,
     NOT_UNDONE,
@@ -144,7 +144,7 @@ class _Functions:
         result = await self.context.call_tool(name, arguments, origin="code")
         (self.failed if result.is_error else self.done).append(clip(name, 100))
         if not result.is_error:
-            if result.structured is None and len(result.text) < MUCH:
+            if result.structured is None and len(result.text) < THREAD_FROM:
                 return _value_of(name, result)
             return await anyio.to_thread.run_sync(_value_of, name, result)
         text = clean(result.text)

@@ -13,12 +13,12 @@ from hooksdk import Tool, schema
 
 MAX_TOOLS = 100_000
 """Tools in all catalogs together whose rankers are kept, at 2 to 3 kB each."""
-_FEWEST = 4  # catalogs that are kept however large they are
-_SMALLEST = 500  # as so many tools a catalog counts at least: what a ranker remembers of its queries takes room, too
+_FEWEST = 4  # so many catalogs are kept, however large they are
+_SMALLEST = 500  # tools that a catalog counts as at least, since a ranker also remembers queries
 
 
 class _Parameters(Mapping[str, Any]):
-    """A tool's schema, copied only when it is read: of a changed catalog, only what changed is."""
+    """A tool's schema, copied when it is first read: of a changed catalog only the changed tools are read."""
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool

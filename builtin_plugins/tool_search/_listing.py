@@ -51,8 +51,8 @@ def listing_budget(setting: bool | int, context_window: int | None) -> int:
 
 
 def listing(tools: Sequence[Tool], budget: int) -> str:
-    """The tools by owner, as fully as the budget allows: with first sentences, or by name, or the largest owners only
-    counted. Nothing where not even the counts fit."""
+    """The tools by owner, as fully as the budget allows: with first sentences, or by name, or with only a
+    count for the largest owners. Nothing where not even the counts fit."""
     by_owner = _by_owner(tools)
     full = [HEADING, *(_with_sentences(owner, own) for owner, own in by_owner.items())]
     if sum(map(_size, full)) <= 4 * budget:

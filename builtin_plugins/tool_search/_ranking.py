@@ -39,17 +39,17 @@ class Ranker(Protocol):
 
 
 _PROMINENT = frozenset({NAME, FIRST, OWNER})
-# What a word counts that was not written as such, as a share of one that was.
+# The weight of a word that was derived (a pair, a synonym, ...), as a share of one that stands in the query.
 _PAIR, _JOINED, _SYNONYM, _STAND_IN, _ABBREVIATION, _REPAIR = 0.5, 0.7, 0.25, 0.4, 0.8, 0.6
 _REPAIRS = 3
-_UNSURE = 0.5  # quoted text is mostly content, and a word taken apart is a guess
+_UNSURE = 0.5  # for quoted text, which is mostly content, and for parts of a word, which are a guess
 _NAME_COVERAGE = 0.25
 _CLAUSES, _CLAUSE_SHARE = 3, 0.4
 # Hits are judged weak by their share of a full score: below _LACKING when a capability is missing from the catalog.
 _JUDGED_WORDS, _LACKING, _SHORT, _WEAK = 6, 0.5, 3, 0.15
 
 _QUERY_LIMIT = 512
-_MAX_VALUES, _RECORD = 2_000_000, 20  # what is remembered of a word takes as much room as so many values
+_MAX_VALUES, _RECORD = 2_000_000, 20  # values that the record of one word counts as, besides its own
 
 _CLAUSE_END = re.compile(
     r"[.!?;](?=\s|$)|[\u3002\uff01\uff1f\uff1b\n]|\b(?:and\s+)?(?:then|also|next|finally|lastly|afterwards|after that)\b",
@@ -293,7 +293,7 @@ class Bm25Ranker:
             else:
                 best = dict(zip(term.numbers, [scale * value for value in term.values], strict=True))
             in_name.update(dict.fromkeys(term.in_name))
-        # To a hit's strength an unknown word matters no more than a rare one: in small catalogs it would drown the rest.
+        # An unknown word counts as a rare one: in a small catalog it would otherwise outweigh all others.
         return _Word(text, own, *_arrays(best), array("I", in_name), self._idf(max(1, frequency)))
 
     def _pair(self, one: _Word, two: _Word) -> Mapping[int, float]:

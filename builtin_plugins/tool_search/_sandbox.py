@@ -73,7 +73,7 @@ class Sandbox:
         self._threads = anyio.CapacityLimiter(workers + COMPUTING)
 
     async def run(self, code: str, functions: Mapping[str, Function], limits: Limits) -> Outcome:
-        """Run a script that may call these functions. Whatever it does is said in the answer; what a function raises is
+        """Run a script that may call these functions. However it ends, the outcome says so; what a function raises is
         raised in the script under the same built-in name. When this is cancelled, the worker is killed."""
         import pydantic_monty as monty
 

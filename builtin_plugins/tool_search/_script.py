@@ -1,4 +1,4 @@
-"""One script while it runs: from stop to stop, what it called in between, and its value.
+"""One script while it runs: its stops at calls of the host, and its value.
 
 The worker stops at each call of a host function. The host's event loop runs the function, and the worker goes on with its
 result.
@@ -16,7 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from builtin_plugins.tool_search._last_value import keeping_value
-from builtin_plugins.tool_search._script_values import MUCH, clean
+from builtin_plugins.tool_search._script_values import THREAD_FROM, clean
 from builtin_plugins.tool_search._serialise import MAX_TEXT, PRELUDE_FILE, prelude, read_json, reading_value
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Script:
         self._labels: dict[int, str] = {}
         self._lengths: dict[int, int] = {}
         self._waiting: dict[int, Callable[[], Awaitable[object]]] = {}
-        self._settled: dict[int, monty.ExternalSettledResult] = {}
+        self._results: dict[int, monty.ExternalSettledResult] = {}
         self._source = b""
         self._places = prelude(tuple(functions))[1]
         names = "|".join(map(re.escape, functions)).encode()
@@ -112,13 +112,13 @@ class Script:
         return list(self._labels.values())
 
     async def drive(self, step: Step, session: monty.MontySession, code: str, printout: Printout) -> object:
-        """From stop to stop, to the value of the last line, as JSON."""
+        """Run it to its end. Returns the value of its last line, as JSON."""
         problem: BaseException | None = None
         value: object = None
         async with anyio.create_task_group() as tasks:
             try:
                 value = await self._run_code(step, session, code, printout, tasks)
-            except Exception as error:  # raised outside, so that no group of one comes around it
+            except Exception as error:  # raised outside the task group, which would wrap it
                 problem = error
             tasks.cancel_scope.cancel()
         if problem := self._interrupt or problem:
@@ -140,7 +140,7 @@ class Script:
             except monty.MontySyntaxError:
                 if printout.characters:
                     raise
-                # Its last line is no expression, or it is wrong anyway, and the error has to be about its own text.
+                # The last line is no expression, or the script is wrong: then the error must quote the script as it was written.
             else:
                 break
         else:
@@ -167,13 +167,13 @@ class Script:
             elif snapshot.is_os_function and snapshot.function_name not in _SLEEPS:
                 resume = snapshot.resume_not_handled
             else:
-                resume = functools.partial(snapshot.resume, await self._called(step, snapshot))
+                resume = functools.partial(snapshot.resume, await self._answer_call(step, snapshot))
             snapshot = await step(resume)
 
-    async def _called(self, step: Step, snapshot: monty.FunctionSnapshot) -> monty.ExternalResult:
-        """What a call is answered at once: mostly a promise, kept when the script waits for it."""
+    async def _answer_call(self, step: Step, snapshot: monty.FunctionSnapshot) -> monty.ExternalResult:
+        """The immediate answer to a call: usually a future, which gets its result when the script waits for it."""
         if snapshot.is_os_function:
-            seconds = self._sleep((await step(lambda: snapshot.args))[0])  # a number, the worker has seen to it
+            seconds = self._sleep((await step(lambda: snapshot.args))[0])  # a number: the worker has checked it
             if snapshot.function_name == "system.sleep":
                 await anyio.sleep(seconds)
                 return {"return_value": None}
@@ -181,7 +181,7 @@ class Script:
             return {"future": ...}
         place = snapshot.position
         name = self._places.get((place.start, place.end)) if place.filename == PRELUDE_FILE else None
-        if name is None:  # and what it is called with is not looked at
+        if name is None:  # not one of ours: its arguments are not read
             return {"exc_type": "NameError", "message": f"name '{snapshot.function_name[:100]}' is not defined"}
         self._calls += 1
         if self._calls > self._limits.calls:
@@ -190,7 +190,7 @@ class Script:
         self._lengths[snapshot.call_id] = len(text)
         if sum(self._lengths.values()) > MAX_OPEN:
             raise OverLimit(f"It was stopped: its open calls have more than {MAX_OPEN:,} characters of arguments.")
-        keywords, *positional = _read(text) if len(text) < MUCH else await step(lambda: _read(text))
+        keywords, *positional = _read(text) if len(text) < THREAD_FROM else await step(lambda: _read(text))
         if not isinstance(keywords, dict):
             raise OverLimit("It was stopped: it changed what writes its calls.")
         first = repr(positional[0][:100]) if positional and isinstance(positional[0], str) else ""
@@ -206,24 +206,24 @@ class Script:
         return seconds
 
     async def _wait(self, snapshot: monty.FutureSnapshot, tasks: TaskGroup) -> dict[int, monty.ExternalSettledResult]:
-        """Begin what was called, and wait until something of it has ended."""
-        # The worker does not say which of its open calls are awaited. Where `await` stands before a call itself, it is
-        # the one that was made last, and another that was only made is not begun.
+        """Start the calls that wait, and return the results of those that have ended since."""
+        # The worker does not say which of its open calls are awaited. Where the script stopped at `await NAME(`, it is
+        # the newest call; a call that is never awaited is then not started.
         direct = self._direct.match(self._source, snapshot.position.start)
         pending = sorted(snapshot.pending_call_ids)  # in the order in which they were made
         for call_id in pending[-1:] if direct else pending:
             if call_id in self._waiting:
                 tasks.start_soon(self._run, call_id, self._waiting.pop(call_id))
-        while not self._settled:
+        while not self._results:
             if self._interrupt is not None:
                 raise OverLimit("It was interrupted.")
             self._arrived = anyio.Event()
             await self._arrived.wait()
-        settled, self._settled = self._settled, {}
-        for call_id in settled:
+        results, self._results = self._results, {}
+        for call_id in results:
             self._labels.pop(call_id, None)
             self._lengths.pop(call_id, None)
-        return settled
+        return results
 
     async def _run(self, call_id: int, function: Callable[[], Awaitable[object]]) -> None:
         result: monty.ExternalSettledResult
@@ -233,11 +233,11 @@ class Script:
             except Exception as error:
                 kind = type(error).__name__ if type(error) in _RAISED else "RuntimeError"
                 result = {"exc_type": cast("monty.ExcType", kind), "message": clean(str(error))}
-            except KeyboardInterrupt as error:  # raised outside of the task group, which would wrap it up
+            except KeyboardInterrupt as error:  # raised outside the task group, which would wrap it
                 self._interrupt = error
                 self._arrived.set()
                 return
-        self._settled[call_id] = result
+        self._results[call_id] = result
         self._arrived.set()
 
 

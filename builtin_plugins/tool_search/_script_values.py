@@ -9,8 +9,8 @@ from typing import Any, cast, final
 
 from builtin_plugins.tool_search._answers import compact
 
-MUCH = 20_000
-"""Characters from which on a text is read in a thread, so that the event loop goes on."""
+THREAD_FROM = 20_000
+"""Characters from which on a text is parsed in a thread, so that the event loop goes on."""
 MAX_DEPTH = 100
 MAX_VALUES = 500_000
 """In one result. More would take the host too long, and a script's memory holds hardly more."""
@@ -21,7 +21,7 @@ MAX_BITS = 10_000
 
 
 class TooLarge(Exception):
-    """A result has more of this than a script can hold."""
+    """A result is larger than a script can hold."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"the result has more than {what}, which is more than a script can hold")
@@ -35,9 +35,9 @@ def as_json(value: object) -> Any:
 def result_value(structured: object, text: str) -> Any:
     """What a tool answered: its structured result, else the object or list that its text is JSON of, else the text.
     Raises `TooLarge`."""
-    for read in (lambda: structured, lambda: json.loads(text) if text.lstrip()[:1] in {"{", "["} else None):
+    for get in (lambda: structured, lambda: json.loads(text) if text.lstrip()[:1] in {"{", "["} else None):
         try:
-            if (value := read()) is not None:
+            if (value := get()) is not None:
                 return _Reader().read(value, 0)
         except (ValueError, TypeError, RecursionError):
             continue

@@ -26,7 +26,7 @@ hits = await search("create issue")
 print(hits[0]["call"])
 await call("create_issue", {"title": "It is broken"})
 What it prints and the value of its last line come back. await asyncio.gather(call(...), call(...)) runs calls at once (no \
-return_exceptions). A refused or failed call raises an exception. Limited Python: no yield, no inheritance, no files or network; \
+return_exceptions). A blocked or failed call raises an exception. Limited Python: no yield, no inheritance, no files or network; \
 import only asyncio, json, re, math, datetime, collections, itertools, functools.""",
 }
 """What the model reads of each bridge tool unless the configuration says otherwise."""

@@ -28,7 +28,7 @@ MAX_BITS = 10_000
 MAX_NAMES = 200
 _ATTRIBUTE = re.compile(r"\.\s*([^\W\d]\w{0,100})|(?:^[ \t]+|[:;][ \t]*)([^\W\d]\w{0,100})\s*[:=](?!=)", re.MULTILINE)
 
-# What runs in the sandbox. Whatever it needs is kept in parameters, as a script may use those names for something else.
+# What runs in the sandbox. Built-in names are bound as parameters, because a script may assign to those names.
 _SOURCE = """
 def __make__(
     str=str, int=int, bool=bool, float=float, list=list, tuple=tuple, dict=dict, set=set, frozenset=frozenset, bytes=bytes,
@@ -47,7 +47,7 @@ def __make__(
         raise TypeError(f"the arguments have too many characters: {MAX_CHARACTERS:,} are the most")
 
     def json_of(sources, roots, strict, names):
-        # JSON of these values. Strict refuses what has no form in JSON; else that is told in words.
+        # JSON of these values. Strict raises for what JSON has not; otherwise that is described in words.
         values, room = MAX_VALUES, MAX_CHARACTERS + 1000  # for names and marks
 
         def refuse(path, what, instead):
@@ -162,42 +162,42 @@ def __make__(
                 return refuse(path, f"nested more than {MAX_DEPTH} deep", "(nested too deep)")
             inner = []
             if isinstance(value, dict):
-                made = {}
+                copy = {}
                 for key, item in value.items():
                     if strict and not isinstance(key, (str, int)):
                         refuse(path, f"an object with a key of type {type(key).__name__}", None)
                     key = name(key, path)
-                    if key in made and not strict:
-                        key = f"{key} ({len(made) + 1})"
-                    made[key] = plain(item, path, key)
-                    if made[key] is HOLDS:
-                        inner.append((made, key, item, (path, key), depth + 1))
+                    if key in copy and not strict:
+                        key = f"{key} ({len(copy) + 1})"
+                    copy[key] = plain(item, path, key)
+                    if copy[key] is HOLDS:
+                        inner.append((copy, key, item, (path, key), depth + 1))
                     if values < 0:
                         break
                 todo.extend(reversed(inner))
-                return made
+                return copy
             if isinstance(value, (set, frozenset)):
-                made = []
+                copy = []
                 for item in value:
-                    made.append(name(item, path)[:200])
-                    if room < 0 or len(made) > values:
+                    copy.append(name(item, path)[:200])
+                    if room < 0 or len(copy) > values:
                         break
-                values -= len(made)
-                return sorted(made)
+                values -= len(copy)
+                return sorted(copy)
             if not isinstance(value, (list, tuple)) and type(value).__name__ not in VIEWS:
-                made = {type(value).__name__: HOLDS}
-                todo.append((made, type(value).__name__, attributes(value), path, depth + 1))
-                return made
-            made = []
+                copy = {type(value).__name__: HOLDS}
+                todo.append((copy, type(value).__name__, attributes(value), path, depth + 1))
+                return copy
+            copy = []
             for item in value:
-                step = len(made)
-                made.append(plain(item, path, step))
-                if made[step] is HOLDS:
-                    inner.append((made, step, item, (path, step), depth + 1))
+                step = len(copy)
+                copy.append(plain(item, path, step))
+                if copy[step] is HOLDS:
+                    inner.append((copy, step, item, (path, step), depth + 1))
                 if values < 0:
                     break
             todo.extend(reversed(inner))
-            return made
+            return copy
 
         top = [plain(value, None, root) for value, root in zip(sources, roots)]
         todo = [
@@ -206,10 +206,10 @@ def __make__(
         while todo:
             into, place, value, path, depth = todo.pop()
             into[place] = parts(value, path, depth, todo)
-        made = dumps(top, ensure_ascii=False, separators=(",", ":"))
-        if strict and len(made) > MAX_CHARACTERS + 1000:
+        copy = dumps(top, ensure_ascii=False, separators=(",", ":"))
+        if strict and len(copy) > MAX_CHARACTERS + 1000:
             too_long()
-        return made
+        return copy
 
     def json_of_value(value, names):
         return json_of([value], ["value"], False, names)
@@ -236,9 +236,10 @@ _FUNCTION = """
 
 @lru_cache
 def prelude(functions: Sequence[str]) -> tuple[str, dict[tuple[int, int], str]]:
-    """The code that defines these functions in the sandbox, and by its place in it which function asks the host there.
+    """The code that defines these functions in the sandbox, and which function calls the host at which place of it.
 
-    Only what asks at these places has text as its one argument. Anything else that a script gives is not to be read.
+    Only calls from these places are read, and their one argument is text. A call from anywhere else was copy by the
+    script itself, which may have shadowed the function.
     """
     source = _SOURCE.replace("FUNCTION_NAMES", ", ".join(functions))
     source = source.replace("FUNCTIONS", "".join(_FUNCTION.replace("NAME", name) for name in functions))
@@ -249,7 +250,7 @@ def prelude(functions: Sequence[str]) -> tuple[str, dict[tuple[int, int], str]]:
         ("BITS", MAX_BITS),
     ):
         source = source.replace(f"MAX_{name}", str(limit))
-    ends = [found.end() for found in re.finditer(re.escape(_ASK.encode()), source.encode())]
+    ends = [match.end() for match in re.finditer(re.escape(_ASK.encode()), source.encode())]
     return source, {(end - len(_ASK), end): name for end, name in zip(ends, functions, strict=True)}
 
 
@@ -261,7 +262,7 @@ def read_json(text: str) -> list[Any]:
             return cast("list[Any]", value)
     except (ValueError, RecursionError):
         pass
-    # It is longer as JSON, as control characters are, or the script has put something in the place of the writer.
+    # Too long as JSON (control characters take six), or the script has replaced the writer.
     return [f"{text[:MAX_CHARACTERS]}(cut)"]
 
 
@@ -286,7 +287,7 @@ def _is_flat(value: object) -> bool:
 
 
 def reading_value(code: str) -> str:
-    """What gives `__value__` as JSON of a list that holds it. Of instances the attributes are shown that the script names,
-    as the sandbox cannot list them."""
+    """The code that writes `__value__` as a JSON list of one. An instance shows the attributes that the script mentions,
+    since the sandbox cannot list them."""
     names = {match[1] or match[2] for match in _ATTRIBUTE.finditer(code)}
     return f'{READING}(__value__, {sorted(names)[:MAX_NAMES]})}}"'

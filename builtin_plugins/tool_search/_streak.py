@@ -11,13 +11,13 @@ from builtin_plugins.tool_search._sentences import NO_HITS, SOME_HITS
 from hooksdk import Catalog
 
 CHANGES = 3
-"""From this search on that no call came between, the answer is another one, if two showed no hit that is new. (Hermes
-Agent's issue 98943 tells of a run with 216 searches for a tool that did not exist.)"""
+"""From the third search in a row without a call, the answer tells the model to stop searching, if two of them showed no
+new hit. (Hermes Agent's issue 98943 reports a run with 216 searches for a tool that did not exist.)"""
 IN_VAIN = CHANGES - 1
 MANY = 8
-"""From this one on it is another one in any case."""
+"""From this search on it does so in any case."""
 NAMES_TOKENS = 1_000
-"""What the names by owner may take."""
+"""The most that the names by owner may take."""
 
 
 class Streak:
@@ -40,12 +40,12 @@ class Streak:
         self._shown: frozenset[str] = frozenset()
         self._has_names = False
 
-    def changed(self, answer: dict[str, Any], *, catalog: Catalog, deferred: Collection[str]) -> dict[str, Any]:
-        """Count one more search, and make its answer one that leads on where searching alone does not: the best hit with
-        its schema, the lesser ones by name, and what there is by owner."""
+    def guide(self, answer: dict[str, Any], *, catalog: Catalog, deferred: Collection[str]) -> dict[str, Any]:
+        """Count one more search. Where more searching would not help, its answer becomes another one: the best hit with its
+        schema, the others by name, and the names of all tools by owner."""
         groups = answer["results"]
         self._searches += 1
-        # Searches for several capabilities, perhaps in one reply, lead on by themselves as long as they find them.
+        # Several searches in a row are fine as long as each finds something new.
         good = frozenset(hit["name"] for group in groups for hit in group["hits"] if "weak" not in hit)
         self._in_vain += good <= self._shown
         self._shown |= good

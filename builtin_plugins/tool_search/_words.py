@@ -58,13 +58,13 @@ def _walk(schema: object) -> tuple[list[str], list[str], list[str]]:
     texts: list[str] = []
     values: list[str] = []
     queue: list[tuple[object, int]] = [(schema, 0)]
-    seen: set[int] = set()
+    visited: set[int] = set()
     for node, depth in queue:  # grows while it is walked
-        if len(seen) >= _SCHEMA_NODES:
+        if len(visited) >= _SCHEMA_NODES:
             break
-        if id(node) in seen or depth > _SCHEMA_DEPTH:
+        if id(node) in visited or depth > _SCHEMA_DEPTH:
             continue
-        seen.add(id(node))
+        visited.add(id(node))
         if isinstance(node, list):
             queue.extend((child, depth + 1) for child in cast("list[object]", node)[:_SCHEMA_NODES])
         if not isinstance(node, Mapping):

@@ -1,4 +1,4 @@
-"""What orders the tools by a query: the protocol of a ranker, the two that come with tool search, and how one is chosen.
+"""Ranking tools for a query: the protocol of a ranker, the two that come with tool search, and how one is chosen.
 
 A ranker of your own is a factory that takes the documents of a catalog and answers an object with `search`; name it in
 the configuration as `ranker = "my_package.my_module:make_ranker"`. It is made once for a catalog and shared by all
@@ -46,7 +46,7 @@ RankerFactory = Callable[[Sequence[Document]], Ranker]
 # How often the words of a field stand in a document, in the order of `_words.tool_words`: rank-bm25 knows no fields.
 _REPEATS = (4, 2, 1, 1, 1, 1, 2)
 _QUERY_LIMIT = 512
-# Only short queries are judged: of a sentence a right answer has few words, and there are no synonyms to tell.
+# Only hits of short queries can be weak: the right tool shares few words with a sentence, and there are no synonyms.
 _SHORT, _WEAK = 3, 0.35
 
 
@@ -94,7 +94,7 @@ class RankBm25Ranker:
 def load_ranker(name: str) -> RankerFactory:
     """The factory that a configuration names: `bm25`, `rank-bm25` or `package.module:factory`. Raises `ValueError`.
 
-    What a factory of your own makes is stood in for by `bm25` wherever it fails.
+    Where a ranker of your own fails, `bm25` answers in its place.
     """
     if name == "bm25":
         return Bm25Ranker
@@ -148,10 +148,10 @@ class _OwnRankers:
         ranker = self.attempt("the factory", partial(self._factory, [*documents]), _read_ranker)
         return _OwnRanker(self, documents, ranker)
 
-    def attempt(self, step: str, do: Callable[[], object], read: Callable[[object], _Answer]) -> _Answer | None:
-        """What is read from the answer; None where there is none that can be read, which the log says."""
+    def attempt(self, step: str, do: Callable[[], object], parse: Callable[[object], _Answer]) -> _Answer | None:
+        """The parsed answer of `do`; None where it raises or cannot be parsed, which is logged."""
         try:
-            return read(do())
+            return parse(do())
         except _BadRankerAnswer as error:
             self._warn(f"{step} {error}")
         except (Exception, SystemExit) as error:  # whatever foreign code raises
@@ -182,8 +182,8 @@ class _OwnRanker:
     def search(self, query: str, limit: int) -> list[Ranked]:
         own = self._ranker
         if own is not None:
-            read = partial(_read_hits, limit=limit)
-            hits = self._factory.attempt("search", lambda: own.search(query, limit), read)
+            parse = partial(_read_hits, limit=limit)
+            hits = self._factory.attempt("search", lambda: own.search(query, limit), parse)
             if hits is not None:
                 return hits
         return self._stand_in.search(query, limit)
@@ -193,10 +193,10 @@ class _OwnRanker:
         return Bm25Ranker(self._documents)
 
 
-def _read_ranker(made: object) -> Ranker:
-    if not callable(getattr(made, "search", None)):
-        raise _BadRankerAnswer(f"answered {_kind(made)}, not an object with search(query, limit)")
-    return cast("Ranker", made)
+def _read_ranker(answer: object) -> Ranker:
+    if not callable(getattr(answer, "search", None)):
+        raise _BadRankerAnswer(f"answered {_kind(answer)}, not an object with search(query, limit)")
+    return cast("Ranker", answer)
 
 
 def _read_hits(answer: object, limit: int) -> list[Ranked]:

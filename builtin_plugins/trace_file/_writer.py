@@ -29,12 +29,12 @@ def locate(path: str | None) -> Path:
         if home := os.environ.get("HOOKSDK_HOME"):
             return Path(home).expanduser() / FILE_NAME
         return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "hooksdk" / FILE_NAME
-    found = Path(path).expanduser()
-    return found / FILE_NAME if path.endswith(("/", os.sep)) or found.is_dir() else found
+    place = Path(path).expanduser()
+    return place / FILE_NAME if path.endswith(("/", os.sep)) or place.is_dir() else place
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
-    """One line of ASCII, so that no reader takes a character of the content for a line's end. What is not JSON is told as
+    """One line of ASCII, so that no character of the content looks like the end of a line. What is not JSON becomes
     text."""
     try:
         text = json.dumps(record, separators=(",", ":"), default=str, allow_nan=False)
@@ -50,8 +50,8 @@ def _is_plain(value: object) -> bool:
 
 @final
 class LineFile:
-    """An append-only file of lines. Each line is one write, so lines of several processes do not mix. Trouble is reported
-    once, until it is over; then a line says how many were lost."""
+    """An append-only file of lines. Each line is one write, so lines of several processes do not mix. A failure is logged
+    once; when writing works again, the log says how many lines were lost."""
 
     def __init__(self, path: Path, max_bytes: int | None, keep: int) -> None:
         self.path = path
@@ -64,14 +64,14 @@ class LineFile:
         self._lost = 0
 
     def open(self) -> None:
-        """Raises `OSError` for a path that cannot be written, but for want of space: that may change."""
+        """Raises `OSError` for a path that cannot be written. A full disk is no error here: it may have room later."""
         try:
             self._open()
         except OSError as error:
             if error.errno not in _FULL:
                 raise
             self._lose(error)
-            self._lost = 0  # nothing was to be written yet
+            self._lost = 0  # nothing has been lost yet
 
     def append(self, line: bytes) -> None:
         """Write one line whole, or lose it and say so."""
@@ -127,7 +127,7 @@ class LineFile:
         """Only whoever holds the lock of the file that stands at the path may move it, so nobody moves a fresh one."""
         try:
             import fcntl
-        except ImportError:  # no such locks, and an open file cannot be moved either: it grows on
+        except ImportError:  # no such locks here, and an open file cannot be moved: it keeps growing
             return
         fcntl.flock(fd, fcntl.LOCK_EX)
         if _is_at(fd, self.path):
@@ -142,11 +142,11 @@ class LineFile:
     def _write(self, line: bytes) -> None:
         assert self._fd is not None
         data = b"\n" + line if self._torn else line
-        written = os.write(self._fd, data)
-        if written == len(data):
+        size = os.write(self._fd, data)
+        if size == len(data):
             self._torn = False
         else:
-            self._torn = written > len(data) - len(line) or (self._torn and written == 0)
+            self._torn = size > len(data) - len(line) or (self._torn and size == 0)
             raise OSError(errno.ENOSPC, "only a part of a record could be written")
 
 
@@ -162,12 +162,12 @@ def _is_torn(fd: int) -> bool:
 
     A line of another process that crosses a page is seen in parts while it is being written, so it is looked at again.
     """
-    seen = -1
+    size_before = -1
     for _ in range(LOOKS):
         size = os.fstat(fd).st_size
         if size == 0 or os.pread(fd, 1, size - 1) == b"\n":
             return False
-        if size == seen:
+        if size == size_before:
             time.sleep(BETWEEN_LOOKS)
-        seen = size
+        size_before = size
     return True

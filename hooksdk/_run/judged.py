@@ -24,21 +24,25 @@ from hooksdk.tools import Tool
 class JudgedCall:
     """A call that went through unwrapping, scope, repair, rewriting, validation, the policies and their approvals.
 
-    ```python
-    from hooksdk import JudgedCall, Run, Tool, ToolCall, ToolResult
-
-    async def run_elsewhere(tool: Tool | None, arguments: dict[str, object]) -> str:
-        return f"{tool} ran with {arguments}"
-
-    async def call(run: Run, call: ToolCall) -> ToolResult:
-        judged: JudgedCall = await run.judge(call)
-        if judged.result is not None:  # blocked, answered, invalid or unknown
-            return judged.result
-        return await judged.supply(await run_elsewhere(judged.tool, judged.arguments))
-    ```
-
     It ends once: it is settled already, or by `execute()` or `supply()`. One that nobody ends is `not_run` when its run
     ends, and stays open when the run is paused.
+
+    ```python
+    import anyio
+
+    from hooksdk import Tool, ToolCall
+    from hooksdk.testing import open_session
+
+    async def main() -> None:
+        async with open_session() as session, session.run() as run:
+            await run.resolve_tools([Tool(name="add", source="host")])
+            judged = await run.judge(ToolCall("c1", "add", {"one": 2}))
+            if judged.result is None:  # not blocked: run it where you like
+                await judged.supply(f"computed elsewhere from {judged.arguments}")
+            assert judged.status == "ok"
+
+    anyio.run(main)
+    ```
     """
 
     def __init__(self, state: RunState, work: CallInProgress) -> None:

@@ -28,7 +28,7 @@ MAX_ERRORS = 50
 
 
 class _DoesNotFit(Exception):
-    """Ends a check of which only the answer is asked: to make an error takes long."""
+    """Ends a check where only yes or no matters: making an error object is slow."""
 
 
 def _fail(message: str) -> exceptions.ValidationError:
@@ -94,7 +94,7 @@ def _identity(value: Any) -> Any:
         work.spend(len(value))
         return ("[", *map(_identity, value))
     if kind in {int, float} and abs(value) >= 2**53:
-        return ("#", hex(int(value)))  # as text, since somebody may choose numbers that have one hash
+        return ("#", hex(int(value)))  # as text: the hash of a text is salted, large numbers can be chosen to collide
     return value
 
 
@@ -114,8 +114,8 @@ def _const(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[A
     return _enum(validator, [value], instance, schema)
 
 
-def _unique_items(_validator: Any, wanted: bool, instance: Any, _schema: Any) -> Iterator[Any]:
-    if wanted and is_list(instance):
+def _unique_items(_validator: Any, must_be_unique: bool, instance: Any, _schema: Any) -> Iterator[Any]:
+    if must_be_unique and is_list(instance):
         work.spend(len(instance))
         if len({_identity(each) for each in instance}) < len(instance):
             yield _fail("uniqueItems")
@@ -133,40 +133,40 @@ def _evaluated(validator: Any, instance: Any, schema: Any, *, own: bool = True) 
     if is_object(instance):
         everything, unevaluated, rest = set[Any](instance), "unevaluatedProperties", "additionalProperties"
         known, patterns = schema.get("properties", ()), schema.get("patternProperties", ())
-        seen = {key for key in instance if key in known or any(_fits(pattern, key) for pattern in patterns)}
+        evaluated = {key for key in instance if key in known or any(_fits(pattern, key) for pattern in patterns)}
     else:
         everything, unevaluated = set[Any](range(len(instance))), "unevaluatedItems"
         first, rest = ("items", "additionalItems") if is_list(schema.get("items")) else ("prefixItems", "items")
-        seen = everything.intersection(range(len(schema.get(first, ()))))
+        evaluated = everything.intersection(range(len(schema.get(first, ()))))
         if "contains" in schema and "$dynamicRef" in validator.VALIDATORS:  # not in 2019-09
-            seen |= {index for index, each in enumerate(instance) if _holds(validator, each, schema["contains"])}
+            evaluated |= {index for index, each in enumerate(instance) if _holds(validator, each, schema["contains"])}
     if rest in schema or (not own and unevaluated in schema):
         return everything
     for keyword in ("$ref", "$dynamicRef"):
         if keyword in schema:
             target = validator._resolver.lookup(schema[keyword])  # noqa: SLF001 - as jsonschema's own keywords do
             child = validator.evolve(schema=target.contents, _resolver=target.resolver)
-            seen |= _evaluated(child, instance, target.contents, own=False)
+            evaluated |= _evaluated(child, instance, target.contents, own=False)
     inner = [each for name in ("allOf", "oneOf", "anyOf") for each in schema.get(name, ())]
     inner = [each for each in inner if _holds(validator, instance, each)]
     inner += [each for key, each in schema.get("dependentSchemas", {}).items() if key in everything]
     if "if" in schema:
         holds = _holds(validator, instance, schema["if"])
         inner += [schema["if"], schema.get("then")] if holds else [schema.get("else")]
-    return seen.union(*(_evaluated(validator, instance, each, own=False) for each in inner))
+    return evaluated.union(*(_evaluated(validator, instance, each, own=False) for each in inner))
 
 
 def _unevaluated_properties(validator: Any, subschema: Any, instance: Any, schema: Any) -> Iterator[Any]:
     if is_object(instance):
-        seen = _evaluated(validator, instance, schema)
-        yield from _check_keys(validator, subschema, instance, [key for key in instance if key not in seen])
+        evaluated = _evaluated(validator, instance, schema)
+        yield from _check_keys(validator, subschema, instance, [key for key in instance if key not in evaluated])
 
 
 def _unevaluated_items(validator: Any, subschema: Any, instance: Any, schema: Any) -> Iterator[Any]:
     if is_list(instance):
-        seen = _evaluated(validator, instance, schema)
+        evaluated = _evaluated(validator, instance, schema)
         for index, each in enumerate(instance):
-            if index not in seen:
+            if index not in evaluated:
                 yield from validator.descend(each, subschema, path=index)
 
 
@@ -273,7 +273,7 @@ def _descend(
     if type(instance) in node.sure:
         return
     for error in node.validator.iter_errors(instance):
-        # To make one takes long, the more so as jsonschema writes the whole value into its message.
+        # Making an error is slow, above all because jsonschema writes the whole value into its message.
         work.spend(5 + len(error.message) // 1_000 if len(error.relative_schema_path) < 2 else 1)
         if path is not None:
             error.path.appendleft(path)
@@ -318,8 +318,8 @@ class Compiled:
     fault: str | None
     validator: Any = None
     nodes: dict[Any, Any] | None = None
-    """The validators of its subschemas and references, as far as they were needed: kept where each subschema has one
-    meaning, wherever it is used."""
+    """The validators of its subschemas and references, made at first use. None where a subschema means different things
+    in different places, so that none can be kept."""
 
     def errors(self, instance: object, size: Size) -> list[Any]:
         """The first errors of jsonschema. Raises `TooMuchWork`, or whatever a broken schema makes jsonschema raise."""

@@ -111,30 +111,30 @@ def _nearest(word: str, known: Iterable[str]) -> str | None:
     near = [each for each in islice(known, 2_000) if abs(len(each) - len(word)) <= 6 and len(each) <= 40]
     if len(near) > 60:
         near = [each for each in near if each[:1] == word[:1]][:60]
-    found = nearest(word, near, 1) if len(word) <= 40 else []
-    return found[0] if found else None
+    matches = nearest(word, near, 1) if len(word) <= 40 else []
+    return matches[0] if matches else None
 
 
 def _problem(error: Any, root: str, *, quote_values: bool) -> Problem:
     constraint: str = error.validator or "false"
     parts = list(error.absolute_path)
-    value, wanted = error.instance, error.validator_value
+    value, rule = error.instance, error.validator_value
     suggestion = None
     if constraint in {"required", "additionalProperties", "unevaluatedProperties"} and isinstance(value, dict):
         # Our own keywords give the name of the property as the message.
         name: str = error.message
         parts.append(name)
-        said, wanted, suggestion = _about_name(constraint, name, cast("dict[str, Any]", value), error.schema)
+        message, rule, suggestion = _about_name(constraint, name, cast("dict[str, Any]", value), error.schema)
     else:
         got = _show(value, quote=quote_values)
-        said = "".join(_said(constraint, wanted, value, got, error))
+        message = "".join(_describe(constraint, rule, value, got, error))
         if constraint == "enum" and isinstance(value, str) and quote_values:
-            suggestion = _nearest(value, (each for each in wanted if isinstance(each, str)))
+            suggestion = _nearest(value, (each for each in rule if isinstance(each, str)))
     if "propertyNames" in error.absolute_schema_path:
-        said = f"the name of a property: {said}"
-    text = _short(wanted, MAX_EXPECTED + 1)
-    expected = clone(wanted) if len(text) <= MAX_EXPECTED else clip(text, MAX_EXPECTED)
-    return Problem(_path(root, parts), constraint, clip(said, MAX_MESSAGE), expected, suggestion)
+        message = f"the name of a property: {message}"
+    text = _short(rule, MAX_EXPECTED + 1)
+    expected = clone(rule) if len(text) <= MAX_EXPECTED else clip(text, MAX_EXPECTED)
+    return Problem(_path(root, parts), constraint, clip(message, MAX_MESSAGE), expected, suggestion)
 
 
 def _about_name(constraint: str, name: str, value: dict[str, Any], schema: Any) -> tuple[str, Any, str | None]:
@@ -143,9 +143,9 @@ def _about_name(constraint: str, name: str, value: dict[str, Any], schema: Any) 
         close = _nearest(name, (key for key in value if key not in known))
         came = "and missing" if close is None else f"; {json.dumps(close, ensure_ascii=False)} came instead"
         return f"is required {came}".replace(" ;", ";"), known.get(name, {}), None if close is None else name
-    listed = f"known are {', '.join(islice(known, 30))}" if known else "none is allowed"
+    names = f"known are {', '.join(islice(known, 30))}" if known else "none is allowed"
     return (
-        f"there is no such property; {listed}",
+        f"there is no such property; {names}",
         list(islice(known, 200)),
         _nearest(name, (key for key in known if key not in value)),
     )
@@ -159,34 +159,34 @@ _BOUNDS = {
 }  # fmt: skip
 
 
-def _said(constraint: str, wanted: Any, value: Any, got: str, error: Any) -> Iterator[str]:
+def _describe(constraint: str, rule: Any, value: Any, got: str, error: Any) -> Iterator[str]:
     if constraint in _BOUNDS:
         size = f" of {len(value)} characters" if isinstance(value, str) else ""
-        yield f"must be {_BOUNDS[constraint].format(_short(wanted))}; got {got}{size}"
+        yield f"must be {_BOUNDS[constraint].format(_short(rule))}; got {got}{size}"
     elif constraint == "type":
-        yield f"must be {wanted if isinstance(wanted, str) else ' or '.join(wanted)}; got {got}"
+        yield f"must be {rule if isinstance(rule, str) else ' or '.join(rule)}; got {got}"
     elif constraint == "enum":
-        yield f"must be one of {_short(wanted, 180)[1:-1]}; got {got}"
+        yield f"must be one of {_short(rule, 180)[1:-1]}; got {got}"
     elif constraint == "const":
-        yield f"must be {_short(wanted)}; got {got}"
+        yield f"must be {_short(rule)}; got {got}"
     elif constraint == "pattern":
-        yield f"must match the regular expression {clip(wanted, 120)}; got {got}"
+        yield f"must match the regular expression {clip(rule, 120)}; got {got}"
     elif constraint == "uniqueItems":
         yield "must not hold the same item twice"
     elif constraint in {"anyOf", "oneOf"} and error.context:
-        yield f"must be one of: {'; '.join(_outline(each) for each in wanted[:8])}; got {got}"
+        yield f"must be one of: {'; '.join(_outline(each) for each in rule[:8])}; got {got}"
     elif constraint == "oneOf":
-        yield f"fits more than one of {len(wanted)} forms; exactly one is allowed"
+        yield f"fits more than one of {len(rule)} forms; exactly one is allowed"
     elif constraint == "not":
-        yield f"must not fit {_short(wanted)}; got {got}"
+        yield f"must not fit {_short(rule)}; got {got}"
     elif constraint == "false":
         yield "nothing is allowed here"
     else:
-        yield f"does not meet {constraint} {_short(wanted)}; got {got}"
+        yield f"does not meet {constraint} {_short(rule)}; got {got}"
 
 
 def _outline(schema: Any) -> str:
-    """One form of several, in a few words."""
+    """One of several subschemas, in a few words."""
     if not isinstance(schema, dict):
         return "nothing" if schema is False else "anything"
     schema = cast("dict[str, Any]", schema)

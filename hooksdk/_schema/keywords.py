@@ -70,9 +70,9 @@ _RULES = {keyword: (is_allowed, words) for keywords, is_allowed, words in _TABLE
 
 
 def prepare(schema: Any, dialect: str) -> tuple[str | None, bool]:
-    """Look through a schema, and make its patterns ready to search with. What is answered is what is wrong with it
-    (titles, descriptions and their like are not judged), and whether each part means the same wherever it is used:
-    all its references stay within the one document.
+    """Check a schema, and compile its patterns in place. Returns what is wrong with it, or None (titles, descriptions and
+    the like are not checked), and whether each part means the same wherever it is used, because all its references
+    stay within the one document.
     """
     todo: list[tuple[str, Any]] = [("the schema", schema)]
     visited: set[int] = set()
@@ -98,7 +98,7 @@ def prepare(schema: Any, dialect: str) -> tuple[str | None, bool]:
         if "$ref" in node:
             try:
                 todo.append((f"{path}.$ref", local_target(schema, node["$ref"])))
-            except LookupError:  # another document or an anchor; or nowhere, which is told where it is followed
+            except LookupError:  # another document, an anchor, or nothing: the check that follows it reports it
                 is_simple &= node["$ref"].startswith("#")
         is_simple &= _ELSEWHERE.isdisjoint(node) and (node is schema or _NAMES.isdisjoint(node))
     return None, is_simple

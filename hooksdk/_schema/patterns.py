@@ -1,4 +1,4 @@
-r"""Regular expressions of ECMA 262, in time that is linear to the text: they run on the engine that pydantic brings (Rust's).
+r"""Regular expressions of ECMA 262 in linear time: they run on the Rust engine that comes with pydantic.
 
 That engine has no look-around and no back-references. Conditions at the beginning, as in `^(?=.*\d)(?!-)...`, are
 patterns of their own; any other pattern with such parts runs on Python's engine, on texts so short that it cannot run away.
@@ -47,15 +47,15 @@ class Pattern(str):
             raise ValueError(f"it is longer than {MAX_LENGTH:,} characters")
         tokens = _TOKEN.findall(text)
         self.states = _states(tokens)
-        self._parts = [(wanted, _compile(part)) for wanted, part in _conditions(tokens)]
+        self._parts = [(expected, _compile(part)) for expected, part in _conditions(tokens)]
         return self
 
     def fits(self, text: str) -> bool:
         """Whether the pattern is found in a text. Raises `TooMuchWork`."""
         work.spend(1 + self.states * len(text) // 250)
-        if not text.isascii():  # Rust refuses half of a surrogate pair: one of them would get any text past a policy
+        if not text.isascii():  # Rust raises for half of a surrogate pair, and no text may escape a policy so
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return all(found(text) is wanted for wanted, found in self._parts)
+        return all(matches(text) is expected for expected, matches in self._parts)
 
 
 def _opens(token: str) -> bool:
@@ -142,13 +142,13 @@ def _backtracking(tokens: list[str]) -> Callable[[str], bool]:
         search = re.compile("".join(_translate(word, _PYTHON, r"\b") for word in words), re.ASCII).search
     except re.error as error:
         raise ValueError(str(error)) from None
-    # A text has that many ways through the pattern at most, if no group is repeated; else there is no telling.
+    # Matching takes at most length ** ways steps, unless a repeated group holds a repetition: then there is no bound.
     ways = sum(_repeats(token) or token == _OR for token in tokens)
     ways += (tokens[0] != "^") + any(re.match(r"\\[1-9k]", token) for token in tokens)
     nested = any(before == _CLOSE and token[0] in "*+{" for before, token in pairwise(tokens))
 
-    def found(text: str) -> bool:
+    def matches(text: str) -> bool:
         work.spend(math.inf if nested else (len(text) + 2) ** ways // 50)
         return search(text) is not None
 
-    return found
+    return matches

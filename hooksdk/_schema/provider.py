@@ -17,9 +17,9 @@ _COMBINED = ("allOf", "anyOf", "oneOf")
 def provider_schema(root: JsonObject) -> JsonObject:
     """A tool's schema in a shape that all providers accept: one bad schema makes them refuse the whole request.
 
-    The top level becomes a plain object, since they refuse `anyOf`, `oneOf`, `allOf`, `enum` and `not` there: what
-    these say of properties is kept as properties, and the whole of it is told in the description where that loses
-    something. Calls are still checked against the tool's own schema. Further down only spelling changes.
+    The top level becomes a plain object, since they refuse `anyOf`, `oneOf`, `allOf`, `enum` and `not` there: the
+    properties that these name are kept, and where that loses something the description quotes the original. Calls are
+    still checked against the tool's own schema. Further down only spelling changes.
     """
     top = _resolved(root, {key: each for key, each in root.items() if key != "$schema"})
     lost: list[JsonObject] = []

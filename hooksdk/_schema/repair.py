@@ -51,31 +51,31 @@ class _Repair:
         return folded
 
     def value(self, schema: Any, value: Any) -> Any:
-        types, form = self._plan(schema)
+        types, variant = self._plan(schema)
         if isinstance(value, str) and types and "string" not in types:
             value = self._from_text(value, types)
         if isinstance(value, dict):
-            self._object(form, cast("dict[str, Any]", value))
-        if isinstance(value, list) and isinstance(items := form.get("items"), dict):
+            self._object(variant, cast("dict[str, Any]", value))
+        if isinstance(value, list) and isinstance(items := variant.get("items"), dict):
             return [self.value(items, each) for each in cast("list[Any]", value)]
         return cast("Any", value)
 
-    def _object(self, form: dict[str, Any], value: dict[str, Any]) -> None:
-        known = cast("dict[str, Any]", form.get("properties") or {})
+    def _object(self, variant: dict[str, Any], value: dict[str, Any]) -> None:
+        known = cast("dict[str, Any]", variant.get("properties") or {})
         for key in list(value):
-            schema = known.get(key, form.get("additionalProperties"))
-            optional = key in known and key not in form.get("required", ())
+            schema = known.get(key, variant.get("additionalProperties"))
+            optional = key in known and key not in variant.get("required", ())
             if optional and value[key] in (None, "") and self._refuses(schema, value[key]):
                 del value[key]
             else:
                 value[key] = self.value(schema, value[key])
 
     def _refuses(self, schema: Any, empty: str | None) -> bool:
-        types, form = self._plan(schema)
+        types, variant = self._plan(schema)
         if not types or "null" in types:
             return False
-        allowed = form.get("enum")
-        too_short = empty == "" and form.get("minLength", 0) > 0
+        allowed = variant.get("enum")
+        too_short = empty == "" and variant.get("minLength", 0) > 0
         return "string" not in types or empty is None or too_short or (allowed is not None and empty not in allowed)
 
     def _from_text(self, text: str, types: frozenset[str]) -> Any:
@@ -135,11 +135,11 @@ class _Repair:
             return frozenset(map(kind_of, cast("list[Any]", values))), schema
         if isinstance(parts := schema.get("allOf"), list) and len(cast("list[Any]", parts)) == 1:
             return self._plan(parts[0])
-        forms = schema.get("anyOf") or schema.get("oneOf") or ()
-        plans = [self._plan(form) for form in cast("list[Any]", forms)]
+        variants = schema.get("anyOf") or schema.get("oneOf") or ()
+        plans = [self._plan(variant) for variant in cast("list[Any]", variants)]
         if not all(types for types, _ in plans):
             return _UNKNOWN
-        real = [form for types, form in plans if types != frozenset(("null",))]
+        real = [variant for types, variant in plans if types != frozenset(("null",))]
         return frozenset[str]().union(*(types for types, _ in plans)), real[0] if len(real) == 1 else {}
 
 

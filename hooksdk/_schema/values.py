@@ -58,33 +58,33 @@ def clone(value: T) -> T:
         raise Uncloneable(f"the value cannot be copied: {type(error).__name__} while reading it") from None
 
 
-def _copy(value: Any, depth: int, left: list[int]) -> Any:
+def _copy(value: Any, depth: int, room: list[int]) -> Any:
     kind = type(value)  # pyright: ignore[reportUnknownVariableType] - the class of anything
     if depth >= MAX_DEPTH:
         raise Uncloneable(f"the value is nested deeper than {MAX_DEPTH} levels, or holds itself")
     if kind is dict:
-        left[0] -= len(value)
-        if left[0] < 0:
+        room[0] -= len(value)
+        if room[0] < 0:
             raise Uncloneable(f"the value holds more than {MAX_VALUES:,} values")
         below = depth + 1
         copied: JsonObject = {}
         for key, each in value.items():
             if type(key) is not str:
                 key = _plain_key(key)  # noqa: PLW2901
-            copied[key] = each if type(each) in _ATOMS else _copy(each, below, left)
+            copied[key] = each if type(each) in _ATOMS else _copy(each, below, room)
         return copied
     if kind is list or kind is tuple:
-        left[0] -= len(value)
-        if left[0] < 0:
+        room[0] -= len(value)
+        if room[0] < 0:
             raise Uncloneable(f"the value holds more than {MAX_VALUES:,} values")
         below = depth + 1
-        parts = [each if type(each) in _ATOMS else _copy(each, below, left) for each in value]
+        parts = [each if type(each) in _ATOMS else _copy(each, below, room) for each in value]
         return parts if kind is list else tuple(parts)
-    return _copy_unusual(value, depth, left)
+    return _copy_unusual(value, depth, room)
 
 
-def _copy_unusual(value: Any, depth: int, left: list[int]) -> Any:
-    """Subclasses are read with their base's methods, so that nobody's override runs."""
+def _copy_unusual(value: Any, depth: int, room: list[int]) -> Any:
+    """Copy an instance of a subclass with the methods of its base class, so that no overriding code runs."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -92,13 +92,13 @@ def _copy_unusual(value: Any, depth: int, left: list[int]) -> Any:
     if isinstance(value, float):
         return float.__float__(value)
     if isinstance(value, dict):
-        return _copy(dict(dict[str, Any].items(cast("JsonObject", value))), depth, left)
+        return _copy(dict(dict[str, Any].items(cast("JsonObject", value))), depth, room)
     if isinstance(value, list):
-        return _copy(list(list[Any].__iter__(cast("list[Any]", value))), depth, left)
+        return _copy(list(list[Any].__iter__(cast("list[Any]", value))), depth, room)
     if isinstance(value, tuple):
-        return _copy(tuple(tuple[Any, ...].__iter__(cast("tuple[Any, ...]", value))), depth, left)
+        return _copy(tuple(tuple[Any, ...].__iter__(cast("tuple[Any, ...]", value))), depth, room)
     if isinstance(value, Mapping):
-        return _copy(dict(cast("Mapping[str, Any]", value)), depth, left)
+        return _copy(dict(cast("Mapping[str, Any]", value)), depth, room)
     if value is None or isinstance(value, _IMMUTABLE):
         return value
     raise Uncloneable(f"the value holds a {type(value).__name__}, which is not JSON")
@@ -234,7 +234,7 @@ def as_list(value: object) -> list[Any]:
 
 class Fresh(Generic[T]):
     """A dataclass field that hands out a copy of its value at each access, so that no reader can change what another
-    one sees. The value is stored as it comes: whoever makes the instance hands over one that nobody changes any more.
+    one sees. The value itself is stored uncopied: whoever makes the instance must not change it afterwards.
 
     `Fresh()` is a required field, `Fresh(None)` one with a default; `field(default=Fresh(None), ...)` works as well.
     """

@@ -24,10 +24,16 @@ class Attempt:
     """Run other people's code (a handler, a tool, an approver) within `limit` seconds.
 
     ```python
-    async with Attempt(limit=5) as attempt:
-        answer = await handler(event)
-    if attempt.late: ...
-    elif attempt.error is not None: ...
+    import anyio
+
+    from hooksdk._tasks.limits import Attempt
+
+    async def main() -> None:
+        async with Attempt(limit=0.01) as attempt:
+            await anyio.sleep_forever()
+        assert attempt.late
+
+    anyio.run(main)
     ```
 
     - What the code raises ends the block and is in `error`.

@@ -21,7 +21,7 @@ def encode(value: object) -> bytes:
 
 
 def encode_for(place: str, value: object) -> bytes:
-    """The same. Raises `StoreError` naming the place for what is not JSON."""
+    """`encode`, with a `StoreError` that names the place for what is not JSON."""
     try:
         return encode(value)
     except (ValueError, TypeError, RecursionError) as error:

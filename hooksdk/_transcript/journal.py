@@ -1,7 +1,8 @@
-"""What messages and journal add up to. Pure: no file, no clock, nothing awaited; the same input gives the same bytes.
+"""A session's state, computed from its messages and its journal. Pure: no file, no clock, nothing awaited; the same input
+gives the same bytes.
 
 Both sequences only ever grow. Every journal entry says in `m` how many messages were stored when it was written, so a replay
-meets messages and entries in the order in which they came, and a rebuilt ledger equals the one that lived.
+applies both in their original order, and a ledger that is rebuilt equals the one that was in memory.
 
 | kind | fields |
 |---|---|
@@ -99,7 +100,7 @@ class Slot:
 
 
 class Ledger:
-    """A session's messages and journal, added up. Without a format it keeps messages and plugin state only."""
+    """The state computed from messages and journal entries. Without a format it keeps messages and plugin state only."""
 
     def __init__(self, message_format: MessageFormat | None) -> None:
         self.format = message_format
@@ -187,13 +188,13 @@ class Ledger:
     # Calls
 
     def slot_of(self, call: ToolCall) -> Slot | None:
-        """The unanswered call of the newest reply that is meant. Ids repeat, even in one reply: then name and arguments
+        """The unanswered slot of the newest reply that this call fills. Ids repeat, even in one reply: then name and arguments
         decide, then the order.
         """
         same_id = [slot for slot in self.slots if slot.open and slot.call.id == call.id]
         if len(same_id) > 1:
-            wanted = request_of(call)
-            same_id.sort(key=lambda slot: (request_of(slot.call) != wanted, slot.call.name != call.name, slot.order))
+            request = request_of(call)
+            same_id.sort(key=lambda slot: (request_of(slot.call) != request, slot.call.name != call.name, slot.order))
         return same_id[0] if same_id else None
 
     def completes(self, slot: Slot) -> bool:

@@ -71,24 +71,24 @@ def _receipt(
 
 def find_record(ledger: Ledger, reference: str) -> Record:
     """The result meant by a handle or an unambiguous call id. Raises `UnknownResult`, which names the nearest."""
-    wanted, records = reference.strip(), ledger.records
-    if record := ledger.by_handle.get(wanted.lower()):
+    reference, records = reference.strip(), ledger.records
+    if record := ledger.by_handle.get(reference.lower()):
         return record
-    same_id = ledger.by_id.get(wanted, [])
+    same_id = ledger.by_id.get(reference, [])
     if len(same_id) == 1:
         return same_id[0]
     if same_id:
         handles = ", ".join(record.handle for record in same_id[:10])
         more = f" and {len(same_id) - 10} more" if len(same_id) > 10 else ""
         problem = f"{len(same_id)} results have this call id: {handles}{more}. Use one of these handles"
-        raise UnknownResult(wanted, problem)
+        raise UnknownResult(reference, problem)
     if not records:
-        raise UnknownResult(wanted[:200], "there is no tool result in this session yet")
+        raise UnknownResult(reference[:200], "there is no tool result in this session yet")
     newest = ", ".join(f"{record.handle} ({record.tool or '?'})" for record in reversed(records[-3:]))
-    close = nearest(wanted[:200], [*(record.handle for record in records[-100:]), *list(ledger.by_id)[-100:]])
+    close = nearest(reference[:200], [*(record.handle for record in records[-100:]), *list(ledger.by_id)[-100:]])
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
     problem = (
         f"no tool result goes by this handle or call id. {hint}"
         f"Handles go from r1 to {records[-1].handle}; the newest: {newest}"
     )
-    raise UnknownResult(wanted[:200], problem)
+    raise UnknownResult(reference[:200], problem)

@@ -47,7 +47,15 @@ class SessionLog(Protocol):
 
 
 class Store(Protocol):
-    """Where sessions and the plugins' key-value spaces are kept."""
+    """Where sessions and the plugins' key-value spaces are kept.
+
+    ```python
+    from hooksdk import MemoryStore
+    from hooksdk.stores import Store
+
+    store: Store = MemoryStore()
+    ```
+    """
 
     async def open_session(self, session_id: str, *, wait: float = 5.0) -> SessionLog:
         """Take hold of a session, new or old. Raises `SessionBusy` when another holder does not let go in time."""

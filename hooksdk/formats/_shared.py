@@ -75,8 +75,8 @@ def describe(part: object) -> str:
 
 
 def _first_text(*blocks: JsonObject, keys: Iterable[str]) -> str:
-    found = (block.get(key) for key in keys for block in blocks)
-    return next((value for value in found if isinstance(value, str) and value), "")
+    values = (block.get(key) for key in keys for block in blocks)
+    return next((value for value in values if isinstance(value, str) and value), "")
 
 
 def reading(content: object) -> str:
@@ -106,52 +106,52 @@ def _text_of(part: object) -> str:
 
 def marks(content: object) -> JsonObject:
     """The cache mark inside a list of content, for the one part that takes the list's place."""
-    found = [as_object(part)["cache_control"] for part in as_list(content) if "cache_control" in as_object(part)]
-    return {"cache_control": found[-1]} if found else {}
+    cache_marks = [as_object(part)["cache_control"] for part in as_list(content) if "cache_control" in as_object(part)]
+    return {"cache_control": cache_marks[-1]} if cache_marks else {}
 
 
-def pieces(result: ToolResult) -> list[str | JsonObject]:
+def parts_of(result: ToolResult) -> list[str | JsonObject]:
     """A result as text and MCP blocks, in their order. `structured` comes as JSON text when there is no text."""
-    found: list[str | JsonObject] = []
+    parts: list[str | JsonObject] = []
     texts: list[str] = []
     for block in result.blocks:
         if block.get("type") == "text":
             texts.append(str(block.get("text", "")))
-            found.append(texts[-1])
+            parts.append(texts[-1])
         else:
-            found.append(block)
+            parts.append(block)
     if "\n".join(texts) != result.text:
-        found = [result.text, *(piece for piece in found if not isinstance(piece, str))]
+        parts = [result.text, *(part for part in parts if not isinstance(part, str))]
     if not result.text and result.structured is not None:
-        found = [*(piece for piece in found if piece), to_json(result.structured)]
-    return found
+        parts = [*(part for part in parts if part), to_json(result.structured)]
+    return parts
 
 
-def shown(piece: str | JsonObject) -> str:
-    """A piece of a result as text: other content is named, and the text of an embedded resource follows its name."""
-    if isinstance(piece, str):
-        return clean(piece)
-    text = as_object(piece.get("resource")).get("text")
-    return clean(f"{describe(piece)}\n{text}" if isinstance(text, str) else describe(piece))
+def as_text(part: str | JsonObject) -> str:
+    """A part of a result as text: other content is named, and the text of an embedded resource follows its name."""
+    if isinstance(part, str):
+        return clean(part)
+    text = as_object(part.get("resource")).get("text")
+    return clean(f"{describe(part)}\n{text}" if isinstance(text, str) else describe(part))
 
 
-def sound(value: Any) -> Any:
+def encodable(value: Any) -> Any:
     """A JSON value whose text can be encoded; the value itself where it can be already."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return _sound(value)
+        return _encodable(value)
     return value
 
 
-def _sound(value: Any) -> Any:
+def _encodable(value: Any) -> Any:
     if isinstance(value, str):
         return clean(value)
     if is_list(value):
-        return [_sound(each) for each in value]
-    return {clean(key): _sound(each) for key, each in value.items()} if is_object(value) else value
+        return [_encodable(each) for each in value]
+    return {clean(key): _encodable(each) for key, each in value.items()} if is_object(value) else value
 
 
 def parameters_for(tool: Tool) -> JsonObject:
     """A tool's schema in a shape that both providers accept."""
-    return sound(provider_schema(tool.parameters or {}))
+    return encodable(provider_schema(tool.parameters or {}))

@@ -13,18 +13,18 @@ from hooksdk.formats._shared import (
     NO_MESSAGE,
     as_list,
     as_object,
+    as_text,
     clean,
+    encodable,
     is_list,
     is_object,
     kind,
     make_call,
     marks,
     parameters_for,
-    pieces,
+    parts_of,
     prose,
     reading,
-    shown,
-    sound,
 )
 from hooksdk.tools import Tool
 
@@ -32,7 +32,7 @@ __all__ = ["Anthropic"]
 
 _ROLES = ("user", "assistant", "system")
 _KNOWN = ("text", "image", "document", "search_result")
-"""Blocks inside a result that may go."""
+"""Types of blocks inside a result that a trim may replace."""
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _IMAGE_LIMIT = 5 * 1024 * 1024
 """Characters of base64 that the API takes for one image; one that is longer would make every later request fail."""
@@ -43,8 +43,8 @@ class Anthropic:
     """The results of one turn stand together in one user message, before any other block of it.
 
     Blocks of text must not be blank, an error must have text and nothing else, and images come as PNG, JPEG, GIF or
-    WebP of up to 5 MB: what does not fit is named in words, as other content that MCP knows and this API does not.
-    What the provider's own tools leave in a message (`server_tool_use` and its results) is no call and no result.
+    WebP of up to 5 MB: what does not fit becomes a short description, like content that MCP has and this API has not.
+    Blocks of the provider's own tools (`server_tool_use` and its results) count neither as calls nor as results.
     """
 
     name: str = "anthropic"
@@ -79,12 +79,12 @@ class Anthropic:
         return [make_call(block.get("id"), block.get("name"), block.get("input")) for block in used]
 
     def results(self, message: Message) -> list[FoundResult]:
-        found: list[FoundResult] = []
+        results: list[FoundResult] = []
         for index, place in enumerate(_places(message)):
             block = as_object(message["content"][place])
             call_id = block.get("tool_use_id")
             content = block.get("content")
-            found.append(
+            results.append(
                 FoundResult(
                     call_id=call_id if isinstance(call_id, str) else "",
                     index=index,
@@ -94,7 +94,7 @@ class Anthropic:
                     why_not=_why_not(content),
                 )
             )
-        return found
+        return results
 
     def replace(self, message: Message, index: int, text: str) -> Message:
         """A copy of the message in which result number `index` reads `text`. Blank text leaves a list empty, since a
@@ -119,20 +119,20 @@ class Anthropic:
         return [{"role": "user", "content": blocks}] if blocks else []
 
     def add_context(self, messages: Sequence[Message], text: str) -> list[Message]:
-        made = list(messages)
+        extended = list(messages)
         if not text.strip():
-            return made
-        newest = next((at for at in range(len(made) - 1, -1, -1) if made[at].get("role") == "user"), None)
+            return extended
+        newest = next((at for at in range(len(extended) - 1, -1, -1) if extended[at].get("role") == "user"), None)
         if newest is None:
             # The first message that is not the system's must be the user's.
-            start = next((at for at, message in enumerate(made) if message.get("role") != "system"), len(made))
-            return [*made[:start], self.user(text), *made[start:]]
-        content = made[newest].get("content")
+            start = next((at for at, message in enumerate(extended) if message.get("role") != "system"), len(extended))
+            return [*extended[:start], self.user(text), *extended[start:]]
+        content = extended[newest].get("content")
         before = as_list(content)
         if isinstance(content, str) and content.strip():
             before = [{"type": "text", "text": content}]
-        made[newest] = {**made[newest], "content": [*before, {"type": "text", "text": clean(text)}]}
-        return made
+        extended[newest] = {**extended[newest], "content": [*before, {"type": "text", "text": clean(text)}]}
+        return extended
 
     def user(self, text: str) -> Message:
         return {"role": "user", "content": clean(text)}
@@ -202,7 +202,7 @@ def _why_not(content: object) -> str | None:
         if block_type not in _KNOWN:
             return f"it holds a block of a type that is not known: {block_type!r}"
         if as_object(block.get("citations")).get("enabled") is True:
-            return f"it holds a {block_type} that may be cited: citations count on its place"
+            return f"it holds a {block_type} that may be cited: citations refer to its position"
     return None
 
 
@@ -214,22 +214,22 @@ def _sendable(text: str, *, is_error: bool) -> str:
 
 def _result_block(call: ToolCall, result: ToolResult) -> dict[str, Any]:
     content: Any = _content(result)
-    made: dict[str, Any] = {"type": "tool_result", "tool_use_id": call.id, "content": content}
-    return made | {"is_error": True} if result.is_error else made
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call.id, "content": content}
+    return block | {"is_error": True} if result.is_error else block
 
 
 def _content(result: ToolResult) -> str | list[dict[str, Any]]:
-    found = pieces(result)
-    if result.is_error or all(isinstance(piece, str) for piece in found):
+    parts = parts_of(result)
+    if result.is_error or all(isinstance(part, str) for part in parts):
         plain = result.plain and result.text
-        text = result.text if plain else "\n".join(words for piece in found if (words := shown(piece)))
+        text = result.text if plain else "\n".join(words for part in parts if (words := as_text(part)))
         return _sendable(text, is_error=result.is_error)
-    blocks = [_image(piece) or {"type": "text", "text": shown(piece)} for piece in found]
+    blocks = [_image(part) or {"type": "text", "text": as_text(part)} for part in parts]
     return [block for block in blocks if block["type"] != "text" or block["text"].strip()]
 
 
-def _image(piece: str | dict[str, Any]) -> dict[str, Any] | None:
-    block = as_object(piece)
+def _image(part: str | dict[str, Any]) -> dict[str, Any] | None:
+    block = as_object(part)
     media, data = block.get("mimeType"), block.get("data")
     if block.get("type") != "image" or media not in _IMAGES or not isinstance(data, str):
         return None
@@ -239,12 +239,12 @@ def _image(piece: str | dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _as_input(arguments: object) -> Any:
-    read: object = arguments
+    value: object = arguments
     if isinstance(arguments, str):
         try:
-            read = json.loads(arguments)
+            value = json.loads(arguments)
         except (ValueError, RecursionError):
-            read = None
-    if is_object(read):
-        return sound(read)
+            value = None
+    if is_object(value):
+        return encodable(value)
     return {} if arguments is None else {"INVALID_JSON": clean(str(arguments))}

@@ -13,6 +13,7 @@ from hooksdk.formats._shared import (
     NO_MESSAGE,
     as_list,
     as_object,
+    as_text,
     clean,
     is_list,
     is_object,
@@ -20,10 +21,9 @@ from hooksdk.formats._shared import (
     make_call,
     marks,
     parameters_for,
-    pieces,
+    parts_of,
     prose,
     reading,
-    shown,
     to_json,
 )
 from hooksdk.tools import Tool
@@ -33,7 +33,7 @@ __all__ = ["OpenAIChat"]
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _ANSWERS = ("tool", "function")
 _PARTS = ("text", "refusal", "image_url", "input_audio", "file")
-"""Parts inside a result that may go."""
+"""Types of parts inside a result that a trim may replace."""
 _FOREIGN = ("tool_use", "tool_result")
 _LEGACY = "function_call:"
 """Starts the id of a call in the deprecated `function_call` form, which has none: the function's name follows."""
@@ -41,7 +41,7 @@ _SAYS_ERROR = re.compile(r"\s*error\b", re.IGNORECASE)
 
 
 class OpenAIChat:
-    """Each result is a message of role `tool`; its content is text, so other content is named in words.
+    """Each result is a message of role `tool`; its content is text, so other content becomes a short description.
 
     The API has no error flag: an error begins with "Error". A call in the deprecated `function_call` form goes by the
     id `function_call:NAME` and is answered by a message of role `function`. A custom call's text stands in
@@ -71,19 +71,19 @@ class OpenAIChat:
     def calls(self, message: Message) -> list[ToolCall]:
         if not self.is_reply(message):
             return []
-        found: list[ToolCall] = []
+        calls: list[ToolCall] = []
         for each in as_list(message.get("tool_calls")):
             call = as_object(each)
             if is_object(call.get("custom")):
                 custom = as_object(call["custom"])
-                found.append(make_call(call.get("id"), custom.get("name"), {"input": custom.get("input")}))
+                calls.append(make_call(call.get("id"), custom.get("name"), {"input": custom.get("input")}))
             elif call:
                 function = as_object(call.get("function"))
-                found.append(make_call(call.get("id"), function.get("name"), function.get("arguments")))
+                calls.append(make_call(call.get("id"), function.get("name"), function.get("arguments")))
         legacy = as_object(message.get("function_call"))
         if legacy:
-            found.append(make_call(f"{_LEGACY}{legacy.get('name')}", legacy.get("name"), legacy.get("arguments")))
-        return found
+            calls.append(make_call(f"{_LEGACY}{legacy.get('name')}", legacy.get("name"), legacy.get("arguments")))
+        return calls
 
     def results(self, message: Message) -> list[FoundResult]:
         role = message.get("role")
@@ -146,17 +146,17 @@ class OpenAIChat:
         """A message of the model, as the API returns it: content is null where there are only calls."""
         if not calls:
             return {"role": "assistant", "content": clean(text)}
-        made = [
+        tool_calls = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _as_text(call.arguments)}}
             for call in calls
         ]
-        return {"role": "assistant", "content": clean(text) or None, "tool_calls": made}
+        return {"role": "assistant", "content": clean(text) or None, "tool_calls": tool_calls}
 
     def text(self, message: Message) -> str:
         if message.get("role") in _ANSWERS:
             return ""
-        said = prose(message.get("content"))
-        return said or next((each for each in _refusals(message) if isinstance(each, str)), "")
+        text = prose(message.get("content"))
+        return text or next((each for each in _refusals(message) if isinstance(each, str)), "")
 
     def tools(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
         return [
@@ -191,10 +191,10 @@ def _check_content(role: str, content: object) -> str | None:
 
 
 def _check_calls(message: Message) -> str | None:
-    made = message.get("tool_calls")
-    if made is not None and not is_list(made):
-        return f"'tool_calls' must be a list, not {kind(made)}"
-    for number, each in enumerate(as_list(made)):
+    tool_calls = message.get("tool_calls")
+    if tool_calls is not None and not is_list(tool_calls):
+        return f"'tool_calls' must be a list, not {kind(tool_calls)}"
+    for number, each in enumerate(as_list(tool_calls)):
         place, call = f"tool_calls[{number}]", as_object(each)
         if not isinstance(call.get("id"), str):
             return f"{place} needs an 'id' of text"
@@ -224,9 +224,9 @@ def _why_not(content: object) -> str | None:
 def _content(result: ToolResult) -> str:
     text = clean(result.text)
     if not result.plain or (not text and result.structured is not None):
-        found = pieces(result)
-        if not all(isinstance(piece, str) for piece in found) or not text:
-            text = "\n".join(words for piece in found if (words := shown(piece)))
+        parts = parts_of(result)
+        if not all(isinstance(part, str) for part in parts) or not text:
+            text = "\n".join(words for part in parts if (words := as_text(part)))
     if not result.is_error or _SAYS_ERROR.match(text):
         return text
     return f"Error: {text if text.strip() else NO_MESSAGE}"

@@ -109,7 +109,7 @@ class Lease:
             raise SessionBusy(session_id, 0)
 
     def release(self) -> None:
-        """Let the next one in."""
+        """Give the session up, so that another holder can take it."""
         os.close(self._fd)
 
 
@@ -142,7 +142,7 @@ class AppendFile:
         self._join = b""
         self._hash = hashlib.sha256()
         self._marks: list[int] = []
-        self._seen: tuple[int, ...] = ()
+        self._stamp: tuple[int, ...] = ()
 
     def _look(self) -> tuple[int, ...]:
         stat = self.path.stat()
@@ -158,7 +158,7 @@ class AppendFile:
         """All complete steps. Raises `StoreError` for damage other than a torn end."""
         self._forget()
         try:
-            self._seen = self._look()
+            self._stamp = self._look()
             data = _read(self._fd)
         except OSError as error:
             raise StoreError(str(self.path), f"cannot be read: {error}") from error
@@ -216,7 +216,7 @@ class AppendFile:
             return
         lines = [encode_for(str(self.path), value) + b"\n" for value in values]
         step = b"".join([b" " + line for line in lines[:-1]] + lines[-1:])
-        if self._seen != self._now():
+        if self._stamp != self._now():
             self.verify()
         try:
             if self._torn:
@@ -230,20 +230,20 @@ class AppendFile:
         self._hash.update(self._join + step)
         self._marks += _line_marks(step)
         self._join = b""
-        seen = self._now()
-        self._seen = seen if seen[:1] == (self._size,) else ()
+        stamp = self._now()
+        self._stamp = stamp if stamp[:1] == (self._size,) else ()
 
     def _take_back(self) -> None:
         with contextlib.suppress(OSError):
             self._torn = max(os.fstat(self._fd).st_size - self._size, 0)
-            self._seen = self._now()
+            self._stamp = self._now()
             self._cut()
 
     def _cut(self) -> None:
         os.ftruncate(self._fd, self._size)
         _sync(self._fd)
         self._torn = 0
-        self._seen = self._now()
+        self._stamp = self._now()
 
     def _now(self) -> tuple[int, ...]:
         try:
@@ -254,11 +254,11 @@ class AppendFile:
     def verify(self) -> None:
         """Raise `TranscriptChanged` when the content is not what was read and appended here."""
         try:
-            seen, data = self._look(), _read(self._fd)
+            stamp, data = self._look(), _read(self._fd)
         except OSError as error:
             raise TranscriptChanged(self.session_id, 0, f"{self.path} cannot be read any more: {error}") from error
         same = hashlib.sha256(memoryview(data)[: self._size]).digest() == self._hash.digest()
-        if not same or len(data) != self._size + self._torn or os.fstat(self._fd).st_ino != seen[3]:
+        if not same or len(data) != self._size + self._torn or os.fstat(self._fd).st_ino != stamp[3]:
             marks = _line_marks(data)
             pairs = enumerate(zip(marks, self._marks, strict=False))
             line = next((n for n, (now, then) in pairs if now != then), min(len(marks), len(self._marks)))
@@ -266,7 +266,7 @@ class AppendFile:
             raise TranscriptChanged(
                 self.session_id, line, f"somebody else changed line {line + 1} of {self.path}. {advice}"
             )
-        self._seen = seen
+        self._stamp = stamp
 
     def close(self) -> None:
         """No more appends."""

@@ -167,7 +167,7 @@ class JsonlLog:
         await in_thread(self.release, limiter=self._threads)
 
     def release(self) -> None:
-        """The same, for those who cannot await."""
+        """`close`, for code that cannot await."""
         with self._busy:
             if self.is_open:
                 self.is_open = False
@@ -181,6 +181,19 @@ class JsonlStore:
     """Sessions as files in one directory: `$HOOKSDK_HOME/sessions`, or `~/.local/state/hooksdk/sessions`, unless given.
 
     With `materialize=True` the model's view is also written after each drain, as `NAME.view.jsonl`, for tools that read it.
+
+    ```python
+    import anyio
+
+    from hooksdk import Host, JsonlStore
+
+    async def main() -> None:
+        for resumed in (False, True):
+            async with Host(store=JsonlStore("sessions")) as host, host.session("ann") as session:
+                assert session.resumed is resumed
+
+    anyio.run(main)
+    ```
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None, *, materialize: bool = False) -> None:

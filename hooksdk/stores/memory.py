@@ -21,7 +21,7 @@ class _StoredSession:
     messages: list[bytes] = field(default_factory=list[bytes])
     journal: list[bytes] = field(default_factory=list[bytes])
     token: int = 0
-    held: bool = False
+    is_held: bool = False
 
 
 @final
@@ -60,7 +60,7 @@ class MemoryLog:
         self._stored.journal.extend(self._encode(entries))
 
     async def write_view(self, messages: Sequence[Message]) -> None:
-        """Nobody could read it."""
+        """Do nothing: the view is for readers of files."""
 
     async def verify(self) -> None:
         self._check()
@@ -68,12 +68,27 @@ class MemoryLog:
     async def close(self) -> None:
         if self._open:
             self._open = False
-            self._stored.held = False
+            self._stored.is_held = False
 
 
 @final
 class MemoryStore:
-    """Sessions and plugin storage in memory, shared by all hosts that are given this object."""
+    """Sessions and plugin storage in memory, shared by all hosts that are given this object.
+
+    ```python
+    import anyio
+
+    from hooksdk import Host, MemoryStore
+
+    async def main() -> None:
+        store = MemoryStore()
+        for resumed in (False, True):
+            async with Host(store=store) as host, host.session("ann") as session:
+                assert session.resumed is resumed
+
+    anyio.run(main)
+    ```
+    """
 
     def __init__(self) -> None:
         self._sessions: dict[str, _StoredSession] = {}
@@ -84,8 +99,8 @@ class MemoryStore:
         stored = self._sessions.setdefault(session_id, _StoredSession())
 
         async def take() -> bool:
-            free = not stored.held
-            stored.held = True
+            free = not stored.is_held
+            stored.is_held = True
             return free
 
         await keep_trying(take, session_id, wait)
@@ -117,4 +132,4 @@ class MemoryStore:
         return sorted(self._values.get(space, {}))
 
     async def aclose(self) -> None:
-        """Nothing to let go."""
+        """Do nothing: there is no file to close."""

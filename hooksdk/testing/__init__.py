@@ -1,9 +1,26 @@
 """The plugin authors' kit: a scripted model, sessions without configuration files, events for unit tests.
 
 ```python
-async with open_session(NoDeletes, tools=[delete_file]) as session:
-    played = await play(session, [call("delete_file", path="a"), say("It was refused.")])
-assert played.call("delete_file").status == "blocked"
+import anyio
+
+from hooksdk import hooks
+from hooksdk.hooks import BeforeToolCall, Block
+from hooksdk.testing import call, open_session, play, say
+
+class NoDeletes:
+    @hooks.before_tool_call(tools="delete_*")
+    def keep(self, event: BeforeToolCall) -> Block:
+        return Block("nothing is deleted here")
+
+def delete_file(path: str) -> None:
+    "Delete a file."
+
+async def main() -> None:
+    async with open_session(NoDeletes, tools=[delete_file]) as session:
+        played = await play(session, [call("delete_file", path="a"), say("I may not delete it.")])
+    assert played.call("delete_file").status == "blocked"
+
+anyio.run(main)
 ```
 """
 

@@ -128,7 +128,23 @@ def _transcript(messages: Sequence[Message], format_name: str) -> Transcript:
 
 
 class Recorder:
-    """A plugin that keeps the events of all sessions of its host. Made by `recorder()`."""
+    """A plugin that keeps the events of all sessions of its host. Made by `recorder()`.
+
+    ```python
+    import anyio
+
+    from hooksdk.hooks import AfterModelCall
+    from hooksdk.testing import open_session, play, recorder
+
+    async def main() -> None:
+        recorded = recorder("after_model_call")
+        async with open_session(recorded) as session:
+            await play(session, ["Hello."])
+        assert [event.message["content"] for event in recorded.of(AfterModelCall)] == ["Hello."]
+
+    anyio.run(main)
+    ```
+    """
 
     plugin_id = "recorder"
     events: ClassVar[list[Event]]

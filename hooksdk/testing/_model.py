@@ -16,7 +16,15 @@ from hooksdk.formats import Message, MessageFormat, get_format
 
 @dataclass(frozen=True)
 class Call:
-    """One tool call of a scripted reply. `arguments` may also be the text that a model wrote."""
+    """One tool call of a scripted reply. `arguments` may also be the text that a model wrote.
+
+    ```python
+    from hooksdk.testing import Call, call
+
+    assert call("read_file", path="a") == Call("read_file", {"path": "a"})
+    broken = Call("read_file", '{"path": ')
+    ```
+    """
 
     tool: str
     arguments: object = None
@@ -26,7 +34,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """One scripted reply: prose, calls, or both."""
+    """One scripted reply: prose, calls, or both.
+
+    ```python
+    from hooksdk.testing import Reply, call, say
+
+    assert say("One moment.", call("now")) == Reply("One moment.", (call("now"),))
+    cut_off = Reply("It is", stop_reason="length")
+    ```
+    """
 
     text: str = ""
     calls: Sequence[Call] = ()
@@ -47,7 +63,15 @@ def call(tool: str, /, **arguments: Any) -> Call:
 
 @dataclass(frozen=True, kw_only=True)
 class SeenResult:
-    """One tool result as the model reads it."""
+    """One tool result as the model reads it.
+
+    ```python
+    from hooksdk.testing import SeenResult
+
+    result = SeenResult(call_id="c1", tool="count", text='{"files": 3}', is_error=False)
+    assert result.json() == {"files": 3}
+    ```
+    """
 
     call_id: str
     tool: str
@@ -62,7 +86,18 @@ class SeenResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """What the model is sent, in a form that a script can work with, whatever the message format."""
+    """What the model is sent, in a form that a script can work with, whatever the message format.
+
+    ```python
+    from hooksdk.testing import Turn, call
+
+    def script(turn: Turn):
+        if turn.number == 1:
+            assert "now" in turn.offered
+            return call("now")
+        return f"It is {turn.result.text}."
+    ```
+    """
 
     number: int
     """How often this model was asked so far, from 1."""
@@ -105,6 +140,20 @@ class ScriptedModel:
 
     The script is a function of the `Turn` that answers a text, a `Call`, a list of them, or a `Reply`; or a list of such
     answers, one for each turn. `turns` holds everything that the model was sent.
+
+    ```python
+    import anyio
+
+    from hooksdk.testing import ScriptedModel, open_session, play
+
+    async def main() -> None:
+        model = ScriptedModel(["Hello."], format="anthropic")
+        async with open_session() as session:
+            await play(session, model, "Say hello.")
+        assert model.turns[0].prompt == "Say hello."
+
+    anyio.run(main)
+    ```
     """
 
     def __init__(

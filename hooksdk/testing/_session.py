@@ -77,7 +77,26 @@ async def open_session(
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """A run that was played, and what was seen of it."""
+    """A run that was played, and what was seen of it.
+
+    ```python
+    import anyio
+
+    from hooksdk.testing import call, open_session, play
+
+    def now() -> str:
+        "Tell the time."
+        return "noon"
+
+    async def main() -> None:
+        async with open_session(tools=[now]) as session:
+            played = await play(session, [call("now"), "It is noon."])
+        assert played.call("now").status == "ok"
+        assert played.text == "It is noon."
+
+    anyio.run(main)
+    ```
+    """
 
     outcome: Outcome
     turns: Sequence[Turn]

@@ -1,10 +1,21 @@
 """A scripted provider on loopback: what a real client of OpenAI's or Anthropic's API is tested against, offline.
 
 ```python
-async with ScriptedServer([call("read_file", path="a"), "done"]) as server:
-    async with OpenAIModel("any", base_url=server.openai_url, api_key="none") as model:
-        await run_agent(session, model, "Read it.", tools=[read_file])
-    assert server.requests[0].body["tools"]
+import anyio
+
+from hooksdk.agent import run_agent
+from hooksdk.models.openai import OpenAIModel
+from hooksdk.testing import open_session
+from hooksdk.testing.server import ScriptedServer
+
+async def main() -> None:
+    async with open_session() as session, ScriptedServer(["Hello."]) as server:
+        model = OpenAIModel("any", base_url=server.openai_url, api_key="none")
+        outcome = await run_agent(session, model, "Say hello.")
+    assert outcome.text == "Hello."
+    assert server.requests[0].body["model"] == "any"
+
+anyio.run(main)
 ```
 """
 

@@ -459,8 +459,8 @@ async def test_a_tool_that_needs_more_than_when_it_was_found_is_refused_with_wha
         await played.run.resolve_tools([READ_FILE, strict])
         refused = await played.call("tool_call", CALL_ISSUE)
         assert "arguments.team (required)" in refused.text
-        mended = {"name": "create_issue", "arguments": {"title": "x", "team": "y"}}
-        assert (await played.call("tool_call", mended)).text == 'ran with {"team": "y", "title": "x"}'
+        repaired = {"name": "create_issue", "arguments": {"title": "x", "team": "y"}}
+        assert (await played.call("tool_call", repaired)).text == 'ran with {"team": "y", "title": "x"}'
 
 
 async def test_the_tool_of_the_newest_attempt_runs_and_not_the_one_that_was_found() -> None:

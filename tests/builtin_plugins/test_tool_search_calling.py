@@ -114,7 +114,7 @@ async def test_no_arguments_in_every_shape_are_an_empty_object(arguments: object
         assert (await played.call("ping", written)).text == "ran with {}"
 
 
-async def test_values_are_mended_by_the_tools_own_schema() -> None:
+async def test_values_are_repaired_by_the_tools_own_schema() -> None:
     async with searching() as played:
         for written in ({"name": "send_email", "arguments": {"to": "a", "count": "3"}},
                         {"name": "send_email", "to": "a", "count": "3"}):  # fmt: skip

@@ -488,7 +488,7 @@ class Watch:
     path = install_plugin(tmp_path / "site", code)
     async with ScriptedServer([]) as server:
         done = await hooksdk("run", *MODEL, "Go.", folder=tmp_path, server=server, variables=path)
-    assert (done.code, done.complaint) == (1, "hooksdk: run refused by plugin 'watch': closed on Sundays")
+    assert (done.code, done.complaint) == (1, "hooksdk: run blocked by plugin 'watch': closed on Sundays")
 
 
 async def test_a_wrong_setting_of_the_project_ends_it_with_3(tmp_path: Path) -> None:
