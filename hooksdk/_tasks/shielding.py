@@ -18,15 +18,19 @@ from hooksdk.errors import SessionBusy
 
 T = TypeVar("T")
 P = TypeVarTuple("P")
+_shielded_tasks: set[asyncio.Future[Any]] = set()
+"""Tasks that run a step now: a step within a step needs no task of its own, which costs more than most steps."""
 
 
 async def run_shielded(step: Callable[[*P], Coroutine[Any, Any, T]], *args: *P) -> T:
     """Run `step(*args)` to completion. A cancellation of the caller, asyncio's own `task.cancel()` included, is raised
     again afterwards."""
-    if cancel_requests() < 0:
+    if cancel_requests() < 0 or asyncio.current_task() in _shielded_tasks:  # nobody else can cancel such a task
         with anyio.CancelScope(shield=True):
             return await step(*args)
     task = asyncio.ensure_future(step(*args))
+    _shielded_tasks.add(task)
+    task.add_done_callback(_shielded_tasks.discard)
     cancelled: BaseException | None = None
     while not task.done():
         try:
