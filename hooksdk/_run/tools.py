@@ -24,14 +24,16 @@ class NameTaken(Exception):
 async def settle_catalog(state: RunState, tools: Sequence[Tool], earlier: set[str]) -> tuple[Catalog, list[Tool]]:
     """The catalog of this attempt, and what to offer. A tool that has the name of a bridge is renamed, as two owners'
     tools of one name are: the policies are asked anew then, about the names that the model will see. Once: a plugin
-    that offers another taken name when it is asked again has failed."""
+    that offers another taken name when it is asked again has failed, and so has one that offers the name of a host's
+    own tool."""
+    host_names = frozenset(tool.name for tool in tools if tool.source == "host")
     catalog = await _granted(state, tools, earlier)
     try:
-        return catalog, await assemble_tools(state, catalog, may_rename=True)
+        return catalog, await assemble_tools(state, catalog, host_names, may_rename=True)
     except NameTaken as error:
         state.bridge_names.update(error.names)
     catalog = await _granted(state, tools, earlier)
-    return catalog, await assemble_tools(state, catalog, may_rename=False)
+    return catalog, await assemble_tools(state, catalog, host_names, may_rename=False)
 
 
 async def _granted(state: RunState, tools: Sequence[Tool], earlier: set[str]) -> Catalog:
@@ -69,7 +71,9 @@ def _names_in(answer: hooks.Withhold) -> list[str]:
     return [str(name) for name in names]
 
 
-async def assemble_tools(state: RunState, catalog: Catalog, *, may_rename: bool) -> list[Tool]:
+async def assemble_tools(
+    state: RunState, catalog: Catalog, host_names: frozenset[str], *, may_rename: bool
+) -> list[Tool]:
     """What to offer; when a handler fails, the plain catalog. Raises `NameTaken` when bridges need names that tools of
     the catalog have, and these may be renamed."""
     state.bridges, state.call_hint = {}, ""
@@ -92,7 +96,8 @@ async def assemble_tools(state: RunState, catalog: Catalog, *, may_rename: bool)
         if failure is None:
             try:
                 added, deferred = _read_offer(offer, shown, bridges)
-                if not may_rename and (names := taken(added)):
+                names = [name for name in added if name in host_names] if may_rename else taken(added)
+                if names:
                     raise NameTaken(names)
                 bridges |= added
                 shown = {name: tool for name, tool in shown.items() if name not in deferred}
