@@ -284,13 +284,18 @@ async def test_when_another_plugin_fails_while_assembling_the_plain_catalog_is_o
 
 async def test_a_foreign_tool_with_a_bridges_name_is_renamed_and_reported() -> None:
     foreign = make("tool_search", "Search the archive.", "archive")
-    host_tool = make("tool_call", "Phone somebody.", "phone", source="host")
-    async with searching([*CATALOG, foreign, host_tool]) as played:
-        assert "phone__tool_call" in played.offered
+    async with searching([*CATALOG, foreign]) as played:
         assert await played.hits("search the archive") == ["archive__tool_search"]
         assert (await played.call("tool_call", {"name": "archive__tool_search", "arguments": {}})).text == "ran with {}"
         notes = "\n".join(played.run.tools.diagnostics)
         assert "mcp:archive:tool_search: offered as archive__tool_search" in notes
+
+
+async def test_a_hosts_own_tool_keeps_its_name_and_the_catalog_is_offered_without_the_bridge() -> None:
+    host_tool = make("tool_call", "Phone somebody.", "phone", source="host")
+    async with searching([*CATALOG, host_tool]) as played:
+        assert sorted(played.offered) == sorted([tool.name for tool in (*CATALOG, host_tool)])
+        assert (await played.call("tool_call", {})).text == "ran with {}"
 
 
 async def test_a_plugins_tool_with_a_bridges_name_is_renamed_too() -> None:
