@@ -1,4 +1,8 @@
-"""What every test gets: both event loops, and a home of its own."""
+"""What every test gets: an event loop, and a home of its own.
+
+Async tests run on asyncio. A test that touches concurrency (cancellation, time limits, threads, tasks side by side,
+locks) runs on asyncio and on trio: mark it, or its whole file, with `pytest.mark.both_loops`.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,20 @@ import pytest
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what is marked `both_loops` on both, unless a test of the file names its loop."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    if (
+        "anyio_backend" in metafunc.fixturenames
+        and metafunc.definition.get_closest_marker("both_loops")
+        and not any(mark.args[0] == "anyio_backend" for mark in marks)
+    ):
+        metafunc.parametrize("anyio_backend", ["asyncio", "trio"])
 
 
 @pytest.fixture(autouse=True)

@@ -103,6 +103,7 @@ async def test_by_default_a_changed_tool_is_granted_and_reported_once(log: Log):
     assert len(log.records) == 1
 
 
+@pytest.mark.both_loops
 async def test_a_report_waits_for_nothing_in_the_run():
     class Slow:
         """A store whose values take long."""
@@ -196,6 +197,7 @@ async def test_a_change_between_two_resolves_of_one_attempt_is_withheld():
         assert await names(run, [PULLED]) == []
 
 
+@pytest.mark.both_loops
 async def test_many_sessions_at_once_report_a_change_once(log: Log):
     async with Host(store=MemoryStore(), config=settings(on_change="withhold")) as host:
         await run_with(host, [ISSUE])

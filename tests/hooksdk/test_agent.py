@@ -113,6 +113,7 @@ async def test_the_stats_hold_usage_and_calls():
 # Calls
 
 
+@pytest.mark.both_loops
 async def test_no_more_calls_run_at_a_time_than_the_limit_says():
     running, most = 0, 0
 
@@ -131,6 +132,7 @@ async def test_no_more_calls_run_at_a_time_than_the_limit_says():
         assert results(session) == list("012345")
 
 
+@pytest.mark.both_loops
 async def test_with_a_parallelism_of_one_calls_run_in_their_order():
     begun: list[int] = []
 
@@ -143,6 +145,7 @@ async def test_with_a_parallelism_of_one_calls_run_in_their_order():
     assert begun == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.both_loops
 async def test_the_hosts_own_failure_in_a_call_is_raised_as_it_is():
     async with open_session() as session:
 
@@ -213,6 +216,7 @@ async def test_usage_is_read_in_every_providers_words(usage: dict[str, Any] | No
     assert tokens_of(usage) == tokens
 
 
+@pytest.mark.both_loops
 async def test_a_time_limit_cuts_a_slow_model_off():
     async def script(turn: Turn) -> str:
         await anyio.sleep(30)
@@ -224,6 +228,7 @@ async def test_a_time_limit_cuts_a_slow_model_off():
         assert [message["role"] for message in session.messages] == ["user"]
 
 
+@pytest.mark.both_loops
 async def test_a_time_limit_cuts_slow_calls_off_and_answers_every_one():
     async def slow(number: int) -> str:
         """Take long, but for number 0."""
@@ -307,6 +312,7 @@ async def test_tools_given_as_an_iterator_last_for_all_attempts():
     assert seen == [2, 2]
 
 
+@pytest.mark.both_loops
 async def test_a_cancelled_run_ends_as_cancelled_with_every_call_answered():
     begun = anyio.Event()
 
@@ -343,6 +349,7 @@ async def test_without_a_prompt_the_calls_left_open_by_a_pause_are_run():
         assert open_calls(session) == 0
 
 
+@pytest.mark.both_loops
 async def test_two_sessions_run_at_the_same_time_without_meeting():
     async with open_session(tools=[read_file]) as session, session.child() as other:
         texts: dict[str, str] = {}

@@ -14,7 +14,7 @@ from stage import playing
 from hooksdk import Approval, ApprovalRequest, hooks
 from hooksdk.hooks import Ask, BeforeToolCall, Trace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 class Asks:

@@ -27,7 +27,7 @@ from hooksdk.hooks import (
     Withhold,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 seen: list[str] = []
 
 

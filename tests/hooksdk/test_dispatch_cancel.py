@@ -13,7 +13,7 @@ from hooksdk import hooks
 from hooksdk.errors import PolicyFailed
 from hooksdk.hooks import AgentEnd, AgentStart, Block, SessionStart
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 async def test_system_exit_is_the_handlers_failure(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,7 @@ from stage import LIMIT, blocked_by, on_asyncio, playing, policy
 from hooksdk import hooks
 from hooksdk.hooks import BeforeToolCall, Block, SessionStart
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 # Late

@@ -15,7 +15,7 @@ from hooksdk._firing.hook import THREADS
 from hooksdk.errors import PolicyFailed
 from hooksdk.hooks import AfterToolCall, AgentStart, BeforeToolCall, Block
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 who = contextvars.ContextVar("who", default="nobody")
 
 

@@ -76,6 +76,7 @@ def test_a_file_size_limit_refuses_clearly_and_damages_nothing(tmp_path: Path) -
     assert min(seen.values()) > 10
 
 
+@pytest.mark.both_loops
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 async def test_whichever_write_fails_nothing_is_damaged_and_the_next_try_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
@@ -170,6 +171,7 @@ async def _same_as_stored(transcript: Transcript, log: SessionLog) -> None:
     assert transcript.view == transcripts_module.view(messages, journal, OPENAI)
 
 
+@pytest.mark.both_loops
 @pytest.mark.parametrize("delay", [0, 0.005, 0.015, 0.025, 0.035])
 async def test_a_cancelled_scope_never_parts_memory_from_what_is_stored(store: JsonlStore, delay: float) -> None:
     log = await store.open_session("s")

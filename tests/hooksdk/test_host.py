@@ -16,7 +16,7 @@ from hooksdk import Host, hooks
 from hooksdk.errors import ConfigError, DuplicatePlugin, PluginRefused, SessionBusy, SessionClosed, StoreError
 from hooksdk.hooks import SessionEnd, Trace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 EVENTS: list[str] = []
 

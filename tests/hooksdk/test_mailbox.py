@@ -16,7 +16,7 @@ from stage import Stage, playing, settings
 from hooksdk import Host, MemoryStore, hooks
 from hooksdk.hooks import AfterToolCall, AfterToolsResolved, AgentEnd, BeforeToolCall, Block, SessionEnd, Trace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 def dispatcher(stage: Stage) -> Any:

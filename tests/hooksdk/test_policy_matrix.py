@@ -15,7 +15,7 @@ from hooksdk import ToolResult, hooks
 from hooksdk.errors import PolicyFailed
 from hooksdk.hooks import AfterToolCall, AgentStart, BeforeToolCall, NarrowTools, ResolveSecrets, RewriteToolCall, Trace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 LIMIT = 0.04
 
 

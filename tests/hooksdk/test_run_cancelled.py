@@ -15,7 +15,7 @@ from playing import USER, bare, make, reply
 from hooksdk import Approval, ApprovalRequest, Host, Session, ToolCall, ToolResult, hooks
 from hooksdk.hooks import AfterToolCall, AgentEnd, Ask, BeforeToolCall
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 LONG = "part of a long result, " * 50
 PLACES = [

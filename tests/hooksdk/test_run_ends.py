@@ -18,7 +18,7 @@ from hooksdk.hooks import (
     Block,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 LONG = "part of a long result, " * 50
 

@@ -10,7 +10,7 @@ from hooksdk import Approval, ApprovalRequest, Tool, ToolContext, ToolResult, ho
 from hooksdk.errors import RunClosed
 from hooksdk.hooks import Ask, BeforeToolCall, Block
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 class NoB:

@@ -57,6 +57,7 @@ async def _long(arguments: dict[str, Any]) -> str:
     raise ValueError("x" * 100_000)
 
 
+@pytest.mark.both_loops
 @pytest.mark.parametrize(
     ("execute", "told"),
     [
@@ -80,6 +81,7 @@ async def test_an_error_that_is_long_is_cut() -> None:
         assert len((await played.call("broken")).text) < 2_100
 
 
+@pytest.mark.both_loops
 async def test_a_tool_that_is_late_is_stopped_and_the_run_goes_on() -> None:
     async def sleep(arguments: dict[str, Any]) -> str:
         await anyio.sleep_forever()
@@ -94,6 +96,7 @@ async def test_a_tool_that_is_late_is_stopped_and_the_run_goes_on() -> None:
         assert not (await played.call("read_file")).is_error
 
 
+@pytest.mark.both_loops
 async def test_a_tool_that_hangs_in_its_thread_is_left_behind() -> None:
     free = threading.Event()
 
@@ -117,6 +120,7 @@ async def test_a_tool_that_hangs_in_its_thread_is_left_behind() -> None:
         free.set()
 
 
+@pytest.mark.both_loops
 async def test_tools_that_hang_in_threads_do_not_starve_other_work_in_threads() -> None:
     free = threading.Event()
 
@@ -136,6 +140,7 @@ async def test_tools_that_hang_in_threads_do_not_starve_other_work_in_threads() 
         free.set()
 
 
+@pytest.mark.both_loops
 async def test_a_tool_that_swallows_its_cancellation_is_late_all_the_same() -> None:
     async def stubborn(arguments: dict[str, Any]) -> str:
         try:
@@ -266,6 +271,7 @@ async def test_a_result_that_does_not_match_the_declared_output_schema_says_so(r
         assert answer.text.startswith(result.text)
 
 
+@pytest.mark.both_loops
 async def test_context_variables_reach_tools_and_their_threads() -> None:
     place: contextvars.ContextVar[str] = contextvars.ContextVar("place")
 
@@ -305,6 +311,7 @@ async def test_a_tool_is_given_its_context_and_tells_its_progress_to_the_trace()
     assert told == [{"call_id": "c1", "text": "half way", "share": 0.5}]
 
 
+@pytest.mark.both_loops
 async def test_parallel_calls_run_at_once_and_are_recorded_in_the_order_of_the_reply() -> None:
     waiting: list[str] = []
     everybody = anyio.Event()

@@ -78,6 +78,7 @@ async def _never(request: ApprovalRequest) -> Approval:
     raise AssertionError
 
 
+@pytest.mark.both_loops
 @pytest.mark.parametrize("approver", [None, _raising, _nonsense, _never])
 async def test_an_approval_that_cannot_be_had_blocks_the_call(approver: Any) -> None:
     class Asks:
@@ -211,6 +212,7 @@ async def test_a_tool_that_was_renamed_is_seen_under_its_name_though_a_plugin_un
     assert seen == ["read_file"]
 
 
+@pytest.mark.both_loops
 async def test_a_call_that_was_approved_after_the_run_was_over_does_not_run() -> None:
     ran: list[object] = []
     asked, over = anyio.Event(), anyio.Event()

@@ -313,6 +313,7 @@ async def test_a_closed_session_says_so() -> None:
         await session.close()
 
 
+@pytest.mark.both_loops
 async def test_a_session_may_be_closed_by_another_task_and_before_one_that_was_opened_earlier() -> None:
     async with bare(One) as host:
         first, second = host.session("a"), host.session("b")
@@ -329,6 +330,7 @@ async def test_a_session_may_be_closed_by_another_task_and_before_one_that_was_o
         await second.close()
 
 
+@pytest.mark.both_loops
 async def test_a_session_closed_under_an_open_run_lets_the_run_end() -> None:
     order: list[str] = []
 
@@ -354,6 +356,7 @@ async def test_a_session_closed_under_an_open_run_lets_the_run_end() -> None:
     assert sorted(order) == ["run", "session"]
 
 
+@pytest.mark.both_loops
 async def test_a_close_waits_no_longer_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hangs:
         @hooks.session_end(timeout=30)

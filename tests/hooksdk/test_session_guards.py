@@ -17,7 +17,7 @@ from hooksdk.state import PluginState
 from hooksdk.stores import JsonlStore
 from hooksdk.transcript import Store
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 async def test_a_child_may_be_given_one_pattern_as_text() -> None:

@@ -59,6 +59,7 @@ async def test_what_is_not_json_is_refused_and_nothing_of_the_step_is_stored(sto
     assert await log.read() == ([], [])
 
 
+@pytest.mark.both_loops
 async def test_a_session_has_one_holder_at_a_time_and_its_token_rises(store: Store) -> None:
     first = await store.open_session("s")
     started = time.monotonic()
@@ -73,6 +74,7 @@ async def test_a_session_has_one_holder_at_a_time_and_its_token_rises(store: Sto
     assert second.token > first.token
 
 
+@pytest.mark.both_loops
 async def test_who_waits_gets_the_session_when_its_holder_lets_go(store: Store) -> None:
     first = await store.open_session("s")
     order: list[str] = []
@@ -91,6 +93,7 @@ async def test_who_waits_gets_the_session_when_its_holder_lets_go(store: Store) 
     assert order == ["first", "second"]
 
 
+@pytest.mark.both_loops
 async def test_a_former_holder_cannot_write_or_read_any_more(store: Store) -> None:
     first = await store.open_session("s")
     await first.close()
@@ -101,6 +104,7 @@ async def test_a_former_holder_cannot_write_or_read_any_more(store: Store) -> No
     assert await second.read() == ([], [])
 
 
+@pytest.mark.both_loops
 async def test_waiting_for_a_session_can_be_cancelled_and_leaves_it_free(store: Store) -> None:
     first = await store.open_session("s")
     with anyio.move_on_after(0.05) as scope:
@@ -168,6 +172,7 @@ async def test_a_value_that_is_not_json_is_refused_and_the_old_one_stays(store: 
     assert await store.get_value("p", "k") == 1
 
 
+@pytest.mark.both_loops
 async def test_parallel_changes_of_one_space_lose_nothing(store: Store) -> None:
     async with anyio.create_task_group() as group:
         for number in range(30):
@@ -285,6 +290,7 @@ async def test_left_over_temporary_value_files_are_swept(tmp_path: Path) -> None
     assert not left.exists()
 
 
+@pytest.mark.both_loops
 async def test_closing_the_store_lets_every_session_go(tmp_path: Path) -> None:
     store = JsonlStore(tmp_path)
     logs = [await store.open_session(name) for name in ("a", "b")]

@@ -12,7 +12,7 @@ from stage import ACT, Stage, playing
 from hooksdk import hooks
 from hooksdk.hooks import AfterToolCall, Trace
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 def dispatcher(stage: Stage) -> Any:

@@ -14,7 +14,7 @@ from hooksdk import Session, ToolContext, hooks, tool
 from hooksdk.hooks import AfterToolCall, AgentEnd, AgentStart, BeforeToolCall, Trace
 from hooksdk.testing import Call, Turn, call, open_session, play, recorder
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 class Slow:

@@ -10,7 +10,7 @@ from hooksdk import hooks
 from hooksdk.hooks import BeforeToolCall, Block
 from hooksdk.testing import Call, Turn, call, open_session, play
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 async def test_calls_run_at_the_same_time_and_their_results_stand_in_order(form: str):
