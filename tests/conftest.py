@@ -1,7 +1,8 @@
 """What every test gets: an event loop, and a home of its own.
 
 Async tests run on asyncio. A test that touches concurrency (cancellation, time limits, threads, tasks side by side,
-locks) runs on asyncio and on trio: mark it, or its whole file, with `pytest.mark.both_loops`.
+locks) runs on asyncio and on trio: mark it, or its whole file, with `pytest.mark.both_loops`. A test in which some code
+is late and other code is not is marked `jumping_clock`: no busy machine moves that clock, and nobody waits for it.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.clocks import jumping
+
 # The commands under test start some hundred processes, which would compile the package anew each.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+pytest.register_assert_rewrite("tests.stage")
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+def anyio_backend(request: pytest.FixtureRequest) -> object:
+    loop: str = getattr(request, "param", "asyncio")
+    return jumping(loop) if request.node.get_closest_marker("jumping_clock") else loop
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -28,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         and metafunc.definition.get_closest_marker("both_loops")
         and not any(mark.args[0] == "anyio_backend" for mark in marks)
     ):
-        metafunc.parametrize("anyio_backend", ["asyncio", "trio"])
+        metafunc.parametrize("anyio_backend", ["asyncio", "trio"], indirect=True)
 
 
 @pytest.fixture(autouse=True)

@@ -56,7 +56,7 @@ async def hooksdk(
     variables: Mapping[str, str] | None = None,
 ) -> Done:
     """Run the command; without `stdin` there is nothing to read."""
-    with anyio.fail_after(45):
+    with anyio.fail_after(200):
         done = await anyio.run_process(
             [*COMMAND, *arguments], cwd=folder, env=environment(folder, server, variables), check=False,
             input=(stdin or "").encode(),

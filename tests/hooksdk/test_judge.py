@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from playing import make, playing
 
 from hooksdk import Tool, ToolCall, ToolResult, hooks
 from hooksdk.approvals import Approval, ApprovalRequest
@@ -24,6 +23,7 @@ from hooksdk.hooks import (
     Secrets,
     TransformToolResult,
 )
+from tests.stage import make, playing
 
 pytestmark = pytest.mark.anyio
 COUNT = {"count": {"type": "integer"}}

@@ -9,7 +9,6 @@ from typing import Any
 import anyio
 import pluggy
 import pytest
-from stage import settings
 
 from hooksdk import Host, MemoryStore
 from hooksdk._plugins.registry import Plugin
@@ -26,7 +25,7 @@ def empty_log() -> None:
 
 
 def host(*plugins: Any, config: Mapping[str, Any] | None = None) -> Host:
-    return Host(plugins, store=MemoryStore(), config=settings(config))
+    return Host(plugins, store=MemoryStore(), config={"allow": [], **(config or {})})
 
 
 def given(found: Host) -> list[Plugin]:

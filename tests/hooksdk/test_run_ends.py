@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import anyio
 import pytest
-from playing import USER, bare, make, playing, reply
 
 from hooksdk import ToolCall, hooks
 from hooksdk.errors import FenceClosed, PolicyFailed, RunAlreadyOpen, RunBlocked, RunClosed
@@ -17,6 +16,8 @@ from hooksdk.hooks import (
     AgentStart,
     Block,
 )
+from hooksdk.testing import open_host
+from tests.stage import USER, make, playing, reply
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
@@ -45,14 +46,14 @@ class Ends:
 
 
 async def test_a_run_that_is_left_is_completed() -> None:
-    async with bare(Ends) as host, host.session("s") as session:
+    async with open_host(Ends) as host, host.session("s") as session:
         async with session.run():
             pass
         assert session.plugin("ends").seen == [("completed", None)]
 
 
 async def test_a_run_whose_block_raises_ends_as_an_error_and_the_exception_goes_on() -> None:
-    async with bare(Ends) as host, host.session("s") as session:
+    async with open_host(Ends) as host, host.session("s") as session:
         with pytest.raises(ValueError, match="boom"):
             async with session.run():
                 raise ValueError("boom")
@@ -60,7 +61,7 @@ async def test_a_run_whose_block_raises_ends_as_an_error_and_the_exception_goes_
 
 
 async def test_a_paused_run_keeps_its_calls_open_for_the_next() -> None:
-    async with bare(Ends) as host, host.session("s") as session:
+    async with open_host(Ends) as host, host.session("s") as session:
         call = ToolCall("c1", "read_file", {"path": "a"})
         async with session.run() as run:
             await run.resolve_tools([make()])
@@ -78,7 +79,7 @@ async def test_a_paused_run_keeps_its_calls_open_for_the_next() -> None:
 
 
 async def test_an_error_after_a_pause_is_an_error() -> None:
-    async with bare(Ends) as host, host.session("s") as session:
+    async with open_host(Ends) as host, host.session("s") as session:
 
         async def pause_then_fail() -> None:
             async with session.run() as run:
@@ -92,7 +93,7 @@ async def test_an_error_after_a_pause_is_an_error() -> None:
 
 @pytest.mark.parametrize("how", ["completed", "error"])
 async def test_calls_that_were_never_answered_get_a_result_at_the_end(how: str) -> None:
-    async with bare() as host, host.session("s") as session:
+    async with open_host() as host, host.session("s") as session:
         try:
             async with session.run() as run:
                 await run.record([USER, reply(ToolCall("c1", "a"), ToolCall("c2", "b"))])
@@ -141,7 +142,8 @@ async def test_observers_have_seen_everything_before_the_end() -> None:
     class Slow:
         @hooks.after_tool_call
         async def after(self, event: hooks.AfterToolCall) -> None:
-            await anyio.sleep(0.05)
+            await anyio.sleep(0)
+            await anyio.sleep(0)
             seen.append("call")
 
         @hooks.agent_end
@@ -149,8 +151,8 @@ async def test_observers_have_seen_everything_before_the_end() -> None:
             seen.append("end")
 
     async with playing(Slow) as played:
-        await played.call()
-        await played.call()
+        await played.call("read_file")
+        await played.call("read_file")
     assert seen == ["call", "call", "end"]
 
 
@@ -163,7 +165,7 @@ async def test_the_fence_is_open_for_handlers_of_the_end_only() -> None:
             editors.append(event.transcript)
             await event.transcript.trim("r1", reason="too long")
 
-    async with bare(Editor) as host, host.session("s") as session:
+    async with open_host(Editor) as host, host.session("s") as session:
         async with session.run() as run:
             await run.resolve_tools([make(execute=long)])
             await run.record(reply(ToolCall("c1", "read_file")))
@@ -185,7 +187,7 @@ async def test_the_gate_sees_the_input_and_who_asked_before_anything_is_recorded
         def gate(self, event: AgentStart) -> Block | None:
             return Block(f"no {event.input['text']} from {event.requester}") if event.trigger == "schedule" else None
 
-    async with bare(Gate) as host, host.session("s") as session:
+    async with open_host(Gate) as host, host.session("s") as session:
         with pytest.raises(RunBlocked, match=r"plugin 'gate'.*no news from \{'id': 'u1'\}"):
             async with session.run({"text": "news"}, trigger="schedule", requester={"id": "u1"}):
                 raise AssertionError
@@ -200,7 +202,7 @@ async def test_a_gate_that_fails_refuses_the_run() -> None:
         def gate(self, event: AgentStart) -> Block | None:
             raise ValueError("cannot judge")
 
-    async with bare(Gate) as host, host.session("s") as session:
+    async with open_host(Gate) as host, host.session("s") as session:
         for _ in range(2):
             with pytest.raises(PolicyFailed, match=r"plugin 'gate', .*cannot judge"):
                 async with session.run():
@@ -208,7 +210,7 @@ async def test_a_gate_that_fails_refuses_the_run() -> None:
 
 
 async def test_a_session_takes_one_run_at_a_time() -> None:
-    async with bare() as host, host.session("s") as session:
+    async with open_host() as host, host.session("s") as session:
         async with session.run() as run:
             with pytest.raises(RunAlreadyOpen, match=run.info.run_id):
                 async with session.run():
@@ -219,7 +221,7 @@ async def test_a_session_takes_one_run_at_a_time() -> None:
 
 
 async def test_a_run_that_is_not_open_does_nothing() -> None:
-    async with bare() as host, host.session("s") as session:
+    async with open_host() as host, host.session("s") as session:
         run = session.run()
         for _ in range(2):
             with pytest.raises(RunClosed):
@@ -258,7 +260,7 @@ class Observer:
 
 
 async def test_observers_are_told_the_tools_once_an_attempt_and_never_in_a_compaction() -> None:
-    async with bare(Observer) as host, host.session("s") as session:
+    async with open_host(Observer) as host, host.session("s") as session:
         async with session.run() as run:
             async with run.compaction():
                 await run.resolve_tools([make("in_compaction")])
@@ -274,18 +276,21 @@ async def test_observers_are_told_the_tools_once_an_attempt_and_never_in_a_compa
 
 
 async def test_an_observer_that_changes_a_schema_or_is_slow_changes_and_delays_nothing() -> None:
+    over = anyio.Event()
+
     class Meddler:
-        @hooks.after_tools_resolved
+        @hooks.after_tools_resolved(timeout=60)
         async def resolved(self, event: AfterToolsResolved) -> None:
             for one in event.offered:
                 assert one.parameters is not None
                 one.parameters["properties"].clear()
-            await anyio.sleep(0.3)
+            await over.wait()
 
-    async with playing(Meddler) as played:
-        with anyio.fail_after(0.25):
-            assert (await played.call(arguments={"path": 5.5})).is_error
+    async with playing(Meddler, tools=[make()]) as played:
+        with anyio.fail_after(30):
+            assert (await played.call("read_file", {"path": 5.5})).is_error
         assert played.run.offered[0].parameters == make().parameters
+        over.set()
 
 
 async def test_a_narrowing_plugin_that_fails_ends_the_resolution() -> None:
@@ -294,7 +299,7 @@ async def test_a_narrowing_plugin_that_fails_ends_the_resolution() -> None:
         def narrow(self, event: hooks.NarrowTools) -> hooks.Withhold | None:
             raise ValueError("cannot read the policy")
 
-    async with bare(Narrow) as host, host.session("s") as session:
+    async with open_host(Narrow) as host, host.session("s") as session:
         with pytest.raises(PolicyFailed, match="cannot read the policy"):
             async with session.run() as run:
                 await run.resolve_tools([make()])
@@ -321,6 +326,6 @@ async def test_a_policy_that_withholds_tools_instead_of_names_fails() -> None:
         def narrow(self, event: hooks.NarrowTools) -> hooks.Withhold | None:
             return hooks.Withhold(cast("Any", event.tools), "all of them")
 
-    async with bare(Narrow) as host, host.session() as session, session.run() as run:
+    async with open_host(Narrow) as host, host.session() as session, session.run() as run:
         with pytest.raises(PolicyFailed, match="names or ids, not Tool"):
             await run.resolve_tools([make()])
