@@ -45,14 +45,14 @@ from hooksdk.hooks import AfterToolCall, AfterToolsResolved, BeforeToolCall, Rew
 from hooksdk.models.openai import OpenAIModel
 from hooksdk.testing import Recorder, open_host, recorder
 from hooksdk.testing.server import ScriptedServer
-from hooksdk.tools import BRIDGE_NAMES
 
 MODES = ("off", "tools", "code")
 JUDGING = {
     "rewrite_tool_call": RewriteToolCall, "before_tool_call": BeforeToolCall,
     "transform_tool_result": TransformToolResult, "after_tool_call": AfterToolCall,
 }  # fmt: skip
-SEEN_BY_HOOKS = BRIDGE_NAMES - {"tool_call"}
+BRIDGES = frozenset({"tool_search", "tool_describe", "tool_call", "tool_search_code"})
+SEEN_BY_HOOKS = BRIDGES - {"tool_call"}
 """Bridge tools that policies see under their own names."""
 SYSTEM = "You are a test agent. Do the task with the tools, and be concise. Today is 2026-05-24."
 CACHED_PRICE = 0.1
@@ -182,7 +182,7 @@ def read_calls(record: Record, watched: type[Recorder], catalog: Catalog) -> Non
     named: list[str] = []
     for call in (call for message in record.messages for call in message.get("tool_calls", ())):
         name, inner = call["function"]["name"], json.loads(call["function"]["arguments"]).get("name")
-        if name in BRIDGE_NAMES:
+        if name in BRIDGES:
             record.bridge_calls.append(name)
         named.append(str(inner) if name == "tool_call" else name)
         if name == "tool_call" and (tool := catalog.get(str(inner))) and tool.core:
@@ -192,7 +192,7 @@ def read_calls(record: Record, watched: type[Recorder], catalog: Catalog) -> Non
             named.append(event.call.name)
             if event.tool and event.tool.core:
                 record.core_through_bridge.append(event.tool.name)
-    record.hallucinated_names = [name for name in named if name not in catalog and name not in BRIDGE_NAMES]
+    record.hallucinated_names = [name for name in named if name not in catalog and name not in BRIDGES]
     events = (event for kind in JUDGING.values() for event in watched.of(kind))
     record.hooks_saw = sorted({event.call.name for event in events})
 
@@ -223,7 +223,7 @@ def broken_rules(
     strange = [name for name in record.hooks_saw if name not in catalog and name not in SEEN_BY_HOOKS]
     if strange:
         yield f"hooks saw {strange}"
-    judged = [event.tool.own_name for event in watched.of(BeforeToolCall) if event.call.name not in BRIDGE_NAMES]
+    judged = [event.tool.own_name for event in watched.of(BeforeToolCall) if event.call.name not in BRIDGES]
     if judged != record.underlying_calls:
         yield f"policies judged {judged}"
     answer = scenario.get("expected_final_contains", "done")

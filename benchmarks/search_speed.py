@@ -1,14 +1,13 @@
 """What finding tools costs, beside rank-bm25, FastMCP's search and Hermes Agent's, in one run.
 
-    python benchmarks/search_speed.py [--json] [--large] [--plain-stems] [--path SITE_PACKAGES]
+    python benchmarks/search_speed.py [--json] [--large] [--path SITE_PACKAGES]
 
 Catalogs are recombined from the retrieval sets in ../shared (names, descriptions, parameters and owners of different
 tools), or made up where these are absent. Peers are measured where they can be imported; a package that does not
-install beside this one may lie elsewhere: `--path venv/lib/python3.11/site-packages`; so may PyStemmer, which is used
-where it is found, unless `--plain-stems` says not to. Times are processor time in milliseconds; all take turns at each
-query, and each query is new, though others like it were asked before, as in a process that has run for a while.
-rank-bm25 runs over our words; each stems its own. `--large` adds 100,000 tools with fewer queries; whoever has taken longer
-than a minute for a size is not asked further there.
+install beside this one may lie elsewhere: `--path venv/lib/python3.11/site-packages`. Times are processor time in
+milliseconds; all take turns at each query, and each query is new, though others like it were asked before, as in a process
+that has run for a while. rank-bm25 runs over our words. `--large` adds 100,000 tools with fewer queries; whoever has taken
+longer than a minute for a size is not asked further there.
 """
 
 from __future__ import annotations
@@ -24,9 +23,8 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-from builtin_plugins.tool_search import _stems
 from builtin_plugins.tool_search._indexes import Indexes
-from builtin_plugins.tool_search._stems import stemmer
+from builtin_plugins.tool_search._stems import stem
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, RankBm25Ranker, Ranker
 from hooksdk import Tool, schema
 
@@ -189,9 +187,9 @@ class Searchers:
     def __init__(self) -> None:
         self.searches: dict[str, Search] = {}
         self._spent: dict[str, float] = {}
-        self._stems: dict[str, dict[str, str]] = {}
 
     def build(self, name: str, make: Callable[[Sequence[Tool]], Search], tools: Sequence[Tool]) -> float:
+        stem.cache_clear()  # nobody is to find the stems that another has paid for
         return self._timed(name, lambda: self.searches.update({name: make(tools)}))
 
     def ask(self, name: str, query: str) -> float | None:
@@ -200,8 +198,6 @@ class Searchers:
         return self._timed(name, lambda: self.searches[name](query))
 
     def _timed(self, name: str, work: Callable[[], object]) -> float:
-        # The stems of a process are shared: nobody is to find those that another has paid for.
-        _stems._stems = self._stems.setdefault(name, {})
         taken = cost(work)
         self._spent[name] = self._spent.get(name, 0.0) + taken
         return taken
@@ -276,15 +272,11 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--large", action="store_true", help="also 100,000 tools")
     parser.add_argument("--path", action="append", default=[], help="a further folder of installed packages")
-    parser.add_argument("--plain-stems", action="store_true", help="without PyStemmer, as a plain installation is")
     options = parser.parse_args()
     sys.path.extend(options.path)
-    if options.plain_stems:
-        sys.modules["Stemmer"] = None  # pyright: ignore[reportArgumentType] (so Python does not find it)
     parts, queries = sources()
     rng = random.Random(1)
     makers = dict(importable())
-    print(f"stems by {type(stemmer()).__module__}", file=sys.stderr)
     if not options.json:
         print(f"| tools | | {' | '.join(makers)} |\n|---|---|{'---|' * len(makers)}")
     tables: dict[int, dict[str, dict[str, float | None]]] = {}

@@ -19,7 +19,7 @@ __all__ = ["Config", "PluginConfig", "fold", "load_config"]
 
 Seconds = Annotated[float, Field(gt=0)]
 FILE_NAME = "hooksdk.toml"
-OTHER_VARIABLES = {"HOOKSDK_HOME", "HOOKSDK_SCHEMA_ENGINE", "HOOKSDK_DISABLE_AUTOLOAD"}
+OTHER_VARIABLES = {"HOOKSDK_HOME", "HOOKSDK_DISABLE_AUTOLOAD"}
 """Variables that are read elsewhere."""
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import marshal
-import os
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from hooksdk._schema.explain import Problem, explain, render
-from hooksdk._schema.limits import TooMuchWork, survey
-from hooksdk._schema.repair import mend
+from hooksdk._schema.keywords import local_target
+from hooksdk._schema.repair import repair_arguments
 from hooksdk._schema.values import (
     BadArguments,
     JsonObject,
@@ -27,8 +26,8 @@ from hooksdk._schema.values import (
     estimate_tokens,
     fingerprint,
     parse_arguments,
-    read_json,
 )
+from hooksdk._schema.work import TooMuchWork, survey
 
 if TYPE_CHECKING:
     from hooksdk._schema.engine import Compiled
@@ -45,15 +44,11 @@ __all__ = [
     "estimate_tokens",
     "fingerprint",
     "fit",
+    "local_target",
     "parse_arguments",
     "render",
     "repair",
 ]
-
-use_fast = os.environ.get("HOOKSDK_SCHEMA_ENGINE", "auto") != "python"
-"""Whether jsonschema-rs may answer where it is installed. The answers are the same; only the time differs."""
-
-MAX_SCHEMA_BYTES = 2_000_000
 
 
 @lru_cache(maxsize=512)
@@ -71,12 +66,9 @@ def _by_bytes(content: bytes) -> Compiled:
 def _compiled(schema: Any) -> Compiled:
     """The validator kept for a schema of this content. marshal is the cheapest way to tell that a schema has not changed."""
     try:
-        content = marshal.dumps(schema)
+        return _by_bytes(marshal.dumps(schema))
     except ValueError:  # a subclass somewhere, or nested too deep
         return _by_content(compact(clone(schema)))
-    if len(content) > MAX_SCHEMA_BYTES:
-        raise Uncloneable(f"it is larger than {MAX_SCHEMA_BYTES:,} bytes")
-    return _by_bytes(content)
 
 
 def _usable(schema: Any) -> Compiled | str:
@@ -114,8 +106,6 @@ def check(
         size = survey(instance)
     if size.fault:
         return [Problem(root, "limit", f"this cannot be checked: {size.fault}")]
-    if use_fast and compiled.is_fine(instance, size):
-        return []
     try:
         return explain(compiled.errors(instance, size), root, quote_values=quote_values)
     except TooMuchWork:
@@ -131,7 +121,7 @@ def check(
 
 def fit(schema: Mapping[str, Any] | None, arguments: JsonObject) -> tuple[JsonObject, list[Problem]]:
     """Arguments as a weak model meant them, where the schema leaves no doubt, and what is wrong with them still. They
-    are not changed: what is answered is the same object where nothing is to repair, else another one.
+    are not changed: what is answered is the same object where nothing was repaired, else another one.
 
     Text becomes the number, boolean, object or array that is asked for; an empty optional value goes; a wrapper such as
     `{"arguments": {...}}` is taken off; `"options.count"` becomes `options: {count}`. Valid arguments are left alone,
@@ -143,9 +133,14 @@ def fit(schema: Mapping[str, Any] | None, arguments: JsonObject) -> tuple[JsonOb
         return arguments, problems
     if not problems and not _has_unforeseen(schema, arguments):
         return arguments, problems
-    repaired = mend(clone(dict(schema)), clone(arguments), read_json)
-    left = check(schema, repaired)
-    return (repaired, left) if len(left) <= len(problems) else (arguments, problems)
+    try:
+        repaired = repair_arguments(clone(dict(schema)), clone(arguments))
+    except RecursionError:  # hundreds of references in a row
+        return arguments, problems
+    if repaired == arguments:
+        return arguments, problems
+    remaining = check(schema, repaired)
+    return (repaired, remaining) if len(remaining) <= len(problems) else (arguments, problems)
 
 
 def repair(schema: Mapping[str, Any] | None, arguments: Mapping[str, Any]) -> JsonObject:

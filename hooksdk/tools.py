@@ -16,10 +16,7 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ToolSchemaError, did_you_mean
 from hooksdk.patterns import Source
 
-__all__ = ["BRIDGE_NAMES", "Annotations", "Source", "Tool", "ToolCall", "ToolResult", "marked_tools", "tool"]
-
-BRIDGE_NAMES = frozenset({"tool_search", "tool_describe", "tool_call", "tool_search_code"})
-"""Goes once the run, tool_policy, tool_search and the commands ask for `Tool.bridge` instead of comparing names."""
+__all__ = ["Annotations", "Source", "Tool", "ToolCall", "ToolResult", "marked_tools", "tool"]
 
 DEFAULT_TIMEOUT = 120.0
 """Seconds that a tool may take unless it says otherwise."""

@@ -15,40 +15,12 @@ LONGEST = 400
 LONGEST_OF = {"hooksdk.transcript": 500}
 """One class that is easier to read in one piece."""
 
-FLOORS = """
-errors state
-_tasks/
-tasks
-_schema/
-schema
-patterns calls
-records
-_firing/
-tools
-formats/
-_transcript/
-transcript
-catalog approvals
-hooks
-manifest config stores/
-_plugins/
-_run/
-run
-session
-host
-__init__
-agent
-models/ mcp/
-testing/
-cli/
-__main__
-"""
-"""Lowest first; files of one floor know nothing of each other. A folder is one floor, and its own files may know each other.
-A new file finds its place here before it is written."""
+ARCHITECTURE = ROOT / "docs" / "explanation" / "architecture.md"
+TOP_LEVEL_FILES = 20
 
 BUILT_INS_MAY_NOT = {"run", "session", "host", "agent", "cli", "testing"}
 HEAVY = [
-    "numpy", "mcp", "sqlalchemy", "jsonschema", "typer", "rich", "jsonschema_rs", "snowballstemmer", "referencing",
+    "numpy", "mcp", "sqlalchemy", "jsonschema", "typer", "rich", "Stemmer", "referencing",
     "pydantic_monty", "opentelemetry", "trio", "rank_bm25", "httpx", "builtin_plugins",
 ]  # fmt: skip
 
@@ -64,7 +36,7 @@ def module_of(path: Path) -> str:
 
 
 def floor_name(path: Path) -> str:
-    """The word that stands for it in the table: its name, or its folder with a slash."""
+    """The word that stands for it in the list: its name, or its folder with a slash."""
     parts = path.relative_to(ROOT / "hooksdk").with_suffix("").parts
     return parts[0] if len(parts) == 1 else f"{parts[0]}/"
 
@@ -85,13 +57,14 @@ def imports_of(path: Path) -> frozenset[str]:
 
 @functools.cache
 def floors() -> dict[str, int]:
-    """Each word of the table with its floor."""
-    return {word: floor for floor, line in enumerate(FLOORS.strip().splitlines()) for word in line.split()}
+    """Each word of the architecture's list with its floor: lowest first, a folder is one floor."""
+    listing = ARCHITECTURE.read_text(encoding="utf-8").partition("## Floors")[2].split("```text")[1].split("```")[0]
+    return {word: floor for floor, line in enumerate(listing.strip().splitlines()) for word in line.split()}
 
 
 @functools.cache
 def own_modules() -> dict[str, str]:
-    """Each of hooksdk's modules with its word in the table."""
+    """Each of hooksdk's modules with its word in the list."""
     return {module_of(path): floor_name(path) for path in files_of("hooksdk")}
 
 
@@ -107,11 +80,11 @@ def imported_modules(path: Path) -> set[str]:
 
 
 def imported_words(path: Path) -> set[str]:
-    """The words of the table that a file of hooksdk imports."""
+    """The words of the list that a file of hooksdk imports."""
     return {own_modules()[name] for name in imported_modules(path)}
 
 
-def test_every_file_has_its_floor_and_the_table_names_no_file_that_is_not_there() -> None:
+def test_every_file_has_its_floor_and_the_list_names_no_file_that_is_not_there() -> None:
     assert set(own_modules().values()) == set(floors())
 
 
@@ -148,6 +121,16 @@ def test_built_in_plugins_use_the_public_interface_only(path: Path) -> None:
 @pytest.mark.parametrize("path", files_of("hooksdk"), ids=module_of)
 def test_the_library_never_imports_a_built_in_plugin(path: Path) -> None:
     assert not any(name.partition(".")[0] == "builtin_plugins" for name in imports_of(path))
+
+
+def test_every_room_is_in_the_architectures_table() -> None:
+    rooms = {word for word in floors() if word.endswith("/")}
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    assert {word for word in rooms if f"| `{word}` |" not in text} == set()
+
+
+def test_the_top_level_holds_at_most_20_files() -> None:
+    assert len(list((ROOT / "hooksdk").glob("*.py"))) <= TOP_LEVEL_FILES
 
 
 def test_no_file_is_longer_than_its_limit() -> None:

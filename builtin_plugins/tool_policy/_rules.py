@@ -13,8 +13,6 @@ from hooksdk.errors import did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import Event
 from hooksdk.patterns import SOURCES, ToolPattern
 
-__all__ = ["Action", "CompiledRule", "Rule", "Undecidable", "read_rules"]
-
 Action = Literal["allow", "deny", "ask"]
 
 _KEYWORDS = {
@@ -208,6 +206,8 @@ class CompiledRule:
         self.rule = rule
         self.name = name
         self._patterns = [ToolPattern(text) for text in rule.tools]
+        # A bridge tool opens nothing by itself, so a pattern for all names of some source is not meant for it.
+        self._bridge_patterns = [one for one in self._patterns if one.text.rpartition(":")[2].strip("*?")]
         self._owners = None if rule.owners is None else [_wildcard(text) for text in rule.owners]
         self._agents = None if rule.agents is None else [_wildcard(text) for text in rule.agents]
 
@@ -226,12 +226,9 @@ class CompiledRule:
         return rule.requester is None or rule.requester.fits(event.requester or {})
 
     def fits_tool(self, tool: Tool) -> bool:
-        """True for tools that the rule is about. A bridge tool must be spelt out: it opens nothing by itself."""
+        """True for tools that the rule is about. Of a bridge tool a pattern must say part of the name."""
         rule = self.rule
-        if tool.bridge:
-            if not any(text in {tool.name, tool.id} for text in rule.tools):
-                return False
-        elif not any(pattern.matches(tool) for pattern in self._patterns):
+        if not any(pattern.matches(tool) for pattern in (self._bridge_patterns if tool.bridge else self._patterns)):
             return False
         if rule.annotations is not None and not tool.annotations.matches(rule.annotations):
             return False

@@ -17,18 +17,24 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from builtin_plugins.tool_search._answers import MAX_DESCRIBED, compact, describe, number_of, search, texts_of
-from builtin_plugins.tool_search._bridge import DESCRIPTIONS, bridge_tools, told
+from builtin_plugins.tool_search._bridge import bridge_tools, fill
 from builtin_plugins.tool_search._bridge_call import read_bridge_call, refuse_unless_deferred
-from builtin_plugins.tool_search._code_mode import CODE_DESCRIPTION, code_tool
+from builtin_plugins.tool_search._code_mode import code_tool
 from builtin_plugins.tool_search._indexes import Indexes
 from builtin_plugins.tool_search._listing import listing_budget
 from builtin_plugins.tool_search._sandbox import Sandbox, is_installed
+from builtin_plugins.tool_search._sentences import (
+    DESCRIPTIONS,
+    HOW_TO_CALL,
+    HOW_TO_CALL_IN_SCRIPT,
+    OWN_TOOLS,
+    not_offered,
+)
 from builtin_plugins.tool_search._streak import Streak
 from builtin_plugins.tool_search.rankers import load_ranker
-from hooksdk import Tool, ToolCall, ToolContext, ToolResult, hooks
+from hooksdk import Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks
 from hooksdk.hooks import AfterToolCall, AssembleTools, Offer, UnwrapToolCall
 from hooksdk.patterns import ToolPattern
-from hooksdk.tools import BRIDGE_NAMES
 
 __all__ = ["ToolSearch"]
 
@@ -48,8 +54,6 @@ _WORDS = {
     "off": "off",
     "auto": "auto",
 }
-
-_DESCRIPTIONS = {**DESCRIPTIONS, "tool_search_code": CODE_DESCRIPTION}
 
 
 def _tri_state(value: object) -> object:
@@ -127,8 +131,8 @@ class ToolSearch:
         @classmethod
         def _check_descriptions(cls, value: dict[str, str]) -> dict[str, str]:
             for name in value:
-                if name not in _DESCRIPTIONS:
-                    raise ValueError(f"'{name}' is no bridge tool: use {', '.join(_DESCRIPTIONS)}")
+                if name not in DESCRIPTIONS:
+                    raise ValueError(f"'{name}' is no bridge tool: use {', '.join(DESCRIPTIONS)}")
             return value
 
         @field_validator("ranker")
@@ -174,24 +178,22 @@ class ToolSearch:
         self._deferred = frozenset(tool.name for tool in tools)
         descriptions = self._describe_bridge(tools, event.context_window)
         if self._config.mode == "code":
-            how = (
-                "Call such a tool in a script for tool_search_code, with await call(name, arguments); await search(queries) "
-                "finds the exact name."
-            )
-            return Offer(tools=[self._code_tool(descriptions, tools)], defer=sorted(self._deferred), call_hint=how)
+            code = self._code_tool(descriptions, tools)
+            return Offer(tools=[code], defer=sorted(self._deferred), call_hint=HOW_TO_CALL_IN_SCRIPT)
         bridge = bridge_tools(
             descriptions,
             default_limit=self._default_limit,
             search=self._search,
             describe=self._describe,
         )
-        how = "Call such a tool through tool_call, with its name and its arguments; tool_search finds the exact name."
-        return Offer(tools=bridge, defer=sorted(self._deferred), call_hint=how)
+        return Offer(tools=bridge, defer=sorted(self._deferred), call_hint=HOW_TO_CALL)
 
     @hooks.unwrap_tool_call
     def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
         """Turn `tool_call` into the call that it stands for."""
-        if event.call.name != "tool_call" or event.tool is None:
+        if event.tool is None and event.call.name in OWN_TOOLS:
+            raise ToolError(not_offered(event.call.name))
+        if event.tool is None or event.call.name != "tool_call":
             return None
         name, arguments = read_bridge_call(event.call, event.catalog)
         call = ToolCall(event.call.id, refuse_unless_deferred(name, event.catalog, self._deferred), arguments)
@@ -201,7 +203,7 @@ class ToolSearch:
     @hooks.after_tool_call
     async def end_streak(self, event: AfterToolCall) -> None:
         """A model that calls a tool, also a shown one, has stopped searching; a name that it made up is none."""
-        if event.tool is not None and event.call.name not in BRIDGE_NAMES:
+        if event.tool is not None and event.call.name not in OWN_TOOLS:
             self._streak.end()
 
     def _is_worth_it(self, tools: Sequence[Tool], context_window: int | None) -> bool:
@@ -215,10 +217,11 @@ class ToolSearch:
 
     def _describe_bridge(self, tools: Sequence[Tool], context_window: int | None) -> dict[str, str]:
         """The offered bridge tools' descriptions for these deferred tools; the first one has the listing."""
-        first, *others = ["tool_search_code"] if self._config.mode == "code" else DESCRIPTIONS
-        written = {**_DESCRIPTIONS, **self._config.descriptions}
-        listed = told(written[first], tools, listing_budget(self._config.listing, context_window))
-        return {first: listed, **{name: told(written[name], tools) for name in others}}
+        code = ("tool_search_code",)
+        names = code if self._config.mode == "code" else [name for name in DESCRIPTIONS if name not in code]
+        texts = {**DESCRIPTIONS, **self._config.descriptions}
+        budget = listing_budget(self._config.listing, context_window)
+        return {name: fill(texts[name], tools, budget if name == names[0] else 0) for name in names}
 
     def _code_tool(self, descriptions: dict[str, str], tools: Sequence[Tool]) -> Tool:
         return code_tool(
@@ -236,9 +239,8 @@ class ToolSearch:
         queries = texts_of(arguments.get("queries", arguments.get("query")))
         if not queries:
             return ToolResult.error('tool_search needs queries, such as {"queries": ["create a github issue"]}')
-        asked = number_of(arguments.get("limit"), self._default_limit)
         catalog, deferred = context.catalog, self._deferred
-        limit = max(1, min(asked, self._config.max_search_limit))
+        limit = max(1, min(number_of(arguments.get("limit"), self._default_limit), self._config.max_search_limit))
         answer = search(queries, limit, catalog=catalog, deferred=deferred, ranker=self._indexes.of([*catalog]))
         context.count("searches", len(answer["results"]))
         context.count("hits", sum(len(group["hits"]) for group in answer["results"]))
@@ -251,7 +253,7 @@ class ToolSearch:
             return ToolResult.error('tool_describe needs names, such as {"names": ["create_issue"]}')
         context.count("describes", len(names[:MAX_DESCRIBED]))
         answer = describe(names, arguments.get("part"), catalog=context.catalog, deferred=self._deferred)
-        return ToolResult(compact(answer), is_error=all("problem" in told for told in answer["tools"].values()))
+        return ToolResult(compact(answer), is_error=all("problem" in tool for tool in answer["tools"].values()))
 
 
 def _unwrapped(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -5,33 +5,31 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from builtin_plugins.tool_search._bridge_call import refuse_unless_deferred
+from builtin_plugins.tool_search._bridge_call import reason_of, refuse_unless_deferred
 from builtin_plugins.tool_search._listing import available
 from builtin_plugins.tool_search._parts import MAX_SCHEMA, compact, find_part, parts_at, shortened
+from builtin_plugins.tool_search._sentences import OWN_TOOLS
 from builtin_plugins.tool_search._signatures import clip, signature, summary
 from builtin_plugins.tool_search.rankers import Ranked, Ranker
 from hooksdk import Catalog, Tool, ToolError, schema
-from hooksdk.tools import BRIDGE_NAMES
-
-__all__ = ["MAX_DESCRIBED", "MAX_QUERIES", "compact", "describe", "described", "number_of", "search", "texts_of"]
 
 MAX_QUERIES = 10
 MAX_DESCRIBED = 10
 MAX_HIT_SCHEMA = 800
 """Characters up to which the best hit comes with its schema, where that says more than the call signature."""
 _IN_SIGNATURE = {"type", "title", "enum", "const"}
-"""What a property may have and still be told whole by the call signature."""
+"""What a property may have of which the call signature says all."""
 
 
 def search(
     queries: Sequence[str], limit: int, *, catalog: Catalog, deferred: Collection[str], ranker: Ranker
 ) -> dict[str, Any]:
     """The answer to these queries: the hits of each, and what exists where one finds too little."""
-    shown = len(catalog) - len(deferred)
+    direct = len(catalog) - len(deferred)
     queries = list(dict.fromkeys(queries))
     groups: list[dict[str, Any]] = []
     for query in queries[:MAX_QUERIES]:
-        ranked = [found for found in ranker.search(query, limit + shown) if found.id in catalog]
+        ranked = [hit for hit in ranker.search(query, limit + direct) if hit.id in catalog]
         groups.append(_group(query, ranked, limit, catalog, deferred))
     answer: dict[str, Any] = {"total_available": len(deferred), "results": groups}
     if len(queries) > MAX_QUERIES:
@@ -45,20 +43,20 @@ def search(
 def _group(
     query: str, ranked: Sequence[Ranked], limit: int, catalog: Catalog, deferred: Collection[str]
 ) -> dict[str, Any]:
-    found = [one for one in ranked if one.id in deferred][:limit]
-    hits = [_hit(_named(catalog, one.id), weak=one.weak) for one in found]
-    if hits and not found[0].weak and _is_told_soon(parameters := _named(catalog, found[0].id).parameters):
+    best = [one for one in ranked if one.id in deferred][:limit]
+    hits = [_hit(_tool(catalog, one.id), weak=one.weak) for one in best]
+    if hits and not best[0].weak and _deserves_schema(parameters := _tool(catalog, best[0].id).parameters):
         # Which dialect it is helps nobody to call it.
         hits[0]["parameters"] = {key: part for key, part in (parameters or {}).items() if key != "$schema"}
     group: dict[str, Any] = {"query": clip(query, 200), "hits": hits}
     if ranked and ranked[0].id not in deferred and not ranked[0].weak:
         group["already_offered"] = f"{ranked[0].id} is offered to you directly: call it without tool_call"
-    if hits and all(one.weak for one in found):
+    if hits and all(one.weak for one in best):
         group["weak"] = "None of these fits well; the capability may not exist here."
     return group
 
 
-def _named(catalog: Catalog, name: str) -> Tool:
+def _tool(catalog: Catalog, name: str) -> Tool:
     tool = catalog.get(name)
     assert tool is not None
     return tool
@@ -70,7 +68,7 @@ def _hit(tool: Tool, *, weak: bool) -> dict[str, Any]:
     return {**hit, "weak": True} if weak else hit
 
 
-def _is_told_soon(parameters: Mapping[str, Any] | None) -> bool:
+def _deserves_schema(parameters: Mapping[str, Any] | None) -> bool:
     """Whether a schema is small, and says more than the call signature does."""
     properties: object = parameters.get("properties") if parameters else None
     if not isinstance(properties, Mapping):
@@ -80,7 +78,7 @@ def _is_told_soon(parameters: Mapping[str, Any] | None) -> bool:
 
 
 def _says_more(part: object) -> bool:
-    """Whether a property is more than the call signature tells; that it is null unless given is no more."""
+    """Whether a property is more than the call signature says; that it is null unless given is no more."""
     if not isinstance(part, Mapping):
         return True
     own = cast("Mapping[str, Any]", part)
@@ -93,15 +91,15 @@ def describe(names: Sequence[str], part: object, *, catalog: Catalog, deferred: 
     problems: dict[str, str] = {}
     for name in names[:MAX_DESCRIBED]:
         tool = catalog.get(name)
-        if name in BRIDGE_NAMES or (tool is not None and tool.name not in deferred):
+        if name in OWN_TOOLS or (tool is not None and tool.name not in deferred):
             problems[name] = "It is offered to you directly, with its whole schema."
             continue
         try:
             granted = refuse_unless_deferred(name, catalog, deferred)
         except ToolError as error:
-            problems[clip(name, 200)] = str(error).removeprefix("Nothing was called: ")
+            problems[clip(name, 200)] = reason_of(error)
         else:
-            tools[granted] = described(_named(catalog, granted), part)
+            tools[granted] = described(_tool(catalog, granted), part)
     answer: dict[str, Any] = {"tools": tools}
     if problems:
         answer["problems"] = problems
@@ -113,17 +111,17 @@ def describe(names: Sequence[str], part: object, *, catalog: Catalog, deferred: 
 def described(tool: Tool, part: object = None) -> dict[str, Any]:
     """Description and schema of a tool, or one part of the schema; of a very large one its outline."""
     whole = tool.parameters or {"type": "object", "properties": {}}
-    shown: dict[str, Any] = {"description": clip(tool.description, MAX_SCHEMA)}
+    answer: dict[str, Any] = {"description": clip(tool.description, MAX_SCHEMA)}
     parameters: object = whole
     path = part if isinstance(part, str) else ""
     if path:
-        shown = {}
+        answer = {}
         parameters = find_part(whole, path)
         if parameters is None:
             return {"problem": f"its schema has no part '{clip(path, 200)}'", **parts_at(whole, path)}
     if len(compact(parameters)) <= MAX_SCHEMA:
-        return {**shown, "parameters": parameters}
-    return {**shown, **shortened(parameters, path)}
+        return {**answer, "parameters": parameters}
+    return {**answer, **shortened(parameters, path)}
 
 
 def texts_of(value: object) -> list[str]:
@@ -136,8 +134,8 @@ def texts_of(value: object) -> list[str]:
             except ValueError:
                 return [text]
         return [text] if text else []
-    given = cast("Iterable[object]", value) if isinstance(value, list) else ()
-    return [one.strip() for one in given if isinstance(one, str) and one.strip()]
+    items = cast("Iterable[object]", value) if isinstance(value, list) else ()
+    return [one.strip() for one in items if isinstance(one, str) and one.strip()]
 
 
 def number_of(value: object, default: int) -> int:

@@ -5,20 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from builtin_plugins.tool_search._listing import listing, owners_told
+from builtin_plugins.tool_search._listing import listing, owners_line
 from hooksdk import Tool
-
-__all__ = ["DESCRIPTIONS", "bridge_tools", "told"]
-
-DESCRIPTIONS: Mapping[str, str] = {
-    "tool_search": (
-        "Find tools. {count} more tools can be used that are not shown here, from {owners}. Give one or several queries, "
-        "one capability each, in a few keywords. Each hit comes with its call signature: use it through tool_call."
-    ),
-    "tool_describe": "Show the full JSON Schema of tools, when a call signature is not enough.",
-    "tool_call": "Call a tool that tool_search found. Tools that are shown to you are called directly instead.",
-}
-"""What the model reads of each bridge tool unless the configuration says otherwise."""
 
 Executor = Callable[..., Any]
 
@@ -26,11 +14,11 @@ _TEXT = {"type": "string"}
 _SEVERAL = {"type": ["array", "string"], "items": _TEXT}
 
 
-def told(description: str, tools: Sequence[Tool], listing_budget: int = 0) -> str:
-    """A description with what it tells of the deferred tools filled in: `{count}`, `{owners}`, and the listing below it."""
-    text = description.replace("{count}", str(len(tools))).replace("{owners}", owners_told(tools))
-    listed = listing(tools, listing_budget) if listing_budget else ""
-    return f"{text}\n\n{listed}" if listed else text
+def fill(description: str, tools: Sequence[Tool], listing_budget: int = 0) -> str:
+    """A description for these deferred tools: `{count}` and `{owners}` filled in, and the listing below it."""
+    text = description.replace("{count}", str(len(tools))).replace("{owners}", owners_line(tools))
+    names = listing(tools, listing_budget) if listing_budget else ""
+    return f"{text}\n\n{names}" if names else text
 
 
 def bridge_tools(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from builtin_plugins.tool_search._sentences import OWN_TOOLS
 from builtin_plugins.tool_search._signatures import clip
 from hooksdk import Catalog, ToolCall, ToolError, schema
-from hooksdk.tools import BRIDGE_NAMES, Tool
-
-__all__ = ["EXAMPLE", "read_bridge_call", "refuse_unless_deferred"]
+from hooksdk.tools import Tool
 
 EXAMPLE = '{"name": "TOOL", "arguments": {...}}'
 NAME_KEYS = ("name", "tool", "tool_name", "toolName", "toolId", "tool_id", "function", "id")
@@ -23,6 +22,8 @@ PROVIDER_KEYS = ("type", "id", "call_id", "index")
 """What is in those forms beside name and arguments."""
 LONGEST_NAME = 200
 """Characters of a name that a refusal repeats."""
+NOTHING_CALLED = "Nothing was called: "
+"""How each refusal begins."""
 
 
 def read_bridge_call(call: ToolCall, catalog: Catalog) -> tuple[str, dict[str, Any]]:
@@ -34,35 +35,45 @@ def read_bridge_call(call: ToolCall, catalog: Catalog) -> tuple[str, dict[str, A
     return _read(_call_in(_object(call.arguments, "tool_call", EXAMPLE), catalog), catalog)
 
 
-def _read(written: dict[str, Any], catalog: Catalog) -> tuple[str, dict[str, Any]]:
-    names = _names(written)
+def refusal(reason: str) -> ToolError:
+    """The refusal of a bridge call for this reason."""
+    return ToolError(f"{NOTHING_CALLED}{reason}")
+
+
+def reason_of(error: ToolError) -> str:
+    """Why a bridge call was refused."""
+    return str(error).removeprefix(NOTHING_CALLED)
+
+
+def _read(fields: dict[str, Any], catalog: Catalog) -> tuple[str, dict[str, Any]]:
+    names = _names(fields)
     # Of several keys that can name the tool, the one that does; the others may be its parameters.
     name_key = next((key for key, name in names.items() if _is_known(name, catalog)), next(iter(names), None))
     if name_key is None:
-        raise ToolError(f"Nothing was called: tool_call needs the tool's name. Write {EXAMPLE}")
+        raise refusal(f"tool_call needs the tool's name. Write {EXAMPLE}")
     name = names[name_key]
     tool = catalog.get(name)
     own = _properties(tool)
-    rest = {key: value for key, value in written.items() if key != name_key}
+    rest = {key: value for key, value in fields.items() if key != name_key}
     for key, other in names.items():
         if key != name_key and key not in own and _is_known(other, catalog):
             _same_or_refuse(name, other, catalog)
             del rest[key]
-    if _is_providers(written):
+    if _is_providers(fields):
         for key in PROVIDER_KEYS:
             if key not in own:
                 rest.pop(key, None)
     for key in CALLS_KEYS:
         if key not in own and rest.get(key):
-            raise ToolError(f"Nothing was called: tool_call takes one call, not '{key}' beside a name. Write {EXAMPLE}")
+            raise refusal(f"tool_call takes one call, not '{key}' beside a name. Write {EXAMPLE}")
         if key not in own:
             rest.pop(key, None)
     arguments: dict[str, Any] = {}
     for key in ARGUMENT_KEYS:
         if key in rest and (key == "arguments" or key not in own):
             example = f'{{"name": "{clip(name, LONGEST_NAME)}", "arguments": {{...}}}}, with an object as its arguments'
-            given = _object(rest.pop(key), name, example)
-            arguments = {**(_once_more(given, name, own, catalog) if tool else given), **arguments}
+            inner = _object(rest.pop(key), name, example)
+            arguments = {**(_once_more(inner, name, own, catalog) if tool else inner), **arguments}
     for key, value in rest.items():
         head, _, tail = key.partition(".")
         # What stands beside `arguments` belongs to the tool, unless the model gave the same key in both places.
@@ -70,12 +81,12 @@ def _read(written: dict[str, Any], catalog: Catalog) -> tuple[str, dict[str, Any
     return name, arguments
 
 
-def _names(written: Mapping[str, Any]) -> dict[str, str]:
-    return {key: value.strip() for key in NAME_KEYS if isinstance(value := written.get(key), str) and value.strip()}
+def _names(fields: Mapping[str, Any]) -> dict[str, str]:
+    return {key: value.strip() for key in NAME_KEYS if isinstance(value := fields.get(key), str) and value.strip()}
 
 
 def _is_known(name: str, catalog: Catalog) -> bool:
-    return name in BRIDGE_NAMES or catalog.get(name) is not None or bool(catalog.sharing(name))
+    return name in OWN_TOOLS or catalog.get(name) is not None or bool(catalog.sharing(name))
 
 
 def _properties(tool: Tool | None) -> set[str]:
@@ -85,39 +96,37 @@ def _properties(tool: Tool | None) -> set[str]:
 
 def _same_or_refuse(name: str, other: str, catalog: Catalog) -> None:
     if name != other and catalog.get(name) is not catalog.get(other):
-        raise ToolError(
-            f"Nothing was called: this names two tools, '{name}' and '{other}'. Make one tool_call for each. Write {EXAMPLE}"
-        )
+        raise refusal(f"this names two tools, '{name}' and '{other}'. Make one tool_call for each. Write {EXAMPLE}")
 
 
-def _once_more(given: dict[str, Any], name: str, own: set[str], catalog: Catalog) -> dict[str, Any]:
-    """Arguments in which the model has written the whole call again: those within."""
-    named = any(key not in own and _is_known(other, catalog) for key, other in _names(given).items())
-    if not named or not any(key in given and key not in own for key in ARGUMENT_KEYS):
-        return given
-    inner, arguments = _read(given, catalog)
+def _once_more(fields: dict[str, Any], name: str, own: set[str], catalog: Catalog) -> dict[str, Any]:
+    """Arguments in which the model wrote the whole call again: those within."""
+    names_a_tool = any(key not in own and _is_known(other, catalog) for key, other in _names(fields).items())
+    if not names_a_tool or not any(key in fields and key not in own for key in ARGUMENT_KEYS):
+        return fields
+    inner, arguments = _read(fields, catalog)
     _same_or_refuse(name, inner, catalog)
     return arguments
 
 
-def _call_in(written: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
+def _call_in(fields: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
     """The call itself: where none is named, the one that stands inside as `{"calls": [{...}]}`, or wrapped once more."""
-    if _is_providers(written) and not any(_is_known(name, catalog) for name in _names(written).values()):
-        written = {key: value for key, value in written.items() if key != "id"}  # which is the call's
-    if _names(written):
-        return written
+    if _is_providers(fields) and not any(_is_known(name, catalog) for name in _names(fields).values()):
+        fields = {key: value for key, value in fields.items() if key != "id"}  # which is the call's
+    if _names(fields):
+        return fields
     for key in CALLS_KEYS:
-        if key in written:
-            return _call_in(_only_entry(written[key], key), catalog)
+        if key in fields:
+            return _call_in(_only_entry(fields[key], key), catalog)
     for key in WRAPPERS:
-        inner = written.get(key)
+        inner = fields.get(key)
         if isinstance(inner, Mapping) and any(_is_known(one, catalog) for one in _names(cast("Any", inner)).values()):
             return dict(cast("Mapping[str, Any]", inner))
-    return written
+    return fields
 
 
-def _is_providers(written: Mapping[str, Any]) -> bool:
-    return written.get("type") in PROVIDER_TYPES
+def _is_providers(fields: Mapping[str, Any]) -> bool:
+    return fields.get("type") in PROVIDER_TYPES
 
 
 def _only_entry(calls: object, key: str) -> dict[str, Any]:
@@ -125,25 +134,23 @@ def _only_entry(calls: object, key: str) -> dict[str, Any]:
         try:
             calls = schema.parse_arguments(f'{{"calls": {calls}}}')["calls"]
         except schema.BadArguments:
-            told = f"Nothing was called: '{key}' is no valid JSON, and tool_call takes one call anyway. Write {EXAMPLE}"
-            raise ToolError(told) from None
+            raise refusal(f"'{key}' is no valid JSON, and tool_call takes one call anyway. Write {EXAMPLE}") from None
     entries = cast("list[object]", calls) if isinstance(calls, list) else [calls]
     if len(entries) == 1 and isinstance(entries[0], Mapping):
         return dict(cast("Mapping[str, Any]", entries[0]))
     first = (
         clip(schema.canonical(cast("Any", entries[0])), 300) if entries and isinstance(entries[0], Mapping) else EXAMPLE
     )
-    raise ToolError(f"Nothing was called: tool_call takes one call; make several tool_call calls. Begin with {first}")
+    raise refusal(f"tool_call takes one call; make several tool_call calls. Begin with {first}")
 
 
 def _object(value: object, name: str, example: str) -> dict[str, Any]:
     try:
         return schema.parse_arguments(None if isinstance(value, str) and value.strip() == "null" else value)
     except schema.BadArguments as error:
-        told = (
-            f"Nothing was called: the arguments of '{clip(name, LONGEST_NAME)}' cannot be read. {error} Write {example}"
-        )
-        raise ToolError(told) from None
+        raise refusal(
+            f"the arguments of '{clip(name, LONGEST_NAME)}' cannot be read. {error} Write {example}"
+        ) from None
 
 
 def refuse_unless_deferred(name: str, catalog: Catalog, deferred: frozenset[str]) -> str:
@@ -152,30 +159,24 @@ def refuse_unless_deferred(name: str, catalog: Catalog, deferred: frozenset[str]
     tool = catalog.get(name)
     bridge = name.rpartition(".")[2].casefold() if tool is None else ""  # also `functions.tool_call`
     if bridge == "tool_call":
-        raise ToolError(f"Nothing was called: tool_call cannot call itself. Write {EXAMPLE} with the tool's own name.")
-    if bridge in BRIDGE_NAMES:
-        raise ToolError(f"Nothing was called: call {bridge} itself, not through tool_call.")
+        raise refusal(f"tool_call cannot call itself. Write {EXAMPLE} with the tool's own name.")
+    if bridge in OWN_TOOLS:
+        raise refusal(f"call {bridge} itself, not through tool_call.")
     if tool is not None and tool.name in deferred:
         return tool.name
     if tool is not None:
-        raise ToolError(
-            f"Nothing was called: '{tool.name}' is offered to you directly. Call {tool.name} itself, not through tool_call."
-        )
+        raise refusal(f"'{tool.name}' is offered to you directly. Call {tool.name} itself, not through tool_call.")
     if sharing := catalog.sharing(name):
-        raise ToolError(f"Nothing was called: several tools are called '{name}'. Use one of {', '.join(sharing)}.")
+        raise refusal(f"several tools are called '{name}'. Use one of {', '.join(sharing)}.")
     if name in catalog.withheld:
-        raise ToolError(
-            f"Nothing was called: '{name}' is withheld from this run ({catalog.withheld[name]}). Do not retry."
-        )
+        raise refusal(f"'{name}' is withheld from this run ({catalog.withheld[name]}). Do not retry.")
     near = catalog.suggest(name)
-    told = f" Did you mean {' or '.join(near)}?" if near else ""
-    if shown := [one for one in near if one not in deferred]:
-        itself = "itself" if len(shown) == 1 else "themselves"
-        told += f" Call {' and '.join(shown)} {itself}, not through tool_call."
+    advice = f" Did you mean {' or '.join(near)}?" if near else ""
+    if direct := [one for one in near if one not in deferred]:
+        itself = "itself" if len(direct) == 1 else "themselves"
+        advice += f" Call {' and '.join(direct)} {itself}, not through tool_call."
     if name in catalog.removed_names:
-        told += " Use tool_search for another tool that can do it, or go on without it."
-        raise ToolError(f"Nothing was called: there is no tool called '{name}' any more. Do not retry.{told}")
-    shown = clip(name, LONGEST_NAME)
-    raise ToolError(
-        f"Nothing was called: there is no tool called '{shown}'.{told or ' Use tool_search to find the exact name.'}"
-    )
+        advice += " Use tool_search for another tool that can do it, or go on without it."
+        raise refusal(f"there is no tool called '{name}' any more. Do not retry.{advice}")
+    advice = advice or " Use tool_search to find the exact name."
+    raise refusal(f"there is no tool called '{clip(name, LONGEST_NAME)}'.{advice}")

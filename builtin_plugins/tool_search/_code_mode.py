@@ -11,17 +11,21 @@ from typing import Any, cast, final
 import anyio.to_thread
 
 from builtin_plugins.tool_search._answers import compact, described, number_of, search, texts_of
-from builtin_plugins.tool_search._bridge_call import ARGUMENT_KEYS, NAME_KEYS, refuse_unless_deferred
-from builtin_plugins.tool_search._sandbox import SHOWN_MODULES, Ended, Sandbox
+from builtin_plugins.tool_search._bridge_call import ARGUMENT_KEYS, NAME_KEYS, reason_of, refuse_unless_deferred
+from builtin_plugins.tool_search._sandbox import Outcome, Sandbox
 from builtin_plugins.tool_search._script import Limits
-from builtin_plugins.tool_search._script_values import MUCH, TooLarge, as_given, as_returned, clean, fitting
+from builtin_plugins.tool_search._script_values import MUCH, TooLarge, as_json, beginning, clean, result_value
+from builtin_plugins.tool_search._sentences import (
+    INSTEAD_IN_SCRIPT,
+    NOT_UNDONE,
+    OWN_TOOLS,
+    SCRIPT_ADVICE,
+    SCRIPT_MODULES,
+)
 from builtin_plugins.tool_search._signatures import clip
-from builtin_plugins.tool_search._stubs import Stubs
 from builtin_plugins.tool_search.rankers import Ranker
 from hooksdk import Catalog, Tool, ToolContext, ToolError, ToolResult, schema
-from hooksdk.tools import BRIDGE_NAMES
-
-__all__ = ["CODE_DESCRIPTION", "code_tool"]
+from hooksdk.errors import did_you_mean
 
 MAX_CODE = 20_000
 """Characters of a script."""
@@ -36,43 +40,9 @@ MAX_RETURNS = 8_000
 CALLS_SECONDS = 300.0
 """What the calls of one script may take together, unless one of the tools alone may take longer."""
 
-CODE_DESCRIPTION = """\
-Run a short Python script that finds tools and calls them. {count} more tools can be used that are not shown here, from {owners}. \
-Only a script can call them; it can call the shown ones, too. It has three functions, and each needs await:
-search(query, limit=5) -> list of hits, each a dict with name, call (the signature), description
-describe(name) -> dict with description, parameters (JSON Schema) and, where known, returns
-call(name, {arguments}) -> what the tool answers: a dict or list where it is JSON, else text
-Example:
-hits = await search("create issue")
-print(hits[0]["call"])
-await call("create_issue", {"title": "It is broken"})
-What it prints and the value of its last line come back. await asyncio.gather(call(...), call(...)) runs calls at once (no \
-return_exceptions). A refused or failed call raises an exception. Limited Python: no yield, no inheritance, no files or network; \
-import only asyncio, json, re, math, datetime, collections, itertools, functools."""
-"""What the model reads of `tool_search_code` unless the configuration says otherwise."""
-
 # Prose around it has no quotes, so the fence is certainly in no text of the script.
 _FENCE = re.compile(r"(?:[^\"'#`]|\b'\b)*```[a-z]*[ \t]*\n(.*?)```[^`]*", re.DOTALL)
-_ADVICE = (
-    ("the JSON object must be str", "call has read the JSON already: leave json.loads away"),
-    ("string indices must be integers", "if that is what call answered, it is text: print it to see its form"),
-    (
-        "No module named",
-        f"Import only {', '.join(SHOWN_MODULES)}, base64, copy, dataclasses, hashlib, random, time or typing",
-    ),
-    ("module 'asyncio' has no attribute", "Of asyncio there are gather, run and sleep"),
-    ("exceptions can only be called with", 'Give an exception one text, such as ValueError(f"no {name}")'),
-    ("cannot suspend in this synchronous context", "Make the calls in a list comprehension, not in map or sorted"),
-    (
-        "suspension limit",
-        "A script stops 1,000 times at most: for a call, to wait for it, for a sleep, a refused file, an unknown name",
-    ),
-    (
-        "gather() does not yet support",
-        "To keep what fails apart, write an async function with try and except, and gather that",
-    ),
-)
-"""What to do instead, by a part of what went wrong: what models write most often, and this Python has not."""
+_UNDEFINED = re.compile(r"NameError: name '(\w+)' is not defined")
 
 
 def code_tool(
@@ -90,13 +60,9 @@ def code_tool(
 
     async def run(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         code = _read_code(arguments.get("code"))
-        script = _Called(context, lambda: ranker(context), default_limit, max_limit)
-        stubs = Stubs(code, context.catalog)
-        if refused := stubs.told(await sandbox.check(stubs.code, stubs.text)):
-            return ToolResult.error(refused)
+        script = _Functions(context, lambda: ranker(context), default_limit, max_limit)
         functions = {"search": script.search, "describe": script.describe, "call": script.call}
-        ended = await sandbox.run(code, functions, Limits(seconds=seconds))
-        return script.answer(ended)
+        return script.answer(await sandbox.run(code, functions, Limits(seconds=seconds)))
 
     return Tool(
         name="tool_search_code",
@@ -126,117 +92,133 @@ def _read_code(code: object) -> str:
 
 @final
 @dataclass
-class _Called:
-    """What one script calls, and what became of it."""
+class _Functions:
+    """What one script can call, and what became of its calls."""
 
     context: ToolContext
     ranker: Callable[[], Ranker]
     default_limit: int
     max_limit: int
-    called: list[str] = field(default_factory=list[str])
-    """The calls in the order in which they ended."""
+    done: list[str] = field(default_factory=list[str])
+    """The tools whose calls succeeded, in the order in which the calls ended."""
+    failed: list[str] = field(default_factory=list[str])
+    """The tools whose calls failed or were blocked."""
 
-    async def search(self, /, query: object = None, limit: object = None, **named: object) -> list[dict[str, Any]]:
+    async def search(self, /, query: object = None, limit: object = None, **keywords: object) -> list[dict[str, Any]]:
         """The hits of one query or of several, each once."""
-        queries = [clip(one, LONGEST_QUERY) for one in texts_of(query if query is not None else named.get("queries"))]
+        queries = [
+            clip(one, LONGEST_QUERY) for one in texts_of(query if query is not None else keywords.get("queries"))
+        ]
         if not queries:
             raise TypeError('search needs a query, such as await search("create issue")')
         most = max(1, min(number_of(limit, self.default_limit), self.max_limit))
         # In a thread, as the first search of a large catalog makes its index.
-        found = await anyio.to_thread.run_sync(self._find, queries, most)
-        hits = {hit["name"]: hit for group in reversed(found["results"]) for hit in reversed(group["hits"])}
-        self.context.count("searches", len(found["results"]))
+        groups = (await anyio.to_thread.run_sync(self._find, queries, most))["results"]
+        hits = {hit["name"]: hit for group in reversed(groups) for hit in reversed(group["hits"])}
+        self.context.count("searches", len(groups))
         self.context.count("hits", len(hits))
-        return as_given([*reversed(hits.values())])
+        return as_json([*reversed(hits.values())])
 
     def _find(self, queries: Sequence[str], most: int) -> dict[str, Any]:
         catalog = self.context.catalog
         return search(queries, most, catalog=catalog, deferred=_names(catalog), ranker=self.ranker())
 
-    async def describe(self, /, name: object = None, **named: object) -> dict[str, Any]:
+    async def describe(self, /, name: object = None, **keywords: object) -> dict[str, Any]:
         """Description and schemas of one tool."""
         catalog = self.context.catalog
-        wanted = _name_of(name if name is not None else named.get("names"), "describe")
+        name = _name_of(name if name is not None else keywords.get("names"), "describe")
         self.context.count("describes", 1)
         try:
-            tool = catalog.get(refuse_unless_deferred(wanted, catalog, _names(catalog)))
+            tool = catalog.get(refuse_unless_deferred(name, catalog, _names(catalog)))
         except ToolError as error:
-            told = str(error).removeprefix("Nothing was called: ").replace("tool_search ", "search ")
-            raise ValueError(told) from None
+            raise ValueError(reason_of(error).replace("tool_search ", "search ")) from None
         assert tool is not None
         answer = {"name": tool.name, **described(tool)}
         returns = tool.output_schema
-        shown = returns is not None and len(compact(returns)) <= MAX_RETURNS
-        return as_given({**answer, "returns": returns} if shown else answer)
+        fits = returns is not None and len(compact(returns)) <= MAX_RETURNS
+        return as_json({**answer, "returns": returns} if fits else answer)
 
-    async def call(self, /, *given: object, **named: object) -> Any:
+    async def call(self, /, *positional: object, **keywords: object) -> Any:
         """Call a tool like any other call: every policy sees it."""
-        name, arguments = self._read_call(given, named)
+        name, arguments = self._read_call(positional, keywords)
         result = await self.context.call_tool(name, arguments, origin="code")
-        self.called.append(f"{clip(name, 100)} (failed)" if result.is_error else clip(name, 100))
+        (self.failed if result.is_error else self.done).append(clip(name, 100))
         if not result.is_error:
             if result.structured is None and len(result.text) < MUCH:
-                return _returned(name, result)
-            return await anyio.to_thread.run_sync(_returned, name, result)
+                return _value_of(name, result)
+            return await anyio.to_thread.run_sync(_value_of, name, result)
         text = clean(result.text)
-        if name in BRIDGE_NAMES:
+        if name in OWN_TOOLS:
             text = f"'{name}' was not run: a script calls tools by their own names."
         if text.startswith("Blocked") or name in self.context.catalog.withheld:
             raise PermissionError(text)
         raise RuntimeError(text)
 
-    def _read_call(self, given: tuple[object, ...], named: dict[str, object]) -> tuple[str, dict[str, Any]]:
-        if len(given) > 2:
+    def _read_call(self, positional: tuple[object, ...], keywords: dict[str, object]) -> tuple[str, dict[str, Any]]:
+        if len(positional) > 2:
             raise TypeError('call takes a name and one object, such as await call("create_issue", {"title": "x"})')
-        named_by = next((key for key in NAME_KEYS if key in named), "name")
-        name = _name_of(given[0] if given else named.pop(named_by, None), "call")
+        name_key = next((key for key in NAME_KEYS if key in keywords), "name")
+        name = _name_of(positional[0] if positional else keywords.pop(name_key, None), "call")
         tool = self.context.catalog.get(name)
-        written: object = given[1] if len(given) == 2 else None
-        wrapper = next((key for key in ARGUMENT_KEYS if _wraps(key, named, tool)), None)
-        if written is None and wrapper:
-            written = named.pop(wrapper)
-        raw: object = dict(cast("Mapping[str, Any]", written)) if isinstance(written, Mapping) else written
+        fields: object = positional[1] if len(positional) == 2 else None
+        wrapper = next((key for key in ARGUMENT_KEYS if _wraps(key, keywords, tool)), None)
+        if fields is None and wrapper:
+            fields = keywords.pop(wrapper)
+        raw: object = dict(cast("Mapping[str, Any]", fields)) if isinstance(fields, Mapping) else fields
         try:
             arguments = cast("dict[str, Any]", raw) if isinstance(raw, dict) else schema.parse_arguments(raw)
         except schema.BadArguments as error:
             raise TypeError(f"the arguments of '{name}' cannot be read. {error}") from None
-        return name, {**named, **arguments}
+        return name, {**keywords, **arguments}
 
-    def answer(self, ended: Ended) -> ToolResult:
+    def answer(self, outcome: Outcome) -> ToolResult:
         """What the model reads of the script."""
-        if ended.problem is not None:
-            return ToolResult.error(self._failure(ended))
+        if outcome.problem is not None:
+            return ToolResult.error(self._failure(outcome))
         answer: dict[str, Any] = {}
         notes: list[str] = []
-        value = ended.value
+        value = outcome.value
         text = compact(value)
         room = MAX_ANSWER - 500
-        if ended.characters:
-            answer["printed"] = fitting(ended.printed, max(room // 2, room - len(text) - 20))
+        if outcome.characters:
+            answer["printed"] = beginning(outcome.printed, max(room // 2, room - len(text) - 20))
             room -= len(compact(answer))
-            if len(answer["printed"]) < ended.characters:
-                notes.append(f"printed has the first {len(answer['printed']):,} of {ended.characters:,} characters")
+            if len(answer["printed"]) < outcome.characters:
+                notes.append(f"printed has the first {len(answer['printed']):,} of {outcome.characters:,} characters")
         if len(text) > room:
-            value = fitting(value if isinstance(value, str) else text, room)
+            value = beginning(value if isinstance(value, str) else text, room)
             notes.append(f"value has the first {len(value):,} characters of its JSON, which has {len(text):,}")
         if value is not None or not answer:
             answer = {"value": value, **answer}
-        if ended.not_awaited:
-            notes.append(f"not awaited, so not waited for: {_few(ended.not_awaited)}. Write await before each")
-        if ended.value is None and not ended.characters:
+        if outcome.not_awaited:
+            notes.append(f"not awaited, so not waited for: {_few(outcome.not_awaited)}. Write await before each")
+        if outcome.value is None and not outcome.characters:
             notes.append("the script printed nothing, and its last line has no value")
         return ToolResult(compact({**answer, "note": ". ".join(notes)} if notes else answer))
 
-    def _failure(self, ended: Ended) -> str:
-        problem = clean(ended.problem or "")
-        parts = [f"The script failed. {problem}", *(advice for part, advice in _ADVICE if part in problem)]
-        if self.called:
-            parts.append(f"Calls that it had made: {_few(self.called)}")
-        if ended.not_awaited:
-            parts.append(f"Given up: {_few(ended.not_awaited)}")
-        if ended.characters:
-            parts.append(f"It had printed: {clip(clean(ended.printed), MAX_ANSWER // 2)}")
-        return "\n".join(parts)
+    def _failure(self, outcome: Outcome) -> str:
+        problem = clean(outcome.problem or "")
+        parts = [f"The script failed. {problem}", *(advice for part, advice in SCRIPT_ADVICE if part in problem)]
+        if match := _UNDEFINED.search(problem):
+            parts.append(self._instead_of(match[1]))
+        if self.done:
+            parts.append(f"Calls that it had made: {_few(self.done)}. {NOT_UNDONE}")
+        if self.failed:
+            parts.append(f"Calls that failed: {_few(self.failed)}")
+        if outcome.not_awaited:
+            parts.append(f"Given up: {_few(outcome.not_awaited)}")
+        if outcome.characters:
+            parts.append(f"It had printed: {clip(clean(outcome.printed), MAX_ANSWER // 2)}")
+        return "\n".join(filter(None, parts))
+
+    def _instead_of(self, name: str) -> str:
+        """What to write in place of a name that is not defined in a script."""
+        if name in INSTEAD_IN_SCRIPT:
+            return f"There is no {name} in a script: write {INSTEAD_IN_SCRIPT[name]}"
+        tool = self.context.catalog.get(name)
+        if tool is not None:
+            return f'{name} is a tool: write await call("{tool.name}", {{...}})'
+        return did_you_mean(name, ("search", "describe", "call", *SCRIPT_MODULES)).strip()
 
 
 def _names(catalog: Catalog) -> frozenset[str]:
@@ -244,17 +226,17 @@ def _names(catalog: Catalog) -> frozenset[str]:
     return frozenset(tool.name for tool in catalog)
 
 
-def _returned(name: str, result: ToolResult) -> Any:
+def _value_of(name: str, result: ToolResult) -> Any:
     try:
-        return as_returned(result.structured, result.text)
+        return result_value(result.structured, result.text)
     except TooLarge as error:
         raise RuntimeError(f"'{clip(name, 100)}' was run, but {error}. Ask it for less at a time.") from None
 
 
-def _wraps(key: str, named: Mapping[str, object], tool: Tool | None) -> bool:
-    """Whether all arguments are given under this key, which is none of the tool's own."""
-    given = key in named and not (tool and key in tool.parameter_names)
-    return given and (key == "arguments" or isinstance(named[key], Mapping))
+def _wraps(key: str, keywords: Mapping[str, object], tool: Tool | None) -> bool:
+    """Whether all arguments stand under this key, which is none of the tool's own."""
+    is_wrapper = key in keywords and not (tool and key in tool.parameter_names)
+    return is_wrapper and (key == "arguments" or isinstance(keywords[key], Mapping))
 
 
 def _few(names: Sequence[str], most: int = 20) -> str:

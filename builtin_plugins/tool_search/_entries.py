@@ -12,8 +12,8 @@ from builtin_plugins.tool_search._words import squeeze, tool_words
 FIELDS = 7
 NAME, FIRST, OWNER = 0, 1, 6
 """Fields of an entry, in the order of `tool_words`: the name, the first sentence and the owner."""
-
-_ENTRIES_KEPT = 1 << 15
+MAX_ENTRIES = 100_000
+"""Entries that are kept for catalogs to come, at about 1 kB each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,20 +56,20 @@ def _entry(document: Document) -> Entry:
     words: dict[str, None] = {}
     fields: list[str] = []
     lengths: list[int] = []
-    for split in tool_words(document.name, document.description, document.parameters, document.owner):
-        for found in split:
-            words.update(dict.fromkeys(found))
-        fields.append(" " + " \n ".join([" ".join(map(stem, found)) for found in split]) + " " if split else "")
-        lengths.append(sum(map(len, split)))
+    for texts in tool_words(document.name, document.description, document.parameters, document.owner):
+        for text in texts:
+            words.update(dict.fromkeys(text))
+        fields.append(" " + " \n ".join([" ".join(map(stem, text)) for text in texts]) + " " if texts else "")
+        lengths.append(sum(map(len, texts)))
     return Entry("\t".join(fields), tuple(lengths), " ".join(words))
 
 
 class Entries:
-    """The latest entries by fingerprint, so that a changed catalog costs only what changed."""
+    """The latest entries by fingerprint, so that of a changed catalog only what changed is split and stemmed."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int = MAX_ENTRIES) -> None:
         self._limit = limit
-        self._kept: OrderedDict[tuple[str, str], Entry] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, str], Entry] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(self, document: Document) -> Entry:
@@ -78,15 +78,15 @@ class Entries:
             return _entry(document)
         key = (document.fingerprint, document.owner)
         with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
+            if key in self._entries:
+                self._entries.move_to_end(key)
+                return self._entries[key]
         entry = _entry(document)
         with self._lock:
-            self._kept[key] = entry
-            while len(self._kept) > self._limit:
-                self._kept.popitem(last=False)
+            self._entries[key] = entry
+            while len(self._entries) > self._limit:
+                self._entries.popitem(last=False)
         return entry
 
 
-entries = Entries(_ENTRIES_KEPT)
+entries = Entries()

@@ -1,4 +1,4 @@
-"""What the bridge tells of the deferred tools: their owners, and on request a listing within a budget.
+"""What the bridge says of the deferred tools: their owners, and on request a listing within a budget.
 
 Everything here is sorted: an unchanged catalog has the same bytes, whatever the order of its tools, so that a provider's
 prompt cache stays warm.
@@ -12,14 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from builtin_plugins.tool_search._signatures import clip, summary
 from hooksdk import Tool, schema
 
-__all__ = ["available", "listing", "listing_budget", "names_by_owner", "owners_told"]
-
 MAX_OWNERS = 240
 """Characters that the names of servers and plugins may take in the bridge's description."""
 MAX_AVAILABLE = 20
 """Owners that an answer names where it found too little."""
 LISTING_TOKENS = 4_000
-LISTED = "They are, by source:"
+HEADING = "They are, by source:"
 SENTENCE = 80
 """Characters of a tool's first sentence in the listing."""
 
@@ -27,66 +25,66 @@ SENTENCE = 80
 def available(tools: Iterable[Tool]) -> dict[str, int]:
     """How many tools the largest owners have, and all the others together."""
     owners = _owners(tools)
-    shown = {clip(name, 60): count for name, count in owners.most_common(MAX_AVAILABLE)}
+    largest = {clip(name, 60): count for name, count in owners.most_common(MAX_AVAILABLE)}
     more = len(owners) - MAX_AVAILABLE
-    return {**shown, f"({more} more sources)": owners.total() - sum(shown.values())} if more > 0 else shown
+    return {**largest, f"({more} more sources)": owners.total() - sum(largest.values())} if more > 0 else largest
 
 
-def owners_told(tools: Iterable[Tool]) -> str:
+def owners_line(tools: Iterable[Tool]) -> str:
     """The largest owners by name, the others as a number: the bridge costs the same whatever the servers are called."""
     ordered = sorted(_owners(tools).items(), key=lambda pair: (-pair[1], pair[0]))
-    named: list[str] = []
-    left = MAX_OWNERS
+    names: list[str] = []
+    room = MAX_OWNERS
     for name, count in ordered:
-        named.append(f"{clip(name, 40)} ({count})")
-        left -= len(named[-1]) + 2
-        if left < 0:
-            named[-1] = f"{len(ordered) - len(named) + 1} more sources"
+        names.append(f"{clip(name, 40)} ({count})")
+        room -= len(names[-1]) + 2
+        if room < 0:
+            names[-1] = f"{len(ordered) - len(names) + 1} more sources"
             break
-    return ", ".join(named)
+    return ", ".join(names)
 
 
 def listing_budget(setting: bool | int, context_window: int | None) -> int:
     """How many tokens the listing may take: as the configuration says, and at most a tenth of the context window."""
-    asked = LISTING_TOKENS if setting is True else int(setting)
-    return min(asked, context_window // 10) if context_window and context_window > 0 else asked
+    tokens = LISTING_TOKENS if setting is True else int(setting)
+    return min(tokens, context_window // 10) if context_window and context_window > 0 else tokens
 
 
 def listing(tools: Sequence[Tool], budget: int) -> str:
     """The tools by owner, as fully as the budget allows: with first sentences, or by name, or the largest owners only
     counted. Nothing where not even the counts fit."""
-    owned = _by_owner(tools)
-    full = [LISTED, *(_with_sentences(owner, found) for owner, found in owned.items())]
+    by_owner = _by_owner(tools)
+    full = [HEADING, *(_with_sentences(owner, own) for owner, own in by_owner.items())]
     if sum(map(_size, full)) <= 4 * budget:
         return "\n".join(full)
-    named = _named_within(owned, 4 * budget - _size(LISTED))
-    return "\n".join([LISTED, *(f"{clip(owner, 40)}: {told}" for owner, told in named.items())]) if named else ""
+    names = _names_within(by_owner, 4 * budget - _size(HEADING))
+    return "\n".join([HEADING, *(f"{clip(owner, 40)}: {own}" for owner, own in names.items())]) if names else ""
 
 
 def names_by_owner(tools: Sequence[Tool], budget: int) -> dict[str, str]:
     """The tools' names by owner; the largest owners only counted where they would not fit, and nothing where not even
     the counts do."""
-    return _named_within(_by_owner(tools), 4 * budget)
+    return _names_within(_by_owner(tools), 4 * budget)
 
 
 def _by_owner(tools: Sequence[Tool]) -> dict[str, list[Tool]]:
-    owned: dict[str, list[Tool]] = {}
+    by_owner: dict[str, list[Tool]] = {}
     for tool in sorted(tools, key=lambda tool: (_owner(tool), tool.name)):
-        owned.setdefault(_owner(tool), []).append(tool)
-    return owned
+        by_owner.setdefault(_owner(tool), []).append(tool)
+    return by_owner
 
 
-def _named_within(owned: Mapping[str, list[Tool]], left: int) -> dict[str, str]:
-    told = {owner: ", ".join(tool.name for tool in found) for owner, found in owned.items()}
-    sizes = {owner: _size(f"{clip(owner, 40)}: {names}") for owner, names in told.items()}
-    left -= sum(sizes.values())
-    for owner in sorted(owned, key=lambda owner: (-sizes[owner], owner)):
-        if left >= 0:
+def _names_within(by_owner: Mapping[str, list[Tool]], room: int) -> dict[str, str]:
+    lines = {owner: ", ".join(tool.name for tool in tools) for owner, tools in by_owner.items()}
+    sizes = {owner: _size(f"{clip(owner, 40)}: {names}") for owner, names in lines.items()}
+    room -= sum(sizes.values())
+    for owner in sorted(by_owner, key=lambda owner: (-sizes[owner], owner)):
+        if room >= 0:
             break
-        count = len(owned[owner])
-        told[owner] = f"{count} tool{'s' if count > 1 else ''}"
-        left += sizes[owner] - _size(f"{clip(owner, 40)}: {told[owner]}")
-    return told if left >= 0 else {}
+        count = len(by_owner[owner])
+        lines[owner] = f"{count} tool{'s' if count > 1 else ''}"
+        room += sizes[owner] - _size(f"{clip(owner, 40)}: {lines[owner]}")
+    return lines if room >= 0 else {}
 
 
 def _with_sentences(owner: str, tools: Iterable[Tool]) -> str:

@@ -9,8 +9,6 @@ from typing import Any, cast
 
 from builtin_plugins.tool_search._signatures import clip, signature
 
-__all__ = ["MAX_SCHEMA", "compact", "find_part", "parts_at", "shortened"]
-
 MAX_SCHEMA = 8_000
 """Characters of one schema that are shown; of a larger one its outline is, and parts can be asked for."""
 _SHOWN = MAX_SCHEMA // 3
@@ -22,20 +20,20 @@ def find_part(schema: Mapping[str, Any], part: str) -> object:
     """What stands at `properties.filter`, `anyOf.2`, `anyOf[2]`, `#/$defs/Node` or, for short, `filter`; None where
     nothing does."""
     steps = _steps(part)
-    found = _walk(schema, steps)[0]
-    return found if found is not None else _walk(schema.get("properties"), steps)[0]
+    inner = _walk(schema, steps)[0]
+    return inner if inner is not None else _walk(schema.get("properties"), steps)[0]
 
 
 def parts_at(schema: Mapping[str, Any], part: str) -> dict[str, Any]:
     """The parts that there are where the way to this one ends: the path to them, and their names."""
-    _, passed, last = _walk(schema, _steps(part))
+    _, path, last = _walk(schema, _steps(part))
     names: list[str] = []
     if isinstance(last, Mapping):
         names = list(cast("Mapping[str, object]", last))
     elif isinstance(last, list):
         names = [str(index) for index in range(len(cast("list[object]", last)))]
-    told = {"at": clip(passed, 200)} if passed else {}
-    return {**told, **_names(names, "parts", "more_parts")}
+    place = {"at": clip(path, 200)} if path else {}
+    return {**place, **_names(names, "parts", "more_parts")}
 
 
 def shortened(part: object, path: str) -> dict[str, Any]:
@@ -52,8 +50,8 @@ def shortened(part: object, path: str) -> dict[str, Any]:
     schemas = cast("list[object]", part) if isinstance(part, list) else []
     if schemas and all(isinstance(one, Mapping) for one in schemas):
         lines = [_line(cast("Mapping[str, Any]", one)) for one in schemas]
-        told = _names(lines, "outline", "more")
-        return {"parameters": told, "note": f"Shortened: ask for one by its number, such as part='{before}0'."}
+        outline = _names(lines, "outline", "more")
+        return {"parameters": outline, "note": f"Shortened: ask for one by its number, such as part='{before}0'."}
     # A list of values, a long text or the like has no parts to ask for.
     return {"parameters": clip(compact(cast("object", part)), MAX_SCHEMA), "note": "Cut off: it is too long."}
 
@@ -69,14 +67,14 @@ def _line(schema: Mapping[str, Any]) -> str:
 
 def _names(names: Sequence[str], key: str, more: str) -> dict[str, Any]:
     """As many as there is room for, and how many are left out."""
-    shown: list[str] = []
-    left = _SHOWN
+    first: list[str] = []
+    room = _SHOWN
     for name in names:
-        left -= len(name) + 3
-        if left < 0:
+        room -= len(name) + 3
+        if room < 0:
             break
-        shown.append(name)
-    return {key: shown, more: len(names) - len(shown)} if len(shown) < len(names) else {key: shown}
+        first.append(name)
+    return {key: first, more: len(names) - len(first)} if len(first) < len(names) else {key: first}
 
 
 def _steps(part: str) -> list[str]:
@@ -87,23 +85,23 @@ def _steps(part: str) -> list[str]:
 
 def _walk(here: object, steps: Sequence[str]) -> tuple[object, str, object]:
     """What is found, and how far the way leads: its path, and what stands there. A key may hold dots."""
-    passed: list[str] = []
+    path: list[str] = []
     while steps:
-        used, inner = _inner(here, steps)
-        if not used:
-            return None, ".".join(passed), here
-        passed += steps[:used]
-        here, steps = inner, steps[used:]
-    return here, ".".join(passed), here
+        count, inner = _inner(here, steps)
+        if not count:
+            return None, ".".join(path), here
+        path += steps[:count]
+        here, steps = inner, steps[count:]
+    return here, ".".join(path), here
 
 
 def _inner(here: object, steps: Sequence[str]) -> tuple[int, object]:
     """How many steps lead on from here, and where to."""
     if isinstance(here, Mapping):
         own = cast("Mapping[str, object]", here)
-        for used in range(len(steps), 0, -1):
-            if (key := ".".join(steps[:used])) in own:
-                return used, own[key]
+        for count in range(len(steps), 0, -1):
+            if (key := ".".join(steps[:count])) in own:
+                return count, own[key]
     if isinstance(here, list) and steps[0].isdecimal() and int(steps[0]) < len(cast("list[object]", here)):
         return 1, cast("list[object]", here)[int(steps[0])]
     return 0, None

@@ -7,25 +7,17 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, compress, pairwise
 from typing import Protocol
 
 from builtin_plugins.tool_search._entries import FIRST, NAME, OWNER, Document
-from builtin_plugins.tool_search._postings import FIELD_BITS, FIELD_MASK, Postings, row
+from builtin_plugins.tool_search._lexicon import abbreviations, capabilities, initials, phrases, synonyms
+from builtin_plugins.tool_search._postings import FIELD_BITS, FIELD_MASK, Postings
 from builtin_plugins.tool_search._spelling import Spellings
-from builtin_plugins.tool_search._stems import stem, stem_among
+from builtin_plugins.tool_search._stems import stem
 from builtin_plugins.tool_search._weights import K1, WEIGHTS, Gains
-from builtin_plugins.tool_search._words import (
-    abbreviations,
-    capabilities,
-    initials,
-    listed,
-    listed_beginnings,
-    phrases,
-    split_words,
-    squeeze,
-    synonyms,
-)
+from builtin_plugins.tool_search._words import split_words, squeeze
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +49,7 @@ _CLAUSES, _CLAUSE_SHARE = 3, 0.4
 _JUDGED_WORDS, _LACKING, _SHORT, _WEAK = 6, 0.5, 3, 0.15
 
 _QUERY_LIMIT = 512
-_VALUES_KEPT, _RECORD = 2_000_000, 20  # what is remembered of a word takes as much room as so many values
+_MAX_VALUES, _RECORD = 2_000_000, 20  # what is remembered of a word takes as much room as so many values
 
 _CLAUSE_END = re.compile(
     r"[.!?;](?=\s|$)|[\u3002\uff01\uff1f\uff1b\n]|\b(?:and\s+)?(?:then|also|next|finally|lastly|afterwards|after that)\b",
@@ -71,9 +63,9 @@ _QUOTED_TEXT = re.compile(r"\"[^\"]{2,}\"|(?<!\w)'[^']{2,}'(?!\w)|“[^”]{2,}�
 class _Term:
     """A stem of the catalog: the tools that have it, what it weighs in each, and those that have it in their name."""
 
-    slots: Sequence[int]
+    numbers: Sequence[int]
     values: Sequence[float]
-    named: Sequence[int]
+    in_name: Sequence[int]
     idf: float
     prominent: bool
     """Whether a tool is about it: has it in its name, its first sentence or its owner."""
@@ -85,17 +77,15 @@ class _Word:
 
     text: str
     stem: str
-    slots: Sequence[int]
+    numbers: Sequence[int]
     values: Sequence[float]
-    named: Sequence[int]
+    in_name: Sequence[int]
     """The tools that have it, or what stands for it, in their name."""
     idf: float
-    foreign: bool
-    """Whether it finds them only as a misspelling; its stem is then the word itself."""
 
 
 _Values = tuple[Sequence[int], Sequence[float]]
-"""Slots of tools, and what is added to each. Arrays, because a common word may have a hundred thousand."""
+"""Numbers of tools, and what is added to each. Arrays, because a common word may have a hundred thousand."""
 
 
 def _arrays(values: Mapping[int, float]) -> _Values:
@@ -108,60 +98,46 @@ _NOTHING: _Values = (), ()
 class Bm25Ranker:
     """Rank tools by the words that they share with a query. Safe to share between threads."""
 
-    def __init__(
-        self, documents: Sequence[Document], *, index: Postings | None = None, spellings: Spellings | None = None
-    ) -> None:
-        self._postings = Postings(map(row, documents)) if index is None else index
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self._postings = Postings(documents)
         self._index = self._postings.index
-        self._spellings = Spellings() if spellings is None else spellings
-        self._spelt = False
+        self._size = len(self._postings.ids)
         self._forget()
 
     def _forget(self) -> None:
         self._gains = Gains(self._postings)
-        self._stems: dict[str, str] = {}
         self._terms: dict[str, _Term] = {}
         self._words: dict[str, _Word] = {}
         self._parts: dict[str, tuple[_Word, ...]] = {}
         self._pairs: dict[tuple[str, str], _Values] = {}
-        self._room = _VALUES_KEPT
+        self._room = _MAX_VALUES
 
-    def updated(self, ids: Sequence[str], changed: Sequence[Document]) -> "Bm25Ranker":
-        """A ranker of the tools `ids`, in this order; new or other than here are those of `changed`.
-
-        It answers as one that is made of all of them does, at the cost of those that are not here as they are there.
-        This ranker stays as it is.
-        """
-        index = self._postings.updated(ids, changed)
-        return Bm25Ranker((), index=index, spellings=self._spellings if self._spellings.serves(index.words) else None)
+    @cached_property
+    def _spellings(self) -> Spellings:
+        return Spellings(self._postings.words)
 
     def search(self, query: str, limit: int) -> list[Ranked]:
         """Answer at most `limit` tools, the best first; equal ones in the order of the catalog."""
-        if limit < 1 or not self._postings.size:
+        if limit < 1 or not self._size:
             return []
         text = query[:_QUERY_LIMIT]
-        written: list[str] = []
+        texts: list[str] = []
         clauses: list[list[_Word]] = []
         for part in _CLAUSE_END.split(text):
-            if found := split_words(part):
-                written += found
-                clauses.append(self._find(found))
-        words = clauses[0] if len(clauses) == 1 else [word for clause in clauses for word in clause]
-        plain = set(split_words(_QUOTED_TEXT.sub(" ", text)) if _QUOTE.search(text) else written)
-        scores = self._score(words, clauses, plain)
-        floor = self._floor(words)
+            if words := split_words(part):
+                texts += words
+                clauses.append(self._find(words))
+        all_words = [word for clause in clauses for word in clause]
+        plain = set(split_words(_QUOTED_TEXT.sub(" ", text)) if _QUOTE.search(text) else texts)
+        scores = self._score(all_words, clauses, plain)
+        floor = self._floor(all_words)
         exact = self._postings.names.get(squeeze(text), ())
         if exact:
             scores |= dict.fromkeys(exact, max(scores.values(), default=0.0) + 1.0)
         cut = min(heapq.nlargest(limit, scores.values())) if len(scores) > limit else 0.0
-        order, rows = self._postings.order, self._postings.rows
-        best = sorted([(-score, order[slot], slot) for slot, score in scores.items() if score >= cut])[:limit]
-        return [Ranked(rows[slot].id, -score, -score <= floor and slot not in exact) for score, _, slot in best]
-
-    def unmatched_terms(self, query: str) -> list[str]:
-        """Tell which words of a query no tool has, not even as a synonym or in another spelling."""
-        words = self._find(split_words(query[:_QUERY_LIMIT]))
-        return [text for text, word in {word.text: word for word in words}.items() if not word.slots]
+        best = sorted([(-score, number) for number, score in scores.items() if score >= cut])[:limit]
+        ids = self._postings.ids
+        return [Ranked(ids[number], -score, -score <= floor and number not in exact) for score, number in best]
 
     def _floor(self, words: Sequence[_Word]) -> float:
         """Tell the score up to which a hit is weak.
@@ -193,30 +169,30 @@ class Bm25Ranker:
         for clause in clauses:
             part = self._sum(clause, plain)
             top = max(part.values(), default=1.0)
-            for slot, score in part.items():
-                best[slot] = max(best.get(slot, 0.0), score / top)
+            for number, score in part.items():
+                best[number] = max(best.get(number, 0.0), score / top)
         top = max(full.values())
         whole, share = (1 - _CLAUSE_SHARE) / top, _CLAUSE_SHARE
-        return {slot: whole * score + share * best.get(slot, 0.0) for slot, score in full.items()}
+        return {number: whole * score + share * best.get(number, 0.0) for number, score in full.items()}
 
     def _sum(self, words: Sequence[_Word], plain: set[str]) -> dict[int, float]:
-        sums = [0.0] * len(self._postings.rows)
+        sums = [0.0] * self._size
         unique = _unique(words)
         for word in unique:
             weight = _UNSURE if plain and word.text not in plain else 1.0
-            for slot, value in zip(word.slots, word.values, strict=True):
-                sums[slot] += weight * value
+            for number, value in zip(word.numbers, word.values, strict=True):
+                sums[number] += weight * value
         pairs = {(one.text, two.text): (one, two) for one, two in pairwise(words)}
         for key, (one, two) in pairs.items():
-            found = self._pairs.get(key)
-            if found is None:
-                found = self._pairs[key] = _arrays(self._pair(one, two))
-                self._use(len(found[0]))
-            for slot, value in zip(*found, strict=True):
-                sums[slot] += value
-        rows = self._postings.rows
-        for slot, hits in Counter(chain.from_iterable([word.named for word in unique])).items():
-            sums[slot] *= 1 + _NAME_COVERAGE * min(1.0, hits / rows[slot].name_words)
+            values = self._pairs.get(key)
+            if values is None:
+                values = self._pairs[key] = _arrays(self._pair(one, two))
+                self._use(len(values[0]))
+            for number, value in zip(*values, strict=True):
+                sums[number] += value
+        name_words = self._postings.name_words
+        for number, hits in Counter(chain.from_iterable([word.in_name for word in unique])).items():
+            sums[number] *= 1 + _NAME_COVERAGE * min(1.0, hits / name_words[number])
         return dict(zip(compress(range(len(sums)), sums), filter(None, sums), strict=True))
 
     def _use(self, values: int) -> None:
@@ -226,57 +202,49 @@ class Bm25Ranker:
 
     def _find(self, words: Iterable[str]) -> list[_Word]:
         """What the words of a text find, and the parts of those that had to be taken apart."""
-        found: list[_Word] = []
+        all_parts: list[_Word] = []
         for word in words:
             parts = self._parts.get(word)
             if parts is None:
                 parts = self._parts[word] = tuple([self._word(part) for part in self._expand(word)])
-            found += parts
-        return found
+            all_parts += parts
+        return all_parts
 
     def _word(self, text: str) -> _Word:
-        found = self._words.get(text)
-        if found is None:
-            found = self._words[text] = self._collect(text)
-            self._use(len(found.slots))
-        return found
+        word = self._words.get(text)
+        if word is None:
+            word = self._words[text] = self._collect(text)
+            self._use(len(word.numbers))
+        return word
 
-    def _term(self, term: str) -> _Term:
-        found = self._terms.get(term)
-        if found is None:
-            found = self._terms[term] = self._weigh(term)
-            self._use(len(found.slots))
-        return found
+    def _term(self, name: str) -> _Term:
+        term = self._terms.get(name)
+        if term is None:
+            term = self._terms[name] = self._weigh(name)
+            self._use(len(term.numbers))
+        return term
 
     def _weigh(self, term: str) -> _Term:
         places = self._index[term]
         gains = self._gains
         weights: dict[int, float] = {}
         for place in places:
-            slot = place >> FIELD_BITS
-            weights[slot] = weights.get(slot, 0.0) + gains[place]
+            number = place >> FIELD_BITS
+            weights[number] = weights.get(number, 0.0) + gains[place]
         values = array("d", [weight / (weight + K1) for weight in weights.values()])
         fields = [place & FIELD_MASK for place in places]
-        named = array("I", dict.fromkeys([place >> FIELD_BITS for place in places if place & FIELD_MASK == NAME]))
-        return _Term(array("I", weights), values, named, self._idf(len(values)), not _PROMINENT.isdisjoint(fields))
+        in_name = array("I", dict.fromkeys([place >> FIELD_BITS for place in places if place & FIELD_MASK == NAME]))
+        return _Term(array("I", weights), values, in_name, self._idf(len(values)), not _PROMINENT.isdisjoint(fields))
 
     def _idf(self, frequency: int) -> float:
-        return math.log(1 + (self._postings.size - frequency + 0.5) / (frequency + 0.5))
-
-    def _stem(self, word: str) -> str:
-        """The stem of a word, if the catalog or a list has it; otherwise the word."""
-        known = self._stems.get(word)
-        if known is None:
-            found = stem_among(word, self._postings.beginnings, listed_beginnings())
-            known = self._stems[word] = found if found in self._index or found in listed() else word
-        return known
+        return math.log(1 + (self._size - frequency + 0.5) / (frequency + 0.5))
 
     def _is_known(self, word: str) -> bool:
-        return stem_among(word, self._postings.beginnings) in self._index
+        return stem(word) in self._index
 
     def _expand(self, word: str) -> Sequence[str]:
         """Take apart a word that no tool has, if its parts are known."""
-        own = self._stem(word)
+        own = stem(word)
         if own in self._index or any(other in self._index for other in abbreviations().get(own, ())):
             return (word,)
         phrase = phrases().get(word, ())
@@ -285,8 +253,6 @@ class Bm25Ranker:
         return self._split(word, 3) or (word,)
 
     def _split(self, word: str, most: int) -> tuple[str, ...]:
-        if len(word) < 6 or not (self._postings.begins(word[:3]) or word[:2] in self._index):
-            return ()
         for cut in range(3, len(word) - 2):
             head, tail = word[:cut], word[cut:]
             if not self._is_known(head):
@@ -299,77 +265,70 @@ class Bm25Ranker:
     def _alternatives(self, text: str, own: str) -> dict[str, float]:
         """Map the stems that may stand for a word to what they count."""
         index = self._index
-        known = own in index
-        found = {own: 1.0} if known else {}
-        weight = _ABBREVIATION if known else 1.0
+        is_known = own in index
+        weights = {own: 1.0} if is_known else {}
+        weight = _ABBREVIATION if is_known else 1.0
         for other in abbreviations().get(own, ()):
             if other in index:
-                found[other] = weight
-        weight = _SYNONYM if known else _STAND_IN
+                weights[other] = weight
+        weight = _SYNONYM if is_known else _STAND_IN
         for other in synonyms().get(own, ()):
             if other in index:
-                found.setdefault(other, weight)
-        return found or ({} if own in capabilities() else self._repair(text))
+                weights.setdefault(other, weight)
+        return weights or ({} if own in capabilities() else self._repair(text))
 
     def _collect(self, text: str) -> _Word:
-        own = self._stem(text)
+        own = stem(text)
         best: dict[int, float] = {}
-        named: dict[int, None] = {}
-        frequency = len(self._term(own).slots) if own in self._index else 0
+        in_name: dict[int, None] = {}
+        frequency = len(self._term(own).numbers) if own in self._index else 0
         idf = self._idf(frequency)
-        alternatives = self._alternatives(text, own)
-        for term, weight in alternatives.items():
-            found = self._term(term)
-            scale = weight * min(idf, found.idf)
+        for name, weight in self._alternatives(text, own).items():
+            term = self._term(name)
+            scale = weight * min(idf, term.idf)
             if best:
-                for slot, value in zip(found.slots, found.values, strict=True):
-                    if scale * value > best.get(slot, 0.0):
-                        best[slot] = scale * value
+                for number, value in zip(term.numbers, term.values, strict=True):
+                    if scale * value > best.get(number, 0.0):
+                        best[number] = scale * value
             else:
-                best = dict(zip(found.slots, [scale * value for value in found.values], strict=True))
-            named.update(dict.fromkeys(found.named))
+                best = dict(zip(term.numbers, [scale * value for value in term.values], strict=True))
+            in_name.update(dict.fromkeys(term.in_name))
         # To a hit's strength an unknown word matters no more than a rare one: in small catalogs it would drown the rest.
-        foreign = bool(alternatives) and own not in self._index and own not in listed()
-        return _Word(text, own, *_arrays(best), array("I", named), self._idf(max(1, frequency)), foreign)
+        return _Word(text, own, *_arrays(best), array("I", in_name), self._idf(max(1, frequency)))
 
     def _pair(self, one: _Word, two: _Word) -> Mapping[int, float]:
         """What two neighbouring words add to the tools that have them as neighbours, or as one word."""
-        joined = one.text + two.text
-        certain = len(one.text) + (1 if len(two.text) > 4 else -1)  # a short second word may be an ending
-        form = stem_among(joined, self._postings.beginnings) if self._postings.begins(joined[:certain]) else ""
-        forms = [form, initials().get((one.stem, two.stem), "")]
         best: dict[int, float] = {}
-        for form in forms:
+        for form in (stem(one.text + two.text), initials().get((one.stem, two.stem), "")):
             if form in self._index:
-                found = self._term(form)
-                scale = _JOINED * found.idf
-                best.update([(slot, scale * value) for slot, value in zip(found.slots, found.values, strict=True)])
+                term = self._term(form)
+                scale = _JOINED * term.idf
+                best.update([(number, scale * value) for number, value in zip(term.numbers, term.values, strict=True)])
         if one.stem in self._index and two.stem in self._index:
-            for slot, value in self._neighbours(one.stem, two.stem).items():
-                best[slot] = max(best.get(slot, 0.0), value)
+            for number, value in self._neighbours(one.stem, two.stem).items():
+                best[number] = max(best.get(number, 0.0), value)
         return best
 
     def _neighbours(self, one: str, two: str) -> dict[int, float]:
         text = f" {one} {two} "
         weights: dict[int, float] = {}
-        for slot in set(self._term(one).slots).intersection(self._term(two).slots):
-            entry = self._postings.rows[slot].entry
+        for number in set(self._term(one).numbers).intersection(self._term(two).numbers):
+            entry = self._postings.entries[number]
             if text in entry.text:
-                fields = enumerate(entry.fields(), slot << FIELD_BITS)
-                weights[slot] = sum(self._gains[place] * field.count(text) for place, field in fields if text in field)
+                fields = enumerate(entry.fields(), number << FIELD_BITS)
+                weights[number] = sum(
+                    self._gains[place] * field.count(text) for place, field in fields if text in field
+                )
         scale = _PAIR * self._idf(len(weights))
-        return {slot: scale * weight / (weight + K1) for slot, weight in weights.items()}
+        return {number: scale * weight / (weight + K1) for number, weight in weights.items()}
 
     def _repair(self, word: str) -> dict[str, float]:
         """Find the words of the catalog that an unknown word may be a misspelling of."""
-        if not self._spelt:
-            self._spellings.learn(self._postings.words)
-            self._spelt = True
-        found: dict[str, float] = {}
-        for known, overlap in self._spellings.alike(word, self._postings.words).items():
-            term = stem(known)
-            found[term] = max(found.get(term, 0.0), overlap)
-        best = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))[:_REPAIRS]
+        overlaps: dict[str, float] = {}
+        for other, overlap in self._spellings.alike(word).items():
+            term = stem(other)
+            overlaps[term] = max(overlaps.get(term, 0.0), overlap)
+        best = sorted(overlaps.items(), key=lambda pair: (-pair[1], pair[0]))[:_REPAIRS]
         return {term: _REPAIR * overlap for term, overlap in best}
 
 
@@ -378,10 +337,4 @@ def _unique(words: Sequence[_Word]) -> list[_Word]:
     unique: dict[str, _Word] = {}
     for word in words:
         unique.setdefault(word.stem, word)
-    foreign = [word.text[:2] for word in unique.values() if word.foreign]
-    if len(foreign) > len(set(foreign)):  # perhaps forms of one word: only now they are worth stemming
-        forms: dict[str, _Word] = {}
-        for word in unique.values():
-            forms.setdefault(stem(word.text) if word.foreign else word.stem, word)
-        return [*forms.values()]
     return [*unique.values()]

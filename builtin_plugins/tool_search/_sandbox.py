@@ -1,4 +1,4 @@
-"""Worker processes of pydantic-monty that run scripts and check their types. It knows nothing of tools.
+"""Worker processes of pydantic-monty that run scripts. It knows nothing of tools.
 
 A worker is driven step by step in threads, so that the same code serves asyncio and trio.
 """
@@ -8,25 +8,23 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
-import json
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 import anyio
 import anyio.to_thread
 
-from builtin_plugins.tool_search._crossing import PRELUDE, READING, crossing
-from builtin_plugins.tool_search._script import MEMORY, Function, Limits, OverLimit, Printed, Script
+from builtin_plugins.tool_search._script import Function, Limits, OverLimit, Printout, Script
+from builtin_plugins.tool_search._sentences import SCRIPT_MODULES
+from builtin_plugins.tool_search._serialise import PRELUDE_FILE, READING, prelude
 from hooksdk.tasks import run_shielded
 
 if TYPE_CHECKING:
     import pydantic_monty as monty
-
-__all__ = ["SHOWN_MODULES", "Diagnostic", "Ended", "Sandbox", "is_installed"]
 
 COMPUTING = 16
 """Scripts that may compute at a time. Those that wait for a tool or for a person leave their place to others."""
@@ -34,14 +32,7 @@ WORKERS = 64
 """Scripts that may be under way at a time; another one waits for its turn."""
 GRACE = 1.0
 """Seconds past its limit after which a worker is killed that did not stop by itself."""
-CHECK_SECONDS = 1.0
-"""What the type checker may take; a script that it cannot judge in this time runs unchecked."""
-STUB_REQUESTS = 50
-SHOWN_MODULES = ("asyncio", "collections", "datetime", "functools", "itertools", "json", "math", "re")
-"""Imported before the script: models forget to."""
 _NOT_SUPPORTED = "NotImplementedError: The monty syntax parser does not yet support "
-_GUARD = "__never_defined__"
-"""The first line of what is only checked: the checker refuses it, so that nothing of it is run."""
 
 _T = TypeVar("_T")
 
@@ -52,11 +43,11 @@ def is_installed() -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Outcome:
     """How a script ended, in the words of its reader."""
 
     value: object = None
-    """Of its last line, as JSON; what has no form in JSON is told in words."""
+    """Of its last line, as JSON; what has no form in JSON is written out in words."""
     printed: str = ""
     """The beginning of what it printed."""
     characters: int = 0
@@ -65,16 +56,6 @@ class Ended:
     """Why it failed, with the line."""
     not_awaited: Sequence[str] = ()
     """The calls that it did not wait for: given up, or never begun."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnostic:
-    """What the type checker says of one place; lines and columns from 1."""
-
-    rule: str
-    message: str
-    start: tuple[int, int]
-    end: tuple[int, int]
 
 
 @final
@@ -91,54 +72,32 @@ class Sandbox:
         self._places = anyio.Semaphore(COMPUTING)
         self._threads = anyio.CapacityLimiter(workers + COMPUTING)
 
-    async def run(self, code: str, functions: Mapping[str, Function], limits: Limits) -> Ended:
-        """Run a script that may call these functions. Whatever it does is told in the answer; what a function raises is
+    async def run(self, code: str, functions: Mapping[str, Function], limits: Limits) -> Outcome:
+        """Run a script that may call these functions. Whatever it does is said in the answer; what a function raises is
         raised in the script under the same built-in name. When this is cancelled, the worker is killed."""
         import pydantic_monty as monty
 
-        asked: monty.ResourceLimits = {
+        worker_limits: monty.ResourceLimits = {
             "max_feed_duration_secs": limits.seconds,
             "max_memory": limits.memory,
             "max_recursion_depth": limits.depth,
         }
-        printed = Printed(limits.printed)
+        printout = Printout(limits.printed)
         script = Script(functions, limits)
-        prelude, _ = crossing(tuple(functions))
+        source, _ = prelude(tuple(functions))
         value, problem = None, None
         try:
-            async with self._worker(limits=asked) as worker:
-                await worker.step(lambda: worker.session.feed_run(f"{prelude}\nimport {', '.join(SHOWN_MODULES)}"))
-                value = await script.drive(worker.step, worker.session, code, printed)
+            async with self._worker(worker_limits) as worker:
+                await worker.step(lambda: worker.session.feed_run(f"{source}\nimport {', '.join(SCRIPT_MODULES)}"))
+                value = await script.drive(worker.step, worker.session, code, printout)
         except monty.MontyError as error:
-            problem = _told(error, limits, code)
+            problem = _problem(error, limits, code)
         except OverLimit as error:
             problem = str(error)
-        return Ended(
-            value=value, printed=printed.text, characters=printed.characters, problem=problem,
+        return Outcome(
+            value=value, printed=printout.text, characters=printout.characters, problem=problem,
             not_awaited=script.not_awaited,
         )  # fmt: skip
-
-    async def check(self, code: str, stubs: str) -> list[Diagnostic]:
-        """What the type checker finds in a script whose functions are declared in `stubs`. Nothing of it is run.
-        Empty, too, where the checker cannot tell in time."""
-        import pydantic_monty as monty
-
-        limits: monty.ResourceLimits = {"max_feed_duration_secs": CHECK_SECONDS, "max_memory": MEMORY}
-        modules = "".join(f"import {name} as {name}\n" for name in SHOWN_MODULES)
-        settings: dict[str, Any] = {"type_check_stubs": modules + stubs, "type_check_format": "jsonlines"}
-        try:
-            async with self._worker(limits=limits, type_check=True, **settings) as worker:
-                snapshot = await worker.step(lambda: worker.session.feed_start(f"{_GUARD}\n{code}"))
-                for _ in range(STUB_REQUESTS):
-                    # An import of an unknown module: the checker asks whether the host has its stubs.
-                    if not isinstance(snapshot, monty.FunctionSnapshot) or not snapshot.is_os_function:
-                        break
-                    snapshot = await worker.step(snapshot.resume_not_handled)
-        except monty.MontyTypingError as error:
-            return [found for line in str(error).splitlines() if (found := _diagnostic(line)) is not None]
-        except (monty.MontyError, OverLimit):
-            pass
-        return []
 
     async def close(self) -> None:
         """Stop every worker, also those whose scripts still run; no other one is started."""
@@ -154,10 +113,10 @@ class Sandbox:
                 await self._in_thread(functools.partial(pool.__exit__, None, None, None))
 
     @asynccontextmanager
-    async def _worker(self, **settings: Any) -> AsyncGenerator[_Worker, None]:
+    async def _worker(self, limits: monty.ResourceLimits) -> AsyncGenerator[_Worker, None]:
         """A worker of one's own. It goes back to the pool, or is killed if a step of it was given up."""
         async with self._alive:
-            session = (await run_shielded(self._started)).checkout(**settings)
+            session = (await run_shielded(self._started)).checkout(limits=limits)
             worker = _Worker(session, self._threads, self._places)
             try:
                 # A worker that is being taken or given back when asyncio cancels the task would be lost to the pool.
@@ -205,7 +164,7 @@ class _Worker:
         """Take it out of the pool."""
         self.session.__enter__()
         self._is_taken = True
-        self._pid = self.session.worker_pid  # not told while it is busy
+        self._pid = self.session.worker_pid  # a busy worker does not say it
 
     def give_back(self) -> None:
         """Give it back to the pool, if it was taken."""
@@ -236,18 +195,7 @@ class _Worker:
                 os.kill(self._pid, getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
-def _diagnostic(line: str) -> Diagnostic | None:
-    found = json.loads(line)
-    (start, end) = (found["location"], found["end_location"])
-    if start["row"] == 1:
-        return None  # the guard
-    return Diagnostic(
-        rule=found["code"], message=found["message"],
-        start=(start["row"] - 1, start["column"]), end=(end["row"] - 1, end["column"]),
-    )  # fmt: skip
-
-
-def _told(error: monty.MontyError, limits: Limits, code: str) -> str:
+def _problem(error: monty.MontyError, limits: Limits, code: str) -> str:
     import pydantic_monty as monty
 
     text = str(error)
@@ -276,4 +224,4 @@ def _told(error: monty.MontyError, limits: Limits, code: str) -> str:
 def _is_own(frame: monty.Frame) -> bool:
     """Whether this is a place in the script itself."""
     is_reading = (frame.source_line or "").startswith(READING)
-    return frame.filename.startswith("<python-input-") and frame.filename != PRELUDE and not is_reading
+    return frame.filename.startswith("<python-input-") and frame.filename != PRELUDE_FILE and not is_reading

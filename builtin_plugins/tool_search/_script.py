@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, final
 import anyio
 from anyio.abc import TaskGroup
 
-from builtin_plugins.tool_search._crossing import MAX_TEXT, PRELUDE, crossed, crossing, keeping_value, reading_value
+from builtin_plugins.tool_search._last_value import keeping_value
 from builtin_plugins.tool_search._script_values import MUCH, clean
+from builtin_plugins.tool_search._serialise import MAX_TEXT, PRELUDE_FILE, prelude, read_json, reading_value
 
 if TYPE_CHECKING:
     import pydantic_monty as monty
 
-__all__ = ["MEMORY", "Function", "Limits", "OverLimit", "Printed", "Script"]
-
 MEMORY = 64 * 2**20
-"""Bytes that a script may use, and the checker while it reads one."""
+"""Bytes that a script may use."""
 MAX_PRINTED = 1_000_000
 """Characters that a script may print; it is ended when it prints more."""
 MAX_OPEN = 8_000_000
@@ -47,7 +46,7 @@ class Step(Protocol):
 
 @final
 @dataclass
-class Printed:
+class Printout:
     """What a script prints: the beginning of it, and how much it is."""
 
     keep: int
@@ -100,9 +99,9 @@ class Script:
         self._waiting: dict[int, Callable[[], Awaitable[object]]] = {}
         self._settled: dict[int, monty.ExternalSettledResult] = {}
         self._source = b""
-        self._places = crossing(tuple(functions))[1]
-        named = "|".join(map(re.escape, functions)).encode()
-        self._direct = re.compile(rb"await\s+(?:" + named + rb")\s*\(")
+        self._places = prelude(tuple(functions))[1]
+        names = "|".join(map(re.escape, functions)).encode()
+        self._direct = re.compile(rb"await\s+(?:" + names + rb")\s*\(")
         self._interrupt: KeyboardInterrupt | None = None
         self._arrived = anyio.Event()
         self._turns = anyio.Semaphore(AT_ONCE)
@@ -112,13 +111,13 @@ class Script:
         """What was called and never waited for."""
         return list(self._labels.values())
 
-    async def drive(self, step: Step, session: monty.MontySession, code: str, printed: Printed) -> object:
+    async def drive(self, step: Step, session: monty.MontySession, code: str, printout: Printout) -> object:
         """From stop to stop, to the value of the last line, as JSON."""
         problem: BaseException | None = None
         value: object = None
         async with anyio.create_task_group() as tasks:
             try:
-                value = await self._run_code(step, session, code, printed, tasks)
+                value = await self._run_code(step, session, code, printout, tasks)
             except Exception as error:  # raised outside, so that no group of one comes around it
                 problem = error
             tasks.cancel_scope.cancel()
@@ -127,28 +126,27 @@ class Script:
         return value
 
     async def _run_code(
-        self, step: Step, session: monty.MontySession, code: str, printed: Printed, tasks: TaskGroup
+        self, step: Step, session: monty.MontySession, code: str, printout: Printout, tasks: TaskGroup
     ) -> object:
         import pydantic_monty as monty
 
         def feed(source: str) -> Callable[[], monty.SyncSnapshot]:
             self._source = source.encode()
-            return functools.partial(session.feed_start, source, print_callback=printed)
+            return functools.partial(session.feed_start, source, print_callback=printout)
 
-        *kept, last = [*keeping_value(code), code]
-        for source in kept:
+        for source in keeping_value(code):
             try:
                 snapshot = await step(feed(source))
             except monty.MontySyntaxError:
-                if printed.characters:
+                if printout.characters:
                     raise
                 # Its last line is no expression, or it is wrong anyway, and the error has to be about its own text.
             else:
                 break
         else:
-            source, snapshot = last, await step(feed(last))
+            source, snapshot = code, await step(feed(code))
         await self._go_on(step, snapshot, tasks)
-        if source is last:
+        if source is code:
             return None
         snapshot = await step(feed(reading_value(code)))
         if not isinstance(snapshot, monty.MontyComplete):
@@ -182,7 +180,7 @@ class Script:
             self._waiting[snapshot.call_id] = functools.partial(anyio.sleep, seconds)
             return {"future": ...}
         place = snapshot.position
-        name = self._places.get((place.start, place.end)) if place.filename == PRELUDE else None
+        name = self._places.get((place.start, place.end)) if place.filename == PRELUDE_FILE else None
         if name is None:  # and what it is called with is not looked at
             return {"exc_type": "NameError", "message": f"name '{snapshot.function_name[:100]}' is not defined"}
         self._calls += 1
@@ -192,16 +190,16 @@ class Script:
         self._lengths[snapshot.call_id] = len(text)
         if sum(self._lengths.values()) > MAX_OPEN:
             raise OverLimit(f"It was stopped: its open calls have more than {MAX_OPEN:,} characters of arguments.")
-        named, *given = _read(text) if len(text) < MUCH else await step(lambda: _read(text))
-        if not isinstance(named, dict):
+        keywords, *positional = _read(text) if len(text) < MUCH else await step(lambda: _read(text))
+        if not isinstance(keywords, dict):
             raise OverLimit("It was stopped: it changed what writes its calls.")
-        first = repr(given[0][:100]) if given and isinstance(given[0], str) else ""
+        first = repr(positional[0][:100]) if positional and isinstance(positional[0], str) else ""
         self._labels[snapshot.call_id] = f"{name}({first})"
-        self._waiting[snapshot.call_id] = functools.partial(self._functions[name], *given, **named)
+        self._waiting[snapshot.call_id] = functools.partial(self._functions[name], *positional, **keywords)
         return {"future": ...}
 
-    def _sleep(self, asked: float) -> float:
-        seconds = max(0.0, float(asked))
+    def _sleep(self, duration: float) -> float:
+        seconds = max(0.0, float(duration))
         self._slept += seconds
         if not self._slept <= self._limits.seconds:
             raise OverLimit(f"It was stopped: a script may sleep {self._limits.seconds:g} s in all.")
@@ -213,8 +211,7 @@ class Script:
         # the one that was made last, and another that was only made is not begun.
         direct = self._direct.match(self._source, snapshot.position.start)
         pending = sorted(snapshot.pending_call_ids)  # in the order in which they were made
-        begun = pending[-1:] if direct else pending
-        for call_id in begun:
+        for call_id in pending[-1:] if direct else pending:
             if call_id in self._waiting:
                 tasks.start_soon(self._run, call_id, self._waiting.pop(call_id))
         while not self._settled:
@@ -245,4 +242,4 @@ class Script:
 
 
 def _read(text: str) -> list[Any]:
-    return crossed(clean(text[: MAX_TEXT + 1]))
+    return read_json(clean(text[: MAX_TEXT + 1]))

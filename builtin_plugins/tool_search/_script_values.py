@@ -9,8 +9,6 @@ from typing import Any, cast, final
 
 from builtin_plugins.tool_search._answers import compact
 
-__all__ = ["MUCH", "TooLarge", "as_given", "as_returned", "clean", "fitting"]
-
 MUCH = 20_000
 """Characters from which on a text is read in a thread, so that the event loop goes on."""
 MAX_DEPTH = 100
@@ -29,12 +27,12 @@ class TooLarge(Exception):
         super().__init__(f"the result has more than {what}, which is more than a script can hold")
 
 
-def as_given(value: object) -> Any:
+def as_json(value: object) -> Any:
     """What the host answers a script, as JSON that can be sent to a worker."""
     return _Reader().read(value, 0)
 
 
-def as_returned(structured: object, text: str) -> Any:
+def result_value(structured: object, text: str) -> Any:
     """What a tool answered: its structured result, else the object or list that its text is JSON of, else the text.
     Raises `TooLarge`."""
     for read in (lambda: structured, lambda: json.loads(text) if text.lstrip()[:1] in {"{", "["} else None):
@@ -51,7 +49,7 @@ def clean(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def fitting(text: str, room: int) -> str:
+def beginning(text: str, room: int) -> str:
     """The beginning of a text that takes at most so many characters as JSON."""
     text = text[: max(room, 2)]
     while (size := len(compact(text))) > max(room, 2):

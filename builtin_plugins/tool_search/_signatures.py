@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-__all__ = ["clip", "signature", "summary"]
+from hooksdk.schema import local_target
 
 MAX_SIGNATURE = 400
 MAX_REQUIRED = 2_000
@@ -61,8 +61,8 @@ def _type(part: object, depth: int, level: int, root: Mapping[str, Any]) -> str:
         return _literal(schema["const"])
     values: object = schema.get("enum")
     if isinstance(values, list) and values:
-        shown = [_literal(value) for value in cast("list[object]", values)[:MAX_VALUES]]
-        return " | ".join([*shown, "..."] if len(cast("list[object]", values)) > MAX_VALUES else shown)
+        options = [_literal(value) for value in cast("list[object]", values)[:MAX_VALUES]]
+        return " | ".join([*options, "..."] if len(cast("list[object]", values)) > MAX_VALUES else options)
     for key in ("anyOf", "oneOf", "allOf"):
         options: object = schema.get(key)
         if isinstance(options, list) and options and (key != "allOf" or len(cast("list[object]", options)) == 1):
@@ -72,8 +72,8 @@ def _type(part: object, depth: int, level: int, root: Mapping[str, Any]) -> str:
             return " | ".join(kinds) or "null"
     kind: object = schema.get("type")
     if isinstance(kind, list):
-        named = [str(one) for one in cast("list[object]", kind) if one != "null"]
-        return " | ".join(named) or "null"
+        kinds = [str(one) for one in cast("list[object]", kind) if one != "null"]
+        return " | ".join(kinds) or "null"
     if kind == "array":
         inner = _type(schema.get("items"), depth, level + 1, root)
         return f"({inner})[]" if " | " in inner else f"{inner}[]"
@@ -87,19 +87,19 @@ def _object(schema: Mapping[str, Any], depth: int, level: int, root: Mapping[str
     if not properties or depth >= MAX_DEPTH:
         return "object"
     required = set(_required(schema))
-    shown = [
+    parts = [
         f"{key}{'' if key in required else '?'}: {_type(properties[key], depth + 1, level + 1, root)}"
         for key in list(properties)[:MAX_VALUES]
     ]
-    return "{" + ", ".join([*shown, "..."] if len(properties) > MAX_VALUES else shown) + "}"
+    return "{" + ", ".join([*parts, "..."] if len(properties) > MAX_VALUES else parts) + "}"
 
 
 def _target(reference: object, root: Mapping[str, Any]) -> object:
-    """What a reference within the same schema stands for; nothing is ever fetched."""
-    place: Any = root
-    for step in str(reference).removeprefix("#/").split("/"):
-        place = cast("Mapping[str, Any]", place).get(step) if isinstance(place, Mapping) else None
-    return cast("object", place)
+    """What a reference within the same schema stands for; None where it leads nowhere."""
+    try:
+        return local_target(root, str(reference))
+    except LookupError:
+        return None
 
 
 def _literal(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Searches without a call: a model that only searches is told something new instead of the same again."""
+"""Searches without a call: a model that only searches reads something new instead of the same again."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 from builtin_plugins.tool_search._answers import described
 from builtin_plugins.tool_search._listing import names_by_owner
+from builtin_plugins.tool_search._sentences import NO_HITS, SOME_HITS
 from hooksdk import Catalog
-
-__all__ = ["Streak"]
 
 CHANGES = 3
 """From this search on that no call came between, the answer is another one, if two showed no hit that is new. (Hermes
@@ -17,16 +16,8 @@ Agent's issue 98943 tells of a run with 216 searches for a tool that did not exi
 IN_VAIN = CHANGES - 1
 MANY = 8
 """From this one on it is another one in any case."""
-LISTED_TOKENS = 1_000
+NAMES_TOKENS = 1_000
 """What the names by owner may take."""
-FOUND = (
-    "Searching more will hardly help. Call the best hit through tool_call if it fits; if nothing does, the capability does "
-    "not exist here: say so, or go on without it."
-)
-NOTHING_FOUND = (
-    "Searching more will hardly help, and nothing was found now: the capability does not exist here. Say so, go on without "
-    "it, or call what an earlier search found."
-)
 
 
 class Streak:
@@ -47,7 +38,7 @@ class Streak:
         self._searches = 0
         self._in_vain = 0
         self._shown: frozenset[str] = frozenset()
-        self._names_told = False
+        self._has_names = False
 
     def changed(self, answer: dict[str, Any], *, catalog: Catalog, deferred: Collection[str]) -> dict[str, Any]:
         """Count one more search, and make its answer one that leads on where searching alone does not: the best hit with
@@ -60,10 +51,10 @@ class Streak:
         self._shown |= good
         if self._searches < (CHANGES if self._in_vain >= IN_VAIN else MANY):
             return answer
-        found = any(group["hits"] for group in groups)
-        told: dict[str, Any] = {
+        has_hits = any(group["hits"] for group in groups)
+        changed: dict[str, Any] = {
             "searches_without_a_call": self._searches,
-            "hint": FOUND if found else NOTHING_FOUND,
+            "hint": SOME_HITS if has_hits else NO_HITS,
             "total_available": answer["total_available"],
             "results": [
                 {**group, "hits": group["hits"][:1], "more": [hit["name"] for hit in group["hits"][1:]]}
@@ -71,13 +62,13 @@ class Streak:
             ],
         }
         if "note" in answer:
-            told["note"] = answer["note"]
+            changed["note"] = answer["note"]
         best = next((hit for group in groups for hit in group["hits"] if "weak" not in hit), None)
         tool = catalog.get(best["name"]) if best else None
         if best and tool:
-            told["best"] = {"name": tool.name, "call": best["call"], **described(tool)}
+            changed["best"] = {"name": tool.name, "call": best["call"], **described(tool)}
             best.pop("parameters", None)  # once is enough
-        if not self._names_told:
-            self._names_told = True  # the later answers need not repeat them
-            told["names_by_owner"] = names_by_owner([one for one in catalog if one.name in deferred], LISTED_TOKENS)
-        return told
+        if not self._has_names:
+            self._has_names = True  # the later answers need not repeat them
+            changed["names_by_owner"] = names_by_owner([one for one in catalog if one.name in deferred], NAMES_TOKENS)
+        return changed

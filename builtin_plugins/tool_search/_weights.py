@@ -1,5 +1,6 @@
 """What one occurrence of a word is worth, by the field that it stands in and how long that is."""
 
+from builtin_plugins.tool_search._entries import FIELDS
 from builtin_plugins.tool_search._postings import FIELD_BITS, FIELD_MASK, Postings
 
 # Chosen on the public retrieval sets; all are flat near their values. By field, in the order of `tool_words`.
@@ -15,14 +16,13 @@ class Gains(dict[int, float]):
     """What an occurrence adds to the weight of a word, by its place; worked out when it is asked for."""
 
     def __init__(self, postings: Postings) -> None:
-        self._rows = postings.rows
-        self._means = [
-            length / max(1, filled) or 1.0 for length, filled in zip(postings.lengths, postings.filled, strict=True)
-        ]
+        self._entries = postings.entries
+        columns = [[entry.lengths[field] for entry in postings.entries] for field in range(FIELDS)]
+        self._means = [sum(lengths) / max(1, sum(map(bool, lengths))) or 1.0 for lengths in columns]
 
     def __missing__(self, place: int) -> float:
         field = place & FIELD_MASK
         b = LENGTHS[field]
-        length = self._rows[place >> FIELD_BITS].entry.lengths[field]
+        length = self._entries[place >> FIELD_BITS].lengths[field]
         gain = self[place] = WEIGHTS[field] / (1 - b + b * length / self._means[field])
         return gain

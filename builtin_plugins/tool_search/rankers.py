@@ -2,8 +2,7 @@
 
 A ranker of your own is a factory that takes the documents of a catalog and answers an object with `search`; name it in
 the configuration as `ranker = "my_package.my_module:make_ranker"`. It is made once for a catalog and shared by all
-sessions, so `search` is to be safe in several threads at once. Where making one is dear, give it `updated` too, as
-`UpdatableRanker` has it: a catalog in which few tools changed is then ranked by an update.
+sessions, so `search` is to be safe in several threads at once. A catalog in which anything changed is another one.
 
 No search fails because of it: where it raises or answers anything but a list of `Ranked`, `Bm25Ranker` answers in its
 place, and the log says so, once for each kind of failure.
@@ -20,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from importlib import import_module
 from itertools import islice
-from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, TypeVar, cast
 
 from builtin_plugins.tool_search._entries import Document, entries
 from builtin_plugins.tool_search._ranking import Bm25Ranker, Ranked, Ranker
@@ -35,7 +34,6 @@ __all__ = [
     "Ranked",
     "Ranker",
     "RankerFactory",
-    "UpdatableRanker",
     "load_ranker",
 ]
 
@@ -43,18 +41,6 @@ logger = logging.getLogger("hooksdk.tool_search")
 
 RankerFactory = Callable[[Sequence[Document]], Ranker]
 """Makes a ranker for the documents of one catalog, which it leaves as they are."""
-
-
-@runtime_checkable
-class UpdatableRanker(Ranker, Protocol):
-    """A ranker from which that of a catalog with a few other tools is made at less than the price of a new one."""
-
-    def updated(self, ids: Sequence[str], changed: Sequence[Document]) -> Ranker:
-        """A ranker of the tools `ids`, in this order; new or other than here are those of `changed`.
-
-        Others may still search this one, so it stays as it is.
-        """
-        ...
 
 
 # How often the words of a field stand in a document, in the order of `_words.tool_words`: rank-bm25 knows no fields.
@@ -123,17 +109,17 @@ def load_ranker(name: str) -> RankerFactory:
         hint = did_you_mean(name, ("bm25", "rank-bm25"))
         raise ValueError(f"{name!r} is no ranker: write 'bm25', 'rank-bm25' or 'package.module:factory'.{hint}")
     try:
-        found: Any = import_module(module_name)
+        factory: Any = import_module(module_name)
     except Exception as error:  # whatever a foreign module raises
         raise ValueError(f"{module_name!r} cannot be imported ({type(error).__name__}: {error})") from None
     for part in path.split("."):
-        if not hasattr(found, part):
-            raise ValueError(f"{module_name!r} has no {path!r}.{did_you_mean(part, dir(found))}")
-        found = getattr(found, part)
-    if not callable(found):
-        kind = type(found).__name__
+        if not hasattr(factory, part):
+            raise ValueError(f"{module_name!r} has no {path!r}.{did_you_mean(part, dir(factory))}")
+        factory = getattr(factory, part)
+    if not callable(factory):
+        kind = type(factory).__name__
         raise ValueError(f"{name!r} is a {kind}, not a factory that takes the documents")  # noqa: TRY004 - pydantic reads it
-    return _OwnRankers(name, cast("Callable[[Sequence[Document]], object]", found))
+    return _OwnRankers(name, cast("Callable[[Sequence[Document]], object]", factory))
 
 
 def _tokens(document: Document) -> list[str]:
@@ -141,10 +127,10 @@ def _tokens(document: Document) -> list[str]:
     return [word for text, times in fields for word in text.split() * times]
 
 
-_Read = TypeVar("_Read")
+_Answer = TypeVar("_Answer")
 
 
-class _Nonsense(TypeError):
+class _BadRankerAnswer(TypeError):
     """A foreign ranker answered something else than it is to."""
 
 
@@ -154,36 +140,33 @@ class _OwnRankers:
     def __init__(self, name: str, factory: Callable[[Sequence[Document]], object]) -> None:
         self._name = name
         self._factory = factory
-        self._told: set[str] = set()
+        self._problems: set[str] = set()
         self._lock = threading.Lock()
 
     def __call__(self, documents: Sequence[Document]) -> Ranker:
         """A ranker of these documents that always answers."""
-        made = self.attempt("the factory", partial(self._factory, [*documents]), _read_ranker)
-        return _OwnRanker(self, documents, made)
+        ranker = self.attempt("the factory", partial(self._factory, [*documents]), _read_ranker)
+        return _OwnRanker(self, documents, ranker)
 
-    def attempt(
-        self, step: str, do: Callable[[], object], read: Callable[[object], _Read], instead: str = "bm25 answers"
-    ) -> _Read | None:
-        """What is read from the answer; None where there is none that can be read, which is told."""
+    def attempt(self, step: str, do: Callable[[], object], read: Callable[[object], _Answer]) -> _Answer | None:
+        """What is read from the answer; None where there is none that can be read, which the log says."""
         try:
             return read(do())
-        except _Nonsense as error:
-            self._tell(f"{step} {error}", instead)
+        except _BadRankerAnswer as error:
+            self._warn(f"{step} {error}")
         except (Exception, SystemExit) as error:  # whatever foreign code raises
-            self._tell(f"{step} raised {type(error).__name__}", instead, error)
+            self._warn(f"{step} raised {type(error).__name__}", error)
         return None
 
-    def _tell(self, what: str, instead: str, error: BaseException | None = None) -> None:
+    def _warn(self, problem: str, error: BaseException | None = None) -> None:
         with self._lock:
-            if what in self._told:
+            if problem in self._problems:
                 return
-            self._told.add(what)
+            self._problems.add(problem)
         logger.warning(
-            "tool_search: the ranker %r failed, so %s in its place (told once): %s",
+            "tool_search: the ranker %r failed, so bm25 answers in its place (told once): %s",
             self._name,
-            instead,
-            what,
+            problem,
             exc_info=error,
         )
 
@@ -193,7 +176,7 @@ class _OwnRanker:
 
     def __init__(self, factory: _OwnRankers, documents: Sequence[Document], ranker: Ranker | None) -> None:
         self._factory = factory
-        self._documents = {document.id: document for document in documents}
+        self._documents = documents
         self._ranker = ranker
 
     def search(self, query: str, limit: int) -> list[Ranked]:
@@ -205,25 +188,14 @@ class _OwnRanker:
                 return hits
         return self._stand_in.search(query, limit)
 
-    def updated(self, ids: Sequence[str], changed: Sequence[Document]) -> Ranker:
-        known = self._documents | {document.id: document for document in changed}
-        documents = [known[each] for each in ids]
-        own = self._ranker
-        if isinstance(own, UpdatableRanker):
-            update = partial(own.updated, ids, changed)
-            made = self._factory.attempt("updated", update, _read_ranker, "a new one is made")
-            if made is not None:
-                return _OwnRanker(self._factory, documents, made)
-        return self._factory(documents)
-
     @cached_property
     def _stand_in(self) -> Ranker:
-        return Bm25Ranker([*self._documents.values()])
+        return Bm25Ranker(self._documents)
 
 
 def _read_ranker(made: object) -> Ranker:
     if not callable(getattr(made, "search", None)):
-        raise _Nonsense(f"answered {_kind(made)}, not an object with search(query, limit)")
+        raise _BadRankerAnswer(f"answered {_kind(made)}, not an object with search(query, limit)")
     return cast("Ranker", made)
 
 
@@ -231,13 +203,13 @@ def _read_hits(answer: object, limit: int) -> list[Ranked]:
     """The first hits, each tool once."""
     kind = _kind(answer)
     if not isinstance(answer, Iterable):
-        raise _Nonsense(f"answered {kind}, not a list of Ranked")
+        raise _BadRankerAnswer(f"answered {kind}, not a list of Ranked")
     hits: dict[str, Ranked] = {}
     for hit in islice(cast("Iterable[object]", answer), max(0, limit)):
         if not isinstance(hit, Ranked):
-            raise _Nonsense(f"answered {kind} with {_kind(hit)} in it, not a list of Ranked")
+            raise _BadRankerAnswer(f"answered {kind} with {_kind(hit)} in it, not a list of Ranked")
         if not isinstance(cast("object", hit.id), str):
-            raise _Nonsense(f"answered a Ranked whose id is {_kind(hit.id)}, not a str")
+            raise _BadRankerAnswer(f"answered a Ranked whose id is {_kind(hit.id)}, not a str")
         hits.setdefault(hit.id, hit)
     return [*hits.values()]
 

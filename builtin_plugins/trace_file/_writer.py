@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
-__all__ = ["LineFile", "encode", "locate"]
-
 logger = logging.getLogger("hooksdk")
 
 FILE_NAME = "trace.jsonl"

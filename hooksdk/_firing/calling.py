@@ -18,8 +18,6 @@ from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import Attempt, cancel_requests, describe
 from hooksdk.errors import BadAnswer, HookTimeout
 
-__all__ = ["Failure", "call_handler", "failure_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Failure:

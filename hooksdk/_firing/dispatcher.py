@@ -21,8 +21,6 @@ from hooksdk._tasks.limits import Attempt
 from hooksdk.errors import HookTimeout
 from hooksdk.records import Decision, HookFired, Record
 
-__all__ = ["Dispatcher", "Failure", "Firing", "Outcome", "Plans"]
-
 Plans = Mapping[str, Sequence[Handler]]
 """The handlers of each hook in firing order; a hook without handlers is not in it."""
 
@@ -51,15 +49,12 @@ class Dispatcher:
             handler: Mailbox(handler.plugin, background, self._traced, TRACE_CAPACITY)
             for handler in plans.get("trace", ())
         }
+        self.tracing = bool(self._tracing)
+        """True when anybody takes trace records."""
 
     def has(self, hook: str) -> bool:
         """True when anybody handles this hook: nothing else needs doing otherwise."""
         return hook in self.plans
-
-    @property
-    def tracing(self) -> bool:
-        """True when anybody takes trace records."""
-        return bool(self._tracing)
 
     # Handlers that the run waits for
 
@@ -160,6 +155,7 @@ class Dispatcher:
 
     def _take_out(self, handler: Handler) -> None:
         box = self._tracing.pop(handler, None)
+        self.tracing = bool(self._tracing)
         if box is None:
             return
         lost = box.drop_all()
@@ -173,6 +169,8 @@ class Dispatcher:
 @final
 class Firing:
     """The outcomes of one firing, in the handlers' order: those of handlers that answered or failed."""
+
+    __slots__ = ("_dispatcher", "_event", "_first_limit", "_handlers", "_tool")
 
     def __init__(
         self,
@@ -201,11 +199,14 @@ class Firing:
             current: Event | None = None
             handler: Handler | None = None
             # One scope serves all handlers until one of them has something to say.
-            async with Attempt(self._first_limit, shared=True) as attempt:
+            limit = self._first_limit
+            async with Attempt(limit, shared=True) as attempt:
                 for handler in self._handlers:
                     if handler.tools is not None and not handler.concerns(tool):
                         continue
-                    attempt.begin(handler.timeout)
+                    if handler.timeout != limit:
+                        limit = handler.timeout
+                        attempt.set_limit(limit)
                     current = make_event() if make_event is not None else event
                     answer = await (handler.call(current) if handler.is_async else call_handler(handler, current))
                     if attempt.stop_clock() or answer is not None or tracing:

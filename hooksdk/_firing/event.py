@@ -14,8 +14,6 @@ from hooksdk._schema.values import Fresh
 from hooksdk.calls import ToolCall
 from hooksdk.records import Record
 
-__all__ = ["CallEvent", "Checked", "Event", "RunInfo", "Trace"]
-
 T = TypeVar("T")
 
 

@@ -29,8 +29,6 @@ from hooksdk._firing.signature import is_async, locate
 from hooksdk.errors import HookUseError, did_you_mean
 from hooksdk.patterns import PatternError, ToolPattern
 
-__all__ = ["Handler", "HandlerOptions", "Hook", "Kind", "define", "options_of", "origin_of", "other_parameters"]
-
 Kind = Literal["notify", "observe", "decide", "narrow", "transform", "first_answer", "trace"]
 """How a hook is fired: `docs/explanation/dispatch.md`."""
 

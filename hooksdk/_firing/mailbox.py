@@ -15,8 +15,6 @@ from hooksdk._tasks.background import Background, logger
 from hooksdk._tasks.limits import Attempt, cancel_requests
 from hooksdk.errors import BadAnswer
 
-__all__ = ["CAPACITY", "Mailbox", "Outcome"]
-
 CAPACITY = 256
 """Events that wait for one plugin before its oldest are dropped."""
 

@@ -20,8 +20,6 @@ from pydantic.json_schema import GenerateJsonSchema
 from hooksdk.calls import ToolResult
 from hooksdk.errors import ToolError, ToolSchemaError, problem_text
 
-__all__ = ["Executor", "Signature", "is_async", "locate", "read_signature", "takes_context", "to_result"]
-
 Executor = Callable[..., Any]
 """`(arguments) -> str | ToolResult`, or with a second parameter annotated `ToolContext`; plain or async. A plain one runs
 in a worker thread."""

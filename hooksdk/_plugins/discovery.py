@@ -17,8 +17,6 @@ from hooksdk.config import Config, fold
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 from hooksdk.manifest import find_manifest, read_manifest
 
-__all__ = ["ENTRY_POINTS", "find_plugins"]
-
 ENTRY_POINTS = "hooksdk.plugins"
 """The entry point group of installed plugins."""
 OWN_DISTRIBUTION = "hooksdk"

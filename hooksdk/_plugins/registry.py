@@ -32,8 +32,6 @@ from hooksdk.manifest import Manifest
 from hooksdk.patterns import ToolPattern
 from hooksdk.tools import Tool, marked_tools
 
-__all__ = ["Plugin", "Registry", "describe_plugins", "instantiate", "plugin_id_of"]
-
 CONSTRUCTOR = {"config", "state", "shared", "storage"}
 """What a plugin class may ask for."""
 

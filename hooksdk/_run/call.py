@@ -20,11 +20,6 @@ from hooksdk.errors import ToolError
 from hooksdk.records import ApprovalAnswered, ApprovalAsked, CallStarted, CallStatus, Unwrapped
 from hooksdk.tools import Tool
 
-__all__ = [
-    "MAX_DEPTH", "before_tool_call", "check_scope", "policy_failed", "repair_arguments",
-    "rewrite_tool_call", "trace_start", "unwrap_tool_call", "validate_arguments",
-]  # fmt: skip
-
 MAX_DEPTH = 8
 """How deep tools may call tools."""
 

@@ -29,16 +29,6 @@ from hooksdk.records import CallFinished, Progress
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results
 
-__all__ = [
-    "Context",
-    "NestedCall",
-    "after_tool_call",
-    "resolve_secrets",
-    "run_tool",
-    "take_result",
-    "transform_tool_result",
-]
-
 THREADS = 40
 """Worker threads that one tool may hold at a time, those that were abandoned among them."""
 MAX_PROGRESS = 500

@@ -20,8 +20,6 @@ from hooksdk.errors import CallSettled
 from hooksdk.records import CallStatus
 from hooksdk.tools import Tool
 
-__all__ = ["JudgedCall", "end_judged_calls", "judge_call"]
-
 
 @final
 class JudgedCall:

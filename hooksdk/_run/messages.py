@@ -8,8 +8,6 @@ from hooksdk._run.state import RunState
 from hooksdk.formats import Message
 from hooksdk.records import TrimDrained
 
-__all__ = ["before_model_call", "drain_trims"]
-
 
 async def before_model_call(state: RunState) -> list[Message]:
     """The view, with the plugins' edits for this request. Each handler sees what the ones before it left; one that fails

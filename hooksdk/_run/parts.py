@@ -17,8 +17,6 @@ from hooksdk.state import PluginState
 from hooksdk.tools import Tool
 from hooksdk.transcript import Store, Transcript
 
-__all__ = ["OpenRun", "PluginStates", "PluginStorage", "RunParts"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunParts:

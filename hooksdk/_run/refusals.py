@@ -5,12 +5,6 @@ from __future__ import annotations
 from hooksdk._schema.values import clip
 from hooksdk.catalog import Catalog
 
-__all__ = [
-    "approval_refused", "arguments_unreadable", "bridge_failed", "bridge_not_unwrapped", "interrupted", "no_executor",
-    "no_secret_value", "no_such_tool", "not_run_at_end", "policy_failed", "result_withheld", "too_deep", "too_late",
-    "tool_cancelled", "tool_failed", "verdict",
-]  # fmt: skip
-
 
 def no_such_tool(name: str, catalog: Catalog, call_hint: str) -> str:
     """Nothing in the catalog has this name: why, in words that make the next attempt right."""

@@ -11,8 +11,6 @@ from urllib.parse import quote, quote_plus
 
 from hooksdk.calls import ToolResult
 
-__all__ = ["fill", "mask", "mask_result", "placeholders"]
-
 _PLACEHOLDER = re.compile(r"\{\{\s*secret:([A-Za-z0-9_.\-]+)\s*\}\}")
 
 

@@ -21,8 +21,6 @@ from hooksdk.records import CallStatus, Record, RestoreQueued, TrimQueued
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results
 
-__all__ = ["CallEnd", "CallInProgress", "RunState"]
-
 
 @dataclass(frozen=True, slots=True)
 class CallEnd:

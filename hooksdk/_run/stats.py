@@ -12,8 +12,6 @@ from hooksdk.catalog import Catalog
 from hooksdk.tools import Tool
 from hooksdk.transcript import DrainReport
 
-__all__ = ["RunStats"]
-
 KEPT_CALLS = 1000
 """How many calls are named one by one; later ones are only counted."""
 

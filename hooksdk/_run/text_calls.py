@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable
 
-__all__ = ["names_called_in", "reminder_of"]
-
 LONGEST_TEXT = 100_000
 """Characters that are looked at."""
 TOLD = 3

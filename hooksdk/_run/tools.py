@@ -12,8 +12,6 @@ from hooksdk.errors import PolicyFailed
 from hooksdk.records import Withheld
 from hooksdk.tools import Tool
 
-__all__ = ["NameTaken", "as_bridge", "assemble_tools", "narrow_tools", "settle_catalog"]
-
 
 class NameTaken(Exception):
     """A plugin offers tools under names that other tools have."""

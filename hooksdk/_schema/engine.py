@@ -1,62 +1,61 @@
-"""JSON Schema validation whose cost has a limit: what `hooksdk.schema` checks with, loaded at its first check.
+"""What `hooksdk.schema` checks with, loaded at its first check: jsonschema, with work that has a limit.
 
-jsonschema does the validation. Its validator classes get keywords here that cannot explode (`pattern`, `enum`, `uniqueItems`,
-`unevaluated*`), and every step into a subschema is counted. jsonschema-rs, where installed, answers for calls that are fine.
+Its validator classes get keywords here that cannot explode (`pattern`, `enum`, `uniqueItems`, `unevaluated*`) or that
+name what they refuse, and every visit of a subschema is counted.
 """
 
 from __future__ import annotations
 
-import importlib
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from jsonschema import exceptions, validators
 from jsonschema_specifications import REGISTRY  # pyright: ignore[reportMissingTypeStubs] - it is typed inline
 from referencing.exceptions import Unresolvable
-from referencing.jsonschema import lookup_recursive_ref, specification_with
+from referencing.jsonschema import specification_with
 
-from hooksdk._schema.limits import NOT_KEPT, Kept, Survey, TooMuchWork, budget, pattern_matcher, survey
-from hooksdk._schema.weight import Weight, schema_fault, schema_weight
-
-__all__ = ["Compiled", "compile_schema"]
+from hooksdk._schema.keywords import prepare
+from hooksdk._schema.patterns import Pattern
+from hooksdk._schema.values import as_object, is_list, is_object
+from hooksdk._schema.work import Size, TooMuchWork, survey, work
 
 MAX_SCHEMA_VALUES = 20_000
 """The largest schema seen among real tools has 5,000."""
-MAX_FAST_WEIGHT = 5_000
+MAX_ERRORS = 50
+"""Of which the ten best become problems."""
+
+
+class _DoesNotFit(Exception):
+    """Ends a check of which only the answer is asked: to make an error takes long."""
 
 
 def _fail(message: str) -> exceptions.ValidationError:
+    if work.silent:
+        raise _DoesNotFit
     return exceptions.ValidationError(message)
 
 
-def _search(pattern: str, text: str) -> bool:
-    budget.step()
-    return pattern_matcher(pattern)(text)
+def _fits(pattern: str, text: str) -> bool:
+    if isinstance(pattern, Pattern):
+        return pattern.fits(text)
+    raise LookupError(f"the pattern {pattern[:80]!r} stands where no schema is expected")
 
 
-def _pattern(validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[Any]:
-    if validator.is_type(instance, "string") and not _search(pattern, instance):
+def _pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[Any]:
+    if isinstance(instance, str) and not _fits(pattern, instance):
         yield _fail("pattern")
 
 
 def _pattern_properties(validator: Any, patterns: dict[str, Any], instance: Any, _schema: Any) -> Iterator[Any]:
-    if validator.is_type(instance, "object"):
+    if is_object(instance):
         for pattern, subschema in patterns.items():
-            for key, value in instance.items():
-                if _search(pattern, key):
-                    yield from validator.descend(value, subschema, path=key, schema_path=pattern)
+            for key in [key for key in instance if _fits(pattern, key)]:
+                yield from validator.descend(instance[key], subschema, path=key, schema_path=pattern)
 
 
-def _unknown_keys(instance: dict[str, Any], schema: dict[str, Any]) -> list[str]:
-    known, patterns = schema.get("properties", {}), list(schema.get("patternProperties", {}))
-    return [key for key in instance if key not in known and not any(_search(pattern, key) for pattern in patterns)]
-
-
-def _extra_keys(validator: Any, subschema: Any, instance: dict[str, Any], keys: list[str]) -> Iterator[Any]:
+def _check_keys(validator: Any, subschema: Any, instance: dict[str, Any], keys: list[str]) -> Iterator[Any]:
     for key in keys:
         if subschema is False:
             yield _fail(key)
@@ -65,8 +64,12 @@ def _extra_keys(validator: Any, subschema: Any, instance: dict[str, Any], keys: 
 
 
 def _additional_properties(validator: Any, subschema: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    if subschema is not True and validator.is_type(instance, "object"):
-        yield from _extra_keys(validator, subschema, instance, _unknown_keys(instance, schema))
+    if subschema is not True and is_object(instance):
+        known, patterns = schema.get("properties", ()), schema.get("patternProperties", ())
+        keys = [key for key in instance if key not in known]
+        if patterns:
+            keys = [key for key in keys if not any(_fits(pattern, key) for pattern in patterns)]
+        yield from _check_keys(validator, subschema, instance, keys)
 
 
 def _type(validator: Any, types: Any, instance: Any, _schema: Any) -> Iterator[Any]:
@@ -74,54 +77,36 @@ def _type(validator: Any, types: Any, instance: Any, _schema: Any) -> Iterator[A
         yield _fail("type")
 
 
-_stock_any_of: Any = validators.Draft202012Validator.VALIDATORS["anyOf"]
-
-
-def _any_of(validator: Any, forms: list[Any], instance: Any, schema: Any) -> Iterator[Any]:
-    kind = type(instance)  # pyright: ignore[reportUnknownVariableType] - the class of anything
-    if not any(kind in validator.child(form)[1] for form in forms):  # as in `int | None`: no errors need to be built
-        yield from _stock_any_of(validator, forms, instance, schema)
-
-
-def _ref(validator: Any, reference: str, instance: Any, _schema: Any) -> Iterator[Any]:
-    resolver = validator._resolver  # noqa: SLF001 - as jsonschema's own keywords do
-    key = (id(resolver), reference)
-    _, child, _ = budget.kept.get(key, NOT_KEPT)
-    if child is None:
-        found = resolver.lookup(reference)
-        child, _ = budget.keep(key, resolver, validator.evolve(schema=found.contents, _resolver=found.resolver))
-    budget.step()
-    yield from child.iter_errors(instance)
-
-
-def _required(validator: Any, required: list[str], instance: Any, _schema: Any) -> Iterator[Any]:
-    if validator.is_type(instance, "object"):
+def _required(_validator: Any, required: list[str], instance: Any, _schema: Any) -> Iterator[Any]:
+    if isinstance(instance, dict):
         yield from (_fail(key) for key in required if key not in instance)
 
 
 def _identity(value: Any) -> Any:
-    """A hashable that is equal for equal JSON values: 1 is 1.0 but not true. Text is hashed with a secret, numbers are not."""
+    """A hashable that is equal for equal JSON values: 1 is 1.0 but not true."""
     kind = type(value)  # pyright: ignore[reportUnknownVariableType] - the class of anything
-    if kind is str or value is None:
-        return value
     if kind is bool:
         return ("?", value)
     if kind is dict:
+        work.spend(len(value))
         return ("{", frozenset([(key, _identity(each)) for key, each in value.items()]))
     if kind is list:
+        work.spend(len(value))
         return ("[", *map(_identity, value))
-    if abs(value) >= 2**53 and value == int(value):
-        return ("#", hex(int(value)))
+    if kind in {int, float} and abs(value) >= 2**53:
+        return ("#", hex(int(value)))  # as text, since somebody may choose numbers that have one hash
     return value
 
 
 def _enum(_validator: Any, values: list[Any], instance: Any, _schema: Any) -> Iterator[Any]:
     if isinstance(instance, str):
-        found = instance in values
+        work.spend(len(values) * len(instance) // 10_000)
+        fits = instance in values
     else:
-        wanted = _identity(instance)
-        found = any(type(each) is not str and _identity(each) == wanted for each in values)
-    if not found:
+        work.spend(len(values))
+        identity = _identity(instance)
+        fits = any(type(each) is not str and _identity(each) == identity for each in values)
+    if not fits:
         yield _fail("enum")
 
 
@@ -129,21 +114,11 @@ def _const(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[A
     return _enum(validator, [value], instance, schema)
 
 
-def _unique_items(validator: Any, wanted: bool, instance: Any, _schema: Any) -> Iterator[Any]:
-    if wanted and validator.is_type(instance, "array") and len({_identity(each) for each in instance}) < len(instance):
-        yield _fail("uniqueItems")
-
-
-def _multiple_of(validator: Any, divisor: float, instance: Any, _schema: Any) -> Iterator[Any]:
-    if validator.is_type(instance, "number"):
-        try:
-            failed = (instance / divisor) % 1 if isinstance(divisor, float) else instance % divisor
-        except OverflowError:
-            failed = math.nan
-        if failed != failed:  # noqa: PLR0124 - NaN: beyond what floats can tell
-            failed = (Fraction(instance) / Fraction(divisor)).denominator != 1
-        if failed:
-            yield _fail("multipleOf")
+def _unique_items(_validator: Any, wanted: bool, instance: Any, _schema: Any) -> Iterator[Any]:
+    if wanted and is_list(instance):
+        work.spend(len(instance))
+        if len({_identity(each) for each in instance}) < len(instance):
+            yield _fail("uniqueItems")
 
 
 def _holds(validator: Any, instance: Any, schema: Any) -> bool:
@@ -152,35 +127,27 @@ def _holds(validator: Any, instance: Any, schema: Any) -> bool:
 
 def _evaluated(validator: Any, instance: Any, schema: Any, *, own: bool = True) -> set[Any]:
     """The keys or indexes that `schema` looks at, for `unevaluatedProperties` and `unevaluatedItems`."""
-    budget.step()
-    if not isinstance(schema, dict):
+    work.spend(1 + len(instance) // 16)
+    if not is_object(schema):
         return set()
-    schema = cast("dict[str, Any]", schema)
-    everything = set[Any](cast("Any", instance) if isinstance(instance, dict) else range(len(instance)))
-    legacy = "$dynamicRef" not in validator.VALIDATORS
-    seen: set[Any] = set()
-    if isinstance(instance, dict):
-        if "additionalProperties" in schema or (not own and "unevaluatedProperties" in schema):
-            return everything
-        seen.update(key for key in schema.get("properties", {}) if key in instance)
-        for pattern in schema.get("patternProperties", {}):
-            seen.update(key for key in cast("dict[str, Any]", instance) if _search(pattern, key))
+    if is_object(instance):
+        everything, unevaluated, rest = set[Any](instance), "unevaluatedProperties", "additionalProperties"
+        known, patterns = schema.get("properties", ()), schema.get("patternProperties", ())
+        seen = {key for key in instance if key in known or any(_fits(pattern, key) for pattern in patterns)}
     else:
-        items = schema.get("items", schema)
-        if not own and "unevaluatedItems" in schema:
-            return everything
-        if items is not schema and (not (legacy and isinstance(items, list)) or "additionalItems" in schema):
-            return everything
-        seen.update(range(len(cast("list[Any]", items if isinstance(items, list) else schema.get("prefixItems", ())))))
-        if "contains" in schema and not legacy:
-            seen.update(index for index, each in enumerate(instance) if _holds(validator, each, schema["contains"]))
-    for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
-        if keyword in schema and keyword in validator.VALIDATORS:
-            resolver = validator._resolver  # noqa: SLF001 - as jsonschema's own keywords do
-            found = lookup_recursive_ref(resolver) if keyword == "$recursiveRef" else resolver.lookup(schema[keyword])
-            target = validator.evolve(schema=found.contents, _resolver=found.resolver)
-            seen |= _evaluated(target, instance, found.contents, own=False)
-    inner: list[Any] = [each for keyword in ("allOf", "oneOf", "anyOf") for each in schema.get(keyword, ())]
+        everything, unevaluated = set[Any](range(len(instance))), "unevaluatedItems"
+        first, rest = ("items", "additionalItems") if is_list(schema.get("items")) else ("prefixItems", "items")
+        seen = everything.intersection(range(len(schema.get(first, ()))))
+        if "contains" in schema and "$dynamicRef" in validator.VALIDATORS:  # not in 2019-09
+            seen |= {index for index, each in enumerate(instance) if _holds(validator, each, schema["contains"])}
+    if rest in schema or (not own and unevaluated in schema):
+        return everything
+    for keyword in ("$ref", "$dynamicRef"):
+        if keyword in schema:
+            target = validator._resolver.lookup(schema[keyword])  # noqa: SLF001 - as jsonschema's own keywords do
+            child = validator.evolve(schema=target.contents, _resolver=target.resolver)
+            seen |= _evaluated(child, instance, target.contents, own=False)
+    inner = [each for name in ("allOf", "oneOf", "anyOf") for each in schema.get(name, ())]
     inner = [each for each in inner if _holds(validator, instance, each)]
     inner += [each for key, each in schema.get("dependentSchemas", {}).items() if key in everything]
     if "if" in schema:
@@ -190,26 +157,52 @@ def _evaluated(validator: Any, instance: Any, schema: Any, *, own: bool = True) 
 
 
 def _unevaluated_properties(validator: Any, subschema: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    if validator.is_type(instance, "object"):
+    if is_object(instance):
         seen = _evaluated(validator, instance, schema)
-        yield from _extra_keys(validator, subschema, instance, [key for key in instance if key not in seen])
+        yield from _check_keys(validator, subschema, instance, [key for key in instance if key not in seen])
 
 
 def _unevaluated_items(validator: Any, subschema: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    if validator.is_type(instance, "array"):
+    if is_list(instance):
         seen = _evaluated(validator, instance, schema)
         for index, each in enumerate(instance):
             if index not in seen:
                 yield from validator.descend(each, subschema, path=index)
 
 
+def _ref(validator: Any, reference: str, instance: Any, _schema: Any) -> Iterator[Any]:
+    nodes = work.nodes
+    node = None if nodes is None else nodes.get(reference)
+    if node is None:
+        target = validator._resolver.lookup(reference)  # noqa: SLF001 - as jsonschema's own keywords do
+        node = _node(validator, target.contents, target.resolver)
+        if nodes is not None:
+            nodes[reference] = node
+    work.visit(node.cost, instance)
+    yield from node.validator.iter_errors(instance)
+
+
+def _choice(stock: Any, most: int) -> Any:
+    """`anyOf` and `oneOf`, which write the errors of all branches only where the value fits none of them, or too many."""
+
+    def choose(validator: Any, branches: list[Any], instance: Any, schema: Any) -> Iterator[Any]:
+        work.spend(len(branches) // 4)
+        fitting = (branch for branch in branches if _node(validator, branch).fits(instance))
+        if len(list(islice(fitting, most))) != 1:
+            yield from (
+                [_fail("fits none, or too many")] if work.silent else stock(validator, branches, instance, schema)
+            )
+
+    return choose
+
+
 _KEYWORDS: dict[str, Any] = {
     "$ref": _ref,
-    "anyOf": _any_of,
+    "anyOf": _choice(validators.Draft202012Validator.VALIDATORS["anyOf"], 1),
     "additionalProperties": _additional_properties,
     "const": _const,
     "enum": _enum,
-    "multipleOf": _multiple_of,
+    "oneOf": _choice(validators.Draft202012Validator.VALIDATORS["oneOf"], 2),
     "pattern": _pattern,
     "patternProperties": _pattern_properties,
     "required": _required,
@@ -220,135 +213,142 @@ _KEYWORDS: dict[str, Any] = {
 }
 
 
+class _Node(NamedTuple):
+    """The validator of a subschema."""
+
+    validator: Any
+    cost: int
+    possible: set[type]
+    """The types of values that may fit."""
+    sure: set[type]
+    """The types of values that do: where the schema says nothing but a type."""
+
+    def fits(self, value: Any) -> bool:
+        kind = type(value)  # pyright: ignore[reportUnknownVariableType] - the class of anything
+        return kind in self.sure or (kind in self.possible and self.validator.is_valid(value))
+
+
+_TYPES = {
+    "array": {list}, "boolean": {bool}, "integer": {int, float}, "null": {type(None)}, "number": {int, float},
+    "object": {dict}, "string": {str},
+}  # fmt: skip
+_ANY = set[type]().union(*_TYPES.values())
+
+
+def _node(validator: Any, schema: Any, resolver: Any = None) -> _Node:
+    nodes = work.nodes
+    if nodes is not None and (node := nodes.get(id(schema))):
+        return node
+    if resolver is None:
+        resolver = validator._resolver  # noqa: SLF001 - as jsonschema's own `descend` does
+        if nodes is None:
+            resolver = resolver.in_subresource(validator.specification.create_resource(schema))
+    cost, possible, sure = 1, _ANY, set[type]()
+    if is_object(schema):
+        cost += sum(len(cast("Any", value)) for value in schema.values() if isinstance(value, (dict, list))) // 16
+        name = schema.get("type")
+        if isinstance(name, str) and "$ref" not in schema:
+            possible = _TYPES[name]
+            if schema.keys() & validator.VALIDATORS == {"type"}:
+                sure = {int} if name == "integer" else possible
+    node = _Node(type(validator)(schema, _resolver=resolver), cost, possible, sure)
+    if nodes is None:
+        work.spend(10)  # references are followed anew at each visit
+    else:
+        nodes[id(schema)] = node
+    return node
+
+
+def _evolve(validator: Any, *, schema: Any, _resolver: Any = None) -> Any:
+    return _node(validator, schema, _resolver).validator
+
+
+def _descend(
+    validator: Any, instance: Any, schema: Any, path: Any = None, schema_path: Any = None, resolver: Any = None
+) -> Iterator[Any]:
+    if schema is True:
+        return
+    node = _node(validator, schema, resolver)
+    work.visit(node.cost, instance)
+    if type(instance) in node.sure:
+        return
+    for error in node.validator.iter_errors(instance):
+        # To make one takes long, the more so as jsonschema writes the whole value into its message.
+        work.spend(5 + len(error.message) // 1_000 if len(error.relative_schema_path) < 2 else 1)
+        if path is not None:
+            error.path.appendleft(path)
+        if schema_path is not None:
+            error.schema_path.appendleft(schema_path)
+        yield error
+
+
+def _is_valid(validator: Any, instance: Any) -> bool:
+    silent, work.silent = work.silent, True
+    try:
+        resolver = validator._resolver  # noqa: SLF001 - it is the right one for this schema already
+        return next(_descend(validator, instance, validator.schema, resolver=resolver), None) is None
+    except _DoesNotFit:
+        return False
+    finally:
+        work.silent = silent
+
+
 def _dialect(stock: Any) -> Any:
-    """A jsonschema validator class with the keywords above, which counts its steps and never leaves this family."""
-    dialect_id = stock.ID_OF(stock.META_SCHEMA)
-    specification = specification_with(dialect_id)
-    id_key = "id" if "draft-04" in dialect_id else "$id"
-    kept = {name: keyword for name, keyword in _KEYWORDS.items() if name in stock.VALIDATORS}
-    family: Any = cast("Any", validators).extend(stock, kept)
-
-    def evolve(self: Any, **changes: Any) -> Any:
-        budget.step()
-        schema = changes.get("schema", self.schema)
-        kind = cast("Any", type(self))
-        if isinstance(schema, dict) and "$schema" in schema:
-            kind = _dialect_of(cast("dict[str, Any]", schema), kind)
-        return kind(schema, _resolver=changes.get("_resolver", self._resolver))
-
-    def child(self: Any, schema: Any, resolver: Any = None) -> tuple[Any, frozenset[type]]:
-        if resolver is None:
-            resolver = self._resolver
-            if isinstance(schema, dict) and id_key in schema:
-                resolver = resolver.in_subresource(specification.create_resource(cast("Any", schema)))
-        budget.step()
-        key = (id(cast("object", schema)), id(resolver))
-        _, kept, quick = budget.kept.get(key, NOT_KEPT)
-        return (kept, quick) if kept else budget.keep(key, schema, self.evolve(schema=schema, _resolver=resolver))
-
-    def descend(
-        self: Any, instance: Any, schema: Any, path: Any = None, schema_path: Any = None, resolver: Any = None
-    ) -> Iterator[Any]:
-        if schema is True:
-            return
-        kept, quick = self.child(schema, resolver)
-        if type(instance) in quick:
-            return
-        for error in kept.iter_errors(instance):
-            if path is not None:
-                error.path.appendleft(path)
-            if schema_path is not None:
-                error.schema_path.appendleft(schema_path)
-            yield error
-
-    family.child, family.evolve, family.descend, family.specification, family.dialect_id = (
-        child,
-        evolve,
-        descend,
-        specification,
-        dialect_id,
-    )
+    """A jsonschema validator class with the keywords above, which counts its visits and never leaves this family."""
+    keywords = {name: keyword for name, keyword in _KEYWORDS.items() if name in stock.VALIDATORS}
+    family: Any = cast("Any", validators).extend(stock, keywords)
+    family.evolve, family.descend, family.is_valid = _evolve, _descend, _is_valid
+    family.dialect_id = stock.ID_OF(stock.META_SCHEMA)
+    family.specification = specification_with(family.dialect_id)
     return family
 
 
-_NEWEST = _dialect(validators.Draft202012Validator)
+_STOCK = cast("Any", validators)
 _DIALECTS: dict[str, Any] = {
-    "https://json-schema.org/draft/2020-12/schema": _NEWEST,
-    "https://json-schema.org/draft/2019-09/schema": _dialect(validators.Draft201909Validator),
-    "http://json-schema.org/draft-07/schema": _dialect(validators.Draft7Validator),
-    "http://json-schema.org/draft-06/schema": _dialect(validators.Draft6Validator),
-    "http://json-schema.org/draft-04/schema": _dialect(validators.Draft4Validator),
+    stock.ID_OF(stock.META_SCHEMA).rstrip("#"): _dialect(stock)
+    for stock in (getattr(_STOCK, f"Draft{name}Validator") for name in ("4", "6", "7", "201909", "202012"))
 }
-
-
-def _dialect_of(schema: dict[str, Any], default: Any) -> Any:
-    name = schema.get("$schema")
-    return _DIALECTS.get(name.rstrip("#"), default) if isinstance(name, str) else default
+_NEWEST = _DIALECTS["https://json-schema.org/draft/2020-12/schema"]
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """A schema ready to check with, or the reason why it cannot be."""
 
-    schema: Any
     fault: str | None
     validator: Any = None
-    fast: Any = None
-    """jsonschema-rs' validator, where it is installed and sure to give the same answers in little time."""
-    weight: Weight = field(default_factory=Weight)
-    kept: dict[Any, Kept] = field(default_factory=dict[Any, Kept])
+    nodes: dict[Any, Any] | None = None
+    """The validators of its subschemas and references, as far as they were needed: kept where each subschema has one
+    meaning, wherever it is used."""
 
-    def is_fine(self, instance: object, size: Survey) -> bool:
-        """A quick yes. False means only that the full check has to decide."""
-        if self.fast is None or size.values * self.weight.steps > 1e6 or size.characters * self.weight.patterns > 5e6:
-            return False
+    def errors(self, instance: object, size: Size) -> list[Any]:
+        """The first errors of jsonschema. Raises `TooMuchWork`, or whatever a broken schema makes jsonschema raise."""
+        work.begin(size, self.nodes)
         try:
-            return self.fast.is_valid(instance)
-        except Exception:
-            return False
-
-    def errors(self, instance: object, size: Survey) -> list[Any]:
-        """Up to a hundred jsonschema errors. Raises `TooMuchWork`, or whatever a broken schema makes jsonschema raise."""
-        budget.allow(size.values, size.characters, self.kept)
-        try:
-            return list(islice(self.validator.iter_errors(instance), 100))
+            return list(islice(self.validator.iter_errors(instance), MAX_ERRORS))
         except RecursionError:
             raise TooMuchWork from None
         except Unresolvable as error:
             raise LookupError(f"{error.ref!r} is not in it, and no other document is ever fetched") from None
+        except BaseException as error:
+            if type(error).__name__ == "PanicException":  # how rpds says that the stack ended while it was at work
+                raise TooMuchWork from None
+            raise
 
 
 def compile_schema(schema: Any) -> Compiled:
-    """Prepare a schema. Never raises: what is wrong with it is in `fault`."""
+    """Prepare a schema, which is changed. Never raises: what is wrong with it is in `fault`."""
     size = survey(schema, MAX_SCHEMA_VALUES)
     if size.fault:
-        return Compiled(schema, size.fault)
-    kind = _dialect_of(cast("dict[str, Any]", schema), _NEWEST) if isinstance(schema, dict) else _NEWEST
+        return Compiled(size.fault)
+    dialect = _DIALECTS.get(str(as_object(schema).get("$schema")).rstrip("#"), _NEWEST)
     try:
-        fault = schema_fault(schema, kind.dialect_id)
+        fault, is_simple = prepare(schema, dialect.dialect_id)
         if fault:
-            return Compiled(schema, fault)
-        resource = kind.specification.create_resource(schema)
+            return Compiled(fault)
+        resource = dialect.specification.create_resource(schema)
         uri = resource.id() or ""
         resolver = REGISTRY.with_resource(uri, resource).crawl().resolver(uri)
-        validator = kind(schema, _resolver=resolver)
+        return Compiled(None, dialect(schema, _resolver=resolver), {} if is_simple else None)
     except Exception as error:
-        return Compiled(schema, f"{type(error).__name__}: {str(error)[:200]}")
-    weight = schema_weight(schema)
-    return Compiled(schema, None, validator, _fast_validator(schema, kind.dialect_id, weight), weight)
-
-
-def _fast_validator(schema: Any, dialect_id: str, weight: Weight) -> Any:
-    if weight.steps > MAX_FAST_WEIGHT or weight.patterns > MAX_FAST_WEIGHT:
-        return None
-    try:
-        jsonschema_rs: Any = importlib.import_module("jsonschema_rs")
-        version = dialect_id.split("/")[-2].replace("-", "").replace("draft0", "")
-        make = getattr(jsonschema_rs, f"Draft{version.removeprefix('draft')}Validator")
-        return make(schema, validate_formats=False, retriever=_refuse, pattern_options=jsonschema_rs.RegexOptions())
-    except Exception:  # not installed, or it reads the schema differently: the Python engine decides
-        return None
-
-
-def _refuse(uri: str) -> Any:
-    raise LookupError(f"{uri} is never fetched")
+        return Compiled(f"{type(error).__name__}: {str(error)[:200]}")

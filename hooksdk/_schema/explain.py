@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
-from hooksdk._schema.values import clip, kind_of
+from hooksdk._schema.values import clip, clone, kind_of
 from hooksdk.errors import nearest
-
-__all__ = ["Problem", "explain", "render"]
 
 MAX_PROBLEMS = 10
 MAX_MESSAGE = 300
@@ -104,21 +102,8 @@ def _show(value: object, *, quote: bool) -> str:
     )
 
 
-def _sample(value: Any, left: list[int]) -> Any:
-    """The beginning of a value: no more than will be shown is ever written out."""
-    left[0] -= 1
-    if isinstance(value, str):
-        return value[:MAX_EXPECTED]
-    if isinstance(value, dict):
-        pairs = cast("dict[str, Any]", value).items()
-        return {key[:MAX_EXPECTED]: _sample(each, left) for key, each in islice(pairs, 99) if left[0] > 0}
-    if isinstance(value, (list, tuple)):
-        return [_sample(each, left) for each in islice(cast("list[Any]", value), 200) if left[0] > 0]
-    return value
-
-
 def _short(value: object, limit: int = 120) -> str:
-    return clip(json.dumps(_sample(value, [MAX_EXPECTED]), ensure_ascii=False, default=str), limit)
+    return clip(json.dumps(value, ensure_ascii=False, default=str), limit)
 
 
 def _nearest(word: str, known: Iterable[str]) -> str | None:
@@ -148,7 +133,7 @@ def _problem(error: Any, root: str, *, quote_values: bool) -> Problem:
     if "propertyNames" in error.absolute_schema_path:
         said = f"the name of a property: {said}"
     text = _short(wanted, MAX_EXPECTED + 1)
-    expected = wanted if len(text) <= MAX_EXPECTED else clip(text, MAX_EXPECTED)
+    expected = clone(wanted) if len(text) <= MAX_EXPECTED else clip(text, MAX_EXPECTED)
     return Problem(_path(root, parts), constraint, clip(said, MAX_MESSAGE), expected, suggestion)
 
 

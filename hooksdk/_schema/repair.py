@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
-from hooksdk._schema.values import kind_of
-from hooksdk._schema.weight import local_target
-
-__all__ = ["mend"]
+from hooksdk._schema.keywords import local_target
+from hooksdk._schema.values import BadArguments, kind_of, read_json
 
 _WRAPPERS = frozenset(("arguments", "args", "input", "parameters", "params"))
 _WORDS = {"true": True, "True": True, "false": False, "False": False}
@@ -17,42 +15,39 @@ _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(\.\d{1,17})?([eE][+-]?\d{1,2})?")
 _UNKNOWN: tuple[frozenset[str], dict[str, Any]] = (frozenset(), {})
 
 
-def mend(schema: Mapping[str, Any], arguments: dict[str, Any], read: Callable[[str], Any]) -> dict[str, Any]:
-    """Mend in place what is certain. `read` reads strict JSON, and raises `ValueError`."""
-    mender = _Mender(schema, read)
-    given = mender.fold(mender.unwrap(arguments))
-    return cast("dict[str, Any]", mender.value(schema, given))
+def repair_arguments(schema: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Repair in place what is certain."""
+    repair = _Repair(schema)
+    return cast("dict[str, Any]", repair.value(schema, repair.fold(repair.unwrap(arguments))))
 
 
-class _Mender:
-    def __init__(self, root: Mapping[str, Any], read: Callable[[str], Any]) -> None:
+class _Repair:
+    def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._read = read
         self._plans: dict[int, tuple[frozenset[str], dict[str, Any]]] = {}
-        self._steps = 2_000
 
-    def unwrap(self, given: dict[str, Any]) -> dict[str, Any]:
+    def unwrap(self, arguments: dict[str, Any]) -> dict[str, Any]:
         known = self._properties(self._root)
-        if len(given) == 1 and known:
-            [(name, inner)] = given.items()
+        if len(arguments) == 1 and known:
+            [(name, inner)] = arguments.items()
             if name in _WRAPPERS and name not in known:
-                inner = self._json(inner) if isinstance(inner, str) else inner
+                inner = _read(inner) if isinstance(inner, str) else inner
                 if isinstance(inner, dict) and known.keys() >= cast("dict[str, Any]", inner).keys():
                     return cast("dict[str, Any]", inner)
-        return given
+        return arguments
 
-    def fold(self, given: dict[str, Any]) -> dict[str, Any]:
+    def fold(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """`"a.b": 1` -> `a: {b: 1}` where the schema has it so."""
         known = self._properties(self._root)
-        folded = {key: value for key, value in given.items() if key in known or "." not in key}
-        for key in [key for key in given if key not in folded]:
+        folded = {key: value for key, value in arguments.items() if key in known or "." not in key}
+        for key in [key for key in arguments if key not in folded]:
             parts = key.split(".")[:20]
             if parts[0] in _WRAPPERS and parts[0] not in known:
                 del parts[0]
             if self._has(parts) and (place := self._place(folded, parts)) is not None:
-                place[parts[-1]] = given[key]
+                place[parts[-1]] = arguments[key]
             else:
-                folded[key] = given[key]
+                folded[key] = arguments[key]
         return folded
 
     def value(self, schema: Any, value: Any) -> Any:
@@ -86,20 +81,14 @@ class _Mender:
     def _from_text(self, text: str, types: frozenset[str]) -> Any:
         number = _NUMBER.fullmatch(text)
         if number and ("number" in types or ("integer" in types and number[1] is number[2] is None)):
-            return self._read(text)
+            return read_json(text)
         if "boolean" in types and text in _WORDS:
             return _WORDS[text]
         if "null" in types and text == "null":
             return None
-        parsed = self._json(text)
+        parsed = _read(text)
         kind = "object" if isinstance(parsed, dict) else "array" if isinstance(parsed, list) else None
         return cast("Any", parsed) if kind in types else text
-
-    def _json(self, text: str) -> Any:
-        try:
-            return self._read(text)
-        except ValueError:
-            return None
 
     def _properties(self, schema: Any) -> dict[str, Any]:
         return self._plan(schema)[1].get("properties") or {}
@@ -134,9 +123,6 @@ class _Mender:
         return self._plans[key]
 
     def _new_plan(self, schema: dict[str, Any]) -> tuple[frozenset[str], dict[str, Any]]:
-        self._steps -= 1
-        if self._steps < 0:
-            return _UNKNOWN
         if isinstance(reference := schema.get("$ref"), str):
             try:
                 return self._plan(local_target(self._root, reference))
@@ -155,3 +141,10 @@ class _Mender:
             return _UNKNOWN
         real = [form for types, form in plans if types != frozenset(("null",))]
         return frozenset[str]().union(*(types for types, _ in plans)), real[0] if len(real) == 1 else {}
+
+
+def _read(text: str) -> Any:
+    try:
+        return read_json(text)
+    except BadArguments:
+        return None

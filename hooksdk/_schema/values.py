@@ -12,32 +12,16 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from pathlib import PurePath
-from typing import Any, Generic, NoReturn, TypeVar, cast, overload
+from typing import Any, Generic, NoReturn, TypeGuard, TypeVar, cast, overload
 from uuid import UUID
-
-__all__ = [
-    "BadArguments",
-    "Fresh",
-    "JsonObject",
-    "OwnCopy",
-    "Uncloneable",
-    "canonical",
-    "clip",
-    "clone",
-    "compact",
-    "estimate_tokens",
-    "fingerprint",
-    "kind_of",
-    "parse_arguments",
-    "peek",
-    "read_json",
-]
 
 JsonObject = dict[str, Any]
 """What a JSON object becomes in Python."""
 T = TypeVar("T")
 MAX_DEPTH = 200
 MAX_VALUES = 250_000
+MAX_DIGITS = 308
+"""No float has more, so larger numbers cannot be calculated with."""
 _KINDS: dict[type, str] = {
     bool: "boolean",
     int: "integer",
@@ -154,12 +138,12 @@ def estimate_tokens(value: object) -> int:
 
 
 def _unique_pairs(pairs: list[tuple[str, Any]]) -> JsonObject:
-    read = dict(pairs)
-    if len(read) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in read if names.count(name) > 1)
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names: set[str] = set()
+        twice = next(name for name, _ in pairs if name in names or names.add(name))
         raise BadArguments(f"the key {clip(twice, 80)!r} is given twice in one object")
-    return read
+    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -167,7 +151,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _read_int(digits: str) -> int:
-    if len(digits) > 4_000:
+    if len(digits) > MAX_DIGITS:
         raise BadArguments(f"a number of {len(digits):,} digits is too large")
     return int(digits)
 
@@ -226,6 +210,26 @@ def clip(text: str, limit: int) -> str:
 def kind_of(value: object) -> str:
     """The JSON type of a value."""
     return "null" if value is None else _KINDS.get(cast("type", type(value)), "value")
+
+
+def is_object(value: object) -> TypeGuard[JsonObject]:
+    """True for a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """True for a JSON array."""
+    return isinstance(value, list)
+
+
+def as_object(value: object) -> JsonObject:
+    """The value if it is a JSON object, else an empty one."""
+    return value if is_object(value) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """The value if it is a JSON array, else an empty one."""
+    return value if is_list(value) else []
 
 
 class Fresh(Generic[T]):

@@ -14,8 +14,6 @@ from anyio.abc import TaskGroup
 
 from hooksdk._tasks.limits import cancel_requests, describe
 
-__all__ = ["Background", "Keeper", "leave_all", "logger"]
-
 T = TypeVar("T")
 STOP_TIMEOUT = 10.0
 """Seconds that background work may take to end once it is cancelled."""

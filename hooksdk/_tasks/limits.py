@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self, final
+from typing import Any, Self, final
 
 import anyio
 import anyio.lowlevel
 
-__all__ = ["Attempt", "cancel_requests", "describe", "is_uncatchable", "reraise_cancellation"]
-
 _scope_classes: dict[bool, type[anyio.CancelScope]] = {}
-"""anyio's scope on asyncio (True) and trio (False): looking it up for each scope costs as much as ten handlers."""
-SHARED_SLACK = 1.1
-"""A shared scope ends a little after the limit, so that its deadline need not move for each piece of code."""
+"""anyio's scope on trio (True) and asyncio (False): looking it up for each scope costs as much as ten handlers."""
+SHARED_SLACK = 0.1
+"""A shared scope ends up to this share of the limit later, so that its deadline need not move for each piece of code."""
 
 
 @final
@@ -41,11 +40,12 @@ class Attempt:
       event loop a chance to cancel it (the clock tells).
 
     A `shared` attempt serves several pieces of code, one after the other, since opening a scope costs more than ten
-    handlers: `begin(limit)` before each, `stop_clock()` after it. `paused()` stops the clock.
+    handlers: `stop_clock()` after each, and `set_limit(limit)` before one whose limit is another. `paused()` stops the
+    clock of one that is not shared.
     """
 
-    __slots__ = ("_clock", "_deadline_set_at", "_keep_interrupts", "_limit", "_now", "_pause_began", "_pauses", "_requests",
-                 "_scope", "_slack", "_started", "error", "late", "seconds")  # fmt: skip
+    __slots__ = ("_deadline_set_at", "_keep_interrupts", "_limit", "_max_drift", "_now", "_pause_began", "_pauses",
+                 "_requests", "_scope", "_shared", "_started", "_task", "error", "late", "seconds")  # fmt: skip
 
     def __init__(self, limit: float, *, shared: bool = False, keep_interrupts: bool = False) -> None:
         self.error: BaseException | None = None
@@ -53,36 +53,45 @@ class Attempt:
         self.seconds = 0.0
         """How long the last piece of code took, pauses left out."""
         self._limit = limit
-        self._slack = SHARED_SLACK if shared else 1.0
+        self._shared = shared
+        self._max_drift = limit * SHARED_SLACK if shared else 0.0
         self._keep_interrupts = keep_interrupts
         self._pauses = 0
-        self._pause_began = 0.0
 
     async def __aenter__(self) -> Self:
-        self._requests = requests = cancel_requests()
-        on_asyncio = requests >= 0
-        self._clock: Callable[[], float] = asyncio.get_running_loop().time if on_asyncio else anyio.current_time
-        scope_class = _scope_classes.get(on_asyncio)
+        self._task = task = _current_task()
+        if task is None:
+            self._requests, self._now = -1, anyio.current_time
+        else:
+            self._requests, self._now = task.cancelling(), task.get_loop().time
+        scope_class = _scope_classes.get(task is None)
         if scope_class is None:
-            scope_class = _scope_classes[on_asyncio] = type(anyio.CancelScope())
-        self._started = self._deadline_set_at = self._now = now = self._clock()
-        self._scope = scope_class(deadline=now + self._limit * self._slack)
-        self._scope.__enter__()
+            scope_class = _scope_classes[task is None] = type(anyio.CancelScope())
+        self._started = self._deadline_set_at = time.monotonic()
+        self._scope = scope = scope_class(deadline=self._now() + self._limit + self._max_drift)
+        scope.__enter__()
         return self
 
-    def begin(self, limit: float) -> None:
-        """The next piece of code begins where the last one ended, and may take `limit` seconds."""
-        now = self._started = self._now
-        if limit != self._limit or now - self._deadline_set_at > (self._slack - 1) * limit:
-            self._limit, self._deadline_set_at = limit, now
-            self._scope.deadline = now + limit * self._slack
+    def set_limit(self, limit: float) -> None:
+        """The next piece of code may take `limit` seconds."""
+        if limit != self._limit:
+            self._limit, self._max_drift = limit, limit * SHARED_SLACK
+            self._move_deadline(self._started)
 
     def stop_clock(self) -> bool:
-        """Take the time; True when the limit has passed."""
-        now = self._now = self._clock()
-        self.seconds = now - self._started
-        self.late = not self.seconds <= self._limit
+        """The piece of code has ended, and the next one begins; True when it took longer than its limit."""
+        now = time.monotonic()
+        self.seconds = seconds = now - self._started
+        self._started = now
+        if self._shared and now - self._deadline_set_at > self._max_drift:
+            self._move_deadline(now)
+        if seconds > self._limit:
+            self.late = True
         return self.late
+
+    def _move_deadline(self, began: float) -> None:
+        self._deadline_set_at = began
+        self._scope.deadline = self._now() + self._limit + self._max_drift
 
     @property
     def cancelled(self) -> bool:
@@ -93,15 +102,16 @@ class Attempt:
     def paused(self) -> Generator[None, None, None]:
         """While somebody else is waited for, the time stands still. Pauses may overlap."""
         if not self._pauses:
-            self._pause_began, self._scope.deadline = self._clock(), math.inf
+            self._pause_began, self._scope.deadline = time.monotonic(), math.inf
         self._pauses += 1
         try:
             yield
         finally:
             self._pauses -= 1
             if not self._pauses:
-                self._started += self._clock() - self._pause_began
-                self._scope.deadline = self._started + self._limit * self._slack
+                now = time.monotonic()
+                self._started += now - self._pause_began
+                self._scope.deadline = self._now() + self._limit - (now - self._started)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -113,22 +123,29 @@ class Attempt:
         ):
             self._scope.__exit__(kind, error, traceback)
             return False
+        if error is not None or not self._shared:
+            self.stop_clock()
         self.error = error
-        self.late = self.stop_clock() or self._scope.cancel_called
+        self.late = self.late or self._scope.cancel_called
         # The error stays out of the scope: whose a cancellation was shows once the scope is left.
         self._scope.__exit__(None, None, None)
-        if error is not None or self.late or self._requests < 0 or cancel_requests() > self._requests:
+        task = self._task
+        if error is not None or self.late or task is None or task.cancelling() > self._requests:
             await reraise_cancellation(self._requests, error)
         return True
 
 
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # trio
+        return None
+
+
 def cancel_requests() -> int:
     """How many cancellations this asyncio task was asked for so far; -1 under trio, which has no such count."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        return -1
-    return task.cancelling() if task else 0
+    task = _current_task()
+    return -1 if task is None else task.cancelling()
 
 
 def is_uncatchable(error: BaseException) -> bool:

@@ -13,8 +13,6 @@ import anyio.to_thread
 from hooksdk._tasks.background import logger
 from hooksdk.errors import SessionBusy
 
-__all__ = ["in_thread", "keep_trying", "run_shielded"]
-
 T = TypeVar("T")
 P = TypeVarTuple("P")
 

@@ -11,17 +11,6 @@ from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import StoreError
 
-__all__ = [
-    "encode",
-    "encode_for",
-    "load_result",
-    "plain_call",
-    "plain_result",
-    "request_of",
-    "save_result",
-    "summary_of",
-]
-
 
 def encode(value: object) -> bytes:
     """Compact JSON; ASCII only where the text holds half of a surrogate pair, which UTF-8 cannot write."""

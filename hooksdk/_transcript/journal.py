@@ -29,8 +29,6 @@ from hooksdk._transcript.trims import DrainedTrim, TrimStatus, note
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
 
-__all__ = ["Entry", "Ledger", "Record", "Slot"]
-
 Entry = dict[str, Any]
 """One line of the journal."""
 

@@ -11,8 +11,6 @@ from hooksdk._transcript.encoding import encode
 from hooksdk._transcript.journal import Ledger, Record, Slot
 from hooksdk.formats import FoundResult, Message, MessageFormat
 
-__all__ = ["MismatchError", "checked", "compare", "same", "without_repeats"]
-
 
 class MismatchError(ValueError):
     """The list does not fit: at `position`, for the reason that the text gives."""

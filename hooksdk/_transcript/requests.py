@@ -11,8 +11,6 @@ from hooksdk._transcript.trims import short_text
 from hooksdk.calls import TrimReceipt
 from hooksdk.errors import UnknownResult, nearest
 
-__all__ = ["Plan", "find_record", "plan_restore", "plan_trim"]
-
 Plan = tuple[TrimReceipt, Entry | None]
 """What to answer, and the journal entry of a request that is accepted."""
 

@@ -8,8 +8,6 @@ from typing import Any, Protocol
 from hooksdk._transcript.journal import Entry
 from hooksdk.formats import Message
 
-__all__ = ["SessionLog", "Store"]
-
 
 class SessionLog(Protocol):
     """One session of a store, held by one owner at a time. Everything appended is durable when the call returns, and

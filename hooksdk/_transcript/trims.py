@@ -10,8 +10,6 @@ from typing import Literal
 from hooksdk._schema.values import clip
 from hooksdk.formats._shared import clean as encodable
 
-__all__ = ["DrainReport", "DrainedTrim", "TrimStatus", "clean", "note", "short_text"]
-
 MAX_SUMMARY = 2_000
 """Characters that a plugin's or model's summary may keep."""
 

@@ -21,8 +21,6 @@ from hooksdk.cli._edit import switch_plugin
 from hooksdk.config import fold, load_config
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 
-__all__ = ["app", "run"]
-
 INTERRUPTED = 130
 BAD_CONFIG = 3
 

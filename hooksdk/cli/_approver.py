@@ -14,8 +14,6 @@ from hooksdk import Approval, ApprovalRequest
 from hooksdk.approvals import Approver
 from hooksdk.cli._console import safe
 
-__all__ = ["PersonAtTerminal", "grant_all", "refuse_all"]
-
 _TIMELINE_DELAY = 0.1
 """Seconds before a question about a call: the timeline prints the call in the background, and the question belongs below."""
 

@@ -18,19 +18,6 @@ from hooksdk._schema.values import clip
 from hooksdk._tasks.background import logger
 from hooksdk.errors import HookSDKError
 
-__all__ = [
-    "CommandProblem",
-    "counted",
-    "first_sentence",
-    "print_columns",
-    "print_json",
-    "printable",
-    "safe",
-    "stderr_console",
-    "stdout_console",
-    "warnings_shown",
-]
-
 _LAST_COLUMN_CELLS = 20
 """Cells that the last column of a table has at least, however narrow the terminal."""
 _SENTENCE_CHARS = 300

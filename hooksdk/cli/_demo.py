@@ -32,8 +32,6 @@ from hooksdk.errors import HookSDKError
 from hooksdk.mcp import McpServers
 from hooksdk.testing import ScriptedModel
 
-__all__ = ["PROGRAMS", "DemoProblem", "play", "run_demo"]
-
 WINDOW = 200_000
 """The context window that the scripted model claims, in tokens."""
 PROGRAMS = {

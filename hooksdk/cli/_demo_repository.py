@@ -6,8 +6,6 @@ import os
 import subprocess
 from pathlib import Path
 
-__all__ = ["make_repository"]
-
 AUTHORS = ("Mara Lind", "Tom Okafor", "Inés Ruiz", "Yuki Arai")
 SUBJECTS = (
     "Start the weather station: one sensor, one loop",

@@ -10,8 +10,6 @@ from typing import Any
 
 from hooksdk.testing import Call, Turn, call
 
-__all__ = ["FILE_NAME", "PROMPT", "scripted_secretary"]
-
 FILE_NAME = "weather-station.xlsx"
 PROMPT = "Put the log of our repository into a spreadsheet, and check that it is right."
 NEEDS = {

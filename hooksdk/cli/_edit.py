@@ -13,8 +13,6 @@ from hooksdk.config import fold, load_config
 from hooksdk.errors import ConfigError, StoreError
 from hooksdk.stores._files import replace_file
 
-__all__ = ["switch_plugin"]
-
 
 def switch_plugin(project: Path, plugin_id: str, *, enabled: bool, grants: Sequence[str]) -> Path:
     """Write `[plugins.ID]` with `enabled` and more grants, and answer the file's path. Comments and everything else

@@ -16,8 +16,6 @@ from hooksdk.stores import SessionLog, Store
 if TYPE_CHECKING:
     from hooksdk.mcp import McpServers
 
-__all__ = ["ThrowawayStore", "open_servers", "project_config"]
-
 
 def project_config(project: Path, store: Path | None = None) -> Config:
     """The project's configuration. A command is a new process each time, so sessions and plugins' values are in files,

@@ -19,8 +19,6 @@ from hooksdk.formats._shared import as_object
 from hooksdk.models.anthropic import AnthropicModel
 from hooksdk.models.openai import OpenAIModel
 
-__all__ = ["ATTEMPTS", "CommandModel", "ModelOptions", "check_model"]
-
 ATTEMPTS = 3
 """How often a run is begun in all when the model is unavailable."""
 _NO_KEY = ("OpenAIError", "TypeError")

@@ -23,8 +23,6 @@ from hooksdk.cli._provider import ATTEMPTS, CommandModel, ModelOptions
 from hooksdk.cli._timeline import timeline
 from hooksdk.stores import Store
 
-__all__ = ["AT_A_LIMIT", "RunOptions", "read_prompt", "run_prompt"]
-
 AT_A_LIMIT = 4
 """The exit code of a run that a limit stopped."""
 

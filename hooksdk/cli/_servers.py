@@ -16,8 +16,6 @@ from hooksdk.cli._console import counted
 from hooksdk.errors import ConfigError
 from hooksdk.mcp import McpServers, ServerStatus
 
-__all__ = ["ServerWatch", "read_mcp_files", "statuses"]
-
 
 def statuses(groups: Sequence[McpServers]) -> list[ServerStatus]:
     """How all servers are, in the order of the files."""

@@ -8,8 +8,6 @@ from hooksdk import hooks, records
 from hooksdk.cli._console import counted, safe
 from hooksdk.hooks import Trace
 
-__all__ = ["timeline"]
-
 MARKS = {"ok": "[green]✓[/]", "answered": "[green]✓[/]", "blocked": "[red]✗[/]"}
 CUT_OFF = ("length", "max_tokens")
 """How the providers say that a reply was longer than it may be."""

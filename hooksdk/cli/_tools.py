@@ -29,8 +29,6 @@ from hooksdk.config import PluginConfig, fold
 from hooksdk.formats import get_format
 from hooksdk.stores import open_store
 
-__all__ = ["Look", "list_tools", "print_search", "search_tools"]
-
 SEARCH = "tool_search"
 _OFF = {"off", "false", "no", "0"}
 

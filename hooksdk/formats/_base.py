@@ -12,8 +12,6 @@ from typing import Any, Protocol
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.tools import Tool
 
-__all__ = ["FoundResult", "Message", "MessageFormat"]
-
 Message = dict[str, Any]
 """One message of a transcript: a JSON object in the format's own shape."""
 

@@ -28,8 +28,6 @@ from pydantic import (
 
 from hooksdk.errors import ConfigError, did_you_mean
 
-__all__ = ["ServerSpec", "read_file", "read_servers"]
-
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _STREAMABLE_HTTP = ("http", "streamable-http", "streamable_http", "streamablehttp")
 _EXAMPLE = '{"command": "mcp-server-git"} or {"url": "http://127.0.0.1:8000/mcp"}'

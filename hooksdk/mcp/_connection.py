@@ -20,8 +20,6 @@ from hooksdk.errors import did_you_mean
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._transport import Transport, all_tools, client_info, first_cause, one_line, serving
 
-__all__ = ["CallFailed", "Connection", "ServerStatus", "State"]
-
 State = Literal["starting", "up", "failed", "down", "disabled"]
 """`failed`: it could not be started; `down`: it was up and ended, and is started again when it is needed."""
 

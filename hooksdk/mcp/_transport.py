@@ -27,8 +27,6 @@ from mcp.shared.message import SessionMessage
 from hooksdk._tasks.background import logger
 from hooksdk.mcp._config import ServerSpec
 
-__all__ = ["NoiseFilter", "Transport", "all_tools", "client_info", "first_cause", "one_line", "serving"]
-
 _STDERR_BYTES = 4096
 """How much of the end of a server's stderr is kept."""
 

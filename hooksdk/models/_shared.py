@@ -20,8 +20,6 @@ from hooksdk.errors import ConfigError
 from hooksdk.formats import Message
 from hooksdk.formats._shared import as_object
 
-__all__ = ["OnText", "SdkModel", "Unreadable", "plain", "without"]
-
 OnText = Callable[[str], Awaitable[None] | None]
 """Is given each piece of streamed prose, as it comes; plain or async."""
 

@@ -23,8 +23,6 @@ from hooksdk._tasks.background import logger
 from hooksdk._transcript.encoding import encode, encode_for
 from hooksdk.errors import SessionBusy, StoreError, TranscriptChanged
 
-__all__ = ["AppendFile", "Lease", "ValueFile", "replace_file"]
-
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 _BINARY = getattr(os, "O_BINARY", 0)
 

@@ -6,8 +6,6 @@ from typing import final
 
 from hooksdk.approvals import Approval, ApprovalRequest
 
-__all__ = ["ScriptedApprover"]
-
 
 @final
 class ScriptedApprover:

@@ -17,8 +17,6 @@ from hooksdk.records import RunStarted
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results, Transcript, TranscriptEditor
 
-__all__ = ["Recorder", "event", "recorder"]
-
 E = TypeVar("E", bound=Event)
 _INFO = {one.name for one in dataclasses.fields(RunInfo)}
 

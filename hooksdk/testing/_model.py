@@ -13,8 +13,6 @@ from hooksdk.agent import ModelReply
 from hooksdk.calls import ToolCall
 from hooksdk.formats import Message, MessageFormat, get_format
 
-__all__ = ["Call", "Reply", "Script", "ScriptedModel", "SeenResult", "Turn", "call", "say"]
-
 
 @dataclass(frozen=True)
 class Call:

@@ -22,8 +22,6 @@ from hooksdk.testing._model import Script, ScriptedModel, Turn
 from hooksdk.tools import Tool
 from hooksdk.transcript import Store
 
-__all__ = ["GivenTools", "Played", "open_host", "open_session", "play"]
-
 KIT = "testing_kit"
 GivenTools = Iterable[Tool | Callable[..., Any]]
 """Tools, or plain functions that become tools of the host."""

@@ -9,8 +9,6 @@ from typing import Any
 from hooksdk import schema
 from hooksdk.formats import Message
 
-__all__ = ["answer_body", "answer_events", "error_body", "error_event", "sent_messages"]
-
 Body = dict[str, Any]
 
 _PIECES = 3

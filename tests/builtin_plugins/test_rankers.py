@@ -135,17 +135,13 @@ def test_rank_bm25_marks_a_hit_weak_that_has_hardly_a_word_of_a_short_query() ->
 
 
 class Counting:
-    """A user's ranker that can be updated, and writes down what it was given."""
+    """A user's ranker that writes down what it was given."""
 
-    def __init__(self, documents: Sequence[Document], ids: Sequence[str] = ()) -> None:
+    def __init__(self, documents: Sequence[Document]) -> None:
         self.given = [document.id for document in documents]
-        self.ids = [*ids]
 
     def search(self, query: str, limit: int) -> list[Ranked]:
         return []
-
-    def updated(self, ids: Sequence[str], changed: Sequence[Document]) -> Counting:
-        return Counting(changed, ids)
 
 
 def catalog(count: int, owner: str = "o", **descriptions: str) -> list[Tool]:
@@ -161,41 +157,35 @@ def test_an_equal_catalog_is_ranked_by_the_ranker_that_is_there() -> None:
     assert indexes.of(catalog(5)) is indexes.of(catalog(5))
 
 
-def test_a_changed_catalog_hands_over_only_what_changed() -> None:
-    indexes = Indexes(Counting)
-    first = cast("Counting", indexes.of(catalog(20)))
-    new = cast("Counting", indexes.of([*catalog(19, t3="Other.")[::-1], Tool(name="added", source="mcp", owner="o")]))
-    assert first.given == [f"t{n}" for n in range(20)]
-    assert new.given == ["t3", "added"]
-    assert new.ids == [*(f"t{n}" for n in reversed(range(19))), "added"]
-
-
-def test_a_changed_catalog_is_made_from_the_one_most_like_it() -> None:
-    indexes = Indexes(Counting)
-    for tools in (catalog(100), catalog(3, "another"), catalog(100, "a_third")):
-        indexes.of(tools)
-    new = cast("Counting", indexes.of(catalog(100, t50="Other.")))
-    assert new.given == ["t50"]
-
-
-def test_a_catalog_unlike_the_others_is_ranked_anew() -> None:
-    indexes = Indexes(Counting)
-    indexes.of(catalog(20))
-    new = cast("Counting", indexes.of(catalog(20, "another")))
-    assert (len(new.given), new.ids) == (20, [])
-
-
-def test_a_ranker_that_cannot_be_updated_is_made_anew() -> None:
-    indexes = Indexes(Backwards)
-    indexes.of(catalog(20))
-    assert found(indexes.of(catalog(20, t3="Other.")), "any", 3) == ["invented", "t19", "t18"]
-
-
 def test_the_built_in_ranker_finds_the_new_words_of_a_changed_catalog() -> None:
     indexes = Indexes(Bm25Ranker)
     assert found(indexes.of(catalog(20)), "marzipan") == []
     assert found(indexes.of(catalog(20, t3="Makes marzipan.")), "marzipan") == ["t3"]
     assert found(indexes.of(catalog(20)), "marzipan") == []
+    assert found(indexes.of(catalog(20)), "other") == []
+
+
+class Schema(dict[str, Any]):
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def get(self, *arguments: Any) -> Any:
+        self.reads += 1
+        return super().get(*arguments)
+
+
+def test_of_a_changed_catalog_only_the_changed_tools_are_split_again() -> None:
+    def document(number: int, description: str) -> tuple[Document, Schema]:
+        schema = Schema(type="object")
+        fingerprint = f"test-split-{number}-{description}"
+        return tool(f"t{number}", description, parameters=schema, fingerprint=fingerprint), schema
+
+    Bm25Ranker([document(number, "Same.")[0] for number in range(20)])
+    again = [document(number, "Other." if number == 3 else "Same.") for number in range(20)]
+    ranker = Bm25Ranker([one for one, _ in again])
+    assert found(ranker, "other") == ["t3"]
+    assert [number for number, (_, schema) in enumerate(again) if schema.reads] == [3]
 
 
 def test_many_small_catalogs_in_turn_are_each_indexed_once() -> None:
@@ -206,7 +196,7 @@ def test_many_small_catalogs_in_turn_are_each_indexed_once() -> None:
 
 
 def test_large_catalogs_are_kept_up_to_so_many_tools_in_all() -> None:
-    indexes = Indexes(Counting, kept_tools=6_000)
+    indexes = Indexes(Counting, max_tools=6_000)
     catalogs = [catalog(1_000, f"owner{n}") for n in range(7)]
     made = [indexes.of(tools) for tools in catalogs]
     assert [indexes.of(tools) for tools in catalogs[1:]] == made[1:]
@@ -214,7 +204,7 @@ def test_large_catalogs_are_kept_up_to_so_many_tools_in_all() -> None:
 
 
 def test_the_catalog_that_was_asked_for_longest_ago_goes_first() -> None:
-    indexes = Indexes(Counting, kept_tools=6_000)
+    indexes = Indexes(Counting, max_tools=6_000)
     catalogs = [catalog(1_000, f"owner{n}") for n in range(7)]
     made = [indexes.of(tools) for tools in catalogs[:6]]
     indexes.of(catalogs[0])
@@ -224,14 +214,14 @@ def test_the_catalog_that_was_asked_for_longest_ago_goes_first() -> None:
 
 
 def test_a_few_catalogs_are_kept_however_large_they_are() -> None:
-    indexes = Indexes(Counting, kept_tools=100)
+    indexes = Indexes(Counting, max_tools=100)
     catalogs = [catalog(1_000, f"owner{n}") for n in range(4)]
     made = [indexes.of(tools) for tools in catalogs]
     assert [indexes.of(tools) for tools in catalogs] == made
 
 
 def test_threads_that_ask_for_catalogs_in_turn_each_get_the_ranker_of_theirs() -> None:
-    indexes = Indexes(Counting, kept_tools=3_000)
+    indexes = Indexes(Counting, max_tools=3_000)
     catalogs = [[Tool(name=f"tool{n}", source="mcp", owner="o")] for n in range(10)]
 
     def ask(first: int) -> list[list[str]]:
@@ -474,57 +464,12 @@ def test_of_more_hits_than_were_asked_for_the_first_are_taken_each_tool_once(cap
     assert warnings_in(caplog) == []
 
 
-class Updated(Own):
-    """Says that it was made by an update."""
-
-    def updated(self, ids: Sequence[str], changed: Sequence[Document]) -> Any:
-        made = Updated(changed)
-        made.ids = ["by an update", *ids]
-        return made
-
-
-class FailsToUpdate(Own):
-    def updated(self, ids: Sequence[str], changed: Sequence[Document]) -> Any:
-        raise RuntimeError("cannot be updated")
-
-
-class UpdatesToNothing(Own):
-    def updated(self, ids: Sequence[str], changed: Sequence[Document]) -> Any:
-        return None
-
-
 class TakesTheDocuments(Own):
     """Empties the list that it is given, and fails."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         cast("list[Document]", documents).clear()
         raise RuntimeError("emptied")
-
-
-def test_a_ranker_of_ones_own_is_updated_when_few_tools_change(caplog: pytest.LogCaptureFixture) -> None:
-    indexes = Indexes(load_ranker(f"{__name__}:Updated"))
-    indexes.of(catalog(20))
-    assert found(indexes.of(catalog(20, t3="Other.")), "any", 2) == ["by an update", "t0"]
-    assert warnings_in(caplog) == []
-
-
-@pytest.mark.parametrize(
-    ("ranker", "problem"),
-    [
-        ("FailsToUpdate", "updated raised RuntimeError"),
-        ("UpdatesToNothing", "updated answered None, not an object with search(query, limit)"),
-    ],
-)
-def test_a_ranker_of_ones_own_whose_update_fails_is_made_anew(
-    ranker: str, problem: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    name = f"{__name__}:{ranker}"
-    indexes = Indexes(load_ranker(name))
-    indexes.of(catalog(20))
-    changed = indexes.of([*catalog(19, t3="Other."), Tool(name="added", source="mcp", owner="o")])
-    assert found(changed, "any", 20) == [*(f"t{n}" for n in range(19)), "added"]
-    told = f"tool_search: the ranker '{name}' failed, so a new one is made in its place (told once): {problem}"
-    assert warnings_in(caplog) == [told]
 
 
 def test_the_built_in_ranker_that_stands_in_finds_the_new_words_of_a_changed_catalog() -> None:

@@ -4,15 +4,15 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from builtin_plugins.tool_search import _stems, _words
+from builtin_plugins.tool_search import _words
+from builtin_plugins.tool_search._entries import entries
+from builtin_plugins.tool_search._stems import stem
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, Ranker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -204,55 +204,18 @@ def test_a_limit_below_one_answers_nothing(office: Bm25Ranker):
     assert len(office.search("file", 1)) == 1
 
 
-ENDINGS = """
-s es ies ied ed eed ing ying edly ingly y e l al ally ical icate ate ative ive ize alize ization ation ational ator er ance
-ence ancy ency able ible ably ability ibility ity ivity icity ous ously ful fulness less lessly ness iveness ism alism ist
-ogist ogy ion ant ent ment ement bb ning tted
-"""
-
-
-def ended(root: str, endings: list[str]) -> str:
-    return root + "".join(endings)
-
-
-roots = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=7)
-made_words = st.builds(
-    ended,
-    roots | st.sampled_from(["stab", "possib", "run", "sk", "d"]),
-    st.lists(st.sampled_from(ENDINGS.split()), max_size=3),
-)
-
-
-@settings(max_examples=1_000, deadline=None)
-@given(word=made_words)
-def test_a_word_that_is_not_given_to_the_stemmer_is_one_that_it_leaves_as_it_is(word: str):
-    _stems.forget_stems()
-    assert len(word) < 3 or _stems.stem(word) == _stems.stemmer().stemWord(word)
-
-
-@settings(max_examples=500, deadline=None)
-@given(word=made_words)
-def test_no_word_is_taken_for_an_unknown_one_whose_stem_is_known(word: str):
-    own = _stems.stem(word)
-    _stems.forget_stems()
-    assert _stems.stem_among(word, frozenset(_stems.beginnings(own))) == own
-
-
-@pytest.mark.parametrize("word", ["ilili" * 16 + "x", "il" * 200, "ably" * 200 + "x", "l" * 500])
-def test_a_word_made_of_nothing_but_endings_is_stemmed_like_any_other(word: str):
-    assert _stems.stem_among(word, frozenset({"il", "ab", "l"})) == _stems.stem(word)
-
-
-def test_an_unknown_word_is_not_stemmed():
-    _stems.forget_stems()
-    assert _stems.stem_among("carpenters", frozenset(_stems.beginnings("car"))) == "carpenters"
-    assert _stems.stem_among("carpenters", frozenset(_stems.beginnings("carpent"))) == "carpent"
+def test_eight_threads_stem_as_one_does():
+    words = [f"{root}{number}{end}" for number in range(500) for root in ("walk", "nation") for end in ("ing", "s")]
+    english: Any = import_module("Stemmer").Stemmer("english")
+    stems: list[str] = english.stemWords(words)
+    stem.cache_clear()
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(stem, words * 8)) == stems * 8
 
 
 @pytest.mark.parametrize("query", ["", "   ", "the of and", "please give me all of it", "?!...", "\n\t\x00"])
 def test_a_query_without_content_answers_nothing(office: Bm25Ranker, query: str):
     assert office.search(query, 5) == []
-    assert office.unmatched_terms(query) == []
 
 
 @pytest.mark.parametrize("query", ["turn down the thermostat", "book flight", "translate text to French"])
@@ -273,10 +236,6 @@ def test_a_hit_that_hardly_has_a_word_of_a_short_query_is_weak():
     schema = {"properties": {"x": {"description": "something about a piano and many other things " * 3}}}
     ranker = Bm25Ranker([*filler, tool("odd", parameters=schema)])
     assert [hit.weak for hit in ranker.search("grand piano tuning", 5)] == [True]
-
-
-def test_unmatched_terms_names_the_words_that_no_tool_has(office: Bm25Ranker):
-    assert office.unmatched_terms("send thermostat readings by email xyzzyq") == ["thermostat", "xyzzyq"]
 
 
 @pytest.mark.parametrize(
@@ -309,12 +268,11 @@ def test_a_schema_that_holds_itself_is_indexed():
     assert found(Bm25Ranker([tool("loop", parameters=schema)]), "round again") == ["loop"]
 
 
-def test_a_huge_schema_costs_no_more_than_the_bounds():
+def test_of_a_huge_tool_only_the_beginning_is_indexed():
     wide = {f"parameter{n}": {"description": "long text " * 500, "enum": ["x" * 500] * 1000} for n in range(5_000)}
-    start = time.perf_counter()
-    ranker = Bm25Ranker([tool("wide", "d " * 1_000_000, parameters={"properties": wide})])
-    assert time.perf_counter() - start < 1
-    assert found(ranker, "parameter") == ["wide"]
+    huge = tool("wide", "d " * 1_000_000, parameters={"properties": wide})
+    assert found(Bm25Ranker([huge]), "parameter") == ["wide"]
+    assert sum(entries.of(huge).lengths) < 20_000
 
 
 @pytest.mark.parametrize("odd", [None, 5, ["a"], {"a": 1}, b"bytes", float("nan")])
@@ -330,12 +288,9 @@ def test_odd_unicode_does_not_raise(office: Bm25Ranker, query: str):
     assert "read_file" in found(office, query)
 
 
-def test_a_query_of_a_megabyte_costs_no_more_than_a_capped_one(office: Bm25Ranker):
+def test_of_a_query_of_a_megabyte_only_the_beginning_is_read(office: Bm25Ranker):
     long = "read the file " + "weather and issues " * 60_000
     assert office.search(long, 5) == office.search(long[:512], 5)
-    start = time.perf_counter()
-    office.search(long, 5)
-    assert time.perf_counter() - start < 1
 
 
 VERBS, THINGS = ("open", "close", "read", "write"), "abcdefgh"
@@ -349,98 +304,6 @@ def test_eight_threads_with_500_searches_each_see_what_one_sees():
     shared = Bm25Ranker(tools)
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(shared.search, queries, [10] * len(queries))) == [alone[query] for query in queries]
-
-
-def test_eight_threads_see_their_own_catalog_while_others_are_made_from_it():
-    tools = {f"{a}_{b}": tool(f"{a}_{b}", f"Can {a} any {b}.") for a in VERBS for b in THINGS}
-    first = Bm25Ranker([*tools.values()])
-    first.search("raed", 5)
-    alone = {query: Bm25Ranker([*tools.values()]).search(query, 10) for query in QUERIES}
-
-    def search_500_times(number: int) -> bool:
-        return all(first.search(query, 10) == alone[query] for query in (QUERIES * 500)[number : number + 500])
-
-    def change_50_times(number: int) -> bool:
-        name, ranker = [*tools][number], first
-        for turn in range(50):
-            new = tool(name, f"Now shuts and opens thing{number} for the {turn}th time.")
-            ranker = ranker.updated([*tools], [new])
-            if ranker.search(f"thing{number} {turn}th opned", 5) != Bm25Ranker(
-                [*(tools | {name: new}).values()]
-            ).search(f"thing{number} {turn}th opned", 5):
-                return False
-        return True
-
-    with ThreadPoolExecutor(8) as pool:
-        done = [pool.submit(search_500_times if n % 2 else change_50_times, n) for n in range(8)]
-        assert all(one.result() for one in done)
-
-
-# A catalog that changes
-
-
-SOME_TOOLS = st.dictionaries(
-    st.sampled_from(["read_file", "delete_file", "send_mail", "list_pr", "mail", "web_hook", "reader", "x"]),
-    st.sampled_from([
-        "Reads a file.",
-        "Reads a file.",
-        "Deletes one or more files, or a mailbox. Then mails the owner.",
-        "Pull requests of a repository",
-        "Sends the weather forecast by mail",
-        "Webhook of the mailbox",
-        "",
-    ]),
-    max_size=8,
-)  # fmt: skip
-ASKED = [
-    "read file", "mail", "delete the mailbox", "pull request", "weather forcast", "webhook", "web hook", "remove fils",
-    "Read a file. Then mail it. Finally delete the file.", "list_pr", "thermostat", "weatherforecast",
-]  # fmt: skip
-
-
-@settings(max_examples=200, deadline=None)
-@given(catalogs=st.lists(st.tuples(SOME_TOOLS, st.randoms(use_true_random=False)), min_size=2, max_size=6))
-def test_a_ranker_that_was_updated_answers_as_one_made_from_nothing(catalogs: list[tuple[dict[str, str], Random]]):
-    """Tools come, go, change and swap their places, from any catalog to any other; the older rankers stay as they are."""
-    made: list[tuple[Bm25Ranker, list[Document]]] = []
-    known: dict[str, str] = {}
-    for texts, random in catalogs:
-        names = random.sample([*texts], len(texts))
-        documents = [tool(name, texts[name], owner="o") for name in names]
-        changed = [one for one in documents if known.get(one.id) != one.description]
-        made.append((made[-1][0].updated(names, changed) if made else Bm25Ranker(documents), documents))
-        known = texts
-    for ranker, documents in made:
-        new = Bm25Ranker(documents)
-        for query in ASKED:
-            assert ranker.search(query, 5) == new.search(query, 5)
-            assert ranker.unmatched_terms(query) == new.unmatched_terms(query)
-
-
-def test_a_changed_tool_is_found_by_its_new_words_only():
-    new = tool("run_query", "Reviews marzipan.", owner="postgres")
-    ranker = Bm25Ranker(OFFICE).updated([one.id for one in OFFICE], [new])
-    assert found(ranker, "marzipan") == ["run_query"]
-    assert (found(Bm25Ranker(OFFICE), "sql"), found(ranker, "sql")) == (["run_query"], [])
-
-
-def test_words_of_tools_that_are_gone_are_no_repairs():
-    ranker = Bm25Ranker([*OFFICE, tool("marzipan")])
-    assert found(ranker, "marzipam") == ["marzipan"]
-    assert found(ranker.updated([one.id for one in OFFICE], []), "marzipam") == []
-
-
-def test_a_thousand_updates_leave_no_more_behind_than_a_new_ranker_has():
-    ranker = Bm25Ranker(OFFICE)
-    ids = [one.id for one in OFFICE]
-    for number in range(1_000):
-        ranker = ranker.updated(
-            [*ids, f"new{number}"], [tool(f"new{number}", f"Works {'abcdefghij'[number % 10] * 9}.")]
-        )
-    ranker = ranker.updated(ids, [])
-    index, new = vars(ranker)["_postings"], vars(Bm25Ranker(OFFICE))["_postings"]
-    assert (index.index, index.words, index.names) == (new.index, new.words, new.names)
-    assert len(index.rows) == len(OFFICE) + 1
 
 
 def test_earlier_queries_do_not_change_an_answer(office: Bm25Ranker):

@@ -94,7 +94,7 @@ def test_config_keys_of_a_plugin_keep_their_spelling(project: Path) -> None:
         ({"HOOKSDK_PLUGINS_FILE": "mine.py"}, {"plugins_file": "mine.py"}),
         ({"HOOKSDK_ON_MISSING_GRANT": "disable"}, {"on_missing_grant": "disable"}),
         ({"HOOKSDK_DRAIN": "next_model_call"}, {"drain": "next_model_call"}),
-        ({"HOOKSDK_HOME": "/x", "HOOKSDK_SCHEMA_ENGINE": "python", "HOOKSDK_DISABLE_AUTOLOAD": "1"}, {}),
+        ({"HOOKSDK_HOME": "/x", "HOOKSDK_DISABLE_AUTOLOAD": "1"}, {}),
         ({"OTHER_STORE": "x"}, {}),
     ],
 )

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import http.server
 import json
-import marshal
 import random
 import subprocess
 import sys
 import threading
-import time
-import timeit
 from collections import OrderedDict, UserDict
-from collections.abc import Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from enum import IntEnum, StrEnum
 from pathlib import Path
@@ -28,7 +24,7 @@ from hypothesis import strategies as st
 from ids import without_address
 
 from hooksdk import schema
-from hooksdk._schema.engine import compile_schema
+from hooksdk._schema.work import Size, survey, work
 from hooksdk.schema import BadArguments, Problem, Uncloneable
 
 JSON = st.recursive(
@@ -39,14 +35,6 @@ JSON = st.recursive(
 OBJECTS = st.dictionaries(st.text(max_size=5), JSON, max_size=5)
 
 
-@pytest.fixture(params=["python", "fast"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "fast":
-        pytest.importorskip("jsonschema_rs", reason="the extra `fast` is not installed")
-    monkeypatch.setattr(schema, "use_fast", request.param == "fast")
-    return request.param
-
-
 def an_object(required: list[str] | None = None, **properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required or []}
 
@@ -55,6 +43,13 @@ def nested(depth: int) -> Any:
     value: Any = 1
     for _ in range(depth):
         value = {"a": value}
+    return value
+
+
+def nested_list(depth: int) -> list[Any]:
+    value: list[Any] = list(range(1_000))
+    for _ in range(depth):
+        value = [value]
     return value
 
 
@@ -242,7 +237,6 @@ def test_no_schema_allows_anything():
     assert schema.check(None, object()) == []
 
 
-@pytest.mark.usefixtures("engine")
 def test_the_path_names_properties_and_indexes():
     rules = an_object(
         options=an_object(count={"type": "integer"}), rows={"items": {"properties": {"a b": {"type": "null"}}}}
@@ -252,13 +246,11 @@ def test_the_path_names_properties_and_indexes():
     assert [problem.constraint for problem in problems] == ["type", "type"]
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_type_problem_says_what_is_expected_and_what_came():
     problem = only(schema.check(an_object(n={"type": ["integer", "null"]}), {"n": "x"}))
     assert problem == Problem("arguments.n", "type", 'must be integer or null; got string "x"', ["integer", "null"])
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_misspelt_property_suggests_the_right_one():
     problem = only(schema.check({**an_object(count={}), "additionalProperties": False}, {"cuont": 1}))
     assert (problem.path, problem.constraint, problem.suggestion) == (
@@ -268,7 +260,6 @@ def test_a_misspelt_property_suggests_the_right_one():
     )
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_missing_property_names_the_near_one_that_came():
     problem = only(schema.check(an_object(["path"], path={"type": "string"}), {"pth": "x"}))
     assert (problem.path, problem.constraint, problem.suggestion) == ("arguments.path", "required", "path")
@@ -276,12 +267,10 @@ def test_a_missing_property_names_the_near_one_that_came():
     assert problem.expected == {"type": "string"}
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_near_enum_value_is_suggested():
     assert only(schema.check(an_object(m={"enum": ["fast", "slow", 1]}), {"m": "Fats"})).suggestion == "fast"
 
 
-@pytest.mark.usefixtures("engine")
 def test_the_branch_that_was_meant_is_explained():
     circle_rules = an_object(["kind", "r"], kind={"const": "circle"}, r={"type": "number"})
     square_rules = an_object(["kind", "a"], kind={"const": "square"}, a={"type": "number"})
@@ -312,12 +301,10 @@ def test_the_branch_that_was_meant_is_explained():
         ({"dependentRequired": {"a": ["b"]}}, {"a": 1}, "dependentRequired"),
     ],
 )
-@pytest.mark.usefixtures("engine")
 def test_each_constraint_has_its_words(rules: dict[str, Any], value: Any, said: str):
     assert said in only(schema.check(rules, value)).message
 
 
-@pytest.mark.usefixtures("engine")
 def test_at_most_ten_problems_are_told_and_missing_names_come_first():
     rules = an_object(["must"], **{f"p{index}": {"type": "integer"} for index in range(30)})
     problems = schema.check(rules, {f"p{index}": "x" for index in range(30)})
@@ -325,7 +312,6 @@ def test_at_most_ten_problems_are_told_and_missing_names_come_first():
     assert problems[0].constraint == "required"
 
 
-@pytest.mark.usefixtures("engine")
 def test_messages_and_expectations_are_short():
     rules = {"enum": ["x" * 5_000, *map(str, range(5_000))]}
     problem = only(schema.check(rules, "y" * 1_000_000))
@@ -348,14 +334,12 @@ SECRET = "hunter2-hunter2"
         {"$ref": "#/x"},
     ],
 )
-@pytest.mark.usefixtures("engine")
 def test_values_are_not_quoted_where_they_may_be_secrets(rules: dict[str, Any]):
     problem = only(schema.check({"properties": {"token": rules}}, {"token": SECRET}, root="config", quote_values=False))
     assert SECRET not in problem.message
     assert problem.suggestion is None
 
 
-@pytest.mark.usefixtures("engine")
 def test_the_dialect_that_the_schema_names_is_honoured():
     tuples = {"items": [{"type": "integer"}]}
     assert schema.check_schema(tuples) is not None
@@ -399,7 +383,6 @@ def test_the_dialect_that_the_schema_names_is_honoured():
     ],
     ids=lambda each: without_address(each)[:40],
 )
-@pytest.mark.usefixtures("engine")
 def test_a_broken_schema_is_one_problem(broken: Any):
     assert schema.check_schema(broken)
     problem = only(schema.check(broken, {}))
@@ -446,7 +429,6 @@ def test_a_check_with_nonsense_keywords_never_raises(rules: Any, value: Any):
     assert isinstance(schema.check({"$defs": {"x": rules}, "properties": {"a": rules}}, {"a": value}), list)
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_schema_that_was_changed_is_compiled_anew():
     rules: dict[str, Any] = an_object(a={"type": "integer"})
     assert schema.check(rules, {"a": 1}) == []
@@ -458,7 +440,6 @@ def test_a_schema_that_was_changed_is_compiled_anew():
     assert only(schema.check(rules, {"a": 1})).constraint == "const"
 
 
-@pytest.mark.usefixtures("engine")
 def test_other_mappings_and_subclasses_are_checked_as_what_they_hold():
     rules = MappingProxyType(an_object(a={"type": "string"}, b={"type": "array"}))
     assert schema.check(rules, {"a": Colour.RED, "b": (1, 2)}) == []
@@ -468,12 +449,10 @@ def test_other_mappings_and_subclasses_are_checked_as_what_they_hold():
 @pytest.mark.parametrize(
     "value", [{"a": object()}, {1: 2}, {"a": {1}}, {"a": float("nan")}, {"a": float("inf")}, Broken(a=1)]
 )
-@pytest.mark.usefixtures("engine")
 def test_what_is_no_json_is_a_problem(value: Any):
     assert only(schema.check({}, value)).constraint in {"json", "limit"}
 
 
-@pytest.mark.usefixtures("engine")
 def test_many_threads_may_check_at_once():
     rules = {"$defs": {"t": an_object(next={"$ref": "#/$defs/t"}, n={"type": "integer"})}, "$ref": "#/$defs/t"}
     failed: list[Any] = []
@@ -508,7 +487,10 @@ def test_many_threads_may_check_at_once():
         (r"^https?://(?!localhost)[a-z.]+$", "https://a.b", "https://localhost"),
         (r"^(['\"])x\1$", "'x'", "'x\""),
         (r"^(?<q>a|b)\k<q>$", "aa", "ab"),
-        (r"^\ud83d\udc32$", "\U0001f432", "x"),
+        ("^\U0001f432$", "\U0001f432", "x"),
+        (r"^[\w-.]+@[\w-\.]+$", "a.b-c@d", "é@a"),
+        (r"^[^\]]$", "x", "]"),
+        (r"^[\d\D]\Z", "x", "x\n"),
         (r"^[^]$", "\n", ""),
         (r"^[\[&~-]+$", "[&~-", "x"),
         (r"^\cA\/\u0041\x42$", "\x01/AB", "x"),
@@ -520,7 +502,6 @@ def test_many_threads_may_check_at_once():
         (r"^x(?=[[&])", "x[", "x"),
     ],
 )
-@pytest.mark.usefixtures("engine")
 def test_a_pattern_is_read_as_ecmascript_reads_it(pattern: str, fits: str, fails: str):
     assert schema.check({"pattern": pattern}, fits) == []
     assert only(schema.check({"pattern": pattern}, fails)).constraint == "pattern"
@@ -537,6 +518,7 @@ def doubling(keyword: str, levels: int, **leaf: Any) -> dict[str, Any]:
 EVIL = "^(a+)+$"
 WORD = "a" * 40 + "!"
 LONG = ["k" * 30 + str(index) for index in range(2_000)]
+WIDE_RULES: dict[str, Any] = {f"p{index}": {} for index in range(4_000)}
 HOSTILE: dict[str, tuple[Any, Any]] = {
     "pattern": ({"pattern": EVIL}, WORD),
     "pattern on a long text": ({"pattern": EVIL}, "a" * 1_000_000 + "!"),
@@ -581,63 +563,128 @@ HOSTILE: dict[str, tuple[Any, Any]] = {
     "near names": ({"properties": dict.fromkeys(LONG, True), "additionalProperties": False}, {name + "x": 1 for name in LONG}),
     "near required names": ({"required": LONG}, {name + "x": 1 for name in LONG}),
     "near enum values": ({"enum": LONG}, LONG[0] + "x"),
-    "many anchors": ({"$defs": {f"d{index}": {"$anchor": f"a{index}"} for index in range(5_000)}}, {}),
     "many broken rules": ({"dependentRequired": {f"k{i}": [f"z{j}" for j in range(99)] for i in range(150)}}, {f"k{i}": 1 for i in range(150)}),
 }  # fmt: skip
 
 
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    """No garbage is collected meanwhile; to collect it all beforehand takes long where thousands of tests are known."""
-    gc.disable()
-    yield
-    gc.enable()
+WIDE = {f"p{index}": 1 for index in range(4_000)}
+VARIANTS = [an_object([f"z{index}"], **{f"p{each}": {"type": "integer"} for each in range(10)}) for index in range(200)]
+HOSTILE.update({
+    "one wide schema in many places": (
+        {"$defs": {"a": an_object(**WIDE_RULES) | {"additionalProperties": False}}, "allOf": [{"$ref": "#/$defs/a"}] * 900},
+        WIDE,
+    ),
+    "large text in many negations": ({"allOf": [{"not": {"maxLength": 9e9}}] * 900}, "x" * 5_000_000),
+    "rows of no variant": ({"items": {"anyOf": VARIANTS}}, [{f"p{index}": "x" for index in range(10)}] * 4_000),
+    "unique within unique": ({"uniqueItems": True, "items": {"$ref": "#"}}, [*nested_list(150), 1, 1]),
+    "pattern on many long texts": ({"items": {"pattern": "[^a]{1,3000}x"}}, ["é" * 3_000] * 100),
+    "classes never closed": ({"pattern": "[a" * 2_500}, "a"),
+    "optional parts before look-ahead": ({"pattern": "a?" * 30 + "a(?=b)"}, "a" * 30),
+    "resources of many names": (
+        {"$id": "http://x/", "$defs": {f"d{index}": {"$id": f"http://x/{index}", "allOf": [{"$ref": f"{index + 1}"}] * 2} for index in range(30)} | {"end": {"$id": "http://x/30", "type": "null"}}, "not": {"$ref": "0"}},
+        None,
+    ),
+})  # fmt: skip
+
+
+def calls_of(action: Callable[[], object]) -> int:
+    """How many functions are called, Python's and C's: the same count on every machine."""
+    count = 0
+
+    def profile(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    sys.setprofile(profile)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.usefixtures("engine", "no_collector")
-def test_a_hostile_schema_or_value_costs_little_and_ends_in_a_problem(name: str):
+def test_a_hostile_schema_or_value_costs_few_steps_and_ends_in_a_problem(name: str):
     rules, value = HOSTILE[name]
-    schema.check({"type": "object"}, {})
-    best = 10.0
-    for _ in range(5):  # the machine is shared: the best of five; without bounds these take seconds to hours
-        start = time.perf_counter()
-        problems = schema.check(rules, value)
-        text = schema.render(problems, "tool", rules)
-        best = min(best, time.perf_counter() - start)
-        assert 1 <= len(problems) <= 10
-        assert len(text) <= 2_000
-        if best < 0.1:
-            break
-    assert best < 1.0
+    problems: list[Problem] = []
+    work.begin(Size(0, 0), None)
+    calls = calls_of(lambda: problems.extend(schema.check(rules, value)))
+    text = schema.render(problems, "tool", rules)
+    assert 1 <= len(problems) <= 10
+    assert len(text) <= 2_000
+    size = survey(value)
+    assert work.limit <= 20_000 + 10 * size.values + size.characters // 50
+    assert calls <= 1_000_000 + 10 * work.limit, "a step stands for a bounded number of calls"
 
 
-@pytest.mark.usefixtures("no_collector")
-def test_the_first_check_with_a_hostile_schema_is_bounded_too():
-    letters, values, levels = (
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_same_check_takes_the_same_steps_again(name: str):
+    rules, value = HOSTILE[name]
+    schema.check(rules, value)
+    first = (work.steps, schema.check(rules, value))
+    assert (work.steps, schema.check(rules, value)) == first
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
         {"pattern": r"\p{L}{64}"},
         {"enum": [{"a": index} for index in range(9_000)]},
         doubling("allOf", 500),
-    )
-    hostile: list[dict[str, Any]] = [letters, values, levels]
-    for rules in hostile:
-        rules["$comment"] = random.random()  # not compiled yet
-        start = time.perf_counter()
-        schema.check(rules, "x")
-        assert time.perf_counter() - start < 1
+        {"$defs": {f"d{index}": {"$anchor": f"a{index}"} for index in range(5_000)}},
+        {"properties": {f"p{index}": {"pattern": f"a{index}"} for index in range(5_000)}},
+    ],
+    ids=["letters", "values", "levels", "anchors", "patterns"],
+)
+def test_the_first_check_with_a_hostile_schema_is_bounded_too(rules: dict[str, Any]):
+    rules["$comment"] = random.random()  # not compiled yet
+    assert calls_of(lambda: schema.check(rules, "x")) < 1_500_000
 
 
-@pytest.mark.usefixtures("engine")
+def test_no_clock_is_read_in_the_schema_folder():
+    folder = Path(schema.__file__).parent / "_schema"
+    imports = [line for path in folder.glob("*.py") for line in path.read_text().splitlines() if "import" in line]
+    assert [line for line in imports if "import time" in line] == []
+
+
+ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "columns": (
+        an_object(["a"], a={"type": "integer"}, b={"anyOf": [{"type": "string"}, {"type": "null"}]}),
+        {"a": 1, "b": None},
+    ),
+    "variants": (
+        {"oneOf": [an_object(["kind", "n"], kind={"const": kind}, n={"type": "integer"}) for kind in "wxyz"]},
+        {"kind": "z", "n": 1},
+    ),
+    "checked text": (
+        an_object(["sku", "mode"], sku={"type": "string", "pattern": r"^[A-Z]{3}-\d+$"}, mode={"enum": ["a", "b"]}),
+        {"sku": "ABC-12", "mode": "b"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_five_thousand_rows_are_accepted_with_steps_to_spare(name: str):
+    row, value = ROWS[name]
+    assert schema.check(an_object(rows={"items": row}), {"rows": [value] * 5_000}) == []
+    assert work.steps < work.limit * 0.7
+
+
+def test_a_call_may_carry_a_large_text():
+    rules = an_object(["path", "content"], path={"type": "string"}, content={"type": "string", "minLength": 1})
+    assert schema.check(rules, {"path": "a", "content": "x" * 20_000_000}) == []
+
+
+def test_a_key_given_twice_is_found_without_a_search_for_each():
+    text = json.dumps({f"key{index}": index for index in range(16_000)})[:-1] + ', "key15999": 1}'
+    with pytest.raises(BadArguments, match="'key15999' is given twice"):
+        schema.parse_arguments(text)
+    with contextlib.suppress(BadArguments):
+        assert calls_of(lambda: schema.parse_arguments(text)) < 100_000
+
+
 def test_a_value_nested_150_levels_can_be_checked():
     assert schema.check({"properties": {"a": {"$ref": "#"}}}, nested(150)) == []
-
-
-@pytest.mark.usefixtures("engine")
-def test_five_thousand_rows_can_be_checked():
-    rules = an_object(
-        rows={"items": an_object(["a"], a={"type": "integer"}, b={"anyOf": [{"type": "string"}, {"type": "null"}]})}
-    )
-    assert schema.check(rules, {"rows": [{"a": index, "b": None} for index in range(5_000)]}) == []
 
 
 # the network
@@ -666,7 +713,6 @@ def canary():
     thread.join()
 
 
-@pytest.mark.usefixtures("engine")
 def test_no_reference_sends_a_request(canary: tuple[str, list[str]]):
     url, seen = canary
     for rules in (
@@ -681,7 +727,6 @@ def test_no_reference_sends_a_request(canary: tuple[str, list[str]]):
     assert seen == []
 
 
-@pytest.mark.usefixtures("engine")
 def test_no_reference_reads_a_file(tmp_path: Path):
     (tmp_path / "a.json").write_text("{}")
     problem = only(schema.check({"$ref": (tmp_path / "a.json").as_uri()}, {}))
@@ -694,7 +739,7 @@ def test_importing_the_module_loads_no_validator():
     code = (
         "import sys, importlib, types; package = types.ModuleType('hooksdk'); package.__path__ = [sys.argv[1]];"
         "sys.modules['hooksdk'] = package; importlib.import_module('hooksdk.schema').clone({});"
-        "print([name for name in sys.modules if name.split('.')[0] in ('jsonschema', 'referencing', 'jsonschema_rs')])"
+        "print([name for name in sys.modules if name.split('.')[0] in ('jsonschema', 'referencing')])"
     )
     folder = str(Path(schema.__file__).parent)
     assert (
@@ -706,7 +751,6 @@ def test_importing_the_module_loads_no_validator():
 # render
 
 
-@pytest.mark.usefixtures("engine")
 def test_what_the_message_says_already_is_not_said_again():
     rules = an_object(["path"], path={"type": "string"}, count={"minimum": 0}, mode={"enum": ["fast", "slow"]})
     text = schema.render(schema.check(rules, {"count": -1, "mode": "x"}), "read_file", rules)
@@ -715,7 +759,6 @@ def test_what_the_message_says_already_is_not_said_again():
     assert 'Expected: {"type": "string"}' in text
 
 
-@pytest.mark.usefixtures("engine")
 def test_the_model_is_told_all_it_needs_to_send_the_call_again():
     rules = {
         **an_object(["path"], path={"type": "string"}, mode={"enum": ["fast", "slow"]}),
@@ -778,13 +821,11 @@ TOOL: dict[str, Any] = {
     ],
     ids=without_address,
 )
-@pytest.mark.usefixtures("engine")
 def test_what_a_weak_model_wrote_is_repaired(given_arguments: dict[str, Any], meant: dict[str, Any]):
     assert schema.repair(TOOL, {"repo": "r", **given_arguments}) == {"repo": "r", **meant}
 
 
 @pytest.mark.parametrize("wrapper", ["arguments", "args", "input", "parameters", "params"])
-@pytest.mark.usefixtures("engine")
 def test_a_wrapper_is_taken_off(wrapper: str):
     assert schema.repair(TOOL, {wrapper: {"repo": "r", "count": "1"}}) == {"repo": "r", "count": 1}
     assert schema.repair(TOOL, {wrapper: '{"repo": "r"}'}) == {"repo": "r"}
@@ -799,12 +840,10 @@ def test_a_wrapper_is_taken_off(wrapper: str):
     ],
     ids=without_address,
 )  # fmt: skip
-@pytest.mark.usefixtures("engine")
 def test_what_is_in_doubt_stays(doubtful: dict[str, Any]):
     assert schema.repair(TOOL, doubtful) == doubtful
 
 
-@pytest.mark.usefixtures("engine")
 def test_a_string_that_looks_like_a_number_stays_a_string():
     assert schema.repair(TOOL, {"repo": "42", "count": "1"}) == {"repo": "42", "count": 1}
 
@@ -824,7 +863,6 @@ OPEN = an_object([], state={"type": "string"}, count={"type": "integer"}, filter
     ],
     ids=without_address,
 )
-@pytest.mark.usefixtures("engine")
 def test_what_passes_only_because_a_schema_is_silent_is_repaired(written: dict[str, Any], meant: dict[str, Any]):
     assert schema.repair(OPEN, written) == meant
 
@@ -834,7 +872,6 @@ def test_what_passes_only_because_a_schema_is_silent_is_repaired(written: dict[s
     [{"other": 1}, {"args": {"other": 1}}, {"filter.other": 1}, {"args.other": 1}, {"state": "", "x": None}],
     ids=without_address,
 )
-@pytest.mark.usefixtures("engine")
 def test_what_a_silent_schema_does_not_explain_stays(written: dict[str, Any]):
     assert schema.repair(OPEN, written) == written
 
@@ -847,6 +884,47 @@ def test_where_others_are_welcome_they_are_let_alone(more: dict[str, Any]):
 def test_a_property_named_like_a_wrapper_is_no_wrapper():
     rules = an_object(["input"], input=an_object(n={"type": "integer"}))
     assert schema.repair(rules, {"input": {"n": "1"}}) == {"input": {"n": 1}}
+
+
+def test_what_fits_is_answered_as_it_came_after_one_check():
+    arguments: dict[str, Any] = {"repo": "r", "count": 1, "options": {"count": 3}}
+    fitted, problems = schema.fit(TOOL, arguments)
+    assert fitted is arguments
+    assert problems == []
+    check = calls_of(lambda: schema.check(TOOL, arguments))
+    assert calls_of(lambda: schema.fit(TOOL, arguments)) < 1.5 * check
+
+
+def test_what_cannot_be_repaired_is_answered_as_it_came_with_what_is_wrong():
+    arguments = {"repo": 1}
+    fitted, problems = schema.fit(TOOL, arguments)
+    assert fitted is arguments
+    assert only(problems).path == "arguments.repo"
+
+
+def test_what_is_repaired_is_another_object_and_what_is_still_wrong_is_told():
+    arguments: dict[str, Any] = {"count": "1"}
+    fitted, problems = schema.fit(TOOL, arguments)
+    assert (fitted, arguments) == ({"count": 1}, {"count": "1"})
+    assert only(problems).path == "arguments.repo"
+
+
+def test_hundreds_of_references_in_a_row_are_not_followed_for_a_repair():
+    links = {f"l{index}": {"anyOf": [{"$ref": f"#/$defs/l{index + 1}"}, {"type": "null"}]} for index in range(600)}
+    chain = {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/l0"}]}
+    rules = {**an_object(a=chain, n={"type": "integer"}), "$defs": {**links, "l600": {"type": "string"}}}
+    fitted, problems = schema.fit(rules, {"a": "x", "n": "3"})
+    assert fitted == {"a": "x", "n": "3"}
+    assert only(problems).path == "arguments.n"
+
+
+def test_a_local_reference_is_followed_within_its_schema():
+    rules = {"$defs": {"a/b": {"anyOf": [True, {"type": "null"}]}}}
+    assert schema.local_target(rules, "#") is rules
+    assert schema.local_target(rules, "#/$defs/a~1b/anyOf/1") == {"type": "null"}
+    for reference in ("#/$defs/c", "#name", "https://a.b/c", "#/$defs/a~1b/anyOf/2", None):
+        with pytest.raises(LookupError):
+            schema.local_target(rules, reference)
 
 
 @given(OBJECTS)
@@ -868,68 +946,10 @@ def test_repair_makes_nothing_worse_and_leaves_its_input_alone(arguments: dict[s
     assert not containers(repaired) & containers(arguments)
 
 
-def test_repair_of_a_hostile_schema_is_bounded():
-    start = time.perf_counter()
-    for name in ("doubling anyOf", "self in a choice", "near names"):
-        rules, value = HOSTILE[name]
-        schema.repair({"required": ["a"], **rules}, value)
-    assert time.perf_counter() - start < 0.5
-
-
-# both engines, and speed
-
-
-def test_the_two_engines_agree_on_random_values(monkeypatch: pytest.MonkeyPatch):
-    pytest.importorskip("jsonschema_rs", reason="the extra `fast` is not installed")
-    dice = random.Random(7)
-    rules: list[dict[str, Any]] = [
-        {"multipleOf": 3}, {"minimum": 2, "exclusiveMaximum": 5}, {"enum": [1, "1", True, None, [1], {"a": 1.0}]}, {"const": 0},
-        {"uniqueItems": True}, {"type": "integer"}, {"type": ["number", "null"]}, {"minLength": 2}, {"pattern": r"^\w\s?\D$"},
-        {"items": {"type": "integer"}}, {"contains": {"const": True}}, {"not": {"type": "boolean"}}, {"minProperties": 1},
-        {"properties": {"a": {"type": "integer"}}, "required": ["b"]}, {"oneOf": [{"type": "integer"}, {"minimum": 2}]},
-        {"patternProperties": {"^a": {"type": "null"}}, "additionalProperties": {"type": "integer"}}, {"propertyNames": {"maxLength": 1}},
-        {"allOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False}, {"prefixItems": [{}], "unevaluatedItems": False},
-    ]  # fmt: skip
-    leaves = [
-        0,
-        1,
-        -0.0,
-        1.0,
-        2.5,
-        3,
-        6,
-        2**63,
-        2**70,
-        1e300,
-        True,
-        False,
-        None,
-        "",
-        "a",
-        "ab",
-        "a b",
-        "é1",
-        "a\n",
-        "1",
-        "\u2028a",
-    ]
-
-    def value(depth: int) -> Any:
-        kind = dice.random()
-        if depth and kind < 0.3:
-            return [value(depth - 1) for _ in range(dice.randrange(4))]
-        if depth and kind < 0.6:
-            return {dice.choice(["a", "b", "ab", ""]): value(depth - 1) for _ in range(dice.randrange(4))}
-        return dice.choice(leaves)
-
-    assert all(compile_schema(rule).fast is not None for rule in rules)
-    for _ in range(1_000):
-        each = value(2)
-        for rule in rules:
-            monkeypatch.setattr(schema, "use_fast", True)
-            quick = schema.check(rule, each)
-            monkeypatch.setattr(schema, "use_fast", False)
-            assert schema.check(rule, each) == quick
+@pytest.mark.parametrize("name", ["doubling anyOf", "self in a choice", "near names"])
+def test_repair_of_a_hostile_schema_is_bounded(name: str):
+    rules, value = HOSTILE[name]
+    assert calls_of(lambda: schema.repair({"required": ["a"], **rules}, value)) < 3_000_000
 
 
 def ordinary() -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -944,17 +964,8 @@ def ordinary() -> list[tuple[dict[str, Any], dict[str, Any]]]:
     return [(TOOL, {"repo": "x", "count": 1, "tags": [1, 2], "options": {"count": 3}}), (order, {"items": [{"sku": "ABC-1", "n": 2}] * 3}), (query, {"q": "x", "sort": "asc", "tags": ["a"]})]  # fmt: skip
 
 
-def test_checking_ordinary_arguments_costs_at_most_a_third_more_than_a_kept_validator(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(schema, "use_fast", False)
+def test_checking_ordinary_arguments_takes_fewer_calls_than_a_kept_validator_of_jsonschema():
     for rules, arguments in ordinary():
-        raw = jsonschema.Draft202012Validator(rules)
-        assert schema.check(rules, arguments) == []
-        ours = min(timeit.repeat(lambda: schema.check(rules, arguments), number=50, repeat=15))  # noqa: B023
-        theirs = min(timeit.repeat(lambda: list(cast("Any", raw).iter_errors(arguments)), number=50, repeat=15))  # noqa: B023
-        assert ours <= 1.3 * theirs
-
-
-def test_a_clone_costs_at_most_two_and_a_half_marshal_round_trips():
-    ours = min(timeit.repeat(lambda: schema.clone(TOOL), number=100, repeat=15))
-    theirs = min(timeit.repeat(lambda: marshal.loads(marshal.dumps(TOOL)), number=100, repeat=15))
-    assert ours <= 2.5 * theirs
+        raw: Any = jsonschema.Draft202012Validator(rules)
+        assert schema.check(rules, arguments) == list(raw.iter_errors(arguments)) == []
+        assert calls_of(lambda: schema.check(rules, arguments)) < calls_of(lambda: list(raw.iter_errors(arguments)))  # noqa: B023

@@ -34,14 +34,6 @@ def need(name: str) -> Path:
     return path
 
 
-@pytest.fixture(params=["python", "fast"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "fast":
-        pytest.importorskip("jsonschema_rs", reason="the extra `fast` is not installed")
-    monkeypatch.setattr(schema, "use_fast", request.param == "fast")
-    return request.param
-
-
 def schema_tests() -> list[tuple[str, str, Any, Any, bool]]:
     """File, description, schema, value, validity. `optional/format` is left out: formats are hints, not rules."""
     found: list[tuple[str, str, Any, Any, bool]] = []
@@ -62,7 +54,6 @@ def schema_tests() -> list[tuple[str, str, Any, Any, bool]]:
     return found
 
 
-@pytest.mark.usefixtures("engine")
 def test_every_answer_is_the_suites_except_where_a_reason_is_listed():
     wrong: list[str] = []
     right = remote = excused = 0

@@ -1,4 +1,5 @@
-"""How values leave a script: as text alone, written by code that runs in the sandbox with the script's own time and memory.
+"""How values leave a script: as JSON text alone, written by code that runs in the sandbox with the script's own time and
+memory.
 
 The host must not read a value of a script in any other way. What shares its parts is small in the sandbox and may be
 endless once it is copied, written out or only hashed as a key, and the host could not stop in the middle of that.
@@ -8,15 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-__all__ = ["MAX_TEXT", "PRELUDE", "QUOTED", "READING", "crossed", "crossing", "keeping_value", "reading_value"]
-
-PRELUDE = "<python-input-0>"
+PRELUDE_FILE = "<python-input-0>"
 """The file in which places of the code are that a session runs first."""
-READING = 'f"{__told__'
+READING = 'f"{__json__'
 """The beginning of what reads the value. As an f-string it is certainly text."""
 MAX_DEPTH = 100
 MAX_VALUES = 100_000
@@ -28,17 +27,6 @@ MAX_BITS = 10_000
 """A longer whole number costs too much to write out."""
 MAX_NAMES = 200
 _ATTRIBUTE = re.compile(r"\.\s*([^\W\d]\w{0,100})|(?:^[ \t]+|[:;][ \t]*)([^\W\d]\w{0,100})\s*[:=](?!=)", re.MULTILINE)
-QUOTED = (
-    r'"""(?s:\\.|[^\\])*?(?:"""|\Z)|\'\'\'(?s:\\.|[^\\])*?(?:\'\'\'|\Z)'
-    r'|"(?:\\(?:\r\n|(?s:.))|[^"\\\n])*"?|\'(?:\\(?:\r\n|(?s:.))|[^\'\\\n])*\'?|#[^\n]*'
-)
-"""The texts and comments of a script, as a pattern that needs no second look, however they are left open."""
-_TOKEN = re.compile(QUOTED + r"|\\\r?\n|(?P<mark>[()\[\]{};\n])")
-_DEFINES = re.compile(r"(?:async\s+)?def\b")
-_RETURNS = re.compile(
-    r"((?:if|elif|else|for|while|with|try|except|finally)\b[^\"'#]*:\s*)?return\b(?=.*\S)",  # also in the line of a block
-    re.DOTALL,
-)
 
 # What runs in the sandbox. Whatever it needs is kept in parameters, as a script may use those names for something else.
 _SOURCE = """
@@ -58,11 +46,11 @@ def __make__(
     def too_long():
         raise TypeError(f"the arguments have too many characters: {MAX_CHARACTERS:,} are the most")
 
-    def written(given, roots, strict, names):
+    def json_of(sources, roots, strict, names):
         # JSON of these values. Strict refuses what has no form in JSON; else that is told in words.
         values, room = MAX_VALUES, MAX_CHARACTERS + 1000  # for names and marks
 
-        def refuse(path, what, told):
+        def refuse(path, what, instead):
             if strict:
                 place = ""
                 while path is not None:
@@ -72,17 +60,17 @@ def __make__(
                 if len(place) > 200:
                     place = place[:199] + "…"
                 raise TypeError(f"{place} is no JSON: it is {what}")
-            return told
+            return instead
 
         def text(value):
             nonlocal room
-            left = room
+            before = room
             room -= len(value)
             if room >= 0:
                 return value
             if strict:
                 too_long()
-            return value[:left] + "(cut)" if left > 0 else "(cut)"
+            return value[:before] + "(cut)" if before > 0 else "(cut)"
 
         def number(value, path):
             if -LARGE < value < LARGE:
@@ -142,28 +130,30 @@ def __make__(
                 return HOLDS
             if isinstance(value, bytes):
                 return refuse(path, "bytes: decode them", f"({len(value)} bytes)")
-            called = kind.__name__
-            if called in VIEWS:
+            type_name = kind.__name__
+            if type_name in VIEWS:
                 refuse(path, "a view of a dict: make it a list", None)
                 return HOLDS
-            if called == "coroutine":
-                refuse(path, "a call that was not awaited: write await before it", None)
-            refuse(path, f"a {called[:100]}", None)
+            if type_name == "coroutine":
+                return refuse(path, "a call that was not awaited: write await before it", "(not awaited: write await before it)")
+            refuse(path, f"a {type_name[:100]}", None)
             if is_dataclass(value) and kind is not type:
                 return HOLDS
-            told = str(value)
-            return HOLDS if told.startswith(f"<{called} object at ") else text(told if len(told) <= 200 else f"{told[:200]}(cut)")
+            as_text = str(value)
+            if as_text.startswith(f"<{type_name} object at "):
+                return HOLDS
+            return text(as_text if len(as_text) <= 200 else f"{as_text[:200]}(cut)")
 
         def attributes(value):
-            found = {}
+            values = {}
             for name in names:
                 try:
-                    held = getattr(value, name, HOLDS)
+                    attribute = getattr(value, name, HOLDS)
                 except Exception:
                     continue
-                if held is not HOLDS and type(held).__name__ != "function":
-                    found[name] = held
-            return found
+                if attribute is not HOLDS and type(attribute).__name__ != "function":
+                    values[name] = attribute
+            return values
 
         def parts(value, path, depth, todo):
             # A list or an object, the lists and objects in it put off.
@@ -209,9 +199,9 @@ def __make__(
             todo.extend(reversed(inner))
             return made
 
-        top = [plain(value, None, root) for value, root in zip(given, roots)]
+        top = [plain(value, None, root) for value, root in zip(sources, roots)]
         todo = [
-            (top, place, value, (None, roots[place]), 0) for place, value in enumerate(given) if top[place] is HOLDS
+            (top, place, value, (None, roots[place]), 0) for place, value in enumerate(sources) if top[place] is HOLDS
         ]
         while todo:
             into, place, value, path, depth = todo.pop()
@@ -221,31 +211,31 @@ def __make__(
             too_long()
         return made
 
-    def told(value, names):
-        return written([value], ["value"], False, names)
+    def json_of_value(value, names):
+        return json_of([value], ["value"], False, names)
 
-    def asked(given, named):
-        few = given[:3]
-        return written([named, *few], ["arguments", "the first argument", "arguments", "arguments"], True, ())
+    def json_of_call(positional, named):
+        few = positional[:3]
+        return json_of([named, *few], ["arguments", "the first argument", "arguments", "arguments"], True, ())
 
 FUNCTIONS
-    return told, FUNCTION_NAMES
+    return json_of_value, FUNCTION_NAMES
 
-__told__, FUNCTION_NAMES = __make__()
+__json__, FUNCTION_NAMES = __make__()
 __make__ = None
 __value__ = None
 """
 
-_ASK = '__ask__(f"{asked(given, named)}")'
+_ASK = '__ask__(f"{json_of_call(positional, named)}")'
 """An f-string is certainly text, whatever a script has done to the names in it."""
 _FUNCTION = """
-    def NAME(*given, **named):
+    def NAME(*positional, **named):
         return ASK
 """.replace("ASK", _ASK)
 
 
 @lru_cache
-def crossing(functions: Sequence[str]) -> tuple[str, dict[tuple[int, int], str]]:
+def prelude(functions: Sequence[str]) -> tuple[str, dict[tuple[int, int], str]]:
     """The code that defines these functions in the sandbox, and by its place in it which function asks the host there.
 
     Only what asks at these places has text as its one argument. Anything else that a script gives is not to be read.
@@ -263,8 +253,8 @@ def crossing(functions: Sequence[str]) -> tuple[str, dict[tuple[int, int], str]]
     return source, {(end - len(_ASK), end): name for end, name in zip(ends, functions, strict=True)}
 
 
-def crossed(text: str) -> list[Any]:
-    """What crossed as this text, of which no more than `MAX_TEXT` and one more character need be given."""
+def read_json(text: str) -> list[Any]:
+    """What the sandbox wrote as this text, of which no more than `MAX_TEXT` and one more character need be given."""
     try:
         value: object = json.loads(text, parse_constant=_refuse) if len(text) <= MAX_TEXT else None
         if isinstance(value, list) and _is_flat(cast("object", value)):
@@ -295,73 +285,8 @@ def _is_flat(value: object) -> bool:
     return False
 
 
-def keeping_value(code: str) -> list[str]:
-    """The script with the value of its last line kept under a name, and what a `return` at the top level gives, too. Where
-    that line is no expression the first of these is a syntax error, and the second keeps only the others."""
-    lines = list(_lines(code))
-    returned = list(_returned(code, lines))
-    kept = [_kept(code, [*returned, *_last(code, lines, returned)]), _kept(code, returned)]
-    return list(dict.fromkeys(one for one in kept if one != code))
-
-
-def _kept(code: str, edits: Sequence[tuple[int, int, str]]) -> str:
-    for start, end, text in reversed(edits):
-        code = f"{code[:start]}{text}{code[end:]}"
-    return code
-
-
-def _last(
-    code: str, lines: Sequence[tuple[int, int]], returned: Sequence[tuple[int, int, str]]
-) -> list[tuple[int, int, str]]:
-    if not lines or (returned and returned[-1][1] == lines[-1][1]):
-        return []
-    start, end = lines[-1]
-    line = code[start:end]
-    if line[0].isspace():
-        if code[start - 1 : start] != ";":
-            return []  # in a block
-        start += len(line) - len(line.lstrip())
-    return [(start, end, f"__value__ = ({code[start:end]}\n)")]
-
-
-def _returned(code: str, lines: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
-    """Of each `return` with a value that is in no function, and how its value is kept. In one line, so that an error
-    after it has the line that it had; before a comment in the middle of the script that cannot be, and the value is lost."""
-    functions: list[int] = []
-    for start, end in lines:
-        line = code[start:end]
-        text = line.lstrip()
-        indent = len(line) - len(text)
-        if code[start - 1 : start] != ";":
-            while functions and indent <= functions[-1]:
-                functions.pop()
-            if _DEFINES.match(text):
-                functions.append(indent)
-        found = _RETURNS.match(text)
-        comment = "#" in text
-        if found and not functions and not (comment and end != lines[-1][1]):
-            value = text[found.end() :].strip() + ("\n" if comment else "")
-            yield start + indent, end, f"{found[1] or ''}__value__ = ({value}); return"
-
-
-def _lines(code: str) -> Iterator[tuple[int, int]]:
-    """Where the statements begin and end: a line each, or the parts of one between semicolons."""
-    start = depth = 0
-    for found in (*_TOKEN.finditer(code), None):
-        mark = found["mark"] if found else "\n"
-        if mark is None:
-            continue
-        if mark not in ";\n":
-            depth = max(0, depth + (1 if mark in "([{" else -1))
-        elif found is None or depth == 0:
-            end = found.start() if found else len(code)
-            if (line := code[start:end].strip()) and not line.startswith("#"):
-                yield start, end
-            start = end + 1
-
-
 def reading_value(code: str) -> str:
-    """What gives the kept value as JSON of a list that holds it. Of instances the attributes that the script names are
-    told, as the sandbox cannot list them."""
-    named = {found[1] or found[2] for found in _ATTRIBUTE.finditer(code)}
-    return f'{READING}(__value__, {sorted(named)[:MAX_NAMES]})}}"'
+    """What gives `__value__` as JSON of a list that holds it. Of instances the attributes are shown that the script names,
+    as the sandbox cannot list them."""
+    names = {match[1] or match[2] for match in _ATTRIBUTE.finditer(code)}
+    return f'{READING}(__value__, {sorted(names)[:MAX_NAMES]})}}"'

@@ -1,0 +1,85 @@
+"""What models read of the bridge tools: descriptions, how to call what is hidden, hints after searches in vain, and advice
+to scripts that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SCRIPT_MODULES = ("asyncio", "collections", "datetime", "functools", "itertools", "json", "math", "re")
+"""Imported before a script: models forget to."""
+
+DESCRIPTIONS: Mapping[str, str] = {
+    "tool_search": (
+        "Find tools. {count} more tools can be used that are not shown here, from {owners}. Give one or several queries, "
+        "one capability each, in a few keywords. Each hit comes with its call signature: use it through tool_call."
+    ),
+    "tool_describe": "Show the full JSON Schema of tools, when a call signature is not enough.",
+    "tool_call": "Call a tool that tool_search found. Tools that are shown to you are called directly instead.",
+    "tool_search_code": """\
+Run a short Python script that finds tools and calls them. {count} more tools can be used that are not shown here, from {owners}. \
+Only a script can call them; it can call the shown ones, too. It has three functions, and each needs await:
+search(query, limit=5) -> list of hits, each a dict with name, call (the signature), description
+describe(name) -> dict with description, parameters (JSON Schema) and, where known, returns
+call(name, {arguments}) -> what the tool answers: a dict or list where it is JSON, else text
+Example:
+hits = await search("create issue")
+print(hits[0]["call"])
+await call("create_issue", {"title": "It is broken"})
+What it prints and the value of its last line come back. await asyncio.gather(call(...), call(...)) runs calls at once (no \
+return_exceptions). A refused or failed call raises an exception. Limited Python: no yield, no inheritance, no files or network; \
+import only asyncio, json, re, math, datetime, collections, itertools, functools.""",
+}
+"""What the model reads of each bridge tool unless the configuration says otherwise."""
+OWN_TOOLS = frozenset(DESCRIPTIONS)
+"""The names of the bridge tools of both modes."""
+
+
+def not_offered(name: str) -> str:
+    """What a call of a bridge tool reads that this run does not offer, such as in a small catalog."""
+    return f"'{name}' was not run: it is not offered to you now. Call the tools that are, each by its own name."
+
+
+HOW_TO_CALL = "Call such a tool through tool_call, with its name and its arguments; tool_search finds the exact name."
+HOW_TO_CALL_IN_SCRIPT = (
+    "Call such a tool in a script for tool_search_code, with await call(name, arguments); await search(queries) "
+    "finds the exact name."
+)
+
+SOME_HITS = (
+    "Searching more will hardly help. Call the best hit through tool_call if it fits; if nothing does, the capability does "
+    "not exist here: say so, or go on without it."
+)
+NO_HITS = (
+    "Searching more will hardly help, and nothing was found now: the capability does not exist here. Say so, go on without "
+    "it, or call what an earlier search found."
+)
+
+SCRIPT_ADVICE = (
+    ("'coroutine' object", 'A call was not awaited: write await before it, as in (await search("mail"))[0]'),
+    ("the JSON object must be str", "call has read the JSON already: leave json.loads away"),
+    ("string indices must be integers", "if that is what call answered, it is text: print it to see its form"),
+    (
+        "No module named",
+        f"Import only {', '.join(SCRIPT_MODULES)}, base64, copy, dataclasses, hashlib, random, time or typing",
+    ),
+    ("module 'asyncio' has no attribute", "Of asyncio there are gather, run and sleep"),
+    ("exceptions can only be called with", 'Give an exception one text, such as ValueError(f"no {name}")'),
+    ("cannot suspend in this synchronous context", "Make the calls in a list comprehension, not in map or sorted"),
+    (
+        "suspension limit",
+        "A script stops 1,000 times at most: for a call, to wait for it, for a sleep, a refused file, an unknown name",
+    ),
+    (
+        "gather() does not yet support",
+        "To keep what fails apart, write an async function with try and except, and gather that",
+    ),
+)
+"""What to do instead, by a part of what went wrong: what models write most often, and this Python has not."""
+INSTEAD_IN_SCRIPT = {
+    "tool_search": 'await search("...")',
+    "tool_describe": 'await describe("TOOL")',
+    "tool_call": 'await call("TOOL", {...})',
+}
+"""Bridge tools of the other mode, which models know from elsewhere, and what stands for them in a script."""
+NOT_UNDONE = "They were carried out: repeat none that changes something."
+"""After the calls that a script had made before it failed."""
