@@ -22,7 +22,6 @@ from searching import (
     SEND_EMAIL,
     Search,
     configuration,
-    echo,
     make,
     searching,
 )
@@ -32,6 +31,7 @@ from hooksdk.agent import Limits, ModelUnavailable, run_agent
 from hooksdk.errors import RunClosed
 from hooksdk.hooks import NarrowTools, Trace, Withhold
 from hooksdk.testing import ScriptedModel, Turn, call
+from tests.stage import echo
 
 pytestmark = pytest.mark.anyio
 

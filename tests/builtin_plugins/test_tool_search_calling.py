@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from searching import CATALOG, READ_FILE, SEND_EMAIL, echo, make, searching
+from searching import CATALOG, READ_FILE, SEND_EMAIL, make, searching
 
 from hooksdk import Tool, ToolCall, ToolContext, hooks, tool
 from hooksdk.hooks import (
@@ -24,6 +24,7 @@ from hooksdk.hooks import (
     UnwrapToolCall,
     Withhold,
 )
+from tests.stage import echo
 
 pytestmark = pytest.mark.anyio
 
