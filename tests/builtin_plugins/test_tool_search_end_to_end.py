@@ -140,10 +140,10 @@ async def play(form: str, enabled: str, folder: Path) -> Ran:
     return kept
 
 
-@pytest.fixture(scope="module", params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
     """Of the module, since the runs below are played once for all tests."""
-    return request.param
+    return "asyncio"
 
 
 @pytest.fixture(scope="module", params=FORMATS)
