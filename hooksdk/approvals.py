@@ -41,7 +41,16 @@ class ApprovalRequest:
 
 @dataclass(frozen=True)
 class Approval:
-    """The answer. `reason` reaches the model when the call is refused."""
+    """The answer. `reason` reaches the model when the call is refused.
+
+    ```python
+    from hooksdk import Approval, ApprovalRequest
+
+    async def ask(request: ApprovalRequest) -> Approval:
+        answer = input(f"{request.title} {request.arguments} [y/n] ")
+        return Approval(answer == "y", "the user said no")
+    ```
+    """
 
     granted: bool
     reason: str = ""

@@ -52,8 +52,8 @@ class Catalog(Sequence[Tool]):
         tool = self._by_name.get(name)
         if tool is None and name.count(":") >= 2:
             tool = next((each for each in self._tools if each.id == name), None)
-        if tool is None and len(respelt := self._shared_names.get(name, ())) == 1:
-            tool = self._by_name.get(respelt[0])
+        if tool is None and len(names := self._shared_names.get(name, ())) == 1:
+            tool = self._by_name.get(names[0])
         return tool
 
     def sharing(self, name: str) -> Sequence[str]:
@@ -138,7 +138,7 @@ def build_catalog(
                 continue
             else:
                 reason, name = "providers refuse its name", entry.name
-            name = _respelt(name, entry, taken)
+            name = _fitting_name(name, entry, taken)
             taken.add(name)
             new_names[id(entry)] = name
             if entry.name not in reserved:
@@ -174,7 +174,7 @@ _FITS = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The names that every provider takes."""
 
 
-def _respelt(name: str, entry: Tool, taken: set[str]) -> str:
+def _fitting_name(name: str, entry: Tool, taken: set[str]) -> str:
     """The name in the characters and the length that providers take, and unlike every name taken."""
     fitting = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     if len(fitting) > 64 or fitting in taken:

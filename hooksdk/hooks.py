@@ -85,7 +85,7 @@ class Withhold(Checked):
 
 @define(kind="narrow", timeout=15)
 def narrow_tools(event: NarrowTools) -> Withhold | None:
-    """Policy takes tools away, once per attempt; it can never add any. Each handler sees what the ones before it left.
+    """Policy takes tools away, once per attempt (and anew when tools are renamed); it can never add any. Each handler sees what the ones before it left.
     A handler that fails ends the run: `PolicyFailed`."""
 
 
@@ -113,7 +113,8 @@ class Offer(Checked):
 @define(kind="transform", timeout=15)
 def assemble_tools(event: AssembleTools) -> Offer | None:
     """Decide what the model is shown, once per attempt. Each handler sees the deferrable tools that are still shown.
-    When a handler fails, or takes a name that is given or withheld, the plain catalog is offered."""
+    When a handler fails the plain catalog is offered. A granted tool that has an offered tool's name is renamed first, and
+    then all handlers are asked anew, those of `narrow_tools` as well."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -381,7 +382,7 @@ def trace(event: Trace) -> None:
 
 
 _all: list[Any] = list(globals().values())
-HOOKS: Mapping[str, Hook[Any, Any]] = {found.name: found for found in _all if type(found) is Hook}  # pyright: ignore[reportUnknownVariableType]
+HOOKS: Mapping[str, Hook[Any, Any]] = {hook.name: hook for hook in _all if type(hook) is Hook}  # pyright: ignore[reportUnknownVariableType]
 """Every hook by its name, in firing order."""
 
 if not TYPE_CHECKING:

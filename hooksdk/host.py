@@ -36,8 +36,19 @@ class Host:
     """Plugins, configuration, stores and background workers of one process.
 
     ```python
-    async with Host(plugins=[my_plugin]) as host, host.session("s1") as session:
-        ...
+    import anyio
+    from hooksdk import Host, hooks
+
+    class NoDeletes:
+        @hooks.before_tool_call(tools="delete_*")
+        def judge(self, event: hooks.BeforeToolCall) -> hooks.Block:
+            return hooks.Block("nothing is deleted here")
+
+    async def main() -> None:
+        async with Host(plugins=[NoDeletes]) as host, host.session("s1") as session:
+            assert not session.resumed
+
+    anyio.run(main)
     ```
 
     - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.
@@ -150,7 +161,7 @@ class Host:
             raise SessionClosed("the host")
         parts = SessionParts(
             config=self.config, registry=self._registry, background=self._background, store=self._store,
-            approver=self._approver, shared=self._shared, opened=self._opened, closed=self._closed,
+            approver=self._approver, shared=self._shared, on_open=self._add_session, on_close=self._remove_session,
         )  # fmt: skip
         return Session(uuid.uuid4().hex if session_id is None else session_id, parts)
 
@@ -158,9 +169,9 @@ class Host:
         """A plugin's own key-value space."""
         return PluginStorage(self._store, plugin_id)
 
-    def _opened(self, session: Session) -> None:
+    def _add_session(self, session: Session) -> None:
         self._sessions[session.id] = session
 
-    def _closed(self, session: Session) -> None:
+    def _remove_session(self, session: Session) -> None:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]

@@ -51,7 +51,26 @@ FLUSH_TIMEOUT = 5.0
 
 @final
 class Run:
-    """One agent run: from a user's message to the final answer, a pause or an error.
+    """One agent run: from a user's message to the final answer, a pause or an error. `Session.run` opens it.
+
+    ```python
+    import anyio
+    from hooksdk import Host, Tool, ToolCall
+
+    async def greet(arguments: dict[str, str]) -> str:
+        return f"Hello {arguments['name']}"
+
+    async def main() -> None:
+        async with Host() as host, host.session("s1") as session, session.run("Greet Ada.") as run:
+            await run.resolve_tools([Tool(name="greet", source="host", execute=greet)])
+            await run.record({"role": "user", "content": "Greet Ada."})
+            call = {"id": "c1", "type": "function", "function": {"name": "greet", "arguments": '{"name": "Ada"}'}}
+            await run.record({"role": "assistant", "content": None, "tool_calls": [call]})
+            results = [await run.call_tool(call) for call in run.pending]
+            assert [result.text for result in results] == ["Hello Ada"]
+
+    anyio.run(main)
+    ```
 
     Leaving the block ends the run: an exception makes it an `error`, a cancellation `cancelled`, `pause()` before it
     `paused`; else it is `completed`. Its `agent_end` handlers and the drain of trims are done when the block is left.
@@ -135,7 +154,7 @@ class Run:
         state = self._state
         try:
             catalog, offered = await settle_catalog(state, candidates, self._earlier_names)
-        except PolicyFailed:
+        except BaseException:
             state.catalog = None  # what an earlier attempt was granted is granted no more
             raise
         state.catalog = catalog
@@ -272,7 +291,8 @@ class Run:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         reason, message = self._ending(error)
-        self._state.open = False
+        self._state.open, self._state.ended = False, reason
+        self._state.replies_at_end = self._transcript.replies
         problems: list[Exception] = []
         try:
             with anyio.CancelScope(shield=True) as scope:

@@ -48,13 +48,27 @@ class SessionParts:
     approver: Approver | None
     shared: Mapping[str, Any]
     """What `shared` of each plugin class yielded, by plugin."""
-    opened: Callable[[Session], None]
-    closed: Callable[[Session], None]
+    on_open: Callable[[Session], None]
+    on_close: Callable[[Session], None]
 
 
 @final
 class Session:
-    """One conversation. Use it as `async with host.session("id") as session`; it takes one run at a time."""
+    """One conversation. Use it as `async with host.session("id") as session`; it takes one run at a time.
+
+    ```python
+    import anyio
+    from hooksdk import Host
+
+    async def main() -> None:
+        async with Host() as host, host.session("s1") as session:
+            async with session.run("hello") as run:
+                await run.record({"role": "user", "content": "hello"})
+            assert session.messages == [{"role": "user", "content": "hello"}]
+
+    anyio.run(main)
+    ```
+    """
 
     def __init__(
         self, session_id: str, parts: SessionParts, *, allowed: Sequence[Sequence[ToolPattern]] = (), parent: str = ""
@@ -90,8 +104,8 @@ class Session:
     @property
     def format(self) -> str | None:
         """The name of the message format, once a run has settled it."""
-        form = self._need_transcript().format
-        return form.name if form else None
+        message_format = self._need_transcript().format
+        return message_format.name if message_format else None
 
     @property
     def results(self) -> Results:
@@ -110,7 +124,7 @@ class Session:
             raise SessionClosed("the host")
         self._log = await self._parts.store.open_session(self.id)
         try:
-            self._parts.opened(self)
+            self._parts.on_open(self)
             self._transcript = await Transcript.open(self._log, self.id)
             self.resumed = self._transcript.existed
             if self._transcript.queued:
@@ -124,11 +138,11 @@ class Session:
             await dispatcher.trace(self._info, SessionStarted(resumed=self.resumed, parent=self._parent or None))
             await dispatcher.notify("session_start", hooks.SessionStart(info=self._info, resumed=self.resumed))
         except BaseException:
-            opened, self._dispatcher = self._dispatcher, None
+            dispatcher, self._dispatcher = self._dispatcher, None
             with anyio.CancelScope(shield=True):
                 await self._release()
-            if opened is not None:
-                opened.stop()
+            if dispatcher is not None:
+                dispatcher.stop()
             raise
         return self
 
@@ -249,7 +263,7 @@ class Session:
             elif log is not None:
                 await log.close()
         finally:
-            self._parts.closed(self)
+            self._parts.on_close(self)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

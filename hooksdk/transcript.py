@@ -206,16 +206,29 @@ class Transcript:
     # Calls
 
     @property
+    def replies(self) -> int:
+        """How many replies of the model are stored."""
+        return self._ledger.replies
+
+    @property
     def pending(self) -> tuple[ToolCall, ...]:
         """Calls of the newest reply that have no result yet, also after a pause or in another process."""
         return tuple(slot.call for slot in self._ledger.slots if slot.open)
 
     @_exclusive
-    async def answer(self, call: ToolCall, result: ToolResult, tool: Tool | None) -> None:
+    async def answer(
+        self, call: ToolCall, result: ToolResult, tool: Tool | None, *, replies: int | None = None
+    ) -> None:
         """Record a call's result; durable when this returns. It joins the messages in the order of the calls, as soon as the
         earlier ones have theirs. A call whose reply is not recorded yet waits for it.
+
+        `replies` is how many replies there were when the call's run ended, if it has: a call of a later one has another's id,
+        and a result that no open call waits for is left out then.
         """
         result, slot = plain_result(result), self._ledger.slot_of(call)
+        if replies is not None and (slot is None or self._ledger.replies > replies):
+            logger.warning("left out of session %r: a result that came after its run (%s)", self.session_id, call.id)
+            return
         disposable = tool is not None and tool.disposable
         ran = tool.name if tool is not None and tool.name != call.name else ""
         place = {"reply": self._ledger.last_reply, "order": slot.order if slot else None}

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
-import math
 import reprlib
 from dataclasses import dataclass
 from typing import Any
 
-import anyio
-import anyio.to_thread
-
 from hooksdk._firing.hook import Handler
 from hooksdk._tasks.background import logger
-from hooksdk._tasks.limits import Attempt, cancel_requests, describe
+from hooksdk._tasks.limits import Attempt, describe
+from hooksdk._tasks.shielding import in_abandonable_thread
 from hooksdk.errors import BadAnswer, HookTimeout
 
 
@@ -56,44 +52,21 @@ def failure_of(handler: Handler, attempt: Attempt, answer: object) -> Failure | 
     if attempt.late:
         error = HookTimeout(handler.hook, handler.who, handler.timeout)
     elif error is None and answer is not None and not isinstance(answer, handler.answers):
-        expected = " or ".join((*(kind.__name__ for kind in handler.answers), "None"))
-        error = BadAnswer(handler.hook, handler.who, f"{reprlib.repr(answer)} ({type(answer).__name__})", expected)
+        names = [kind.__name__ for kind in handler.answers]
+        expected = " or ".join((*names, "None")) if names else f"None: {handler.hook} decides nothing"
+        try:
+            text = reprlib.repr(answer)
+        except Exception:
+            text = "what cannot be shown"
+        error = BadAnswer(handler.hook, handler.who, f"{text} ({type(answer).__name__})", expected)
     return Failure(handler, error, attempt.seconds) if error is not None else None
 
 
 async def call_handler(handler: Handler, event: Any) -> Any:
     """Call one handler, however it is written, without a time limit."""
     if handler.threaded:
-        answer = await _in_thread(handler, event)
+        answer = await in_abandonable_thread(handler.call, event, limiter=handler.limiter)
     else:
         answer = handler.call(event)
     # A wrapped coroutine function looks like a plain def: its coroutine is to be awaited, it is no opinion.
     return await answer if answer is not None and inspect.isawaitable(answer) else answer
-
-
-async def _in_thread(handler: Handler, event: Any) -> Any:
-    """Call a handler in a worker thread, which keeps its place in the handler's limiter until it really ends.
-
-    Trio's threads do so by themselves; on asyncio anyio gives an abandoned thread's place away at once.
-    """
-    limiter = handler.limiter
-    if cancel_requests() < 0:
-        return await anyio.to_thread.run_sync(handler.call, event, abandon_on_cancel=True, limiter=limiter)
-    loop, place = asyncio.get_running_loop(), object()
-    begun = False
-
-    def work() -> Any:
-        nonlocal begun
-        begun = True
-        try:
-            return handler.call(event)
-        finally:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for the place
-                loop.call_soon_threadsafe(limiter.release_on_behalf_of, place)
-
-    await limiter.acquire_on_behalf_of(place)
-    try:
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(math.inf))
-    finally:
-        if not begun:
-            limiter.release_on_behalf_of(place)

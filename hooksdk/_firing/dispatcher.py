@@ -44,6 +44,7 @@ class Dispatcher:
     def __init__(self, plans: Plans, background: Background) -> None:
         self.plans = plans
         self._background = background
+        self._stopped = False
         self._observing: dict[str, Mailbox] = {}
         self._tracing = {
             handler: Mailbox(handler.plugin, background, self._traced, TRACE_CAPACITY)
@@ -77,7 +78,9 @@ class Dispatcher:
     # Handlers that the run does not wait for
 
     def observe(self, hook: str, event: Event) -> None:
-        """Queue the event for its observers; never waits."""
+        """Queue the event for its observers; never waits. After `stop` nobody is told any more."""
+        if self._stopped:
+            return
         tool = getattr(event, "tool", None)
         for handler in self.plans.get(hook, ()):
             if handler.tools is not None and not handler.concerns(tool):
@@ -116,6 +119,7 @@ class Dispatcher:
 
     def stop(self) -> None:
         """End the background workers of this session."""
+        self._stopped = True
         for box in (*self._observing.values(), *self._tracing.values()):
             box.stop()
 
@@ -191,9 +195,7 @@ class Firing:
     async def __anext__(self) -> Outcome:
         if self._first_limit is None:
             raise StopAsyncIteration
-        tool, tracing = self._tool, self._dispatcher.tracing
-        event = self._event if isinstance(self._event, Event) else None
-        make_event = None if isinstance(self._event, Event) else self._event
+        tool, event, tracing = self._tool, self._event, self._dispatcher.tracing
         while True:
             answer: Any = None
             current: Event | None = None
@@ -207,7 +209,7 @@ class Firing:
                     if handler.timeout != limit:
                         limit = handler.timeout
                         attempt.set_limit(limit)
-                    current = make_event() if make_event is not None else event
+                    current = event if isinstance(event, Event) else event()
                     answer = await (handler.call(current) if handler.is_async else call_handler(handler, current))
                     if attempt.stop_clock() or answer is not None or tracing:
                         break

@@ -35,13 +35,13 @@ class Checked:
 def _field_types(kind: type) -> dict[str, tuple[type, ...]]:
     # Of our own classes only: the annotations of a plugin's subclass may exist for the type checker alone.
     own = next(base for base in kind.__mro__ if base.__module__.startswith("hooksdk."))
-    found: dict[str, tuple[type, ...]] = {}
+    types_of: dict[str, tuple[type, ...]] = {}
     for name, hint in get_type_hints(own).items():
         parts = get_args(hint) if get_origin(hint) in {Union, types.UnionType} else (hint,)
         kinds = [get_origin(part) or part for part in parts]
         if all(isinstance(one, type) for one in kinds):
-            found[name] = (*kinds, int) if float in kinds else tuple(kinds)
-    return found
+            types_of[name] = (*kinds, int) if float in kinds else tuple(kinds)
+    return types_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,6 +60,14 @@ class Hook(Generic[E, R]):
     """One lifecycle hook. Decorate a function `(event)` or a method `(self, event)` with it: bare, `.first`, `.last`,
     or called with options.
 
+    ```python
+    from hooksdk import hooks
+
+    @hooks.before_tool_call(timeout=3, tools="delete_*")
+    def no_deletes(event: hooks.BeforeToolCall) -> hooks.Block:
+        return hooks.Block("nothing is deleted here")
+    ```
+
     - `timeout`: seconds that the handler may take.
     - `tools`: a tool pattern or several; the handler is called for matching tools only.
     - `required`: what the handler was to change is withheld when it fails (a redactor).
@@ -139,9 +147,9 @@ class Hook(Generic[E, R]):
             if not isinstance(changes.get(option, True), bool):
                 raise refuse(f"{option}={changes[option]!r} is not True or False", f"Write {option}=True")
         if "tools" in changes:
-            given = changes["tools"]
+            tools = changes["tools"]
             try:
-                patterns = (given,) if isinstance(given, str) else tuple(given)
+                patterns = (tools,) if isinstance(tools, str) else tuple(tools)
                 changes["tools"] = tuple(ToolPattern(pattern) for pattern in patterns)
             except (PatternError, TypeError) as error:
                 raise refuse(f"tools: {error}", "Correct the pattern") from None
@@ -162,11 +170,6 @@ def define(
         return Hook(spec, kind=kind, timeout=timeout, options=frozenset(options), grant=grant)
 
     return make
-
-
-def origin_of(function: Any) -> Any:
-    """The innermost function (`inspect.unwrap`)."""
-    return inspect.unwrap(function)
 
 
 def options_of(function: object) -> HandlerOptions:
@@ -203,8 +206,8 @@ def _check_function(hook: Hook[Any, Any], function: Any, options: HandlerOptions
     parent = function.__qualname__.rpartition(".")[0]
     is_method = bool(parent) and not parent.endswith("<locals>")
     expected = ["self", "event"] if is_method else ["event"]
-    if shown := other_parameters(function, expected):
-        refuse(f"its parameters are {shown}", f"Write def {function.__name__}({', '.join(expected)})")
+    if others := other_parameters(function, expected):
+        refuse(f"its parameters are {others}", f"Write def {function.__name__}({', '.join(expected)})")
     _check_event(hook, function, refuse)
 
 
@@ -226,16 +229,16 @@ def _check_event(hook: Hook[Any, Any], function: Any, refuse: Callable[[str, str
     if isinstance(annotation, str):
         # Under `from __future__ import annotations` the name may exist for the type checker only, and be an alias:
         # refuse the name of another event, and nothing else.
-        given = annotation.strip("'\" ").rpartition(".")[2]
-        if given not in _event_names or given in {base.__name__ for base in hook.event.__mro__}:
+        name = annotation.strip("'\" ").rpartition(".")[2]
+        if name not in _event_names or name in {base.__name__ for base in hook.event.__mro__}:
             return
     else:
         if annotation is Any or (isinstance(annotation, type) and issubclass(hook.event, annotation)):
             return
         if not isinstance(annotation, type):
             return
-        given = annotation.__name__
-    refuse(f"its event is declared as {given}", f"{hook.name} is fired with {hook.event.__name__}")
+        name = annotation.__name__
+    refuse(f"its event is declared as {name}", f"{hook.name} is fired with {hook.event.__name__}")
 
 
 @final
@@ -258,7 +261,8 @@ class Handler:
         limiter: anyio.CapacityLimiter | None = None,
     ) -> None:
         options = options_of(function)
-        code = origin_of(function).__code__
+        innermost: Any = inspect.unwrap(function)
+        code = innermost.__code__
         self.hook = hook.name
         self.answers = hook.answers
         self.decides = hook.kind == "decide"
@@ -272,7 +276,7 @@ class Handler:
         self.tools = options.tools
         self.required = options.required
         # A plain `def` that observes would stall the run's event loop; one that decides is meant to be quick.
-        wraps_async = self.is_async or is_async(origin_of(function))
+        wraps_async = self.is_async or is_async(innermost)
         self.threaded = not wraps_async and (options.thread or hook.kind in {"observe", "trace"})
         # A thread that hangs keeps its place, so that abandoned threads cannot pile up.
         self.limiter = limiter or anyio.CapacityLimiter(THREADS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, final
@@ -13,12 +12,11 @@ from hooksdk._firing.calling import Failure, call_handler, failure_of
 from hooksdk._firing.hook import Handler
 from hooksdk._tasks.background import Background, logger
 from hooksdk._tasks.limits import Attempt, cancel_requests
-from hooksdk.errors import BadAnswer
 
 CAPACITY = 256
 """Events that wait for one plugin before its oldest are dropped."""
 
-Outcome = Callable[[Handler, Any, float, Failure | None], Awaitable[None]]
+OnOutcome = Callable[[Handler, Any, float, Failure | None], Awaitable[None]]
 """What to do with the outcome of a background handler: handler, event, seconds, and the failure if it failed."""
 
 
@@ -26,12 +24,12 @@ Outcome = Callable[[Handler, Any, float, Failure | None], Awaitable[None]]
 class Mailbox:
     """The events that wait for one plugin, in order, and the worker that hands them over."""
 
-    def __init__(self, name: str, background: Background, outcome: Outcome, capacity: int = CAPACITY) -> None:
+    def __init__(self, name: str, background: Background, on_outcome: OnOutcome, capacity: int = CAPACITY) -> None:
         self.name = name
         self.dropped = 0
         self._capacity = capacity
         self._background = background
-        self._outcome = outcome
+        self._on_outcome = on_outcome
         self._waiting: deque[tuple[Handler, object]] = deque()
         self._busy: Handler | None = None
         self._started = False
@@ -113,10 +111,8 @@ class Mailbox:
                 await bell.wait()
 
     async def _hand_over(self, handler: Handler, event: Any) -> None:
+        answer: object = None
         # Ctrl-C arrives neither in threads nor, under trio, in background tasks: there it is the handler's own.
         async with Attempt(handler.timeout, keep_interrupts=handler.threaded or cancel_requests() < 0) as attempt:
             answer = await call_handler(handler, event)
-            if answer is not None:
-                got = f"{reprlib.repr(answer)} ({type(answer).__name__})"
-                raise BadAnswer(handler.hook, handler.who, got, "None: an observer decides nothing")
-        await self._outcome(handler, event, attempt.seconds, failure_of(handler, attempt, None))
+        await self._on_outcome(handler, event, attempt.seconds, failure_of(handler, attempt, answer))

@@ -12,7 +12,7 @@ import pluggy
 import pydantic
 from pydantic import BaseModel
 
-from hooksdk._firing.hook import PROJECT, Handler, options_of, origin_of, other_parameters
+from hooksdk._firing.hook import PROJECT, Handler, options_of, other_parameters
 from hooksdk._firing.signature import locate
 from hooksdk._tasks.background import logger
 from hooksdk.config import Config, PluginConfig, fold
@@ -231,7 +231,7 @@ class Registry:
                 key=lambda impl: (
                     _group(impl),
                     position[id(impl.plugin)],
-                    origin_of(impl.function).__code__.co_firstlineno,
+                    inspect.unwrap(impl.function).__code__.co_firstlineno,
                 )
             )
             handlers = [self._handler(by_holder[id(impl.plugin)], hook, impl.function) for impl in impls

@@ -43,12 +43,15 @@ async def unwrap_tool_call(state: RunState, work: CallInProgress, catalog: Catal
         info=state.info, call=call, arguments=_readable(call.arguments), tool=work.tool, catalog=catalog
     )
     async for outcome in state.hooks.fire("unwrap_tool_call", event):
-        if outcome.failure is not None:
-            if isinstance(outcome.failure.error, ToolError):  # the plugin's own words for the model
-                return _refused("invalid", str(outcome.failure.error))
-            outcome.failure.log()
-            return _refused("invalid", refusals.bridge_failed(call.name, outcome.failure))
-        answer: ToolCall = outcome.answer
+        failure, answer = outcome.failure, outcome.answer
+        if failure is None and not isinstance(answer.name, str):
+            error = TypeError(f"ToolCall(name=...) must be str, got {type(answer.name).__name__}")
+            failure = Failure(outcome.handler, error)
+        if failure is not None:
+            if isinstance(failure.error, ToolError):  # the plugin's own words for the model
+                return _refused("invalid", str(failure.error))
+            failure.log()
+            return _refused("invalid", refusals.bridge_failed(call.name, failure))
         work.tool = catalog.get(answer.name)
         name = work.tool.name if work.tool is not None else answer.name
         work.call = ToolCall(call.id, name, answer.arguments, origin="bridge")
@@ -115,7 +118,8 @@ async def rewrite_tool_call(state: RunState, work: CallInProgress) -> CallEnd | 
         return None
 
     def event() -> hooks.RewriteToolCall:
-        return hooks.RewriteToolCall(info=state.info, call=work.call, tool=tool, arguments=work.arguments)
+        own = schema.clone(work.arguments)  # a change reached through the event's insides would never be checked
+        return hooks.RewriteToolCall(info=state.info, call=work.call, tool=tool, arguments=own)
 
     async for outcome in state.hooks.fire("rewrite_tool_call", event, tool):
         failure = outcome.failure
@@ -158,9 +162,13 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
         else:
             answer = answer or outcome.answer
     if ask is not None:
-        return await _ask(state, work, tool, *ask)
-    if answer is not None:
+        refusal = await _ask(state, work, tool, *ask)
+        if refusal is not None:
+            return refusal
+    elif answer is not None:
         return CallEnd("answered", ToolResult(answer.result) if isinstance(answer.result, str) else answer.result)
+    if work.arguments != work.own_arguments:  # somebody reached into an event: not everybody judged what would run
+        return _refused("blocked", refusals.arguments_changed(work.call.name))
     return None
 
 

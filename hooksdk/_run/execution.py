@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, final
 
 import anyio
-import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from hooksdk import hooks, schema
@@ -22,6 +21,7 @@ from hooksdk._run.secrets import fill, mask, mask_result, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._schema.values import peek
 from hooksdk._tasks.limits import Attempt, describe
+from hooksdk._tasks.shielding import in_abandonable_thread
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog, Storage
 from hooksdk.errors import RunClosed, ToolError
@@ -56,10 +56,15 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
         info=state.info, call=work.call, tool=tool, arguments=work.arguments, names=tuple(names)
     )
     async for outcome in state.hooks.fire("resolve_secrets", event, tool):
-        if outcome.failure is not None:
-            return policy_failed(outcome.failure)
-        answers: Mapping[str, Any] = outcome.answer.values
-        values = {name: value for name, value in answers.items() if name in names and isinstance(value, str)}
+        failure = outcome.failure
+        if failure is None:
+            try:
+                answers: Mapping[str, Any] = outcome.answer.values
+                values = {name: value for name in names if isinstance(value := answers.get(name), str)}
+            except Exception as error:
+                failure = Failure(outcome.handler, error)
+        if failure is not None:
+            return policy_failed(failure)
         break
     if missing := [name for name in names if name not in values]:
         return CallEnd("blocked", ToolResult.error(refusals.no_secret_value(missing)))
@@ -85,8 +90,7 @@ async def run_tool(state: RunState, work: CallInProgress, catalog: Catalog, call
             if is_async(tool.execute):
                 value = await tool.execute(*inputs)
             else:
-                limiter = _threads_of(tool)
-                value = await anyio.to_thread.run_sync(tool.execute, *inputs, abandon_on_cancel=True, limiter=limiter)
+                value = await in_abandonable_thread(tool.execute, *inputs, limiter=_threads_of(tool))
                 value = await value if inspect.isawaitable(value) else value
             result = to_result(value)
     finally:

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import Any, final
 
-import anyio
-
 from hooksdk import schema
 from hooksdk._run import call as judging
 from hooksdk._run import execution, refusals
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
+from hooksdk._tasks.shielding import run_shielded
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import CallSettled
@@ -25,10 +24,18 @@ from hooksdk.tools import Tool
 class JudgedCall:
     """A call that went through unwrapping, scope, repair, rewriting, validation, the policies and their approvals.
 
-        judged = await run.judge(call)
-        if judged.result is None:
-            text = await my_executor(judged.tool, judged.arguments)
-            await judged.supply(text)
+    ```python
+    from hooksdk import JudgedCall, Run, Tool, ToolCall, ToolResult
+
+    async def run_elsewhere(tool: Tool | None, arguments: dict[str, object]) -> str:
+        return f"{tool} ran with {arguments}"
+
+    async def call(run: Run, call: ToolCall) -> ToolResult:
+        judged: JudgedCall = await run.judge(call)
+        if judged.result is not None:  # blocked, answered, invalid or unknown
+            return judged.result
+        return await judged.supply(await run_elsewhere(judged.tool, judged.arguments))
+    ```
 
     It ends once: it is settled already, or by `execute()` or `supply()`. One that nobody ends is `not_run` when its run
     ends, and stays open when the run is paused.
@@ -96,6 +103,9 @@ async def judge_call(state: RunState, work: CallInProgress) -> JudgedCall:
     catalog = state.tools
     state.open_calls.append(work)
     await _go_on(state, work, _judge(state, work, catalog))
+    if work.end is None and state.ended not in {None, "paused"}:  # meanwhile, so `end_judged_calls` left it out
+        await _go_on(state, work, _not_run(work))
+        state.check_open()
     return JudgedCall(state, work)
 
 
@@ -136,16 +146,15 @@ async def _go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd
             work.end = end
             state.open_calls.remove(work)
             try:
-                await _record_result(state, work, end.result)
+                if work.depth == 0:  # nested results stay out of the transcript
+                    await run_shielded(_record_result, state, work, end.result)
             finally:
                 await execution.after_tool_call(state, work, end)
 
 
 async def _record_result(state: RunState, work: CallInProgress, result: ToolResult) -> None:
-    if work.depth == 0:  # nested results stay out of the transcript
-        with anyio.CancelScope(shield=True):
-            await state.parts.transcript.answer(work.written, result, work.tool)
-            await state.parts.states.save()
+    await state.parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end)
+    await state.parts.states.save()
 
 
 async def _call_nested(
@@ -160,9 +169,9 @@ async def _call_nested(
 
 async def end_judged_calls(state: RunState) -> None:
     """Calls that were judged, and that nobody executed or gave a result, end with the run."""
-
-    async def not_run(work: CallInProgress) -> CallEnd:
-        return CallEnd("not_run", ToolResult.error(refusals.not_run_at_end(work.call.name)))
-
     for work in [work for work in state.open_calls if work.judged and not work.running]:
-        await _go_on(state, work, not_run(work))
+        await _go_on(state, work, _not_run(work))
+
+
+async def _not_run(work: CallInProgress) -> CallEnd:
+    return CallEnd("not_run", ToolResult.error(refusals.not_run_at_end(work.call.name)))

@@ -51,6 +51,11 @@ def policy_failed(plugin: str) -> str:
     return f"Blocked: plugin '{plugin}' failed while it judged this call, so it was not run."
 
 
+def arguments_changed(name: str) -> str:
+    """A policy changed the arguments that the others judged."""
+    return f"Blocked: the arguments of '{name}' were changed while they were judged, so it was not run."
+
+
 def approval_refused(title: str, reason: str) -> str:
     """A person said no, or could not be asked."""
     return f"Blocked: '{title}' was not approved: {reason or 'a person said no'}"

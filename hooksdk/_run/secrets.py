@@ -16,14 +16,14 @@ _PLACEHOLDER = re.compile(r"\{\{\s*secret:([A-Za-z0-9_.\-]+)\s*\}\}")
 
 def placeholders(value: object) -> list[str]:
     """The names of all secrets that a JSON value asks for, each once, in order."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
 
     def note(text: str) -> str:
-        found.update(dict.fromkeys(_PLACEHOLDER.findall(text)))
+        names.update(dict.fromkeys(_PLACEHOLDER.findall(text)))
         return text
 
     _map_strings(value, note)
-    return list(found)
+    return list(names)
 
 
 def fill(value: Any, secrets: Mapping[str, str]) -> Any:
@@ -34,17 +34,18 @@ def fill(value: Any, secrets: Mapping[str, str]) -> Any:
 def mask(value: Any, secrets: Mapping[str, str]) -> Any:
     """A copy of the value with the secrets' values turned back into their placeholders, however they are written:
     plain, in JSON, in a URL, in base64 or as a number."""
-    spelt = _spellings(secrets)
-    if not spelt:
+    placeholder_of = _spellings(secrets)
+    if not placeholder_of:
         return value
-    pattern = re.compile("|".join(re.escape(text) for text in sorted(spelt, key=len, reverse=True)))
+    pattern = re.compile("|".join(re.escape(text) for text in sorted(placeholder_of, key=len, reverse=True)))
 
     def clean(text: str) -> str:
-        return pattern.sub(lambda match: spelt[match[0]], text)
+        return pattern.sub(lambda match: placeholder_of[match[0]], text)
 
     def clean_number(number: float) -> object:
-        cleaned = clean(text := str(number))
-        return number if cleaned == text else cleaned
+        text = str(number)
+        masked = clean(text)
+        return number if masked == text else masked
 
     return _map_strings(value, clean, clean_number)
 
@@ -58,7 +59,7 @@ def mask_result(result: ToolResult, secrets: Mapping[str, str]) -> ToolResult:
 
 
 def _spellings(secrets: Mapping[str, str]) -> dict[str, str]:
-    spelt: dict[str, str] = {}
+    placeholder_of: dict[str, str] = {}
     for name, value in secrets.items():
         if value:
             raw = value.encode("utf-8", "surrogatepass")
@@ -67,8 +68,8 @@ def _spellings(secrets: Mapping[str, str]) -> dict[str, str]:
             forms |= (
                 {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()} if len(value) >= 6 else set()
             )
-            spelt.update(dict.fromkeys(forms - {""}, f"{{{{secret:{name}}}}}"))
-    return spelt
+            placeholder_of.update(dict.fromkeys(forms - {""}, f"{{{{secret:{name}}}}}"))
+    return placeholder_of
 
 
 def _map_strings(

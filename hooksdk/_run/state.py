@@ -16,7 +16,7 @@ from hooksdk._tasks.limits import Attempt
 from hooksdk.calls import ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog
 from hooksdk.errors import RunClosed
-from hooksdk.hooks import RunInfo
+from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.records import CallStatus, Record, RestoreQueued, TrimQueued
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results
@@ -83,6 +83,10 @@ class RunState:
     info: RunInfo
     context_window: int | None = None
     open: bool = False
+    ended: EndReason | None = None
+    """Why it is over; None until then. What runs in other tasks may outlive it."""
+    replies_at_end: int | None = None
+    """How many replies of the model the transcript had then."""
     catalog: Catalog | None = None
     bridges: dict[str, Tool] = field(default_factory=dict[str, Tool])
     """Tools that plugins offer beside the catalog, by name."""

@@ -12,7 +12,7 @@ from hooksdk.catalog import Catalog
 from hooksdk.tools import Tool
 from hooksdk.transcript import DrainReport
 
-KEPT_CALLS = 1000
+MAX_CALLS = 1000
 """How many calls are named one by one; later ones are only counted."""
 
 
@@ -61,9 +61,9 @@ class RunStats:
     def finished(self, status: str, result: ToolResult, tool: Tool | None, call: ToolCall) -> None:
         """A call has its result."""
         self._statuses[status] += 1
-        if len(self._calls) < KEPT_CALLS:
-            told = {"id": call.id, "tool": tool.id if tool else None, "source": tool.source if tool else None}
-            self._calls.append({**told, "origin": call.origin, "status": status, "characters": len(result.text)})
+        if len(self._calls) < MAX_CALLS:
+            call_of = {"id": call.id, "tool": tool.id if tool else None, "source": tool.source if tool else None}
+            self._calls.append({**call_of, "origin": call.origin, "status": status, "characters": len(result.text)})
 
     def written_as_text(self, calls: int) -> None:
         """A reply held calls as text."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable
 
-LONGEST_TEXT = 100_000
+MAX_TEXT = 100_000
 """Characters that are looked at."""
-TOLD = 3
+MAX_NAMES = 3
 """How many names a reminder holds."""
 
 _TOOL = r"""["'](?:tool|tool_name|toolName|function|function_name|action)["']\s*:\s*["']([^"'\s]{1,200})["']"""
@@ -23,28 +23,28 @@ _WITH_ARGUMENTS = re.compile(r"""["'](?:arguments|args|parameters|params|input|a
 def names_called_in(text: str, is_known: Callable[[str], bool]) -> list[str]:
     """The known tools that this text writes calls of, in order: `{"name": ..., "arguments": ...}` and its like, with or
     without a fence, tags or other text around it."""
-    text = text[:LONGEST_TEXT]
+    text = text[:MAX_TEXT]
     if _WITH_ARGUMENTS.search(text):
-        named = _NAMED
+        pattern = _NAMED
     elif _ONLY_JSON.fullmatch(text):
-        named = _NAMED_AS_TOOL
+        pattern = _NAMED_AS_TOOL
     else:
         return []
-    found = (match[match.lastindex or 0] for match in named.finditer(text))
+    names = (match[match.lastindex or 0] for match in pattern.finditer(text))
     # Some models write the name with what it stands in: `functions.create_issue`.
-    known = (next(filter(is_known, (name, name.rpartition(".")[2])), None) for name in found)
-    return list(dict.fromkeys(name for name in known if name))
+    tools = (next(filter(is_known, (name, name.rpartition(".")[2])), None) for name in names)
+    return list(dict.fromkeys(tool for tool in tools if tool))
 
 
-def reminder_of(names: Iterable[str], offered: Container[str], deferred_how: str) -> str:
+def reminder_of(names: Iterable[str], offered: Container[str], call_hint: str) -> str:
     """What to tell the model, so that its next reply makes the call."""
-    told = list(names)[:TOLD]
-    shown = [name for name in told if name in offered]
-    hidden = [name for name in told if name not in offered]
+    first = list(names)[:MAX_NAMES]
+    direct = [name for name in first if name in offered]
+    deferred = [name for name in first if name not in offered]
     lines = ["Nothing was called: a call that is written as text does nothing."]
-    if shown:
-        lines.append(f"Call {' and '.join(shown)} as a tool call of the API.")
-    if hidden:
-        how = deferred_how or "Use the tools that are offered to you."
-        lines.append(f"{' and '.join(hidden)} {'is' if len(hidden) == 1 else 'are'} not offered directly. {how}")
+    if direct:
+        lines.append(f"Call {' and '.join(direct)} as a tool call of the API.")
+    if deferred:
+        how = call_hint or "Use the tools that are offered to you."
+        lines.append(f"{' and '.join(deferred)} {'is' if len(deferred) == 1 else 'are'} not offered directly. {how}")
     return " ".join(lines)

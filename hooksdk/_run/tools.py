@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from hooksdk import hooks
 from hooksdk._firing.dispatcher import Failure
@@ -21,26 +21,23 @@ class NameTaken(Exception):
         self.names = names
 
 
-def as_bridge(tool: Tool) -> Tool:
-    """A copy of a tool that a plugin offers through `Offer`, with `bridge` set. Neither the constructor nor `Tool.copy` can:
-    policies let a bridge pass where they block unknown tools."""
-    marked = tool.copy()
-    object.__setattr__(marked, "bridge", True)
-    return marked
-
-
 async def settle_catalog(state: RunState, tools: Sequence[Tool], earlier: set[str]) -> tuple[Catalog, list[Tool]]:
     """The catalog of this attempt, and what to offer. A tool that has the name of a bridge is renamed, as two owners'
-    tools of one name are: the policies are asked anew then, about the names that the model will see."""
-    for _ in range(2):
-        catalog = build_catalog(tools, earlier, state.bridge_names)
-        refused = {tool.name: "not granted to this session" for tool in catalog if not state.parts.allows(tool)}
-        catalog = await narrow_tools(state, catalog.without(refused))
-        try:
-            return catalog, await assemble_tools(state, catalog)
-        except NameTaken as error:
-            state.bridge_names.update(error.names)
-    return catalog, list(catalog)  # pyright: ignore[reportPossiblyUnboundVariable]
+    tools of one name are: the policies are asked anew then, about the names that the model will see. Once: a plugin
+    that offers another taken name when it is asked again has failed."""
+    catalog = await _granted(state, tools, earlier)
+    try:
+        return catalog, await assemble_tools(state, catalog, may_rename=True)
+    except NameTaken as error:
+        state.bridge_names.update(error.names)
+    catalog = await _granted(state, tools, earlier)
+    return catalog, await assemble_tools(state, catalog, may_rename=False)
+
+
+async def _granted(state: RunState, tools: Sequence[Tool], earlier: set[str]) -> Catalog:
+    catalog = build_catalog(tools, earlier, state.bridge_names)
+    refused = {tool.name: "not granted to this session" for tool in catalog if not state.parts.allows(tool)}
+    return await narrow_tools(state, catalog.without(refused))
 
 
 async def narrow_tools(state: RunState, catalog: Catalog) -> Catalog:
@@ -55,7 +52,7 @@ async def narrow_tools(state: RunState, catalog: Catalog) -> Catalog:
         if failure is None:
             try:
                 names = _names_in(outcome.answer)
-            except TypeError as error:
+            except Exception as error:
                 failure = Failure(handler, error)
         if failure is not None:
             raise PolicyFailed("narrow_tools", handler.who, str(failure))
@@ -72,8 +69,9 @@ def _names_in(answer: hooks.Withhold) -> list[str]:
     return [str(name) for name in names]
 
 
-async def assemble_tools(state: RunState, catalog: Catalog) -> list[Tool]:
-    """What to offer. Raises `NameTaken`; when a handler fails in another way, the plain catalog is offered."""
+async def assemble_tools(state: RunState, catalog: Catalog, *, may_rename: bool) -> list[Tool]:
+    """What to offer; when a handler fails, the plain catalog. Raises `NameTaken` when bridges need names that tools of
+    the catalog have, and these may be renamed."""
     state.bridges, state.call_hint = {}, ""
     shown = {tool.name: tool for tool in catalog}
     bridges: dict[str, Tool] = {}
@@ -86,39 +84,50 @@ async def assemble_tools(state: RunState, catalog: Catalog) -> list[Tool]:
             info=state.info, deferrable=deferrable, context_window=state.context_window, tokens=tokens
         )
 
+    def taken(names: Iterable[str]) -> list[str]:
+        return [name for name in names if name in catalog or name in catalog.withheld]
+
     async for outcome in state.hooks.fire("assemble_tools", event):
         failure, offer = outcome.failure, outcome.answer
         if failure is None:
             try:
-                _check_offer(offer, shown, bridges)
+                added, deferred = _read_offer(offer, shown, bridges)
+                if not may_rename and (names := taken(added)):
+                    raise NameTaken(names)
+                bridges |= added
+                shown = {name: tool for name, tool in shown.items() if name not in deferred}
             except Exception as error:
                 failure = Failure(outcome.handler, error)
         if failure is not None:
             failure.log(", so the plain catalog is offered")
             return list(catalog)
-        bridges.update((tool.name, _as_bridge(tool)) for tool in offer.tools)
-        if taken := [name for name in bridges if name in catalog or name in catalog.withheld]:
-            raise NameTaken(taken)
-        for name in offer.defer:
-            del shown[name]
         if offer.call_hint:
             hints.append(str(offer.call_hint))
+    if names := taken(bridges):
+        raise NameTaken(names)
     state.bridges, state.call_hint = bridges, " ".join(hints)
     return [*shown.values(), *bridges.values()]
 
 
-def _as_bridge(tool: Tool) -> Tool:
-    """Marked here and nowhere else, so that no tool can call itself a bridge."""
-    bridge = tool.copy()
-    object.__setattr__(bridge, "bridge", True)
-    return bridge
-
-
-def _check_offer(offer: hooks.Offer, shown: dict[str, Tool], bridges: dict[str, Tool]) -> None:
-    names = [tool.name for tool in offer.tools]
-    for name in names:
-        if not name or name in bridges or names.count(name) > 1:
-            raise ValueError(f"the offered tool '{name}' has a name that is offered already")
-    for name in offer.defer:
+def _read_offer(
+    offer: hooks.Offer, shown: Mapping[str, Tool], bridges: Mapping[str, Tool]
+) -> tuple[dict[str, Tool], set[str]]:
+    """The bridges that a plugin adds, by name, and the names that it defers."""
+    added: dict[str, Tool] = {}
+    for tool in offer.tools:
+        if not tool.name or tool.name in bridges or tool.name in added:
+            raise ValueError(f"the offered tool '{tool.name}' has a name that is offered already")
+        added[tool.name] = as_bridge(tool)
+    deferred = {*offer.defer}
+    for name in deferred:
         if name not in shown or shown[name].core:
             raise ValueError(f"'{name}' is not one of the deferrable tools")
+    return added, deferred
+
+
+def as_bridge(tool: Tool) -> Tool:
+    """A copy of a tool that a plugin offers through `Offer`, with `bridge` set. Neither the constructor nor `Tool.copy` can:
+    policies let a bridge pass where they block unknown tools."""
+    marked = tool.copy()
+    object.__setattr__(marked, "bridge", True)
+    return marked

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+import asyncio
+import contextlib
+import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, TypeVarTuple
@@ -11,28 +13,19 @@ import anyio
 import anyio.to_thread
 
 from hooksdk._tasks.background import logger
+from hooksdk._tasks.limits import cancel_requests
 from hooksdk.errors import SessionBusy
 
 T = TypeVar("T")
 P = TypeVarTuple("P")
 
 
-def _on_asyncio() -> bool:
-    asyncio = sys.modules.get("asyncio")
-    try:
-        return asyncio is not None and asyncio.current_task() is not None
-    except RuntimeError:
-        return False
-
-
 async def run_shielded(step: Callable[[*P], Coroutine[Any, Any, T]], *args: *P) -> T:
     """Run `step(*args)` to completion. A cancellation of the caller, asyncio's own `task.cancel()` included, is raised
     again afterwards."""
-    if not _on_asyncio():
+    if cancel_requests() < 0:
         with anyio.CancelScope(shield=True):
             return await step(*args)
-    import asyncio
-
     task = asyncio.ensure_future(step(*args))
     cancelled: BaseException | None = None
     while not task.done():
@@ -51,6 +44,34 @@ async def run_shielded(step: Callable[[*P], Coroutine[Any, Any, T]], *args: *P) 
 async def in_thread(work: Callable[[*P], T], *args: *P, limiter: anyio.CapacityLimiter | None = None) -> T:
     """Run blocking work in a worker thread. Never behind the threads that plugins and tools keep busy."""
     return await anyio.to_thread.run_sync(work, *args, limiter=limiter or anyio.CapacityLimiter(1))
+
+
+async def in_abandonable_thread(work: Callable[[*P], T], *args: *P, limiter: anyio.CapacityLimiter) -> T:
+    """Run blocking work in a worker thread that is abandoned when its caller is cancelled, and keeps its place in the
+    limiter until it really ends, so that hanging threads cannot pile up.
+
+    Trio's threads do so by themselves; on asyncio anyio gives an abandoned thread's place away at once.
+    """
+    if cancel_requests() < 0:
+        return await anyio.to_thread.run_sync(work, *args, abandon_on_cancel=True, limiter=limiter)
+    loop, place = asyncio.get_running_loop(), object()
+    begun = False
+
+    def in_place() -> T:
+        nonlocal begun
+        begun = True
+        try:
+            return work(*args)
+        finally:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for the place
+                loop.call_soon_threadsafe(limiter.release_on_behalf_of, place)
+
+    await limiter.acquire_on_behalf_of(place)
+    try:
+        return await anyio.to_thread.run_sync(in_place, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(math.inf))
+    finally:
+        if not begun:
+            limiter.release_on_behalf_of(place)
 
 
 async def keep_trying(take: Callable[[], Awaitable[bool]], session_id: str, wait: float) -> None:

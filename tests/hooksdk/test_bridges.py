@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -129,3 +129,75 @@ async def test_a_bridge_that_stands_for_nothing_is_refused() -> None:
         assert (await stage.call("use", {})).text == (
             "'use' was not run: it is not offered to you now. Call the tools that are, each by its own name."
         )
+
+
+async def test_what_is_no_tool_cannot_be_offered(caplog: pytest.LogCaptureFixture) -> None:
+    class Odd:
+        name = "use"
+
+    class Offers:
+        @hooks.assemble_tools
+        def offer(self, event: AssembleTools) -> Offer:
+            return Offer(cast("Any", [Odd()]), ["far"])
+
+    async with playing(Offers, tools=[FAR]) as stage:
+        assert [tool.name for tool in stage.run.offered] == ["far"]
+    assert "the plain catalog is offered" in caplog.text
+
+
+async def test_a_name_that_is_deferred_twice_is_deferred() -> None:
+    class Hides:
+        @hooks.assemble_tools
+        def offer(self, event: AssembleTools) -> Offer:
+            return Offer(defer=["far", "far"])
+
+    async with playing(Hides, tools=[FAR, make()]) as stage:
+        assert [tool.name for tool in stage.run.offered] == ["read_file"]
+
+
+async def test_bridges_of_two_plugins_may_both_have_the_names_of_tools() -> None:
+    class One:
+        @hooks.assemble_tools
+        def offer(self, event: AssembleTools) -> Offer:
+            return Offer([Tool(name="one", execute=remote)])
+
+    class Two:
+        @hooks.assemble_tools
+        def offer(self, event: AssembleTools) -> Offer:
+            return Offer([Tool(name="two", execute=remote)])
+
+    clashing = [make(name, source="mcp", owner="gh", properties={}) for name in ("one", "two")]
+    async with playing(One, Two, tools=clashing) as stage:
+        assert [tool.name for tool in stage.run.offered] == ["gh__one", "gh__two", "one", "two"]
+
+
+async def test_a_plugin_that_takes_another_tools_name_when_it_is_asked_again_has_failed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    names = iter(["one", "two"])
+
+    class Hostile:
+        @hooks.assemble_tools
+        def offer(self, event: AssembleTools) -> Offer:
+            return Offer([Tool(name=next(names), execute=remote)])
+
+    clashing = [make(name, source="mcp", owner="gh", properties={}) for name in ("one", "two")]
+    async with playing(Hostile, tools=clashing) as stage:
+        assert [tool.name for tool in stage.run.offered] == ["gh__one", "two"]
+    assert "the offered tool 'two' has a name that is given or withheld already" in caplog.text
+
+
+async def test_a_bridge_call_that_is_unwrapped_without_a_name_is_invalid_and_the_run_goes_on() -> None:
+    class Use:
+        @hooks.assemble_tools
+        def offer(self, event: AssembleTools) -> Offer:
+            return Offer([Tool(name="use")])
+
+        @hooks.unwrap_tool_call
+        def unwrap(self, event: UnwrapToolCall) -> ToolCall:
+            return ToolCall("", event.arguments.get("tool", None), {})  # type: ignore[arg-type]
+
+    async with playing(Use, tools=[FAR]) as stage:
+        result = await stage.call("use", {})
+        assert result.text.startswith("'use' failed: TypeError: ToolCall(name=...) must be str, got NoneType")
+        assert (await stage.call("use", {"tool": "far"})).text == "the remote answer"

@@ -31,7 +31,7 @@ COMMAND = [sys.executable, "-m", "hooksdk", "demo"]
 def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("demo") / "place"
     done = subprocess.run(
-        [*COMMAND, "--json", "--folder", str(folder)], capture_output=True, text=True, timeout=1200, check=False
+        [*COMMAND, "--json", "--folder", str(folder)], capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -143,7 +143,7 @@ def test_interactive_asks_the_person(answer: str, made: bool, tmp_path: Path) ->
         input=answer,
         capture_output=True,
         text=True,
-        timeout=1200,
+        timeout=200,
         check=False,
     )
     assert f"Allow it? [y/N] {answer.strip()}\n" in done.stdout
@@ -155,7 +155,7 @@ def test_interactive_asks_the_person(answer: str, made: bool, tmp_path: Path) ->
 
 def test_without_git_it_ends_in_one_line(tmp_path: Path) -> None:
     done = subprocess.run(
-        COMMAND, env={**os.environ, "PATH": str(tmp_path)}, capture_output=True, text=True, timeout=1200, check=False
+        COMMAND, env={**os.environ, "PATH": str(tmp_path)}, capture_output=True, text=True, timeout=200, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.strip() == "hooksdk: the demo needs git on the PATH: install git, then run it again"
@@ -164,7 +164,7 @@ def test_without_git_it_ends_in_one_line(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     done = subprocess.run(
-        [*COMMAND, "--folder", str(tmp_path)], capture_output=True, text=True, timeout=1200, check=False
+        [*COMMAND, "--folder", str(tmp_path)], capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == 1
     assert "is not empty: name a new folder" in done.stderr

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hooksdk import hooks
+from hooksdk import Tool, hooks
 from hooksdk.errors import PolicyFailed
 from hooksdk.hooks import (
     AddContext,
@@ -181,7 +181,7 @@ async def test_a_failing_narrower_ends_the_run_with_everything_said() -> None:
             raise AssertionError
 
 
-@pytest.mark.parametrize("answer", [Offer(defer=["act"]), Offer(defer=["nothing"]), "nonsense"])
+@pytest.mark.parametrize("answer", [Offer(defer=["act"]), Offer(defer=["nothing"]), Offer([Tool(name="")]), "nonsense"])
 async def test_an_offer_that_cannot_be_leaves_the_plain_catalog(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
     class Assembles:
         @hooks.assemble_tools

@@ -12,7 +12,7 @@ from policies import LIMIT, PLENTY, Body, blocked_by, policy
 from hooksdk import hooks
 from hooksdk.errors import PolicyFailed
 from hooksdk.hooks import AgentEnd, AgentStart, Block, SessionStart
-from tests.stage import playing
+from tests.stage import Stage, playing
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
@@ -52,6 +52,24 @@ async def test_a_stray_cancellation_is_the_handlers_failure(caplog: pytest.LogCa
         await task
 
     assert "CancelledError: it was cancelled from inside" in await blocked_by(body, caplog)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cancellation_that_the_task_has_not_met_yet_is_not_the_handlers() -> None:
+    async def body() -> None:
+        await asyncio.sleep(0)
+
+    async def call(stage: Stage) -> None:
+        current = asyncio.current_task()
+        assert current is not None
+        current.cancel()  # as Ctrl-C does while the main task computes
+        await stage.call()
+
+    async with playing(policy(body)) as stage:
+        task = asyncio.ensure_future(call(stage))
+        await asyncio.wait([task])
+        assert task.cancelled()
+        assert stage.executed == []
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

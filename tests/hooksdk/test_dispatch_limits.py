@@ -57,6 +57,13 @@ async def test_an_answer_whose_repr_raises_is_still_a_failure(caplog: pytest.Log
     assert "it answered <Evil instance at" in await blocked_by(body, caplog)
 
 
+async def test_an_answer_that_cannot_be_shown_is_still_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def body() -> Any:
+        return type("array", (), {})()  # named like what `reprlib` reads in a way of its own
+
+    assert "it answered what cannot be shown (array)" in await blocked_by(body, caplog)
+
+
 async def test_an_async_handler_that_blocks_the_loop_is_late(caplog: pytest.LogCaptureFixture) -> None:
     async def body() -> None:
         time.sleep(2 * LIMIT)

@@ -170,19 +170,47 @@ async def test_a_call_takes_one_result() -> None:
     assert len(ended.calls) == 1
 
 
+def reach_into(event: object) -> None:
+    """Change the arguments of an event for everybody, as far in as Python lets it."""
+    for value in vars(event).values():
+        inner = getattr(value, "value", None)
+        if isinstance(inner, dict):
+            inner["path"] = 5
+
+
 async def test_what_a_policy_changes_in_its_event_is_not_what_runs() -> None:
     class Meddler:
         @hooks.before_tool_call
         def judge(self, event: BeforeToolCall) -> None:
-            event.arguments["path"] = "/etc/shadow"
-            for value in vars(event).values():  # as far in as Python lets it
-                inner = getattr(value, "value", None)
-                if isinstance(inner, dict):
-                    inner["path"] = "/etc/shadow"
+            event.arguments["path"] = event.call.arguments["path"] = "/etc/shadow"
 
     async with playing(Meddler) as stage:
         (call,) = await stage.reply(("read_file", {"path": "a"}))
         assert (await stage.run.call_tool(call)).text == 'ran with {"path": "a"}'
+
+
+async def test_a_call_whose_arguments_were_changed_for_the_next_policy_does_not_run() -> None:
+    class Meddler:
+        @hooks.before_tool_call.first
+        def judge(self, event: BeforeToolCall) -> None:
+            reach_into(event)
+
+    async with playing(Meddler, Gate, tools=[make(execute=never)]) as stage:
+        result = await stage.call("read_file", {"path": "/etc"})
+        assert (
+            result.text
+            == "Blocked: the arguments of 'read_file' were changed while they were judged, so it was not run."
+        )
+
+
+async def test_arguments_that_a_rewriter_changes_without_an_answer_stay_as_they_were_checked() -> None:
+    class Meddler:
+        @hooks.rewrite_tool_call
+        def rewrite(self, event: RewriteToolCall) -> None:
+            reach_into(event)
+
+    async with playing(Meddler) as stage:
+        assert (await stage.call("read_file", {"path": "a"})).text == 'ran with {"path": "a"}'
 
 
 async def test_a_tool_that_changes_its_arguments_changes_nobody_elses() -> None:

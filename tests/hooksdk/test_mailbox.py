@@ -12,7 +12,8 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk import hooks
+from hooksdk import Run, Tool, ToolCall, hooks
+from hooksdk.errors import SessionClosed
 from hooksdk.hooks import AfterToolCall, AfterToolsResolved, AgentEnd, BeforeToolCall, Block, SessionEnd, Trace
 from hooksdk.testing import open_host
 from tests.stage import playing
@@ -143,7 +144,10 @@ async def test_a_rude_observer_changes_nothing(caplog: pytest.LogCaptureFixture)
     assert stage.executed == [{"path": number} for number in range(4)]
     told = warnings(caplog)
     assert sum("Rude.see" in line and "after_tool_call" in line for line in told) == 4
-    assert any("it answered Block(reason='too late') (Block); expected None: an observer" in line for line in told)
+    assert any(
+        "it answered Block(reason='too late') (Block); expected None: after_tool_call decides nothing" in line
+        for line in told
+    )
     assert any("Rude.hang" in line and "no answer within 0.02 s" in line for line in told)
 
 
@@ -328,3 +332,31 @@ async def test_a_worker_that_will_not_end_does_not_hold_the_host_for_ever(
     assert "Stubborn.see" in caplog.text
     over.set()
     await anyio.sleep(0.01)
+
+
+async def test_what_happens_after_its_session_closed_is_observed_by_nobody() -> None:
+    seen: list[str] = []
+    closed = anyio.Event()
+
+    class Sees:
+        @hooks.after_tool_call
+        async def see(self, event: AfterToolCall) -> None:
+            seen.append(event.call.id)
+
+    async def slow(arguments: dict[str, Any]) -> str:
+        await closed.wait()
+        return "late"
+
+    async def call(run: Run) -> None:
+        with pytest.raises(SessionClosed):  # its result cannot be recorded any more
+            await run.call_tool(ToolCall("c", "slow"))
+
+    tool = Tool(name="slow", source="host", owner="core", execute=slow)
+    async with open_host(Sees) as host, anyio.create_task_group() as group:
+        async with host.session("s") as session, session.run() as run:
+            await run.resolve_tools([tool])
+            group.start_soon(call, run)
+            await anyio.wait_all_tasks_blocked()
+        closed.set()
+        await anyio.wait_all_tasks_blocked()
+    assert seen == []

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from hooksdk import Approval, ApprovalRequest, Host, Session, ToolCall, ToolResult, hooks
 from hooksdk.hooks import AfterToolCall, AgentEnd, Ask, BeforeToolCall
 from hooksdk.testing import open_host
-from tests.stage import USER, make, reply
+from tests.stage import USER, OwnStore, make, reply
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
@@ -256,6 +256,51 @@ async def test_one_cancelled_call_among_parallel_ones_leaves_the_others_alone() 
         assert [result.text for result in results] == ["done"]
         texts = [one["content"] for one in session.messages if one["role"] == "tool"]
         assert texts == ["Error: 'slow' was cancelled while it ran.", "done"]
+
+
+class SlowLog:
+    """A session's log that keeps the first result waiting."""
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self.reached, self.free = asyncio.Event(), asyncio.Event()
+
+    async def append_messages(self, messages: Any) -> None:
+        if any(message["role"] == "tool" for message in messages):
+            self.reached.set()
+            await self.free.wait()
+        await self._log.append_messages(messages)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_result_is_recorded_although_asyncio_cancels_its_call_while_another_one_is_being_recorded() -> None:
+    logs: list[SlowLog] = []
+
+    class Store(OwnStore):
+        async def open_session(self, session_id: str, *, wait: float = 5.0) -> Any:
+            logs.append(SlowLog(await super().open_session(session_id, wait=wait)))
+            return logs[-1]
+
+    calls = [ToolCall(name, "read_file", {"path": name}) for name in ("a", "b")]
+    async with open_host(store=cast("Any", Store())) as host, host.session("s") as session, session.run() as run:
+        await run.resolve_tools([make()])
+        await run.record([USER, reply(*calls)])
+        first = asyncio.ensure_future(run.call_tool(calls[0]))
+        await logs[0].reached.wait()
+        second = asyncio.ensure_future(run.call_tool(calls[1]))
+        await anyio.wait_all_tasks_blocked()
+        second.cancel()
+        logs[0].free.set()
+        await first
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        assert [message["content"] for message in session.messages[-2:]] == [
+            'ran with {"path": "a"}',
+            'ran with {"path": "b"}',
+        ]
 
 
 async def test_a_run_cancelled_while_its_handlers_of_the_end_work_lets_them_finish() -> None:

@@ -8,12 +8,15 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from hooksdk import ToolCall, hooks
+from hooksdk import Approval, ApprovalRequest, Run, ToolCall, hooks
 from hooksdk.errors import FenceClosed, PolicyFailed, RunAlreadyOpen, RunBlocked, RunClosed
 from hooksdk.hooks import (
+    AfterToolCall,
     AfterToolsResolved,
     AgentEnd,
     AgentStart,
+    Ask,
+    BeforeToolCall,
     Block,
 )
 from hooksdk.testing import open_host
@@ -40,6 +43,17 @@ class Ends:
     async def end(self, event: AgentEnd) -> None:
         self.seen.append((event.reason, event.error))
         self.stats.append(event.stats)
+
+
+class Seen:
+    """Sees how every call ended."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str]] = []
+
+    @hooks.after_tool_call
+    async def see(self, event: AfterToolCall) -> None:
+        self.calls.append((event.call.id, event.status))
 
 
 # Reasons
@@ -104,6 +118,81 @@ async def test_calls_that_were_never_answered_get_a_result_at_the_end(how: str) 
         results = [message for message in session.messages if message["role"] == "tool"]
         assert [one["tool_call_id"] for one in results] == ["c1", "c2"]
         assert all("not run: cancelled" in one["content"] for one in results)
+
+
+async def test_a_result_that_comes_after_its_run_is_not_taken_for_a_later_call_of_the_same_id() -> None:
+    over, call = anyio.Event(), ToolCall("c", "read_file", {})
+
+    async def slow(arguments: dict[str, Any]) -> str:
+        await over.wait()
+        return "late"
+
+    async with open_host(Seen) as host, host.session("s") as session:
+        async with anyio.create_task_group() as group:
+            async with session.run() as run:
+                await run.resolve_tools([make(execute=slow)])
+                await run.record([USER, reply(call)])
+                group.start_soon(run.call_tool, call)
+                await anyio.wait_all_tasks_blocked()
+            over.set()
+        async with session.run() as run:
+            await run.resolve_tools([make()])
+            await run.record([USER, reply(call)])
+            assert [pending.id for pending in run.pending] == ["c"]
+            assert (await run.call_tool(call)).text == "ran with {}"
+        texts = [message["content"] for message in session.messages if message["role"] == "tool"]
+        assert texts == ["Error: not run: cancelled", "ran with {}"]
+        seen = session.plugin("seen")
+    assert seen.calls == [("c", "ok"), ("c", "ok")]
+
+
+async def test_a_result_that_comes_after_a_pause_answers_its_call() -> None:
+    over, call = anyio.Event(), ToolCall("c", "read_file", {})
+
+    async def slow(arguments: dict[str, Any]) -> str:
+        await over.wait()
+        return "late"
+
+    async with open_host() as host, host.session("s") as session, anyio.create_task_group() as group:
+        async with session.run() as run:
+            await run.resolve_tools([make(execute=slow)])
+            await run.record([USER, reply(call)])
+            group.start_soon(run.call_tool, call)
+            await anyio.wait_all_tasks_blocked()
+            run.pause("later")
+        over.set()
+        await anyio.wait_all_tasks_blocked()
+        async with session.run() as run:
+            assert (run.pending, session.messages[-1]["content"]) == ((), "late")
+
+
+async def test_a_call_whose_run_ends_while_a_person_is_asked_is_observed_as_not_run() -> None:
+    asked, over = anyio.Event(), anyio.Event()
+
+    async def late(_request: ApprovalRequest) -> Approval:
+        asked.set()
+        await over.wait()
+        return Approval(True)
+
+    class Asks:
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> Ask:
+            return Ask("May it?")
+
+    async def call(run: Run) -> None:
+        with pytest.raises(RunClosed):
+            await run.call_tool(ToolCall("c", "read_file", {}))
+
+    async with open_host(Asks, Seen, approver=late) as host, host.session("s") as session:
+        async with anyio.create_task_group() as group:
+            async with session.run() as run:
+                await run.resolve_tools([make()])
+                await run.record([USER, reply(ToolCall("c", "read_file", {}))])
+                group.start_soon(call, run)
+                await asked.wait()
+            over.set()
+        seen = session.plugin("seen")
+    assert seen.calls == [("c", "not_run")]
 
 
 async def test_handlers_of_the_end_run_in_reverse_order_and_a_failing_one_stops_nobody(
@@ -329,3 +418,34 @@ async def test_a_policy_that_withholds_tools_instead_of_names_fails() -> None:
     async with open_host(Narrow) as host, host.session() as session, session.run() as run:
         with pytest.raises(PolicyFailed, match="names or ids, not Tool"):
             await run.resolve_tools([make()])
+
+
+async def test_a_policy_whose_list_of_names_cannot_be_read_fails() -> None:
+    class Names(list[str]):
+        def __iter__(self) -> Any:
+            raise ValueError("the names are away")
+
+    class Narrow:
+        @hooks.narrow_tools
+        def narrow(self, event: hooks.NarrowTools) -> hooks.Withhold | None:
+            return hooks.Withhold(Names(), "all of them")
+
+    async with open_host(Narrow) as host, host.session() as session, session.run() as run:
+        with pytest.raises(PolicyFailed, match="the names are away"):
+            await run.resolve_tools([make()])
+
+
+async def test_what_an_earlier_attempt_was_granted_is_gone_when_the_next_ones_policies_are_cancelled() -> None:
+    class Narrow:
+        @hooks.narrow_tools
+        async def narrow(self, event: hooks.NarrowTools) -> hooks.Withhold | None:
+            if event.attempt == 2:
+                scope.cancel()
+                await anyio.sleep_forever()
+
+    async with playing(Narrow) as played:
+        await played.run.retry()
+        with anyio.CancelScope() as scope:
+            await played.run.resolve_tools([make()])
+        with pytest.raises(RunClosed, match="no tools are resolved"):
+            await played.run.call_tool(played.new("read_file"))

@@ -138,6 +138,26 @@ async def test_tools_that_hang_in_threads_do_not_starve_other_work_in_threads() 
 
 
 @pytest.mark.both_loops
+async def test_a_tool_that_hangs_in_threads_gets_no_more_than_its_share_of_them() -> None:
+    free = threading.Event()
+    hanging: list[int] = []
+
+    def hang(arguments: dict[str, Any]) -> str:
+        hanging.append(threading.get_ident())
+        return str(free.wait(60))
+
+    try:
+        async with playing(tools=[make("hangs", hang, timeout=0.05)]) as played:
+            for _ in range(2):
+                async with anyio.create_task_group() as group:
+                    for call in await played.reply(*[("hangs", None)] * 60):
+                        group.start_soon(played.run.call_tool, call)
+            assert len(hanging) <= 40, "those that were abandoned count"
+    finally:
+        free.set()
+
+
+@pytest.mark.both_loops
 async def test_a_tool_that_swallows_its_cancellation_is_late_all_the_same() -> None:
     async def stubborn(arguments: dict[str, Any]) -> str:
         try:

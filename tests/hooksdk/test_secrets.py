@@ -296,3 +296,19 @@ async def test_a_secret_that_comes_back_as_a_number_is_taken_out_too() -> None:
         result = await stage.call("number", {"key": "{{secret:PIN}}"})
         assert result.structured == {"pin": "{{secret:PIN}}", "ok": True, "n": 7}
         assert "1234567" not in str(stage.session.messages)
+
+
+async def test_a_vault_whose_values_cannot_be_read_blocks_the_call() -> None:
+    class Away(dict[str, str]):
+        def get(self, *_: object) -> Any:
+            raise ConnectionError("the vault is away")
+
+    class Remote:
+        @hooks.resolve_secrets
+        def values(self, event: ResolveSecrets) -> Secrets:
+            return Secrets(Away())
+
+    async with playing(Remote) as stage:
+        result = await stage.call(arguments={"key": "{{secret:KEY}}"})
+        assert result.text == "Blocked: plugin 'remote' failed while it judged this call, so it was not run."
+        assert stage.executed == []
