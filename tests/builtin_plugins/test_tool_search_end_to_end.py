@@ -18,7 +18,7 @@ from hooksdk.hooks import AfterToolCall, AfterToolsResolved
 from hooksdk.testing import Call, Turn, call, open_session, say
 from hooksdk.testing.server import ScriptedServer, SeenRequest
 from tests.hooksdk.provider_rules import tool_violations, violations
-from tests.hooksdk.provider_stage import FORMATS, model_of
+from tests.hooksdk.providers import FORMATS, model_of
 
 pytestmark = pytest.mark.anyio
 

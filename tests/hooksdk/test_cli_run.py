@@ -22,7 +22,7 @@ pytest.importorskip("mcp", reason="needs the extra `mcp`")
 pytest.importorskip("openai", reason="needs the extra `openai`")
 pytest.importorskip("anthropic", reason="needs the extra `anthropic`")
 
-from cli_stage import COMMAND, Done, environment, hooksdk, install_plugin, write_servers
+from commands import COMMAND, Done, environment, hooksdk, install_plugin, write_servers
 from mcp_servers import alive, script, until
 
 from hooksdk.cli._app import run

@@ -19,7 +19,7 @@ from hooksdk.models.anthropic import AnthropicModel
 from hooksdk.models.openai import OpenAIModel
 from hooksdk.testing import call, open_session, recorder
 from hooksdk.testing.server import ScriptedServer, cut, garble, hang, interrupt, refuse
-from tests.hooksdk.provider_stage import FORMATS, TOOLS, USER, Json, Model, Serve, model_of, serving
+from tests.hooksdk.providers import FORMATS, TOOLS, USER, Json, Model, Serve, model_of, serving
 
 pytestmark = pytest.mark.anyio
 
