@@ -1,19 +1,45 @@
-"""What every test gets: both event loops, and a home of its own."""
+"""What every test gets: an event loop, and a home of its own.
+
+Async tests run on asyncio. A test that touches concurrency (cancellation, time limits, threads, tasks side by side,
+locks) runs on asyncio and on trio: mark it, or its whole file, with `pytest.mark.both_loops`. A test in which some code
+is late and other code is not is marked `jumping_clock`: no busy machine moves that clock, and nobody waits for it.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
+import anyio
 import pytest
+
+from tests.clocks import jumping
 
 # The commands under test start some hundred processes, which would compile the package anew each.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+pytest.register_assert_rewrite("tests.stage")
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return request.param
+@pytest.fixture
+def anyio_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> object:
+    loop: str = getattr(request, "param", "asyncio")
+    if request.node.get_closest_marker("jumping_clock") is None:
+        return loop
+    # The seconds that a handler took are read from the system's clock, which does not jump.
+    monkeypatch.setattr("hooksdk._tasks.limits.time", SimpleNamespace(monotonic=anyio.current_time))
+    return jumping(loop)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what is marked `both_loops` on both, unless a test of the file names its loop."""
+    marks = metafunc.definition.iter_markers("parametrize")
+    if (
+        "anyio_backend" in metafunc.fixturenames
+        and metafunc.definition.get_closest_marker("both_loops")
+        and not any(mark.args[0] == "anyio_backend" for mark in marks)
+    ):
+        metafunc.parametrize("anyio_backend", ["asyncio", "trio"], indirect=True)
 
 
 @pytest.fixture(autouse=True)

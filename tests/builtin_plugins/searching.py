@@ -7,15 +7,12 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hooksdk import Host, MemoryStore, Run, Session, Tool, ToolCall, ToolResult
+from hooksdk import Tool, ToolCall
 from hooksdk.tools import Source
+from tests.stage import Stage, playing
+from tests.stage import make as make_tool
 
 BRIDGE = ["tool_search", "tool_describe", "tool_call"]
-
-
-async def echo(arguments: dict[str, Any]) -> str:
-    """What every tool here answers: its arguments."""
-    return "ran with " + json.dumps(arguments, sort_keys=True)
 
 
 def make(
@@ -30,9 +27,8 @@ def make(
 ) -> Tool:
     """A tool whose parameters are given by keyword: a type's name, or a schema."""
     named = {key: {"type": kind} if isinstance(kind, str) else kind for key, kind in properties.items()}
-    parameters = {"type": "object", "properties": named, "required": list(required)}
-    return Tool(
-        name=name, description=description, parameters=parameters, source=source, owner=owner, core=core, execute=echo
+    return make_tool(
+        name, source=source, owner=owner, required=required, properties=named, description=description, core=core
     )
 
 
@@ -54,38 +50,19 @@ def filler(name: str, tokens: int, owner: str = "bulk") -> Tool:
     return tool
 
 
-class Search:
-    """A run with tool search, played by the test in the model's place."""
-
-    def __init__(self, host: Host, session: Session, run: Run) -> None:
-        self.host = host
-        self.session = session
-        self.run = run
-        self._calls = 0
+class Search(Stage):
+    """A stage with tool search."""
 
     @property
     def offered(self) -> list[str]:
         """The names that the model is shown."""
         return [tool.name for tool in self.run.offered]
 
-    async def reply(self, *calls: tuple[str, object]) -> list[ToolCall]:
-        """Record a reply of the model with these calls; arguments that are no text become JSON."""
-        made: list[ToolCall] = []
-        for name, arguments in calls:
-            self._calls += 1
-            text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-            made.append(ToolCall(f"c{self._calls}", name, text))
-        written = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in made
-        ]
-        await self.run.record({"role": "assistant", "content": None, "tool_calls": written})
-        return made
-
-    async def call(self, name: str, arguments: object = None) -> ToolResult:
-        """One reply with one call, and its result."""
-        (call,) = await self.reply((name, {} if arguments is None else arguments))
-        return await self.run.call_tool(call)
+    def new(self, name: str, arguments: object = None) -> ToolCall:
+        """A call whose arguments are JSON, as a model writes them; text stays as it is."""
+        return super().new(
+            name, arguments if isinstance(arguments, str) else json.dumps({} if arguments is None else arguments)
+        )
 
     async def search(self, *queries: str, **more: Any) -> dict[str, Any]:
         """What tool_search answers."""
@@ -116,10 +93,6 @@ async def searching(
     **config: Any,
 ) -> AsyncGenerator[Search, None]:
     """A host, a session and a run whose tools are resolved."""
-    async with (
-        Host(plugins=plugins, store=MemoryStore(), config=configuration(enabled=enabled, **config)) as host,
-        host.session("s") as session,
-        session.run(context_window=window, trigger=trigger) as run,
-    ):
-        await run.resolve_tools(tools)
-        yield Search(host, session, run)
+    config = configuration(enabled=enabled, **config)
+    async with playing(*plugins, tools=tools, config=config, context_window=window, trigger=trigger) as stage:
+        yield Search(stage.host, stage.session, stage.run)

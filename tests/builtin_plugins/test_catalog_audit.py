@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -14,8 +14,10 @@ from builtin_plugins.catalog_audit import fingerprint_of
 from hooksdk import Annotations, Host, JsonlStore, MemoryStore, Run, Tool, ToolCall, hooks
 from hooksdk.errors import ConfigError
 from hooksdk.hooks import NarrowTools, Withhold
+from hooksdk.testing import open_host
 from hooksdk.tools import Source
 from hooksdk.transcript import Store
+from tests.stage import OwnStore, reply
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +50,7 @@ async def run_with(host: Host, tools: Sequence[Tool], session_id: str = "s") -> 
 
 async def see(store: Store, *catalogs: Sequence[Tool], plugins: Sequence[Any] = (), **config: Any) -> list[list[str]]:
     """One host that meets these catalogs, one run each."""
-    async with Host(plugins=plugins, store=store, config=settings(**config)) as host:
+    async with open_host(*plugins, store=store, config=settings(**config)) as host:
         return [await run_with(host, tools) for tools in catalogs]
 
 
@@ -103,24 +105,24 @@ async def test_by_default_a_changed_tool_is_granted_and_reported_once(log: Log):
     assert len(log.records) == 1
 
 
+@pytest.mark.both_loops
 async def test_a_report_waits_for_nothing_in_the_run():
-    class Slow:
+    class Slow(OwnStore):
         """A store whose values take long."""
 
-        def __init__(self) -> None:
-            self._store = MemoryStore()
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._store, name)
-
         async def get_value(self, space: str, key: str, default: Any = None) -> Any:
-            await anyio.sleep(0.5)
-            return await self._store.get_value(space, key, default)
+            await over.wait()
+            return await self.memory.get_value(space, key, default)
 
-    slow: Any = Slow()
-    async with Host(store=slow, config=settings()) as host, host.session("s") as session, session.run() as run:
-        with anyio.fail_after(0.4):
+    over, slow = anyio.Event(), Slow()
+    async with (
+        open_host(store=cast("Store", slow), config=settings()) as host,
+        host.session("s") as session,
+        session.run() as run,
+    ):
+        with anyio.fail_after(30):
             await run.resolve_tools([ISSUE])
+        over.set()
 
 
 async def test_a_changed_tool_can_be_withheld_while_the_others_are_granted(log: Log):
@@ -137,13 +139,13 @@ async def test_a_call_of_a_withheld_tool_is_refused_and_the_model_reads_why():
         ran.append("ran")
         return "done"
 
-    async with Host(store=MemoryStore(), config=settings(on_change="withhold")) as host:
+    async with open_host(config=settings(on_change="withhold")) as host:
         await run_with(host, [ISSUE])
         async with host.session("s") as session, session.run() as run:
             await run.resolve_tools([PULLED.copy(execute=execute)])
-            written = {"id": "c1", "type": "function", "function": {"name": "create_issue", "arguments": "{}"}}
-            await run.record({"role": "assistant", "content": None, "tool_calls": [written]})
-            result = await run.call_tool(ToolCall("c1", "create_issue", {}))
+            call = ToolCall("c1", "create_issue", {})
+            await run.record(reply(call))
+            result = await run.call_tool(call)
     assert "nobody has approved it yet" in result.text
     assert ran == []
 
@@ -177,9 +179,9 @@ async def test_a_tool_that_takes_its_change_back_is_granted_again():
 
 
 async def test_a_change_is_noticed_after_a_restart_and_in_another_session(tmp_path: Path):
-    async with Host(store=JsonlStore(tmp_path), config=settings(on_change="withhold")) as host:
+    async with open_host(store=JsonlStore(tmp_path), config=settings(on_change="withhold")) as host:
         assert await run_with(host, [ISSUE], "one") == ["create_issue"]
-    async with Host(store=JsonlStore(tmp_path), config=settings(on_change="withhold")) as host:
+    async with open_host(store=JsonlStore(tmp_path), config=settings(on_change="withhold")) as host:
         assert await run_with(host, [PULLED, MAIL], "two") == ["send_mail"]
 
 
@@ -188,7 +190,7 @@ async def test_a_change_between_two_resolves_of_one_attempt_is_withheld():
         return [tool.name for tool in await run.resolve_tools(tools)]
 
     async with (
-        Host(store=MemoryStore(), config=settings(on_change="withhold")) as host,
+        open_host(config=settings(on_change="withhold")) as host,
         host.session("s") as session,
         session.run() as run,
     ):
@@ -196,8 +198,9 @@ async def test_a_change_between_two_resolves_of_one_attempt_is_withheld():
         assert await names(run, [PULLED]) == []
 
 
+@pytest.mark.both_loops
 async def test_many_sessions_at_once_report_a_change_once(log: Log):
-    async with Host(store=MemoryStore(), config=settings(on_change="withhold")) as host:
+    async with open_host(config=settings(on_change="withhold")) as host:
         await run_with(host, [ISSUE])
         async with anyio.create_task_group() as group:
             for number in range(10):

@@ -272,6 +272,7 @@ async def test_calls_that_are_made_first_and_awaited_later_run_at_the_same_time(
         assert await script.value(code) == ["met", "met"]
 
 
+@pytest.mark.both_loops
 async def test_calls_of_one_function_after_another_run_beside_those_of_another() -> None:
     async with coding() as script:
         code = (
@@ -641,6 +642,7 @@ async def test_a_person_is_asked_about_the_call_inside_the_script() -> None:
     assert printed == 'ran with {"title": "a"}\nBlocked: \'May it?\' was not approved: not this one\n'
 
 
+@pytest.mark.both_loops
 async def test_while_a_person_is_asked_no_clock_of_the_script_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     async def slowly(request: ApprovalRequest) -> Approval:
         await anyio.sleep(1.5)
@@ -653,6 +655,7 @@ async def test_while_a_person_is_asked_no_clock_of_the_script_runs(monkeypatch: 
     assert played.call("tool_search_code").status == "ok"
 
 
+@pytest.mark.both_loops
 async def test_a_slow_tool_is_stopped_by_its_own_limit_and_the_script_goes_on() -> None:
     async def hang(_: dict[str, Any]) -> str:
         await anyio.sleep(60)
@@ -663,6 +666,7 @@ async def test_a_slow_tool_is_stopped_by_its_own_limit_and_the_script_goes_on() 
         assert (await script.answer(code))["printed"] == "'hang' did not finish within 0.2 s and was stopped.\n"
 
 
+@pytest.mark.both_loops
 async def test_the_time_of_the_tools_is_not_the_scripts_own() -> None:
     async def slow(_: dict[str, Any]) -> str:
         await anyio.sleep(0.6)
@@ -672,6 +676,7 @@ async def test_the_time_of_the_tools_is_not_the_scripts_own() -> None:
         assert await script.value('await call("slow")\nawait call("slow")') == "slow"
 
 
+@pytest.mark.both_loops
 async def test_all_calls_together_have_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async def slow(_: dict[str, Any]) -> str:
         await anyio.sleep(0.15)
@@ -761,6 +766,7 @@ def workers() -> set[int]:
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are counted in /proc")
 
 
+@pytest.mark.both_loops
 @needs_proc
 async def test_workers_start_with_the_first_script_stay_warm_and_end_with_the_host() -> None:
     async with coding() as script:
@@ -773,6 +779,7 @@ async def test_workers_start_with_the_first_script_stay_warm_and_end_with_the_ho
     assert workers() == set()
 
 
+@pytest.mark.both_loops
 @needs_proc
 async def test_a_cancelled_script_leaves_no_worker_and_no_call_behind() -> None:
     begun, ended = anyio.Event(), anyio.Event()
@@ -797,6 +804,7 @@ async def test_a_cancelled_script_leaves_no_worker_and_no_call_behind() -> None:
     assert workers() == set()
 
 
+@pytest.mark.both_loops
 async def test_scripts_that_wait_leave_their_places_to_others() -> None:
     sandbox = Sandbox()
     waiting, over = list[int](), anyio.Event()
@@ -845,6 +853,7 @@ async def test_a_worker_that_is_being_started_when_asyncio_cancels_its_script_is
     await sandbox.close()
 
 
+@pytest.mark.both_loops
 @needs_proc
 async def test_when_the_host_closes_running_scripts_end_and_no_worker_is_left_or_started() -> None:
     sandbox = Sandbox(workers=16)
@@ -866,6 +875,7 @@ async def test_when_the_host_closes_running_scripts_end_and_no_worker_is_left_or
     assert problems.count("It was not run: the host is closing.") >= 2
 
 
+@pytest.mark.both_loops
 @needs_proc
 async def test_a_worker_that_dies_fails_its_own_script_only() -> None:
     async def kill(_: dict[str, Any]) -> str:

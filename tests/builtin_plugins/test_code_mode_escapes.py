@@ -546,6 +546,7 @@ async def test_a_call_that_is_not_awaited_is_not_run_either_when_another_one_is(
         assert RECEIVED == [{"n": 2}]
 
 
+@pytest.mark.both_loops
 async def test_a_call_that_is_still_running_when_the_script_fails_is_given_up() -> None:
     async with attacked() as played:
         code = (

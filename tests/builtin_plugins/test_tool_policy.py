@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from hooksdk import Annotations, Approval, ApprovalRequest, Host, MemoryStore, Run, Tool, ToolCall, ToolResult, hooks
+from hooksdk import Annotations, ApprovalRequest, Host, MemoryStore, Tool, hooks
 from hooksdk.errors import ConfigError
 from hooksdk.hooks import AssembleTools, Offer
+from hooksdk.testing import ScriptedApprover
 from hooksdk.tools import Source
+from tests.stage import USER, Stage, playing
 
 pytestmark = pytest.mark.anyio
 
 
-class Stage:
-    """A run whose tools are resolved, with the test in the model's place."""
+@dataclass
+class Judged(Stage):
+    """A stage with the names of the tools that ran, and what a person was asked."""
 
-    def __init__(self, run: Run, ran: list[str], asked: list[ApprovalRequest]) -> None:
-        self.run = run
-        self.ran = ran
-        self.asked = asked
-        self._calls = 0
+    ran: list[str] = field(default_factory=list[str])
+    asked: list[ApprovalRequest] = field(default_factory=list[ApprovalRequest])
 
     @property
     def granted(self) -> list[str]:
         return [tool.name for tool in self.run.tools]
-
-    async def call(self, name: str, /, **arguments: Any) -> ToolResult:
-        self._calls += 1
-        call = ToolCall(f"c{self._calls}", name, arguments)
-        function = {"name": name, "arguments": json.dumps(arguments)}
-        written = {"id": call.id, "type": "function", "function": function}
-        await self.run.record({"role": "assistant", "content": None, "tool_calls": [written]})
-        return await self.run.call_tool(call)
 
 
 def settings(rules: Sequence[object] = (), **config: Any) -> dict[str, Any]:
@@ -53,23 +45,17 @@ def settings(rules: Sequence[object] = (), **config: Any) -> dict[str, Any]:
 async def judged(
     *rules: object, tools: Sequence[Tool] | None = None, approve: bool | None = None, plugins: Sequence[Any] = (),
     run: Mapping[str, Any] | None = None, **config: Any,
-) -> AsyncGenerator[Stage, None]:  # fmt: skip
+) -> AsyncGenerator[Judged, None]:  # fmt: skip
     ran: list[str] = []
-    asked: list[ApprovalRequest] = []
-
-    async def approver(request: ApprovalRequest) -> Approval:
-        asked.append(request)
-        return Approval(granted=bool(approve))
-
-    host = Host(
-        plugins=plugins, store=MemoryStore(), config=settings(rules, **config),
-        approver=None if approve is None else approver,
-    )  # fmt: skip
-    async with host, host.session("s") as session, session.run(context_window=200_000, **(run or {})) as opened:
-        given = [noting(tool, ran) for tool in tools or TOOLS]
-        await opened.resolve_tools(given)
-        await opened.record({"role": "user", "content": "Go on."})
-        yield Stage(opened, ran, asked)
+    approver = None if approve is None else ScriptedApprover(approve)
+    given = [noting(tool, ran) for tool in tools or TOOLS]
+    config = settings(rules, **config)
+    async with playing(
+        *plugins, tools=given, config=config, approver=approver, context_window=200_000, **(run or {})
+    ) as stage:
+        await stage.run.record(USER)
+        asked = approver.requests if approver else []
+        yield Judged(stage.host, stage.session, stage.run, ran=ran, asked=asked)
 
 
 def noting(tool: Tool, ran: list[str]) -> Tool:
@@ -170,10 +156,10 @@ async def test_a_deny_with_conditions_on_the_arguments_blocks_the_call_and_only_
     rule = {"action": "deny", "tools": "write_file", "arguments": IN_TMP, "reason": "not in /tmp"}
     async with judged(rule) as stage:
         assert "write_file" in stage.granted
-        blocked = await stage.call("write_file", path="/tmp/x")
+        blocked = await stage.call("write_file", {"path": "/tmp/x"})
         assert blocked.is_error
         assert "not in /tmp" in blocked.text
-        assert (await stage.call("write_file", path="/home/x")).text == "done"
+        assert (await stage.call("write_file", {"path": "/home/x"})).text == "done"
         assert stage.ran == ["write_file"]
 
 
@@ -181,8 +167,8 @@ async def test_an_allow_with_conditions_lets_only_the_fitting_calls_past_a_later
     rules = [{"action": "allow", "tools": "write_file", "arguments": IN_TMP}, {"action": "deny", "tools": "write_file"}]
     async with judged(*rules) as stage:
         assert "write_file" in stage.granted
-        assert not (await stage.call("write_file", path="/tmp/x")).is_error
-        assert (await stage.call("write_file", path="/etc/x")).is_error
+        assert not (await stage.call("write_file", {"path": "/tmp/x"})).is_error
+        assert (await stage.call("write_file", {"path": "/etc/x"})).is_error
         assert (await stage.call("write_file")).is_error
         assert stage.ran == ["write_file"]
 
@@ -195,7 +181,7 @@ async def test_a_tool_of_which_no_call_could_be_allowed_is_withheld_though_a_con
 
 async def test_a_deny_without_a_reason_names_its_rule():
     async with judged({"action": "allow", "tools": "x"}, {"action": "deny", "arguments": IN_TMP}) as stage:
-        assert "rule 2 of the tool policy" in (await stage.call("write_file", path="/tmp/x")).text
+        assert "rule 2 of the tool policy" in (await stage.call("write_file", {"path": "/tmp/x"})).text
 
 
 async def test_arguments_that_cannot_be_checked_are_blocked():
@@ -203,7 +189,7 @@ async def test_arguments_that_cannot_be_checked_are_blocked():
     chain = {"$defs": {**steps, "d30": {"type": "object"}}, "$ref": "#/$defs/d0"}
     for action in ("allow", "deny"):
         async with judged({"action": action, "tools": "write_file", "arguments": chain}) as stage:
-            result = await stage.call("write_file", path="x")
+            result = await stage.call("write_file", {"path": "x"})
             assert result.is_error
             assert "cannot be checked against rule 1" in result.text
             assert stage.ran == []
@@ -235,7 +221,7 @@ async def test_a_tool_that_came_round_the_narrowing_is_blocked_when_it_is_called
 async def test_an_ask_runs_the_call_once_a_person_agrees():
     rule = {"action": "ask", "tools": "send_mail", "title": "Send it?", "reason": "mail leaves", "severity": "critical"}
     async with judged(rule, approve=True) as stage:
-        assert not (await stage.call("send_mail", to="a@b")).is_error
+        assert not (await stage.call("send_mail", {"to": "a@b"})).is_error
         (request,) = stage.asked
         assert (request.title, request.description, request.severity) == ("Send it?", "mail leaves", "critical")
 
@@ -270,8 +256,8 @@ async def test_under_a_default_of_deny_only_what_a_rule_allows_is_granted():
 async def test_under_a_default_of_deny_a_conditional_allow_keeps_the_tool_and_judges_each_call():
     async with judged({"action": "allow", "tools": "write_file", "arguments": IN_TMP}, default="deny") as stage:
         assert stage.granted == ["write_file"]
-        assert not (await stage.call("write_file", path="/tmp/x")).is_error
-        assert "no rule of the tool policy allows it" in (await stage.call("write_file", path="/x")).text
+        assert not (await stage.call("write_file", {"path": "/tmp/x"})).is_error
+        assert "no rule of the tool policy allows it" in (await stage.call("write_file", {"path": "/x"})).text
 
 
 async def test_under_a_default_of_ask_everything_is_granted_and_every_call_is_asked():
@@ -286,9 +272,9 @@ async def test_under_a_default_of_ask_everything_is_granted_and_every_call_is_as
 async def test_a_strict_default_does_not_close_the_search_for_allowed_tools(default: str):
     rules = [{"action": "allow", "tools": "create_issue"}]
     async with judged(*rules, default=default, search=True, approve=False) as stage:
-        found = await stage.call("tool_search", queries=["create issue", "send mail"])
-        described = await stage.call("tool_describe", names=["create_issue"])
-        called = await stage.call("tool_call", name="create_issue", arguments={})
+        found = await stage.call("tool_search", {"queries": ["create issue", "send mail"]})
+        described = await stage.call("tool_describe", {"names": ["create_issue"]})
+        called = await stage.call("tool_call", {"name": "create_issue", "arguments": {}})
         assert not found.is_error
         assert not described.is_error
         assert "create_issue" in found.text
@@ -299,13 +285,13 @@ async def test_a_strict_default_does_not_close_the_search_for_allowed_tools(defa
 async def test_a_rule_for_all_tools_does_not_close_the_search_either():
     rules = [{"action": "allow", "tools": "create_issue"}, {"action": "deny"}]
     async with judged(*rules, search=True) as stage:
-        assert "create_issue" in (await stage.call("tool_search", queries=["create issue"])).text
+        assert "create_issue" in (await stage.call("tool_search", {"queries": ["create issue"]})).text
 
 
 async def test_nothing_that_is_denied_comes_through_the_bridge():
     async with judged({"action": "allow", "tools": "create_issue"}, default="deny", search=True) as stage:
-        found = await stage.call("tool_search", queries=["delete issue", "send mail"])
-        called = await stage.call("tool_call", name="delete_issue", arguments={})
+        found = await stage.call("tool_search", {"queries": ["delete issue", "send mail"]})
+        called = await stage.call("tool_call", {"name": "delete_issue", "arguments": {}})
         assert "delete_issue" not in found.text
         assert called.is_error
         assert stage.ran == []
@@ -314,15 +300,15 @@ async def test_nothing_that_is_denied_comes_through_the_bridge():
 async def test_a_call_through_the_bridge_is_judged_under_its_real_name():
     rule = {"action": "deny", "tools": "create_issue", "arguments": {"required": ["secret"]}, "reason": "no secrets"}
     async with judged(rule, search=True) as stage:
-        result = await stage.call("tool_call", name="create_issue", arguments={"secret": 1})
+        result = await stage.call("tool_call", {"name": "create_issue", "arguments": {"secret": 1}})
         assert "no secrets" in result.text
         assert stage.ran == []
 
 
 async def test_a_rule_that_spells_a_bridge_tool_out_closes_it():
     async with judged({"action": "deny", "tools": "tool_search", "reason": "no searching"}, search=True) as stage:
-        assert "no searching" in (await stage.call("tool_search", queries=["create issue"])).text
-        assert not (await stage.call("tool_describe", names=["create_issue"])).is_error
+        assert "no searching" in (await stage.call("tool_search", {"queries": ["create issue"]})).text
+        assert not (await stage.call("tool_describe", {"names": ["create_issue"]})).is_error
 
 
 async def test_a_foreign_tool_that_is_named_like_a_bridge_is_judged_like_any_other():

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from hooksdk import Host, JsonlStore, MemoryStore, Run, Session, Tool, ToolCall, ToolResult
+from hooksdk.testing import open_session
 from hooksdk.transcript import Store
+from tests.stage import reply
 
 pytestmark = pytest.mark.anyio
 
@@ -31,9 +33,7 @@ class Model:
     ) -> ToolResult:
         self._calls += 1
         call = ToolCall(call_id or f"{self.run.info.run_id}-{self._calls}", name, dict(arguments or {}))
-        function = {"name": name, "arguments": json.dumps(call.arguments)}
-        written = {"id": call.id, "type": "function", "function": function}
-        await self.run.record({"role": "assistant", "content": None, "tool_calls": [written]})
+        await self.run.record(reply(call))
         return await self.run.call_tool(call)
 
     async def fetch(self, text: str, call_id: str | None = None) -> None:
@@ -75,10 +75,7 @@ async def a_run(session: Session) -> AsyncGenerator[Model, None]:
 async def a_session(
     store: Store | None = None, config: Mapping[str, Any] | None = None
 ) -> AsyncGenerator[Session, None]:
-    async with (
-        Host(store=store or MemoryStore(), config=config or settings()) as host,
-        host.session("s") as session,
-    ):
+    async with open_session(store=store, config=config or settings(), session_id="s") as session:
         yield session
 
 

@@ -22,7 +22,6 @@ from searching import (
     SEND_EMAIL,
     Search,
     configuration,
-    echo,
     make,
     searching,
 )
@@ -32,6 +31,7 @@ from hooksdk.agent import Limits, ModelUnavailable, run_agent
 from hooksdk.errors import RunClosed
 from hooksdk.hooks import NarrowTools, Trace, Withhold
 from hooksdk.testing import ScriptedModel, Turn, call
+from tests.stage import echo
 
 pytestmark = pytest.mark.anyio
 
@@ -530,6 +530,7 @@ async def test_when_the_catalog_falls_below_the_threshold_the_bridge_is_gone_and
 QUERIES = ["create an issue", "send an email", "weather in a city", "labels", "gmail", "nothing of the kind", "state"]
 
 
+@pytest.mark.both_loops
 async def test_eight_sessions_that_search_at_once_find_what_each_finds_alone() -> None:
     def tools_of(index: int) -> list[Tool]:
         own = [make(f"create_thing_{index}_{n}", f"Create thing {n} of {index}.", f"own{index}") for n in range(20)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from searching import CATALOG, READ_FILE, SEND_EMAIL, echo, make, searching
+from searching import CATALOG, READ_FILE, SEND_EMAIL, make, searching
 
 from hooksdk import Tool, ToolCall, ToolContext, hooks, tool
 from hooksdk.hooks import (
@@ -24,6 +24,7 @@ from hooksdk.hooks import (
     UnwrapToolCall,
     Withhold,
 )
+from tests.stage import echo
 
 pytestmark = pytest.mark.anyio
 
@@ -389,6 +390,7 @@ async def test_every_hook_and_the_trace_see_the_real_name_exactly_once_on_every_
     assert traced == [("call_started", "create_issue"), ("call_finished", "create_issue")]
 
 
+@pytest.mark.both_loops
 async def test_parallel_bridge_calls_are_each_seen_once_and_answered_in_their_order() -> None:
     async with searching(CATALOG, Recorder) as played:
         written = {"name": "create_issue", "arguments": {"title": "x"}}

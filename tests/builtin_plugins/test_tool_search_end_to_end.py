@@ -18,7 +18,7 @@ from hooksdk.hooks import AfterToolCall, AfterToolsResolved
 from hooksdk.testing import Call, Turn, call, open_session, say
 from hooksdk.testing.server import ScriptedServer, SeenRequest
 from tests.hooksdk.provider_rules import tool_violations, violations
-from tests.hooksdk.provider_stage import FORMATS, model_of
+from tests.hooksdk.providers import FORMATS, model_of
 
 pytestmark = pytest.mark.anyio
 
@@ -140,10 +140,10 @@ async def play(form: str, enabled: str, folder: Path) -> Ran:
     return kept
 
 
-@pytest.fixture(scope="module", params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
     """Of the module, since the runs below are played once for all tests."""
-    return request.param
+    return "asyncio"
 
 
 @pytest.fixture(scope="module", params=FORMATS)

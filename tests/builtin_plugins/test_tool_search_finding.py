@@ -16,7 +16,6 @@ from searching import (
     SEND_EMAIL,
     Search,
     configuration,
-    echo,
     make,
     searching,
 )
@@ -25,6 +24,7 @@ from builtin_plugins.tool_search import ToolSearch
 from hooksdk import Host, MemoryStore, Tool, ToolContext, ToolResult
 from hooksdk.catalog import build_catalog
 from hooksdk.hooks import AssembleTools
+from tests.stage import echo
 
 pytestmark = pytest.mark.anyio
 

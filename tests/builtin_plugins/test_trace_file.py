@@ -18,6 +18,7 @@ from builtin_plugins.trace_file._writer import LineFile, encode
 from hooksdk import Host, MemoryStore, Tool, ToolCall, ToolContext, hooks, tool
 from hooksdk.errors import ConfigError, PluginRefused
 from hooksdk.hooks import BeforeToolCall, Block
+from tests.stage import reply
 
 pytestmark = pytest.mark.anyio
 
@@ -61,13 +62,9 @@ async def play(host: Host, *names: str, session_id: str = "s") -> None:
         await run.resolve_tools([READ, DELETE])
         await run.record({"role": "user", "content": "Go on, my password is hunter2."})
         for number, name in enumerate(names):
-            call = {
-                "id": f"c{number}",
-                "type": "function",
-                "function": {"name": name, "arguments": '{"key": "hunter2"}'},
-            }
-            await run.record({"role": "assistant", "content": None, "tool_calls": [call]})
-            await run.call_tool(ToolCall(f"c{number}", name, {} if name == "odd" else {"key": "hunter2"}))
+            call = ToolCall(f"c{number}", name, {} if name == "odd" else {"key": "hunter2"})
+            await run.record(reply(call))
+            await run.call_tool(call)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -147,7 +144,7 @@ async def test_a_line_is_there_while_the_run_goes_on(tmp_path: Path):
     path = tmp_path / "t.jsonl"
     async with a_host(path=str(path)) as host, host.session("s") as session, session.run() as run:
         await run.resolve_tools([READ])
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while not path.exists() or "tools_resolved" not in kinds(path):
                 await anyio.sleep(0.01)
 

@@ -9,18 +9,20 @@ from typing import Any
 
 import anyio
 import pytest
-from stage import playing
 
 from hooksdk import Approval, ApprovalRequest, hooks
 from hooksdk.hooks import Ask, BeforeToolCall, Trace
+from tests.stage import make, playing
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops, pytest.mark.jumping_clock]
+LIMIT = 10
+"""Seconds that a person has."""
 
 
 class Asks:
     @hooks.before_tool_call(tools="act")
     def judge(self, event: BeforeToolCall) -> Ask | None:
-        return Ask("May I act?", "It acts.", "critical", timeout=0.05 if event.call.parent_id is None else 3)
+        return Ask("May I act?", "It acts.", "critical", timeout=LIMIT)
 
 
 async def play(approver: Any) -> str:
@@ -71,24 +73,34 @@ async def test_nobody_to_ask_means_no() -> None:
 
 
 async def hangs(request: ApprovalRequest) -> Approval:
-    await anyio.sleep(5)
+    await anyio.sleep_forever()
     return Approval(True)
 
 
 async def swallows(request: ApprovalRequest) -> Approval:
     with contextlib.suppress(BaseException):
-        await anyio.sleep(5)
+        await anyio.sleep_forever()
     return Approval(True)
 
 
-async def blocks(request: ApprovalRequest) -> Approval:
-    time.sleep(0.08)
-    return Approval(True)
-
-
-@pytest.mark.parametrize("approver", [hangs, swallows, blocks])
+@pytest.mark.parametrize("approver", [hangs, swallows])
 async def test_an_answer_that_comes_too_late_means_no(approver: Any) -> None:
-    assert await play(approver) == "nobody approved it within 0.05 s"
+    assert await play(approver) == "nobody approved it within 10 s"
+
+
+async def test_an_answer_of_an_approver_that_blocks_the_loop_comes_too_late_too() -> None:
+    class Hurries:
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> Ask:
+            return Ask("May I?", timeout=0.05)
+
+    async def blocks(request: ApprovalRequest) -> Approval:
+        time.sleep(0.08)
+        return Approval(True)
+
+    async with playing(Hurries, approver=blocks) as stage:
+        assert "nobody approved it within 0.05 s" in (await stage.call()).text
+        assert stage.executed == []
 
 
 async def raises(request: ApprovalRequest) -> Approval:
@@ -121,9 +133,9 @@ def plain(request: ApprovalRequest) -> Approval:
 
 @pytest.mark.parametrize("approver", [raises, exits, cancels, says_true, says_none, grants_text, plain])
 async def test_an_approver_that_fails_or_talks_nonsense_means_no(
-    approver: Any, anyio_backend: str, caplog: pytest.LogCaptureFixture
+    approver: Any, anyio_backend: tuple[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:
-    if approver is cancels and anyio_backend == "trio":
+    if approver is cancels and anyio_backend[0] == "trio":
         pytest.skip("trio has no cancellation that nobody asked for")
     assert await play(approver) == "the approval could not be asked for"
     assert "the call is refused" in caplog.text
@@ -132,7 +144,7 @@ async def test_an_approver_that_fails_or_talks_nonsense_means_no(
 @pytest.mark.parametrize("approver", [hangs, swallows])
 async def test_a_run_that_is_cancelled_while_a_person_is_asked_runs_nothing(approver: Any) -> None:
     async with playing(Asks, approver=approver) as stage:
-        with anyio.move_on_after(0.02) as scope:
+        with anyio.move_on_after(LIMIT / 2) as scope:
             await stage.call()
         assert scope.cancelled_caught
         assert stage.executed == []
@@ -140,7 +152,7 @@ async def test_a_run_that_is_cancelled_while_a_person_is_asked_runs_nothing(appr
 
 async def test_the_clock_of_the_tool_around_it_stands_still_while_a_person_thinks() -> None:
     async def slow(request: ApprovalRequest) -> Approval:
-        await anyio.sleep(0.04)
+        await anyio.sleep(9)
         return Approval(True)
 
     from hooksdk import Tool, ToolContext, ToolResult
@@ -148,9 +160,9 @@ async def test_the_clock_of_the_tool_around_it_stands_still_while_a_person_think
     async def outer(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         return await context.call_tool("act", {})
 
-    tool = Tool(name="outer", source="host", owner="core", execute=outer, timeout=0.03)
-    async with playing(Asks, approver=slow, tools=[tool]) as stage:
-        assert (await stage.call("outer")).text == "done"
+    tool = Tool(name="outer", source="host", owner="core", execute=outer, timeout=6)
+    async with playing(Asks, approver=slow, tools=[tool, make("act")]) as stage:
+        assert (await stage.call("outer")).text == "ran with {}"
 
 
 async def test_asking_and_answering_are_in_the_trace() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from playing import make, playing
 
 from hooksdk import Tool, ToolCall, ToolContext, hooks
 from hooksdk.hooks import AssembleTools, Offer, ResolveSecrets, Secrets, UnwrapToolCall
+from tests.stage import make, playing
 
 pytestmark = pytest.mark.anyio
 CODE = {"code": {"type": "string"}}

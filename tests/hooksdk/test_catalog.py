@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from playing import echo, make, playing
 
 from hooksdk import Tool
 from hooksdk._run.tools import as_bridge
 from hooksdk.catalog import build_catalog
+from tests.stage import echo, make, playing
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ def hooksdk(*arguments: str, folder: Path, **environment: str) -> subprocess.Com
         env={**BASE, "XDG_CONFIG_HOME": str(folder / "none"), "COLUMNS": "200", **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
 

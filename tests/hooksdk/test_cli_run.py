@@ -22,7 +22,7 @@ pytest.importorskip("mcp", reason="needs the extra `mcp`")
 pytest.importorskip("openai", reason="needs the extra `openai`")
 pytest.importorskip("anthropic", reason="needs the extra `anthropic`")
 
-from cli_stage import COMMAND, Done, environment, hooksdk, install_plugin, write_servers
+from commands import COMMAND, Done, environment, hooksdk, install_plugin, write_servers
 from mcp_servers import alive, script, until
 
 from hooksdk.cli._app import run
@@ -316,7 +316,7 @@ async def test_on_a_terminal_the_person_is_asked(tmp_path: Path) -> None:
         )  # fmt: skip
         os.close(theirs)
         told = await anyio.to_thread.run_sync(read_terminal, ours, "Allow it?", b"y\n")
-        out = await anyio.to_thread.run_sync(lambda: process.communicate(timeout=20)[0])
+        out = await anyio.to_thread.run_sync(lambda: process.communicate(timeout=120)[0])
     assert (process.returncode, out) == (0, "The answer is 5.\n")
     assert "Add these?" in told
 
@@ -555,7 +555,7 @@ async def test_ctrl_c_ends_the_run_as_cancelled_and_its_servers_with_it(moment: 
         if moment == "tool":
             await anyio.to_thread.run_sync(read_until, process.stderr, "work")
         process.send_signal(signal.SIGINT)
-        out, err = await anyio.to_thread.run_sync(lambda: process.communicate(timeout=20))
+        out, err = await anyio.to_thread.run_sync(lambda: process.communicate(timeout=120))
         done = Done(process.returncode, out, err)
     assert (done.code, done.out, done.complaint) == (130, "", "hooksdk: stopped")
     assert "Traceback" not in done.err

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs the extra `mcp`")
 
-from cli_stage import COMMAND, environment, hooksdk, install_plugin, write_servers
+from commands import COMMAND, environment, hooksdk, install_plugin, write_servers
 from mcp_servers import script
 
 from hooksdk import MemoryStore, Tool, schema

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stage import settings
 
 from hooksdk import Host, MemoryStore, hooks
 from hooksdk.errors import ConfigError, DuplicatePlugin, MissingGrant, PluginRefused
@@ -123,7 +122,7 @@ def test_the_operator_can_switch_off_what_the_code_gives(config: Any) -> None:
         def judge(self, event: BeforeToolCall) -> Block | None:
             return Block("no")
 
-    found = host(settings(config), Guard)
+    found = host({"allow": [], **config}, Guard)
     assert [plugin.loaded for plugin in found.plugins] == [False]
 
 

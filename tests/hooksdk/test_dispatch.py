@@ -6,7 +6,6 @@ import types
 from typing import Any
 
 import pytest
-from stage import playing
 
 from hooksdk import Tool, hooks
 from hooksdk.errors import PolicyFailed
@@ -26,8 +25,9 @@ from hooksdk.hooks import (
     TransformToolResult,
     Withhold,
 )
+from tests.stage import playing
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 seen: list[str] = []
 
 
@@ -163,8 +163,8 @@ async def test_narrowing_can_only_take_away_and_each_sees_what_is_left() -> None
     async with playing(One, Two) as stage:
         result = await stage.call()
         assert "withheld from this run (not here)" in result.text
-        assert [tool.name for tool in stage.run.tools] == ["ask_other"]
-    assert seen == ["act,ask_other", "ask_other"]
+        assert [tool.name for tool in stage.run.tools] == ["ask_other", "read_file"]
+    assert seen == ["act,ask_other,read_file", "ask_other,read_file"]
 
 
 async def test_a_failing_narrower_ends_the_run_with_everything_said() -> None:
@@ -189,7 +189,7 @@ async def test_an_offer_that_cannot_be_leaves_the_plain_catalog(answer: Any, cap
             return answer
 
     async with playing(Assembles) as stage:
-        assert [tool.name for tool in stage.run.offered] == ["act", "ask_other"]
+        assert [tool.name for tool in stage.run.offered] == ["act", "ask_other", "read_file"]
     assert "the plain catalog is offered" in caplog.text
 
 

@@ -8,14 +8,14 @@ import time
 
 import anyio
 import pytest
-from stage import ACT, playing
 
 from hooksdk import ToolResult, hooks, tool
 from hooksdk._firing.hook import THREADS
 from hooksdk.errors import PolicyFailed
 from hooksdk.hooks import AfterToolCall, AgentStart, BeforeToolCall, Block
+from tests.stage import playing
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 who = contextvars.ContextVar("who", default="nobody")
 
 
@@ -111,12 +111,12 @@ async def test_abandoned_threads_are_bounded_for_all_sessions_and_the_calls_stay
         @hooks.before_tool_call(thread=True, timeout=0.04)
         def judge(self, event: BeforeToolCall) -> Block | None:
             running.append(1)
-            release.wait(10)
+            release.wait(60)
             running.pop()
 
     try:
         async with playing(Hangs) as stage:
-            results: list[ToolResult] = await stage.call_all([ACT] * 12)
+            results: list[ToolResult] = await stage.call_all([("act", None)] * 12)
             async with stage.host.session("other") as other, other.run() as run:
                 await run.resolve_tools(list(stage.run.tools))
             assert all(result.text.startswith("Blocked") for result in results)
@@ -141,10 +141,10 @@ async def test_a_handler_that_hangs_in_its_threads_takes_no_thread_from_another(
     class Hangs:
         @hooks.after_tool_call(timeout=0.03)
         def see(self, event: AfterToolCall) -> None:
-            release.wait(10)
+            release.wait(60)
 
     class Policy:
-        @hooks.before_tool_call(thread=True, timeout=2)
+        @hooks.before_tool_call(thread=True, timeout=60)
         def judge(self, event: BeforeToolCall) -> Block | None:
             return None
 
@@ -152,7 +152,7 @@ async def test_a_handler_that_hangs_in_its_threads_takes_no_thread_from_another(
         async with playing(Hangs, Policy) as stage:
             for _ in range(THREADS + 2):
                 assert (await stage.call()).text == "done"
-                await anyio.sleep(0.02)
+                await stage.observed()
     finally:
         release.set()
 
@@ -163,7 +163,7 @@ async def test_a_threaded_handler_that_hangs_at_the_start_refuses_the_run() -> N
     class Hangs:
         @hooks.agent_start(thread=True, timeout=0.05)
         def judge(self, event: AgentStart) -> Block | None:
-            release.wait(10)
+            release.wait(60)
 
     try:
         with pytest.raises(PolicyFailed, match=r"agent_start: plugin 'hangs'.* no answer within 0\.05 s"):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import json
 import os
 import subprocess
 import sys
-import time
 import tracemalloc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -76,6 +76,7 @@ def test_a_file_size_limit_refuses_clearly_and_damages_nothing(tmp_path: Path) -
     assert min(seen.values()) > 10
 
 
+@pytest.mark.both_loops
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 async def test_whichever_write_fails_nothing_is_damaged_and_the_next_try_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
@@ -138,12 +139,15 @@ class SlowLog:
 
     def __init__(self, log: SessionLog) -> None:
         self.log = log
+        self.written = anyio.Event()
+        self.pause = 0.01
         self.existed, self.token, self.materialized = log.existed, log.token, log.materialized
 
     async def slowly(self, step: Awaitable[None]) -> None:
         await anyio.sleep(0.01)
         await step
-        await anyio.sleep(0.01)
+        self.written.set()
+        await anyio.sleep(self.pause)
 
     async def read(self) -> tuple[list[Message], list[dict[str, Any]]]:
         return await self.log.read()
@@ -170,6 +174,7 @@ async def _same_as_stored(transcript: Transcript, log: SessionLog) -> None:
     assert transcript.view == transcripts_module.view(messages, journal, OPENAI)
 
 
+@pytest.mark.both_loops
 @pytest.mark.parametrize("delay", [0, 0.005, 0.015, 0.025, 0.035])
 async def test_a_cancelled_scope_never_parts_memory_from_what_is_stored(store: JsonlStore, delay: float) -> None:
     log = await store.open_session("s")
@@ -199,7 +204,7 @@ async def test_a_natively_cancelled_task_never_parts_memory_from_what_is_stored(
 
         async def work(transcript: Transcript = transcript) -> None:
             await transcript.drain()
-            for each in range(1_000):
+            for each in itertools.count():
                 await transcript.append([OPENAI.user(f"a{each}"), OPENAI.user(f"b{each}")])
 
         task = asyncio.ensure_future(work())
@@ -218,13 +223,16 @@ async def test_a_natively_cancelled_task_never_parts_memory_from_what_is_stored(
 @pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
 async def test_a_step_whose_own_task_dies_is_read_again_from_the_store(store: JsonlStore) -> None:
     log = await store.open_session("s")
-    transcript = await Transcript.open(SlowLog(log), "s")
+    slow = SlowLog(log)
+    transcript = await Transcript.open(slow, "s")
     await transcript.use_format(OPENAI)
+    slow.written, slow.pause = anyio.Event(), 60
     task = asyncio.ensure_future(transcript.append([OPENAI.user("one")]))
-    await asyncio.sleep(0.015)
+    await slow.written.wait()
     for other in asyncio.all_tasks() - {asyncio.current_task(), task}:
         if "Transcript.append" in repr(other.get_coro()):
             other.cancel()
+    slow.pause = 0.01
     with pytest.raises(asyncio.CancelledError):
         await task
     await transcript.append([OPENAI.user("two")])
@@ -234,7 +242,7 @@ async def test_a_step_whose_own_task_dies_is_read_again_from_the_store(store: Js
 # --- size ---
 
 
-async def test_ten_thousand_messages_open_and_drain_in_time(store: JsonlStore) -> None:
+async def test_a_session_of_ten_thousand_messages_opens_and_drains(store: JsonlStore) -> None:
     async with opened(store) as transcript:
         text = 'some "words" of a result, é\n' * 350
         await transcript.append(history(OPENAI, [f"{number} {text}" for number in range(5_000)]))
@@ -242,13 +250,8 @@ async def test_ten_thousand_messages_open_and_drain_in_time(store: JsonlStore) -
             await Results(transcript, "p").trim(f"r{number}")
     size = messages_file(store).stat().st_size
     assert size > 50_000_000
-    started = time.perf_counter()
     async with opened(store, form=None) as transcript:
-        middle = time.perf_counter()
         assert statuses(await transcript.drain()) == ["applied"] * 20
-        ended = time.perf_counter()
-    assert middle - started < 30
-    assert ended - middle < 30
 
 
 async def test_listing_results_does_not_copy_their_bodies() -> None:

@@ -6,17 +6,17 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import pytest
-from playing import USER, MemoryStoreLike, bare, make
 
-from hooksdk import Host, hooks
+from hooksdk import Host, MemoryStore, hooks
 from hooksdk.errors import ConfigError, DuplicatePlugin, PluginRefused, SessionBusy, SessionClosed, StoreError
 from hooksdk.hooks import SessionEnd, Trace
+from tests.stage import USER, OwnStore, make
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 EVENTS: list[str] = []
 
@@ -24,6 +24,11 @@ EVENTS: list[str] = []
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
     EVENTS.clear()
+
+
+def bare(*plugins: Any, store: Any = None) -> Host:
+    """A host with these plugins and nothing that is installed."""
+    return Host(plugins, store=store or MemoryStore(), config={"allow": []})
 
 
 class Pool:
@@ -204,7 +209,7 @@ async def test_a_host_may_be_left_with_a_run_open() -> None:
     session = await host.session("s").__aenter__()
     run = await session.run().__aenter__()
     await run.record(USER)
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         await host.__aexit__(None, None, None)
         with pytest.raises(SessionClosed):
             await run.__aexit__(None, None, None)
@@ -234,10 +239,10 @@ async def test_a_session_that_was_refused_as_busy_does_not_displace_the_one_that
         def end(self, event: SessionEnd) -> None:
             EVENTS.append(event.reason)
 
-    class Impatient(MemoryStoreLike):
+    class Impatient(OwnStore):
         wait = 0.02
 
-    async with bare(Watch, store=cast("Any", Impatient())) as host:
+    async with bare(Watch, store=Impatient()) as host:
         await host.session("s").__aenter__()
         with pytest.raises(SessionBusy):
             await host.session("s").__aenter__()
@@ -245,7 +250,7 @@ async def test_a_session_that_was_refused_as_busy_does_not_displace_the_one_that
 
 
 async def test_a_session_that_cannot_be_closed_keeps_the_host_from_nothing() -> None:
-    class Failing(MemoryStoreLike):
+    class Failing(OwnStore):
         async def open_session(self, session_id: str, *, wait: float = 5.0) -> Any:
             log = await super().open_session(session_id)
             if session_id == "b":
@@ -260,7 +265,7 @@ async def test_a_session_that_cannot_be_closed_keeps_the_host_from_nothing() -> 
         def end(self, event: SessionEnd) -> None:
             EVENTS.append(event.session_id)
 
-    host = bare(Watch, Pool, store=cast("Any", Failing()))
+    host = bare(Watch, Pool, store=Failing())
     await host.__aenter__()
     for name in "abc":
         await host.session(name).__aenter__()

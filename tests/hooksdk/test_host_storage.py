@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from playing import USER, MemoryStoreLike, bare, playing
 
 from hooksdk import Host, JsonlStore, MemoryStore, ToolContext, tool
+from hooksdk.testing import open_host
+from tests.stage import USER, OwnStore, playing
 
 pytestmark = pytest.mark.anyio
 
@@ -64,10 +65,10 @@ async def test_without_a_store_the_configuration_decides(home: Path) -> None:
 async def test_a_store_that_was_handed_in_is_not_closed() -> None:
     closed: list[str] = []
 
-    class Own(MemoryStoreLike):
+    class Own(OwnStore):
         async def aclose(self) -> None:
             closed.append("closed")
 
-    async with bare(store=cast("Any", Own())):
+    async with open_host(store=cast("Any", Own())):
         pass
     assert closed == []

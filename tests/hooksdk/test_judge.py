@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from playing import make, playing
 
 from hooksdk import Tool, ToolCall, ToolResult, hooks
 from hooksdk.approvals import Approval, ApprovalRequest
@@ -24,6 +23,7 @@ from hooksdk.hooks import (
     Secrets,
     TransformToolResult,
 )
+from tests.stage import make, playing
 
 pytestmark = pytest.mark.anyio
 COUNT = {"count": {"type": "integer"}}
@@ -196,7 +196,7 @@ async def test_a_call_whose_arguments_were_changed_for_the_next_policy_does_not_
             reach_into(event)
 
     async with playing(Meddler, Gate, tools=[make(execute=never)]) as stage:
-        result = await stage.call(arguments={"path": "/etc"})
+        result = await stage.call("read_file", {"path": "/etc"})
         assert (
             result.text
             == "Blocked: the arguments of 'read_file' were changed while they were judged, so it was not run."
@@ -210,7 +210,7 @@ async def test_arguments_that_a_rewriter_changes_without_an_answer_stay_as_they_
             reach_into(event)
 
     async with playing(Meddler) as stage:
-        assert (await stage.call(arguments={"path": "a"})).text == 'ran with {"path": "a"}'
+        assert (await stage.call("read_file", {"path": "a"})).text == 'ran with {"path": "a"}'
 
 
 async def test_a_tool_that_changes_its_arguments_changes_nobody_elses() -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import anyio
 import pluggy
 import pytest
-from stage import settings
 
 from hooksdk import Host, MemoryStore
 from hooksdk._plugins.registry import Plugin
 from hooksdk.errors import PluginRefused
 
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 log: list[str] = []
 impl = pluggy.HookimplMarker("hooksdk")
 
@@ -25,7 +25,7 @@ def empty_log() -> None:
 
 
 def host(*plugins: Any, config: Mapping[str, Any] | None = None) -> Host:
-    return Host(plugins, store=MemoryStore(), config=settings(config))
+    return Host(plugins, store=MemoryStore(), config={"allow": [], **(config or {})})
 
 
 def given(found: Host) -> list[Plugin]:
@@ -56,7 +56,6 @@ def living(name: str, *, fails: str = "") -> type:
     return Lives
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("fails", "words"),
     [
@@ -79,7 +78,6 @@ async def test_a_failing_constructor_or_lifespan_refuses_the_session_and_closes_
                 raise AssertionError("the session was let go, and is refused again for the same reason")
 
 
-@pytest.mark.anyio
 async def test_lifespans_end_in_reverse_and_a_failing_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with host(living("a"), living("b", fails="leave")) as opened, opened.session("s"):
         pass
@@ -87,7 +85,6 @@ async def test_lifespans_end_in_reverse_and_a_failing_end_is_logged(caplog: pyte
     assert "the lifespan of plugin 'b' failed at its end: ValueError: no" in caplog.text
 
 
-@pytest.mark.anyio
 async def test_a_lifespan_that_is_no_context_manager_is_refused_by_name() -> None:
     class Forgets:
         async def lifespan(self) -> AsyncGenerator[None]:
@@ -99,7 +96,6 @@ async def test_a_lifespan_that_is_no_context_manager_is_refused_by_name() -> Non
                 raise AssertionError
 
 
-@pytest.mark.anyio
 async def test_what_is_shared_is_entered_once_for_each_host_and_reaches_every_session() -> None:
     class Pooled:
         def __init__(self, shared: str) -> None:
@@ -117,7 +113,6 @@ async def test_what_is_shared_is_entered_once_for_each_host_and_reaches_every_se
     assert log == ["open", "pool", "pool", "closed"]
 
 
-@pytest.mark.anyio
 async def test_a_shared_part_that_fails_refuses_the_host_by_name_and_closes_the_others() -> None:
     def sharing(name: str, fails: bool) -> type:
         class Shares:
@@ -140,7 +135,6 @@ async def test_a_shared_part_that_fails_refuses_the_host_by_name_and_closes_the_
     assert log == ["a in", "a out"]
 
 
-@pytest.mark.anyio
 async def test_a_session_that_waits_for_another_does_not_take_its_place_in_the_host() -> None:
     async with host(living("a")) as opened:
         first = opened.session("s")

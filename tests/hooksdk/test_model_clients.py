@@ -13,7 +13,7 @@ from hooksdk.formats import get_format
 from hooksdk.models.openai import OpenAIModel
 from hooksdk.testing import Call, Reply, Turn, call, open_session, say
 from tests.hooksdk.provider_rules import violations
-from tests.hooksdk.provider_stage import FORMATS, TOOLS, USER, Json, Serve, replies, serving
+from tests.hooksdk.providers import FORMATS, TOOLS, USER, Json, Serve, replies, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,6 @@ from typing import Any, Self
 import pluggy
 import pytest
 from pydantic import BaseModel, PositiveInt, model_validator
-from stage import playing, settings
 
 from hooksdk import Host, MemoryStore, PluginState, hooks, tool
 from hooksdk._plugins.registry import Plugin, Registry
@@ -24,6 +23,7 @@ from hooksdk.errors import (
     UnknownHook,
 )
 from hooksdk.hooks import BeforeToolCall, Block
+from tests.stage import playing
 
 log: list[str] = []
 impl = pluggy.HookimplMarker("hooksdk")
@@ -35,7 +35,7 @@ def empty_log() -> None:
 
 
 def host(*plugins: Any, config: Mapping[str, Any] | None = None) -> Host:
-    return Host(plugins, store=MemoryStore(), config=settings(config))
+    return Host(plugins, store=MemoryStore(), config={"allow": [], **(config or {})})
 
 
 def given(found: Host) -> list[Plugin]:
@@ -75,7 +75,7 @@ def test_what_is_no_plugin_at_all_is_refused_with_what_to_give(given: Any, told:
 @pytest.mark.parametrize("given", [Fine, types, "fine"])
 def test_one_plugin_instead_of_a_list_of_them_is_a_clear_error(given: Any) -> None:
     with pytest.raises(TypeError, match=r"takes a list of modules and classes, such as plugins=\[MyPlugin\]"):
-        Host(given, store=MemoryStore(), config=settings(None))
+        Host(given, store=MemoryStore(), config={"allow": []})
 
 
 def test_a_forgotten_decorator_is_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from playing import USER, make, playing
 
 from hooksdk import ToolCall, ToolError, ToolResult, hooks
 from hooksdk.hooks import (
@@ -19,6 +18,7 @@ from hooksdk.hooks import (
     TransformToolResult,
     UnwrapToolCall,
 )
+from tests.stage import USER, make, playing
 
 pytestmark = pytest.mark.anyio
 
@@ -50,8 +50,8 @@ async def test_a_run_fires_its_hooks_in_the_order_of_the_picture() -> None:
         await played.run.record(USER)
         await played.run.prepare_messages()
         # The recording plugin gives the secret no value, so this call is blocked.
-        await played.call(arguments={"path": "{{secret:KEY}}"})
-        await played.call(arguments={"path": "a"})
+        await played.call("read_file", {"path": "{{secret:KEY}}"})
+        await played.call("read_file", {"path": "a"})
         await played.call("nothing")
         async with played.run.compaction() as compaction:
             await compaction.replace([USER])
@@ -75,12 +75,13 @@ async def test_the_trace_tells_a_whole_run_in_order() -> None:
     class Watch:
         @hooks.trace
         async def watch(self, event: Trace) -> None:
-            kinds.append(event.kind)
+            if event.kind != "hook":  # of the testing kit, which observes every call
+                kinds.append(event.kind)
 
     async with playing(Watch) as played:
         await played.run.record(USER)
         await played.run.prepare_messages()
-        await played.call(arguments={"path": "a"})
+        await played.call("read_file", {"path": "a"})
     assert kinds == [
         "session_started", "run_started", "tools_resolved", "model_called", "model_replied", "call_started",
         "call_finished", "run_ended", "session_ended",
@@ -105,7 +106,7 @@ async def test_arguments_are_rewritten_then_checked_then_judged_and_these_run() 
             return Block("changed") if event.arguments != {"path": "a12"} else None
 
     async with playing(Twice) as played:
-        assert (await played.call(arguments={"path": "a", "junk": 1})).text == 'ran with {"path": "a12"}'
+        assert (await played.call("read_file", {"path": "a", "junk": 1})).text == 'ran with {"path": "a12"}'
 
 
 async def test_arguments_that_a_plugin_made_wrong_are_refused_and_not_judged() -> None:
@@ -121,7 +122,7 @@ async def test_arguments_that_a_plugin_made_wrong_are_refused_and_not_judged() -
             judged.append(event.arguments)
 
     async with playing(Wrong) as played:
-        result = await played.call(arguments={"path": "a"})
+        result = await played.call("read_file", {"path": "a"})
         assert result.is_error
         assert "arguments.path (type)" in result.text
         assert judged == []
@@ -135,7 +136,7 @@ async def test_what_a_plugin_does_to_the_arguments_it_sees_changes_nothing() -> 
             event.call.arguments["path"] = "/etc/passwd"
 
     async with playing(Changes) as played:
-        assert (await played.call(arguments={"path": "a"})).text == 'ran with {"path": "a"}'
+        assert (await played.call("read_file", {"path": "a"})).text == 'ran with {"path": "a"}'
 
 
 async def test_what_a_tool_does_to_its_arguments_shows_nowhere() -> None:
@@ -151,7 +152,7 @@ async def test_what_a_tool_does_to_its_arguments_shows_nowhere() -> None:
             seen.append(event.arguments)
 
     async with playing(Watch, tools=[make(execute=spoil)]) as played:
-        await played.call(arguments={"path": "a"})
+        await played.call("read_file", {"path": "a"})
     assert seen == [{"path": "a"}]
 
 
@@ -168,7 +169,7 @@ async def test_a_rewrite_is_kept_as_a_copy() -> None:
             kept["path"] = "changed after it was checked"
 
     async with playing(Keeps) as played:
-        assert (await played.call()).text == 'ran with {"path": "a"}'
+        assert (await played.call("read_file")).text == 'ran with {"path": "a"}'
 
 
 # Results
@@ -230,7 +231,7 @@ async def test_a_redactor_that_fails_withholds_the_result() -> None:
             raise ValueError("cannot")
 
     async with playing(Redactor, Stamp) as played:
-        result = await played.call(arguments={"path": "secret"})
+        result = await played.call("read_file", {"path": "secret"})
         assert result.text == "The result is withheld: redactor could not check it. [stamped]"
         assert result.is_error
 
@@ -243,7 +244,7 @@ async def test_a_replacement_that_makes_no_sense_leaves_the_result_as_it_is(give
             return Replace(given)
 
     async with playing(Nonsense) as played:
-        assert (await played.call(arguments={"path": "a"})).text == 'ran with {"path": "a"}'
+        assert (await played.call("read_file", {"path": "a"})).text == 'ran with {"path": "a"}'
 
 
 async def test_a_failing_transform_that_is_not_required_is_left_out() -> None:
@@ -253,7 +254,7 @@ async def test_a_failing_transform_that_is_not_required_is_left_out() -> None:
             raise ValueError("no")
 
     async with playing(Broken, Stamp) as played:
-        assert (await played.call(arguments={"path": "a"})).text == 'ran with {"path": "a"} [stamped]'
+        assert (await played.call("read_file", {"path": "a"})).text == 'ran with {"path": "a"} [stamped]'
 
 
 # Names

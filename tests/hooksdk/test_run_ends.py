@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import anyio
 import pytest
-from playing import USER, bare, make, playing, reply
 
 from hooksdk import Approval, ApprovalRequest, Run, ToolCall, hooks
 from hooksdk.errors import FenceClosed, PolicyFailed, RunAlreadyOpen, RunBlocked, RunClosed
@@ -20,8 +19,10 @@ from hooksdk.hooks import (
     BeforeToolCall,
     Block,
 )
+from hooksdk.testing import open_host
+from tests.stage import USER, make, playing, reply
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 LONG = "part of a long result, " * 50
 
@@ -59,14 +60,14 @@ class Seen:
 
 
 async def test_a_run_that_is_left_is_completed() -> None:
-    async with bare(Ends) as host, host.session("s") as session:
+    async with open_host(Ends) as host, host.session("s") as session:
         async with session.run():
             pass
         assert session.plugin("ends").seen == [("completed", None)]
 
 
 async def test_a_run_whose_block_raises_ends_as_an_error_and_the_exception_goes_on() -> None:
-    async with bare(Ends) as host, host.session("s") as session:
+    async with open_host(Ends) as host, host.session("s") as session:
         with pytest.raises(ValueError, match="boom"):
             async with session.run():
                 raise ValueError("boom")
@@ -74,7 +75,7 @@ async def test_a_run_whose_block_raises_ends_as_an_error_and_the_exception_goes_
 
 
 async def test_a_paused_run_keeps_its_calls_open_for_the_next() -> None:
-    async with bare(Ends) as host, host.session("s") as session:
+    async with open_host(Ends) as host, host.session("s") as session:
         call = ToolCall("c1", "read_file", {"path": "a"})
         async with session.run() as run:
             await run.resolve_tools([make()])
@@ -92,7 +93,7 @@ async def test_a_paused_run_keeps_its_calls_open_for_the_next() -> None:
 
 
 async def test_an_error_after_a_pause_is_an_error() -> None:
-    async with bare(Ends) as host, host.session("s") as session:
+    async with open_host(Ends) as host, host.session("s") as session:
 
         async def pause_then_fail() -> None:
             async with session.run() as run:
@@ -106,7 +107,7 @@ async def test_an_error_after_a_pause_is_an_error() -> None:
 
 @pytest.mark.parametrize("how", ["completed", "error"])
 async def test_calls_that_were_never_answered_get_a_result_at_the_end(how: str) -> None:
-    async with bare() as host, host.session("s") as session:
+    async with open_host() as host, host.session("s") as session:
         try:
             async with session.run() as run:
                 await run.record([USER, reply(ToolCall("c1", "a"), ToolCall("c2", "b"))])
@@ -126,7 +127,7 @@ async def test_a_result_that_comes_after_its_run_is_not_taken_for_a_later_call_o
         await over.wait()
         return "late"
 
-    async with bare(Seen) as host, host.session("s") as session:
+    async with open_host(Seen) as host, host.session("s") as session:
         async with anyio.create_task_group() as group:
             async with session.run() as run:
                 await run.resolve_tools([make(execute=slow)])
@@ -152,7 +153,7 @@ async def test_a_result_that_comes_after_a_pause_answers_its_call() -> None:
         await over.wait()
         return "late"
 
-    async with bare() as host, host.session("s") as session, anyio.create_task_group() as group:
+    async with open_host() as host, host.session("s") as session, anyio.create_task_group() as group:
         async with session.run() as run:
             await run.resolve_tools([make(execute=slow)])
             await run.record([USER, reply(call)])
@@ -182,7 +183,7 @@ async def test_a_call_whose_run_ends_while_a_person_is_asked_is_observed_as_not_
         with pytest.raises(RunClosed):
             await run.call_tool(ToolCall("c", "read_file", {}))
 
-    async with bare(Asks, Seen, approver=late) as host, host.session("s") as session:
+    async with open_host(Asks, Seen, approver=late) as host, host.session("s") as session:
         async with anyio.create_task_group() as group:
             async with session.run() as run:
                 await run.resolve_tools([make()])
@@ -230,7 +231,8 @@ async def test_observers_have_seen_everything_before_the_end() -> None:
     class Slow:
         @hooks.after_tool_call
         async def after(self, event: hooks.AfterToolCall) -> None:
-            await anyio.sleep(0.05)
+            await anyio.sleep(0)
+            await anyio.sleep(0)
             seen.append("call")
 
         @hooks.agent_end
@@ -238,8 +240,8 @@ async def test_observers_have_seen_everything_before_the_end() -> None:
             seen.append("end")
 
     async with playing(Slow) as played:
-        await played.call()
-        await played.call()
+        await played.call("read_file")
+        await played.call("read_file")
     assert seen == ["call", "call", "end"]
 
 
@@ -252,7 +254,7 @@ async def test_the_fence_is_open_for_handlers_of_the_end_only() -> None:
             editors.append(event.transcript)
             await event.transcript.trim("r1", reason="too long")
 
-    async with bare(Editor) as host, host.session("s") as session:
+    async with open_host(Editor) as host, host.session("s") as session:
         async with session.run() as run:
             await run.resolve_tools([make(execute=long)])
             await run.record(reply(ToolCall("c1", "read_file")))
@@ -274,7 +276,7 @@ async def test_the_gate_sees_the_input_and_who_asked_before_anything_is_recorded
         def gate(self, event: AgentStart) -> Block | None:
             return Block(f"no {event.input['text']} from {event.requester}") if event.trigger == "schedule" else None
 
-    async with bare(Gate) as host, host.session("s") as session:
+    async with open_host(Gate) as host, host.session("s") as session:
         with pytest.raises(RunBlocked, match=r"plugin 'gate'.*no news from \{'id': 'u1'\}"):
             async with session.run({"text": "news"}, trigger="schedule", requester={"id": "u1"}):
                 raise AssertionError
@@ -289,7 +291,7 @@ async def test_a_gate_that_fails_refuses_the_run() -> None:
         def gate(self, event: AgentStart) -> Block | None:
             raise ValueError("cannot judge")
 
-    async with bare(Gate) as host, host.session("s") as session:
+    async with open_host(Gate) as host, host.session("s") as session:
         for _ in range(2):
             with pytest.raises(PolicyFailed, match=r"plugin 'gate', .*cannot judge"):
                 async with session.run():
@@ -297,7 +299,7 @@ async def test_a_gate_that_fails_refuses_the_run() -> None:
 
 
 async def test_a_session_takes_one_run_at_a_time() -> None:
-    async with bare() as host, host.session("s") as session:
+    async with open_host() as host, host.session("s") as session:
         async with session.run() as run:
             with pytest.raises(RunAlreadyOpen, match=run.info.run_id):
                 async with session.run():
@@ -308,7 +310,7 @@ async def test_a_session_takes_one_run_at_a_time() -> None:
 
 
 async def test_a_run_that_is_not_open_does_nothing() -> None:
-    async with bare() as host, host.session("s") as session:
+    async with open_host() as host, host.session("s") as session:
         run = session.run()
         for _ in range(2):
             with pytest.raises(RunClosed):
@@ -347,7 +349,7 @@ class Observer:
 
 
 async def test_observers_are_told_the_tools_once_an_attempt_and_never_in_a_compaction() -> None:
-    async with bare(Observer) as host, host.session("s") as session:
+    async with open_host(Observer) as host, host.session("s") as session:
         async with session.run() as run:
             async with run.compaction():
                 await run.resolve_tools([make("in_compaction")])
@@ -363,18 +365,21 @@ async def test_observers_are_told_the_tools_once_an_attempt_and_never_in_a_compa
 
 
 async def test_an_observer_that_changes_a_schema_or_is_slow_changes_and_delays_nothing() -> None:
+    over = anyio.Event()
+
     class Meddler:
-        @hooks.after_tools_resolved
+        @hooks.after_tools_resolved(timeout=60)
         async def resolved(self, event: AfterToolsResolved) -> None:
             for one in event.offered:
                 assert one.parameters is not None
                 one.parameters["properties"].clear()
-            await anyio.sleep(0.3)
+            await over.wait()
 
-    async with playing(Meddler) as played:
-        with anyio.fail_after(0.25):
-            assert (await played.call(arguments={"path": 5.5})).is_error
+    async with playing(Meddler, tools=[make()]) as played:
+        with anyio.fail_after(30):
+            assert (await played.call("read_file", {"path": 5.5})).is_error
         assert played.run.offered[0].parameters == make().parameters
+        over.set()
 
 
 async def test_a_narrowing_plugin_that_fails_ends_the_resolution() -> None:
@@ -383,7 +388,7 @@ async def test_a_narrowing_plugin_that_fails_ends_the_resolution() -> None:
         def narrow(self, event: hooks.NarrowTools) -> hooks.Withhold | None:
             raise ValueError("cannot read the policy")
 
-    async with bare(Narrow) as host, host.session("s") as session:
+    async with open_host(Narrow) as host, host.session("s") as session:
         with pytest.raises(PolicyFailed, match="cannot read the policy"):
             async with session.run() as run:
                 await run.resolve_tools([make()])
@@ -410,7 +415,7 @@ async def test_a_policy_that_withholds_tools_instead_of_names_fails() -> None:
         def narrow(self, event: hooks.NarrowTools) -> hooks.Withhold | None:
             return hooks.Withhold(cast("Any", event.tools), "all of them")
 
-    async with bare(Narrow) as host, host.session() as session, session.run() as run:
+    async with open_host(Narrow) as host, host.session() as session, session.run() as run:
         with pytest.raises(PolicyFailed, match="names or ids, not Tool"):
             await run.resolve_tools([make()])
 
@@ -425,7 +430,7 @@ async def test_a_policy_whose_list_of_names_cannot_be_read_fails() -> None:
         def narrow(self, event: hooks.NarrowTools) -> hooks.Withhold | None:
             return hooks.Withhold(Names(), "all of them")
 
-    async with bare(Narrow) as host, host.session() as session, session.run() as run:
+    async with open_host(Narrow) as host, host.session() as session, session.run() as run:
         with pytest.raises(PolicyFailed, match="the names are away"):
             await run.resolve_tools([make()])
 

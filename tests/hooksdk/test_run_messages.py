@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from playing import USER, bare, make, playing, reply
 
 from hooksdk import MemoryStore, ToolContext, hooks, tool
 from hooksdk.errors import TranscriptChanged
@@ -18,6 +17,8 @@ from hooksdk.hooks import (
     ReplaceMessages,
     Trim,
 )
+from hooksdk.testing import open_host
+from tests.stage import USER, make, playing, reply
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +80,7 @@ async def test_a_trim_before_a_model_call_is_applied_at_once_and_for_good() -> N
             return Trim(handles, "long") if handles else None
 
     async with playing(Trims, tools=[make(execute=long)]) as played:
-        await played.call()
+        await played.call("read_file")
         await played.run.record(reply(text="I have read it"))
         first = await played.run.prepare_messages()
         assert LONG not in str(first)
@@ -165,13 +166,13 @@ class Trimmer:
 async def test_queued_trims_are_applied_when_the_configuration_says(drain: str, early: bool) -> None:
     store = MemoryStore()
     async with playing(Trimmer, tools=[make(execute=long)], config={"drain": drain}, store=store) as played:
-        await played.call()
+        await played.call("read_file")
         assert (await played.call("shorten", {"handle": "r1"})).text == "queued"
         prepared = await played.run.prepare_messages()
         assert (LONG not in str(prepared)) is early
         session = played.session
         assert session.results.list()[0].queued is not early
-    async with bare(store=store) as host, host.session("s") as session, session.run() as run:
+    async with open_host(store=store) as host, host.session("s") as session, session.run() as run:
         assert LONG not in str(await run.prepare_messages())
 
 

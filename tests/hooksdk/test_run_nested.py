@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from playing import echo, make, playing
 
 from hooksdk import Approval, ApprovalRequest, Tool, ToolContext, ToolResult, hooks, tool
 from hooksdk.errors import RunClosed
 from hooksdk.hooks import Ask, BeforeToolCall, Block
+from tests.stage import echo, make, playing
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 class NoB:
@@ -86,9 +86,10 @@ async def test_a_tool_without_an_executor_says_so() -> None:
         assert (await played.call("remote")).text == "'remote' cannot be run here: it has no executor."
 
 
+@pytest.mark.jumping_clock
 async def test_while_a_person_is_asked_the_time_of_the_tools_around_the_call_stands_still() -> None:
     async def slowly(request: ApprovalRequest) -> Approval:
-        await anyio.sleep(0.3)
+        await anyio.sleep(15)
         return Approval(True)
 
     class Outer:
@@ -96,23 +97,24 @@ async def test_while_a_person_is_asked_the_time_of_the_tools_around_the_call_sta
         def ask(self, event: BeforeToolCall) -> Ask | None:
             return Ask("May it?")
 
-        @tool(timeout=0.2)
+        @tool(timeout=10)
         async def around(self, context: ToolContext) -> str:
             """Call a tool that is asked for, then take too long if told to."""
             return (await context.call_tool("read_file", {"path": "a"})).text
 
-        @tool(timeout=0.2)
+        @tool(timeout=10)
         async def dawdle(self, context: ToolContext) -> str:
             """Take too long after the person has answered."""
             await context.call_tool("read_file", {"path": "a"})
-            await anyio.sleep(5)
+            await anyio.sleep_forever()
             return "too late"
 
     async with playing(Outer, approver=slowly) as played:
         assert (await played.call("around")).text == 'ran with {"path": "a"}'
-        assert (await played.call("dawdle")).text == "'dawdle' did not finish within 0.2 s and was stopped."
+        assert (await played.call("dawdle")).text == "'dawdle' did not finish within 10 s and was stopped."
 
 
+@pytest.mark.jumping_clock
 async def test_two_people_asked_at_once_stop_the_clock_until_both_have_answered_and_no_longer() -> None:
     async def slowly(request: ApprovalRequest) -> Approval:
         await anyio.sleep(float(request.arguments["path"]))
@@ -123,19 +125,20 @@ async def test_two_people_asked_at_once_stop_the_clock_until_both_have_answered_
         def ask(self, event: BeforeToolCall) -> Ask | None:
             return Ask("May it?")
 
-        @tool(timeout=0.2)
+        @tool(timeout=10)
         async def both(self, hang: bool, context: ToolContext) -> str:
             """Have two people asked, then take too long if told to."""
             async with anyio.create_task_group() as group:
-                group.start_soon(context.call_tool, "read_file", {"path": "0.05"})
-                group.start_soon(context.call_tool, "read_file", {"path": "0.4"})
-            await anyio.sleep(5 if hang else 0)
+                group.start_soon(context.call_tool, "read_file", {"path": "3"})
+                group.start_soon(context.call_tool, "read_file", {"path": "25"})
+            if hang:
+                await anyio.sleep_forever()
             return "both have answered"
 
     async with playing(Both, approver=slowly) as played:
         assert (await played.call("both", {"hang": False})).text == "both have answered"
-        with anyio.fail_after(3):
-            assert "did not finish within 0.2 s" in (await played.call("both", {"hang": True})).text
+        with anyio.fail_after(60):
+            assert "did not finish within 10 s" in (await played.call("both", {"hang": True})).text
 
 
 async def test_a_context_calls_nothing_while_its_finished_call_is_still_being_transformed() -> None:

@@ -7,7 +7,6 @@ import contextvars
 import functools
 import json
 import threading
-import time
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -17,11 +16,11 @@ import anyio
 import anyio.to_thread
 import pytest
 from ids import without_address
-from playing import make, playing
 from pydantic import BaseModel
 
 from hooksdk import ToolContext, ToolError, ToolResult, hooks, tool
 from hooksdk.hooks import AfterToolCall, Trace
+from tests.stage import make, playing
 
 pytestmark = pytest.mark.anyio
 
@@ -57,6 +56,7 @@ async def _long(arguments: dict[str, Any]) -> str:
     raise ValueError("x" * 100_000)
 
 
+@pytest.mark.both_loops
 @pytest.mark.parametrize(
     ("execute", "told"),
     [
@@ -80,25 +80,25 @@ async def test_an_error_that_is_long_is_cut() -> None:
         assert len((await played.call("broken")).text) < 2_100
 
 
+@pytest.mark.both_loops
 async def test_a_tool_that_is_late_is_stopped_and_the_run_goes_on() -> None:
     async def sleep(arguments: dict[str, Any]) -> str:
         await anyio.sleep_forever()
         raise AssertionError
 
     async with playing(tools=[make("slow", sleep, timeout=0.05), make()]) as played:
-        started = time.monotonic()
         result = await played.call("slow")
-        assert time.monotonic() - started < 2
         assert result.text == "'slow' did not finish within 0.05 s and was stopped."
         assert result.is_error
         assert not (await played.call("read_file")).is_error
 
 
+@pytest.mark.both_loops
 async def test_a_tool_that_hangs_in_its_thread_is_left_behind() -> None:
     free = threading.Event()
 
     def hang(arguments: dict[str, Any], context: ToolContext) -> str:
-        free.wait(20)
+        free.wait(60)
         stopped.append(context.cancelled)
         return "too late"
 
@@ -109,7 +109,7 @@ async def test_a_tool_that_hangs_in_its_thread_is_left_behind() -> None:
             assert result.text == "'hangs' did not finish within 0.05 s and was stopped."
             assert not (await played.call("read_file")).is_error
             free.set()
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 while not stopped:
                     await anyio.sleep(0.01)
         assert stopped == [True]
@@ -117,11 +117,12 @@ async def test_a_tool_that_hangs_in_its_thread_is_left_behind() -> None:
         free.set()
 
 
+@pytest.mark.both_loops
 async def test_tools_that_hang_in_threads_do_not_starve_other_work_in_threads() -> None:
     free = threading.Event()
 
     def hang(arguments: dict[str, Any]) -> str:
-        return str(free.wait(20))
+        return str(free.wait(60))
 
     try:
         async with playing(tools=[make("hangs", hang, timeout=0.05), make("quick", _quick)]) as played:
@@ -129,20 +130,21 @@ async def test_tools_that_hang_in_threads_do_not_starve_other_work_in_threads() 
             async with anyio.create_task_group() as group:
                 for call in calls:
                     group.start_soon(played.run.call_tool, call)
-            with anyio.fail_after(2):
+            with anyio.fail_after(30):
                 assert await anyio.to_thread.run_sync(lambda: "a store's write") == "a store's write"
                 assert (await played.call("quick")).text == "done"
     finally:
         free.set()
 
 
+@pytest.mark.both_loops
 async def test_a_tool_that_hangs_in_threads_gets_no_more_than_its_share_of_them() -> None:
     free = threading.Event()
     hanging: list[int] = []
 
     def hang(arguments: dict[str, Any]) -> str:
         hanging.append(threading.get_ident())
-        return str(free.wait(20))
+        return str(free.wait(60))
 
     try:
         async with playing(tools=[make("hangs", hang, timeout=0.05)]) as played:
@@ -155,6 +157,7 @@ async def test_a_tool_that_hangs_in_threads_gets_no_more_than_its_share_of_them(
         free.set()
 
 
+@pytest.mark.both_loops
 async def test_a_tool_that_swallows_its_cancellation_is_late_all_the_same() -> None:
     async def stubborn(arguments: dict[str, Any]) -> str:
         try:
@@ -285,6 +288,7 @@ async def test_a_result_that_does_not_match_the_declared_output_schema_says_so(r
         assert answer.text.startswith(result.text)
 
 
+@pytest.mark.both_loops
 async def test_context_variables_reach_tools_and_their_threads() -> None:
     place: contextvars.ContextVar[str] = contextvars.ContextVar("place")
 
@@ -324,6 +328,7 @@ async def test_a_tool_is_given_its_context_and_tells_its_progress_to_the_trace()
     assert told == [{"call_id": "c1", "text": "half way", "share": 0.5}]
 
 
+@pytest.mark.both_loops
 async def test_parallel_calls_run_at_once_and_are_recorded_in_the_order_of_the_reply() -> None:
     waiting: list[str] = []
     everybody = anyio.Event()
@@ -332,7 +337,7 @@ async def test_parallel_calls_run_at_once_and_are_recorded_in_the_order_of_the_r
         waiting.append(arguments["path"])
         if len(waiting) == 3:
             everybody.set()
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             await everybody.wait()
         return arguments["path"]
 

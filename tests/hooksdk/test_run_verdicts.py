@@ -8,7 +8,6 @@ from typing import Any, cast
 import anyio
 import pytest
 from ids import without_address
-from playing import USER, bare, make, playing, reply
 
 from hooksdk import Approval, ApprovalRequest, Run, ToolCall, ToolResult, hooks
 from hooksdk.errors import RunClosed
@@ -24,6 +23,8 @@ from hooksdk.hooks import (
     Secrets,
     Trace,
 )
+from hooksdk.testing import open_host
+from tests.stage import USER, make, playing, reply
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +39,7 @@ async def test_an_answer_stands_for_the_result_and_the_tool_does_not_run() -> No
             return Answer("from the cache")
 
     async with playing(Cache, tools=[make(execute=None)]) as played:
-        result = await played.call()
+        result = await played.call("read_file")
         assert (result.text, result.is_error) == ("from the cache", False)
         assert played.run.stats["tool_calls"] == {"answered": 1}
 
@@ -56,8 +57,8 @@ async def test_an_ask_is_put_to_a_person_with_the_arguments_that_will_run() -> N
             return Ask("May it read?", severity="critical")
 
     async with playing(Asks, approver=approve, requester={"id": "u1"}) as played:
-        assert (await played.call(arguments={"path": "fine"})).text == 'ran with {"path": "fine"}'
-        refused = await played.call(arguments={"path": "bad"})
+        assert (await played.call("read_file", {"path": "fine"})).text == 'ran with {"path": "fine"}'
+        refused = await played.call("read_file", {"path": "bad"})
         assert refused.text == "Blocked: 'May it read?' was not approved: not that one"
     first = asked[0]
     assert (first.title, first.severity, first.plugin) == ("May it read?", "critical", "asks")
@@ -78,6 +79,7 @@ async def _never(request: ApprovalRequest) -> Approval:
     raise AssertionError
 
 
+@pytest.mark.both_loops
 @pytest.mark.parametrize("approver", [None, _raising, _nonsense, _never])
 async def test_an_approval_that_cannot_be_had_blocks_the_call(approver: Any) -> None:
     class Asks:
@@ -86,7 +88,7 @@ async def test_an_approval_that_cannot_be_had_blocks_the_call(approver: Any) -> 
             return Ask("Sure?", timeout=0.05)
 
     async with playing(Asks, approver=approver) as played:
-        result = await played.call()
+        result = await played.call("read_file")
         assert result.is_error
         assert result.text.startswith("Blocked: 'Sure?' was not approved")
 
@@ -116,7 +118,7 @@ async def test_a_verdict_that_makes_no_sense_blocks_the_call(answer: Callable[[]
             return answer()
 
     async with playing(Nonsense, approver=approve) as played:
-        result = await played.call()
+        result = await played.call("read_file")
         assert result.is_error
         assert result.text.startswith("Blocked")
         assert played.run.stats["tool_calls"] == {"blocked": 1}
@@ -130,7 +132,7 @@ async def test_a_rewrite_that_makes_no_sense_blocks_the_call(arguments: Any) -> 
             return Rewrite(arguments)
 
     async with playing(Nonsense) as played:
-        assert (await played.call()).text.startswith("Blocked: plugin 'nonsense' failed")
+        assert (await played.call("read_file")).text.startswith("Blocked: plugin 'nonsense' failed")
 
 
 # Secrets
@@ -167,7 +169,7 @@ async def test_a_secret_reaches_the_tool_and_nothing_else() -> None:
         return f"logged in with {arguments['path']}"
 
     async with playing(Vault, Watch, tools=[make(execute=login)]) as played:
-        result = await played.call(arguments={"path": "token {{secret:KEY}}"})
+        result = await played.call("read_file", {"path": "token {{secret:KEY}}"})
         assert given == ["token hunter2"]
         assert "hunter2" not in result.text
         assert "hunter2" not in repr(played.session.messages)
@@ -177,7 +179,7 @@ async def test_a_secret_reaches_the_tool_and_nothing_else() -> None:
 
 async def test_a_secret_that_nobody_gives_blocks_the_call() -> None:
     async with playing(Vault) as played:
-        result = await played.call(arguments={"path": "{{secret:OTHER}}"})
+        result = await played.call("read_file", {"path": "{{secret:OTHER}}"})
         assert result.text == "Blocked: no plugin gives a value for OTHER"
 
 
@@ -189,7 +191,7 @@ async def test_secrets_that_make_no_sense_block_the_call(values: Any) -> None:
             return Secrets(values)
 
     async with playing(Broken) as played:
-        result = await played.call(arguments={"path": "{{secret:KEY}}"})
+        result = await played.call("read_file", {"path": "{{secret:KEY}}"})
         assert result.is_error
         assert result.text.startswith("Blocked")
 
@@ -211,6 +213,7 @@ async def test_a_tool_that_was_renamed_is_seen_under_its_name_though_a_plugin_un
     assert seen == ["read_file"]
 
 
+@pytest.mark.both_loops
 async def test_a_call_that_was_approved_after_the_run_was_over_does_not_run() -> None:
     ran: list[object] = []
     asked, over = anyio.Event(), anyio.Event()
@@ -229,7 +232,7 @@ async def test_a_call_that_was_approved_after_the_run_was_over_does_not_run() ->
         with pytest.raises(RunClosed):
             await run.call_tool(ToolCall("c", "act", {}))
 
-    async with bare(Asks, approver=late) as host, host.session() as session, anyio.create_task_group() as group:
+    async with open_host(Asks, approver=late) as host, host.session() as session, anyio.create_task_group() as group:
         async with session.run() as run:
             await run.resolve_tools([make("act", ran.append)])
             await run.record([USER, reply(ToolCall("c", "act", {}))])

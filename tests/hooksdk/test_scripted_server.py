@@ -31,7 +31,7 @@ def form(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(timeout=5) as client:
+    async with httpx2.AsyncClient(timeout=30) as client:
         yield client
 
 
@@ -146,6 +146,7 @@ async def test_the_system_text_reads_the_same_in_both_formats(http: httpx2.Async
     assert server.turns[0].messages[0] == {"role": "system", "content": "Be brief."}
 
 
+@pytest.mark.both_loops
 async def test_an_async_script_runs_in_the_loop_of_the_test(http: httpx2.AsyncClient, form: str):
     asked, answered = anyio.Event(), anyio.Event()
 
@@ -173,6 +174,7 @@ async def test_every_request_is_recorded_with_its_size(http: httpx2.AsyncClient,
     assert seen.headers["x-who"] == "me"
 
 
+@pytest.mark.both_loops
 async def test_a_script_that_fails_is_told_to_the_client_and_to_the_test(http: httpx2.AsyncClient, form: str):
     def script(turn: Turn) -> str:
         raise AssertionError("two tools were expected")
@@ -199,6 +201,7 @@ async def test_a_list_that_is_used_up_is_a_failure(http: httpx2.AsyncClient):
         await ask_twice()
 
 
+@pytest.mark.both_loops
 async def test_the_failure_of_the_test_itself_comes_first(http: httpx2.AsyncClient):
     async def fail() -> None:
         async with ScriptedServer([]) as server:
@@ -238,10 +241,11 @@ async def test_a_garbled_answer_is_no_json(http: httpx2.AsyncClient, form: str):
             events((await post(http, server, form, stream=True)).text)
 
 
+@pytest.mark.both_loops
 async def test_a_hanging_answer_waits_for_the_client_to_go(http: httpx2.AsyncClient, form: str):
     async with ScriptedServer([hang(), hang("Once upon a time")]) as server:
         with pytest.raises(httpx2.ReadTimeout):
-            await http.post(server.url + PATHS[form], json=asking(), timeout=0.1)
+            await http.post(server.url + PATHS[form], json=asking(), timeout=httpx2.Timeout(30, read=0.2))
         body = json.dumps(asking(stream=True)).encode()
         head = f"POST {PATHS[form]} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
         async with await anyio.connect_tcp("127.0.0.1", int(server.url.rpartition(":")[2])) as line:
@@ -250,7 +254,7 @@ async def test_a_hanging_answer_waits_for_the_client_to_go(http: httpx2.AsyncCli
             while b"Once" not in heard:
                 heard += await line.receive()
         assert b"time" not in heard
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             while server.connections:
                 await anyio.sleep(0.01)
 
@@ -278,6 +282,7 @@ async def lose(http: httpx2.AsyncClient, server: ScriptedServer, form: str) -> N
         await post(http, server, form)
 
 
+@pytest.mark.both_loops
 async def test_leaving_ends_every_thread_and_connection_even_those_that_hang(http: httpx2.AsyncClient):
     server, urls = ScriptedServer([hang(), "ok"]), list[str]()
     async with anyio.create_task_group() as group, server:
@@ -293,6 +298,7 @@ async def test_leaving_ends_every_thread_and_connection_even_those_that_hang(htt
         await http.post(urls[0] + "/v1/messages")
 
 
+@pytest.mark.both_loops
 async def test_leaving_ends_an_async_script_that_waits_for_ever(http: httpx2.AsyncClient):
     async def script(turn: Turn) -> str:
         await anyio.sleep_forever()
@@ -304,6 +310,7 @@ async def test_leaving_ends_an_async_script_that_waits_for_ever(http: httpx2.Asy
             await anyio.sleep(0.01)
 
 
+@pytest.mark.both_loops
 async def test_a_cancelled_test_leaves_no_server_behind():
     server = ScriptedServer([])
     with anyio.move_on_after(0.05) as scope:

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
-from stage import Stage, playing
 
 from hooksdk import Tool, ToolContext, ToolError, ToolResult, hooks
 from hooksdk.hooks import (
@@ -21,6 +20,7 @@ from hooksdk.hooks import (
     Trace,
     TransformToolResult,
 )
+from tests.stage import Stage, playing
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,6 @@ from typing import cast
 
 import anyio
 import pytest
-from playing import USER, MemoryStoreLike, bare, make, reply
 
 from hooksdk import MemoryStore, ToolCall, hooks
 from hooksdk import session as session_module
@@ -15,27 +14,34 @@ from hooksdk.errors import ConfigError, SessionBusy, SessionClosed, TranscriptCh
 from hooksdk.hooks import AfterToolCall, SessionEnd
 from hooksdk.state import PluginState
 from hooksdk.stores import JsonlStore
+from hooksdk.testing import open_host
 from hooksdk.transcript import Store
+from tests.stage import USER, OwnStore, make, reply
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 async def test_a_child_may_be_given_one_pattern_as_text() -> None:
     tools = [make("read_file"), make("delete_file")]
-    async with bare() as host, host.session() as session, session.child(tools="read_*") as child, child.run() as run:
+    async with (
+        open_host() as host,
+        host.session() as session,
+        session.child(tools="read_*") as child,
+        child.run() as run,
+    ):
         assert [tool.name for tool in await run.resolve_tools(tools)] == ["read_file"]
 
 
 async def test_a_run_whose_trigger_is_misspelt_is_refused() -> None:
-    async with bare() as host, host.session() as session:
+    async with open_host() as host, host.session() as session:
         with pytest.raises(ConfigError, match="'scheduled' is not one of user, schedule, subagent, other"):
             session.run(trigger="scheduled")
 
 
 async def test_a_session_that_is_entered_twice_stays_open_for_the_first() -> None:
-    store = MemoryStoreLike()
+    store = OwnStore()
     store.wait = 0.05
-    async with bare(store=cast("Store", store)) as host, host.session("s") as session:
+    async with open_host(store=cast("Store", store)) as host, host.session("s") as session:
         with pytest.raises(SessionBusy):
             await session.__aenter__()
         async with session.run() as run:
@@ -44,14 +50,15 @@ async def test_a_session_that_is_entered_twice_stays_open_for_the_first() -> Non
 
 
 async def test_a_session_cannot_be_entered_once_its_host_is_closed() -> None:
-    async with bare() as host:
+    async with open_host() as host:
         session = host.session("s")
     with pytest.raises(SessionClosed, match="the host"):
         await session.__aenter__()
 
 
+@pytest.mark.jumping_clock
 async def test_a_plugins_state_is_kept_though_the_close_ran_out_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "CLOSE_TIMEOUT", 0.1)
+    monkeypatch.setattr(session_module, "CLOSE_TIMEOUT", 10)
 
     class Counts:
         def __init__(self, state: PluginState) -> None:
@@ -62,14 +69,14 @@ async def test_a_plugins_state_is_kept_though_the_close_ran_out_of_time(monkeypa
             self.state["closed"] = True
 
     class Hangs:
-        @hooks.session_end
+        @hooks.session_end(timeout=60)
         async def hang(self, event: SessionEnd) -> None:
-            await anyio.sleep(2)
+            await anyio.sleep_forever()
 
     store = MemoryStore()
-    async with bare(Counts, Hangs, store=store) as host, host.session("s"):
+    async with open_host(Counts, Hangs, store=store) as host, host.session("s"):
         pass
-    async with bare(Counts, store=store) as host, host.session("s") as session:
+    async with open_host(Counts, store=store) as host, host.session("s") as session:
         assert session.plugin("counts").state == {"closed": True}
 
 
@@ -81,7 +88,7 @@ async def test_a_call_is_observed_though_its_result_could_not_be_stored(tmp_path
         async def watch(self, event: AfterToolCall) -> None:
             seen.append(event.status)
 
-    async with bare(Watch, store=JsonlStore(tmp_path)) as host, host.session("s") as session:
+    async with open_host(Watch, store=JsonlStore(tmp_path)) as host, host.session("s") as session:
         run = await session.run().__aenter__()
         await run.resolve_tools([make()])
         call = ToolCall("c", "read_file", {})

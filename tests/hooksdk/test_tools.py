@@ -11,7 +11,6 @@ from enum import Enum
 from typing import Annotated, Any, Literal, Optional
 
 import pytest
-from playing import make, playing
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
@@ -20,6 +19,7 @@ from hooksdk import ToolContext as Renamed
 from hooksdk._run.tools import as_bridge
 from hooksdk.errors import ToolSchemaError
 from hooksdk.tools import marked_tools
+from tests.stage import make, playing
 
 pytestmark = pytest.mark.anyio
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import anyio
 import pytest
-from stage import ACT, Stage, playing
 
 from hooksdk import hooks
 from hooksdk.hooks import AfterToolCall, Trace
+from tests.stage import playing
 
-pytestmark = pytest.mark.anyio
-
-
-def dispatcher(stage: Stage) -> Any:
-    return stage.session._dispatcher  # pyright: ignore[reportPrivateUsage]
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -29,20 +24,24 @@ async def test_the_trace_loses_nothing_and_keeps_the_order_even_when_the_run_mus
     monkeypatch.setattr("hooksdk._firing.dispatcher.TRACE_CAPACITY", 4)
     kept: dict[str, list[Any]] = {"slow": [], "plain": []}
 
+    def keep(handler: str, event: Trace) -> None:
+        if event.kind != "hook":  # of the testing kit, which observes every call
+            kept[handler].append((event.kind, getattr(event.record, "call_id", None)))
+
     class Keeps:
         @hooks.trace
         async def slow(self, event: Trace) -> None:
             await anyio.sleep(0.001)
-            kept["slow"].append((event.kind, getattr(event.record, "call_id", None)))
+            keep("slow", event)
 
         @hooks.trace
         def plain(self, event: Trace) -> None:
-            kept["plain"].append((event.kind, getattr(event.record, "call_id", None)))
+            keep("plain", event)
 
     async with playing(Keeps) as stage:
         for _ in range(10):
             await stage.call()
-        await stage.call_all([ACT] * 10)
+        await stage.call_all([("act", None)] * 10)
     assert kept["slow"] == kept["plain"]
     started = [call_id for kind, call_id in kept["slow"] if kind == "call_started"]
     finished = [call_id for kind, call_id in kept["slow"] if kind == "call_finished"]
@@ -82,19 +81,17 @@ async def test_a_trace_handler_that_stalls_is_taken_out_and_that_is_said(
     class Stalls:
         @hooks.trace(timeout=0.05)
         async def stall(self, event: Trace) -> None:
-            await anyio.sleep(30)
+            await anyio.sleep_forever()
 
     class Good:
         @hooks.trace
         async def good(self, event: Trace) -> None:
             kept.append(event.kind)
 
-    started = time.perf_counter()
     async with playing(Stalls, Good) as stage:
         for _ in range(20):
             await stage.call()
-        await stage.call_all([ACT] * 5)
-    assert time.perf_counter() - started < 1
+        await stage.call_all([("act", None)] * 5)
     assert kept.count("call_finished") == 25
     (message,) = [line for line in warnings(caplog) if "is taken out" in line]
     assert "Stalls.stall" in message
@@ -107,8 +104,8 @@ async def test_the_trace_tells_of_observers_too() -> None:
     class Keeps:
         @hooks.trace
         async def keep(self, event: Trace) -> None:
-            if event.kind == "hook":
-                kept.append(event.record.as_dict())
+            if event.kind == "hook" and (record := event.record.as_dict())["plugin"] == "sees":
+                kept.append(record)
 
     class Sees:
         @hooks.after_tool_call

@@ -212,6 +212,7 @@ async def test_results_join_the_messages_in_the_order_of_the_calls_grouped_as_th
     assert texts(transcript, transcript.messages) == ["text 1", "text 2", "text 3"]
 
 
+@pytest.mark.both_loops
 async def test_answers_from_parallel_tasks_keep_the_order_of_the_calls(
     transcript: Transcript, form: MessageFormat
 ) -> None:

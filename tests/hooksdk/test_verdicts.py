@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import permutations
 
 import pytest
-from stage import playing
 
 from hooksdk import Approval, ApprovalRequest, ToolResult, hooks
 from hooksdk.errors import RunBlocked
@@ -16,6 +15,7 @@ from hooksdk.hooks import (
     BeforeToolCall,
     Block,
 )
+from tests.stage import playing
 
 pytestmark = pytest.mark.anyio
 seen: list[str] = []

@@ -1,7 +1,10 @@
-"""A server with one slow tool, and one that stalls the whole server and its shutdown."""
+"""A server with one slow tool, and one that stalls the whole server and its shutdown; it first touches the file that is
+the server's argument."""
 
 import os
+import sys
 import time
+from pathlib import Path
 
 import anyio
 from mcp.server.mcpserver import MCPServer
@@ -25,6 +28,8 @@ async def slow() -> str:
 @server.tool(structured_output=False)
 async def stall() -> str:
     """Take a minute, and answer nothing else meanwhile."""
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).touch()
     time.sleep(60)
     return "at last"
 

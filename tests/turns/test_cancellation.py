@@ -14,7 +14,7 @@ from hooksdk import Session, ToolContext, hooks, tool
 from hooksdk.hooks import AfterToolCall, AgentEnd, AgentStart, BeforeToolCall, Trace
 from hooksdk.testing import Call, Turn, call, open_session, play, recorder
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 class Slow:
@@ -27,7 +27,7 @@ class Slow:
     async def wait(self) -> str:
         """Wait for long."""
         self.begun.set()
-        await anyio.sleep(60)
+        await anyio.sleep_forever()
         return "never"
 
     @tool
@@ -60,7 +60,14 @@ async def test_a_cancelled_run_answers_every_call_and_the_session_lives_on(form:
 
 
 async def test_what_was_done_before_the_cancellation_is_kept(form: str):
-    async with open_session(Slow) as session:
+    listed = anyio.Event()
+
+    class Watch:
+        @hooks.after_tool_call(tools="listing")
+        async def see(self, event: AfterToolCall) -> None:
+            listed.set()
+
+    async with open_session(Slow, Watch) as session:
 
         async def go() -> None:
             await play(session, [[call("listing"), call("wait")]], format=form)
@@ -68,7 +75,7 @@ async def test_what_was_done_before_the_cancellation_is_kept(form: str):
         async with anyio.create_task_group() as group:
             group.start_soon(go)
             await session.plugin("slow").begun.wait()
-            await anyio.sleep(0.05)
+            await listed.wait()
             group.cancel_scope.cancel()
         (_, first), (_, second) = answers(form, session.messages)
         assert first == "entry\n" * 1_000
@@ -100,7 +107,8 @@ async def test_handlers_of_the_end_run_to_their_end_in_a_cancelled_run(form: str
     class Saves:
         @hooks.agent_end
         async def save(self, event: AgentEnd) -> None:
-            await anyio.sleep(0.05)
+            for _ in range(5):
+                await anyio.sleep(0)
             ended.append(event.reason)
 
     async with open_session(Saves, Slow) as session:
@@ -122,7 +130,7 @@ async def test_a_cancellation_while_a_policy_judges_runs_no_tool(form: str):
         @hooks.before_tool_call
         async def judge(self, event: BeforeToolCall) -> None:
             judging.set()
-            await anyio.sleep(10)
+            await anyio.sleep_forever()
 
     ran: list[str] = []
 
@@ -162,30 +170,32 @@ async def test_a_failing_model_ends_the_run_as_an_error_and_drains(form: str):
 
 
 async def test_a_cancelled_tool_in_a_thread_is_told_so(form: str):
-    begun, noticed = threading.Event(), threading.Event()
+    begun, noticed, over = threading.Event(), threading.Event(), threading.Event()
 
     class Threads:
         @tool
         def spin(self, context: ToolContext) -> str:
             """Spin until told to stop."""
             begun.set()
-            end = time.monotonic() + 5
-            while not context.cancelled and time.monotonic() < end:
+            while not context.cancelled and not over.is_set():
                 time.sleep(0.005)
             noticed.set()
             return "stopped"
 
-    async with open_session(Threads) as session:
+    try:
+        async with open_session(Threads) as session:
 
-        async def go() -> None:
-            await play(session, [call("spin")], format=form)
+            async def go() -> None:
+                await play(session, [call("spin")], format=form)
 
-        async with anyio.create_task_group() as group:
-            group.start_soon(go)
-            assert await anyio.to_thread.run_sync(begun.wait, 5)
-            group.cancel_scope.cancel()
-        assert await anyio.to_thread.run_sync(noticed.wait, 5)
-        assert_sendable(form, session.messages)
+            async with anyio.create_task_group() as group:
+                group.start_soon(go)
+                assert await anyio.to_thread.run_sync(begun.wait, 30)
+                group.cancel_scope.cancel()
+            assert await anyio.to_thread.run_sync(noticed.wait, 30)
+            assert_sendable(form, session.messages)
+    finally:
+        over.set()
 
 
 async def test_a_run_cancelled_at_any_moment_leaves_a_transcript_that_can_be_sent(form: str):

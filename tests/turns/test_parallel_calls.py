@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import anyio
 import pytest
 from reading_transcripts import answers, assert_sendable
@@ -10,7 +12,7 @@ from hooksdk import hooks
 from hooksdk.hooks import BeforeToolCall, Block
 from hooksdk.testing import Call, Turn, call, open_session, play
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 async def test_calls_run_at_the_same_time_and_their_results_stand_in_order(form: str):
@@ -24,13 +26,14 @@ async def test_calls_run_at_the_same_time_and_their_results_stand_in_order(form:
         if len(running) == 4:
             met.set()
         await met.wait()
-        await anyio.sleep(0.02 * (4 - number))
+        while number + len(ended) < 3:
+            await anyio.sleep(0)
         ended.append(number)
         return f"result {number}"
 
     async with open_session(tools=[work]) as session:
         script = [[call("work", number=number) for number in range(4)], "done"]
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             played = await play(session, script, format=form)
     assert ended == [3, 2, 1, 0]
     assert [one.text for one in played.turns[1].results] == [f"result {number}" for number in range(4)]
@@ -56,7 +59,8 @@ async def test_every_call_is_judged_by_itself(form: str):
     class Odd:
         @hooks.before_tool_call
         async def judge(self, event: BeforeToolCall) -> Block | None:
-            await anyio.sleep(0.001 * event.arguments["number"])
+            for _ in range(event.arguments["number"]):
+                await anyio.sleep(0)
             return Block("odd") if event.arguments["number"] % 2 else None
 
     async def work(number: int) -> str:
@@ -70,17 +74,15 @@ async def test_every_call_is_judged_by_itself(form: str):
 
 
 async def test_a_plain_function_does_not_hold_up_the_others(form: str):
-    import time
+    meeting = threading.Barrier(4)
 
-    def slow(number: int) -> str:
-        """Block a thread."""
-        time.sleep(0.5)
+    def meet(number: int) -> str:
+        """Block a thread until all the others have come."""
+        meeting.wait(30)
         return str(number)
 
-    async with open_session(tools=[slow]) as session:
-        started = time.monotonic()
-        played = await play(session, [[call("slow", number=number) for number in range(4)], "done"], format=form)
-        assert time.monotonic() - started < 1.5
+    async with open_session(tools=[meet]) as session:
+        played = await play(session, [[call("meet", number=number) for number in range(4)], "done"], format=form)
     assert [text for _, text in answers(form, played.messages)] == list("0123")
 
 

@@ -105,6 +105,7 @@ async def test_a_sub_agent_has_plugin_instances_of_its_own(form: str):
         assert session.plugin("once").left == 0
 
 
+@pytest.mark.both_loops
 async def test_the_child_is_closed_before_its_parent_goes_on(form: str):
     seen = recorder("session_start", "session_end", "agent_end")
     async with open_session(seen) as session:

@@ -25,7 +25,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[int]]:
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(folder)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
         report = json.loads(done.stdout)
     except (subprocess.TimeoutExpired, json.JSONDecodeError) as error:
         pytest.skip(f"pyright does not run here (it needs node, or to download it once): {error}")

@@ -6,33 +6,18 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 from mcp_servers import script
+from warm import Done, run
 
 from hooksdk.testing.server import ScriptedServer
 
 COMMAND = [sys.executable, "-m", "hooksdk"]
-
-
-@dataclass
-class Done:
-    """What came of a command."""
-
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def complaint(self) -> str:
-        """The last line of stderr."""
-        return self.err.rstrip().rpartition("\n")[2]
 
 
 def environment(
@@ -55,12 +40,16 @@ async def hooksdk(
     stdin: str | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Done:
-    """Run the command; without `stdin` there is nothing to read."""
-    with anyio.fail_after(45):
+    """Run the command; without `stdin` there is nothing to read. With `variables` it is a process of its own, since some
+    of them count when Python starts."""
+    variables = environment(folder, server, variables) if variables else None
+    with anyio.fail_after(200):
+        if variables is None:
+            run_it = partial(run, arguments, folder=folder, environment=environment(folder, server), stdin=stdin or "")
+            return await anyio.to_thread.run_sync(run_it, abandon_on_cancel=True)
         done = await anyio.run_process(
-            [*COMMAND, *arguments], cwd=folder, env=environment(folder, server, variables), check=False,
-            input=(stdin or "").encode(),
-        )  # fmt: skip
+            [*COMMAND, *arguments], cwd=folder, env=variables, check=False, input=(stdin or "").encode()
+        )
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 

@@ -1,0 +1,127 @@
+"""A process that has imported all that a command needs; every command is a fork of it.
+
+Starting the interpreter and importing the SDKs takes seconds of the processor, a fork milliseconds, and the tests run some
+hundred commands. Run as a script, this is that process. `run` starts it when it is first needed; it ends with the tests.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CAN_FORK = sys.platform == "linux"
+MODULES = [
+    "anthropic", "hooksdk.cli._app", "hooksdk.cli._demo", "hooksdk.cli._run", "hooksdk.cli._tools", "hooksdk.mcp",
+    "hooksdk.models.anthropic", "hooksdk.models.openai", "mcp.client.stdio", "openai",
+]  # fmt: skip
+
+
+@dataclass
+class Done:
+    """What came of a command."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def complaint(self) -> str:
+        """The last line of stderr."""
+        return self.err.rstrip().rpartition("\n")[2]
+
+
+def run(arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str], stdin: str = "") -> Done:
+    """Run `hooksdk` with these arguments, in this folder and this environment, to its end."""
+    if not CAN_FORK:
+        done = subprocess.run(
+            [sys.executable, "-m", "hooksdk", *arguments], cwd=folder, env=environment, check=False,
+            input=stdin.encode(), capture_output=True,
+        )  # fmt: skip
+        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+    order = {"arguments": arguments, "folder": str(folder), "environment": dict(environment)}
+    theirs, writing = os.pipe()
+    reading, end = os.pipe()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(reading) as code:
+        socket.send_fds(_warm_process(), [json.dumps(order).encode()], [theirs, out.fileno(), err.fileno(), end])
+        os.close(theirs)
+        os.close(end)
+        with open(writing, "w") as keyboard:
+            keyboard.write(stdin)
+        returned = int(code.read())
+        out.seek(0)
+        err.seek(0)
+        return Done(returned, out.read().decode(), err.read().decode())
+
+
+@functools.cache
+def _warm_process() -> socket.socket:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        command = [sys.executable, __file__, str(theirs.fileno())]
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(end)
+    return ours
+
+
+def _take_orders(orders: socket.socket) -> Sequence[str] | None:
+    """Fork for each order. Answers its arguments in the fork that carries it out, and None when the tests have ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        written, files, _, _ = socket.recv_fds(orders, 1 << 17, 4)
+        if not written:
+            return None
+        if os.fork() == 0:
+            break
+        for file in files:
+            os.close(file)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    orders.close()
+    command = os.fork()
+    if command != 0:
+        _, status = os.waitpid(command, 0)
+        os.write(files[-1], str(os.waitstatus_to_exitcode(status)).encode())
+        os._exit(0)
+    order = json.loads(written)
+    for number, file in enumerate(files[:3]):
+        os.dup2(file, number)
+    for file in files:
+        os.close(file)
+    os.chdir(order["folder"])
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    return order["arguments"]
+
+
+def _main() -> None:
+    for name in MODULES:
+        __import__(name)
+    arguments = _take_orders(socket.socket(fileno=int(sys.argv[1])))
+    if arguments is not None:
+        sys.argv[1:] = arguments
+        sys.path[0] = os.getcwd()
+        from hooksdk.cli import main
+
+        main()
+
+
+if __name__ == "__main__":
+    _main()
