@@ -195,7 +195,8 @@ class Firing:
     async def __anext__(self) -> Outcome:
         if self._first_limit is None:
             raise StopAsyncIteration
-        tool, event, tracing = self._tool, self._event, self._dispatcher.tracing
+        tool, tracing = self._tool, self._dispatcher.tracing
+        event, make_event = (self._event, None) if isinstance(self._event, Event) else (None, self._event)
         while True:
             answer: Any = None
             current: Event | None = None
@@ -209,7 +210,7 @@ class Firing:
                     if handler.timeout != limit:
                         limit = handler.timeout
                         attempt.set_limit(limit)
-                    current = event if isinstance(event, Event) else event()
+                    current = event if make_event is None else make_event()
                     answer = await (handler.call(current) if handler.is_async else call_handler(handler, current))
                     if attempt.stop_clock() or answer is not None or tracing:
                         break

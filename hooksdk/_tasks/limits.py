@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, final
+from typing import Self, final
 
 import anyio
 import anyio.lowlevel
@@ -52,7 +52,7 @@ class Attempt:
     clock of one that is not shared.
     """
 
-    __slots__ = ("_deadline_set_at", "_keep_interrupts", "_limit", "_max_drift", "_now", "_pause_began", "_pauses",
+    __slots__ = ("_deadline_set_at", "_keep_interrupts", "_limit", "_max_drift", "_pause_began", "_pauses",
                  "_requests", "_scope", "_shared", "_started", "_task", "error", "late", "seconds")  # fmt: skip
 
     def __init__(self, limit: float, *, shared: bool = False, keep_interrupts: bool = False) -> None:
@@ -67,18 +67,22 @@ class Attempt:
         self._pauses = 0
 
     async def __aenter__(self) -> Self:
-        self._task = task = _current_task()
-        if task is None:
-            self._requests, self._now = -1, anyio.current_time
+        try:
+            self._task = task = asyncio.current_task()
+        except RuntimeError:
+            self._task = task = None
+        if task is None:  # trio
+            self._requests, now = -1, anyio.current_time()
         else:
-            self._requests, self._now = task.cancelling(), task.get_loop().time
+            self._requests, now = task.cancelling(), task.get_loop().time()
             if self._requests:  # one that this task has not met yet would look like the code's own
                 await asyncio.sleep(0)
         scope_class = _scope_classes.get(task is None)
         if scope_class is None:
             scope_class = _scope_classes[task is None] = type(anyio.CancelScope())
-        self._started = self._deadline_set_at = time.monotonic()
-        self._scope = scope = scope_class(deadline=self._now() + self._limit + self._max_drift)
+        self._started = started = time.monotonic()
+        self._deadline_set_at = started if self._shared else math.inf  # only a shared one moves
+        self._scope = scope = scope_class(deadline=now + self._limit + self._max_drift)
         scope.__enter__()
         return self
 
@@ -93,7 +97,7 @@ class Attempt:
         now = time.monotonic()
         self.seconds = seconds = now - self._started
         self._started = now
-        if self._shared and now - self._deadline_set_at > self._max_drift:
+        if now - self._deadline_set_at > self._max_drift:
             self._move_deadline(now)
         if seconds > self._limit:
             self.late = True
@@ -101,7 +105,7 @@ class Attempt:
 
     def _move_deadline(self, began: float) -> None:
         self._deadline_set_at = began
-        self._scope.deadline = self._now() + self._limit + self._max_drift
+        self._scope.deadline = anyio.current_time() + self._limit + self._max_drift
 
     @property
     def cancelled(self) -> bool:
@@ -121,7 +125,7 @@ class Attempt:
             if not self._pauses:
                 now = time.monotonic()
                 self._started += now - self._pause_began
-                self._scope.deadline = self._now() + self._limit - (now - self._started)
+                self._scope.deadline = anyio.current_time() + self._limit - (now - self._started)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -135,26 +139,23 @@ class Attempt:
             return False
         if error is not None or not self._shared:
             self.stop_clock()
-        self.error = error
-        self.late = self.late or self._scope.cancel_called
+        self.error, scope = error, self._scope
+        if scope.cancel_called:
+            self.late = True
         # The error stays out of the scope: whose a cancellation was shows once the scope is left.
-        self._scope.__exit__(None, None, None)
+        scope.__exit__(None, None, None)
         task = self._task
-        if error is not None or self.late or task is None or task.cancelling() > self._requests:
+        if task is None or error is not None or self.late or task.cancelling() > self._requests:
             await reraise_cancellation(self._requests, error)
         return True
 
 
-def _current_task() -> asyncio.Task[Any] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # trio
-        return None
-
-
 def cancel_requests() -> int:
     """How many cancellations this asyncio task was asked for so far; -1 under trio, which has no such count."""
-    task = _current_task()
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return -1
     return -1 if task is None else task.cancelling()
 
 
