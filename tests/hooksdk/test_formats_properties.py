@@ -131,7 +131,7 @@ def test_the_rules_refuse_what_a_provider_refuses(form: str, messages: list[Mess
 
 
 @BOTH
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_no_trim_breaks_a_generated_conversation(form: MessageFormat, data: st.DataObject) -> None:
     messages = data.draw(conversations(form))
@@ -179,7 +179,7 @@ def test_trims_in_any_order_give_the_same_bytes(form: MessageFormat, data: st.Da
 
 
 @BOTH
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_context_breaks_no_request_and_no_prefix(form: MessageFormat, data: st.DataObject) -> None:
     messages = data.draw(conversations(form))
@@ -217,7 +217,7 @@ results = st.builds(
 
 
 @BOTH
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(given_results=st.lists(results, min_size=1, max_size=4))
 def test_whatever_tools_answer_makes_a_valid_turn(form: MessageFormat, given_results: list[ToolResult]) -> None:
     calls = [ToolCall(f"c{n}", "f", {}) for n in range(len(given_results))]
@@ -244,7 +244,7 @@ roles = values | st.just(["x"]) | st.none()
 
 
 @BOTH
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(body=st.dictionaries(keys, junk, max_size=6), role=roles, other=junk)
 def test_no_json_makes_a_format_raise(form: MessageFormat, body: Message, role: Any, other: Any) -> None:
     message = body | {"role": role}
@@ -289,7 +289,7 @@ def takes(schema: Any, value: object) -> bool:
     return cast("Any", Draft202012Validator(schema)).is_valid(value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(parameters=schemas, arguments=st.lists(objects, min_size=1, max_size=4))
 def test_the_schema_that_is_sent_takes_what_the_tool_takes(parameters: dict[str, Any], arguments: list[Any]) -> None:
     """And nothing else, unless its description says so."""
