@@ -39,6 +39,8 @@ async def unwrap_tool_call(state: RunState, work: CallInProgress, catalog: Catal
     if work.depth:
         return None
     work.tool = state.bridges.get(call.name)
+    if not state.hooks.has("unwrap_tool_call"):
+        return None
     event = hooks.UnwrapToolCall(
         info=state.info, call=call, arguments=_readable(call.arguments), tool=work.tool, catalog=catalog
     )
@@ -54,7 +56,7 @@ async def unwrap_tool_call(state: RunState, work: CallInProgress, catalog: Catal
             return _refused("invalid", refusals.bridge_failed(call.name, failure))
         work.tool = catalog.get(answer.name)
         name = work.tool.name if work.tool is not None else answer.name
-        work.call = ToolCall(call.id, name, answer.arguments, origin="bridge")
+        work.call = ToolCall(call.id, name, peek(answer, "arguments"), origin="bridge")
         await state.trace(Unwrapped(call_id=call.id, bridge=call.name, tool=name))
         break
     return None
@@ -69,7 +71,7 @@ def _readable(written: object) -> dict[str, Any]:
 
 
 def _renamed(call: ToolCall, name: str) -> ToolCall:
-    return ToolCall(call.id, name, call.arguments, origin=call.origin, parent_id=call.parent_id)
+    return ToolCall(call.id, name, peek(call, "arguments"), origin=call.origin, parent_id=call.parent_id)
 
 
 async def trace_start(state: RunState, work: CallInProgress) -> None:
