@@ -236,19 +236,17 @@ class Transcript:
             entry = {"kind": "staged", "call": plain_call(call), **place, "result": save_result(result)}
             await self._journal({**entry, "disposable": disposable, "ran": ran})
             return
-        as_written = [
-            each.text
-            for message in self._result_messages([(call, result)])
-            for each in self._need_format().results(message)
-        ]
-        answer_hash = None if as_written == [result.text] else schema.fingerprint(result.text)
-        if disposable or ran or answer_hash:
-            await self._journal(
-                {"kind": "answered", **place, "disposable": disposable, "ran": ran, "said": answer_hash}
-            )
         slot.take(result, disposable, ran)
         try:
-            await self._flush()
+            due = self._ledger.due()
+            messages = self._result_messages([(each.call, each.staged) for each in due if each.staged])
+            message_format = self._need_format()
+            texts = [each.text for message in messages for each in message_format.results(message)]
+            reads_otherwise = texts[due.index(slot)] != result.text
+            if disposable or ran or reads_otherwise:
+                said = slot.answer_hash if reads_otherwise else None
+                await self._journal({"kind": "answered", **place, "disposable": disposable, "ran": ran, "said": said})
+            await self._store(messages)
         except HookSDKError:
             slot.staged, slot.by_run = None, False
             raise

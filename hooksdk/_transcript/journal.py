@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any
 
 from hooksdk import schema
@@ -206,9 +205,13 @@ class Ledger:
         """Answered calls whose results may be appended now: in the order of the calls, all together where the format
         wants one message for all.
         """
-        waiting = [slot for slot in self.slots if slot.record is None]
-        ready = list(takewhile(lambda slot: slot.staged is not None, waiting))
-        return [] if self.need_format().grouped and len(ready) < len(waiting) else ready
+        ready: list[Slot] = []
+        for slot in self.slots:
+            if slot.record is None:
+                if slot.staged is None:
+                    return [] if self.need_format().grouped else ready
+                ready.append(slot)
+        return ready
 
     def _adopt(self, orphan: tuple[ToolCall, ToolResult, bool, str]) -> bool:
         call, result, disposable, ran = orphan
