@@ -187,7 +187,8 @@ class TrimReceipt:
     """
 
     handle: str
-    status: Literal["queued", "already_queued", "already_trimmed", "not_trimmed"]
+    status: Literal["queued", "applied", "already_queued", "already_trimmed", "not_trimmed"]
+    """`applied` only where no run is open; else the fence opens at the run's end."""
     characters_before: int
     characters_after: int
     text: str

@@ -19,7 +19,8 @@ from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread, run_shielded
 from hooksdk._transcript.encoding import encode, encode_for, plain_call, plain_result, save_result
-from hooksdk._transcript.journal import Entry, Ledger
+from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.matching import MismatchError, checked, compare, same, without_repeats
 from hooksdk._transcript.requests import Plan, find_record, plan_restore, plan_trim
 from hooksdk._transcript.storage import SessionLog, Store
@@ -310,8 +311,13 @@ class Transcript:
         if judged:
             statuses = [[n, trim.status] for n, trim in judged.items()]
             await self._journal({"kind": "drain", "done": statuses}, verify=True)
-        await self._publish()
+            await self._publish()
         return DrainReport(tuple(judged.values()))
+
+    @_exclusive
+    async def publish(self) -> None:
+        """Write the view beside the stored messages, where the store wants that."""
+        await self._publish()
 
     async def _publish(self) -> None:
         if self._log.materialized and self._ledger.format:
@@ -335,7 +341,8 @@ class Transcript:
         while same_end < min(len(base), len(later)) and same(base[-1 - same_end], later[-1 - same_end]):
             same_end += 1
         upto = len(ledger.messages) - same_end
-        await self._journal({"kind": "compact", "base": base[: len(base) - same_end], "upto": upto})
+        compaction = {"base": base[: len(base) - same_end], "upto": upto, "hash": ledger.last_hash(upto)}
+        await self._journal({"kind": "compact", **compaction})
         await self._publish()
 
     # Plugin state, fence, end

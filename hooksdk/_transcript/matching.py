@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from hooksdk import schema
 from hooksdk._transcript.encoding import encode
-from hooksdk._transcript.journal import Ledger, Record, Slot
+from hooksdk._transcript.entries import Record, Slot
+from hooksdk._transcript.journal import Ledger
 from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats._shared import with_readable_arguments
 
