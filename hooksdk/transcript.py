@@ -22,6 +22,7 @@ from hooksdk._transcript.encoding import encode, encode_for, plain_call, plain_r
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.matching import MismatchError, checked, compare, same, without_repeats
+from hooksdk._transcript.pairing import NO_RESULT, paired
 from hooksdk._transcript.requests import Plan, find_record, plan_restore, plan_trim
 from hooksdk._transcript.storage import SessionLog, Store
 from hooksdk._transcript.trims import DrainedTrim, DrainReport, clean
@@ -174,7 +175,7 @@ class Transcript:
         A reply opens its calls; a result answers its call. A result that `answer` recorded already is not stored twice. When
         the conversation goes on although calls are open, these get an error result first: no request may lack one.
         """
-        await self._append(messages, close_calls=True)
+        await self._append(messages)
 
     @_exclusive
     async def match(self, messages: Sequence[Message]) -> int:
@@ -188,19 +189,22 @@ class Transcript:
             known = compare(messages, self._ledger)
         except MismatchError as error:
             raise TranscriptChanged(self.session_id, error.position, str(error)) from None
-        await self._append(messages[known:], close_calls=False)
+        await self._append(messages[known:])
         return known
 
-    async def _append(self, messages: Sequence[Message], *, close_calls: bool) -> None:
+    async def _append(self, messages: Sequence[Message]) -> None:
         message_format, start = self._need_format(), len(self._ledger.messages)
         try:
             fresh = [checked(message, message_format, start + number) for number, message in enumerate(messages)]
             await self._flush()
             fresh = without_repeats(fresh, self._ledger)
+            goes_on = bool(fresh and self.pending and not message_format.results(fresh[0]))
+            waiting = [] if goes_on else [slot.call for slot in self._ledger.slots if slot.record is None]
+            fresh = paired(fresh, message_format, open_calls=waiting, answered_ids=self._ledger.by_id, start=start)
         except MismatchError as error:
             raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
-        if close_calls and fresh and self.pending and not message_format.results(fresh[0]):
-            await self._close_turn("no result: the conversation went on before this call had one")
+        if goes_on:
+            await self._close_turn(NO_RESULT)
         await self._store(fresh)
         await self._flush()
 
@@ -334,12 +338,19 @@ class Transcript:
         ledger, message_format = self._ledger, self._need_format()
         try:
             base = [checked(message, message_format, position) for position, message in enumerate(messages)]
+            base = paired(base, message_format)
         except MismatchError as error:
             raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
         later = ledger.view[len(ledger.base) :]
         same_end = 0
         while same_end < min(len(base), len(later)) and same(base[-1 - same_end], later[-1 - same_end]):
             same_end += 1
+        waiting = next((slot.call.id for slot in ledger.slots if slot.record is None), None)
+        if waiting is not None and ledger.last_reply < len(ledger.messages) - same_end:
+            problem = (
+                f"call '{waiting}' waits for its result, so its reply and what follows must stay at the list's end"
+            )
+            raise TranscriptChanged(self.session_id, len(base), problem)
         upto = len(ledger.messages) - same_end
         compaction = {"base": base[: len(base) - same_end], "upto": upto, "hash": ledger.last_hash(upto)}
         await self._journal({"kind": "compact", **compaction})
