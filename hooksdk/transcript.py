@@ -29,6 +29,7 @@ from hooksdk._transcript.trims import DrainedTrim, DrainReport, clean
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.errors import ConfigError, FenceClosed, HookSDKError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
+from hooksdk.formats._content import blocks_of
 from hooksdk.tools import Tool
 
 __all__ = [
@@ -293,9 +294,10 @@ class Transcript:
         """All results, oldest first, without their bodies."""
         return [self._ledger.info(record) for record in self._ledger.records]
 
-    def read_result(self, reference: str) -> str:
-        """The original text of a result."""
-        return self._ledger.body(find_record(self._ledger, reference)).text
+    def read_result(self, reference: str) -> ToolResult:
+        """The original result, its images and files among it."""
+        body = self._ledger.body(find_record(self._ledger, reference))
+        return ToolResult(body.text, blocks=[] if isinstance(body.content, str) else blocks_of(body.content))
 
     @_exclusive
     async def queue(self, plan: Callable[[Ledger], Plan], owner: str, reason: str) -> TrimReceipt:
@@ -437,6 +439,10 @@ class Results:
 
     def read(self, reference: str) -> str:
         """The original text of a result, trimmed or not."""
+        return self._may_use().read_result(reference).text
+
+    def recall(self, reference: str) -> ToolResult:
+        """The original result, trimmed or not, with its images and files as blocks in MCP's shape."""
         return self._may_use().read_result(reference)
 
     async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:

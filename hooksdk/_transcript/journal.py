@@ -28,6 +28,7 @@ from hooksdk._transcript.entries import Entry, Record, Slot
 from hooksdk._transcript.trims import DrainedTrim, TrimStatus
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
+from hooksdk.formats._content import size_of
 
 
 class Ledger:
@@ -100,14 +101,15 @@ class Ledger:
     def _add_result(self, position: int, result: FoundResult) -> None:
         slot = next((slot for slot in self.slots if slot.record is None and slot.call.id == result.call_id), None)
         same_id = self.by_id.setdefault(result.call_id, [])
+        size = size_of(result.content)
         record = Record(
             handle=f"r{len(self.records) + 1}",
             position=position,
             index=result.index,
             occurrence=len(same_id),
             call_id=result.call_id,
-            characters=len(result.text),
-            tokens=schema.estimate_tokens(result.text),
+            characters=size.characters,
+            tokens=size.tokens,
             is_error=result.is_error,
             refusal=result.why_not,
             turn=self.replies,

@@ -191,7 +191,7 @@ async def test_handles_stay_when_the_session_grows_and_is_opened_again(store: St
         await transcript.append(history(OPENAI, [body(1), body(2)], "same"))
     async with opened(store) as transcript:
         await transcript.append(history(OPENAI, [body(3)], "same"))
-        assert [transcript.read_result(f"r{n}") for n in (1, 2, 3)] == [body(1), body(2), body(3)]
+        assert [transcript.read_result(f"r{n}").text for n in (1, 2, 3)] == [body(1), body(2), body(3)]
 
 
 async def test_a_call_id_serves_as_long_as_it_is_unambiguous(transcript: Transcript, form: MessageFormat) -> None:
