@@ -102,8 +102,9 @@ async def test_an_odd_message_of_the_host_is_still_its_own_mistake() -> None:
             await run.record({"role": "user", "content": [{"type": "text", "text": "x", "extra": nested(300)}]})
 
 
-async def test_numbers_that_json_lacks_are_no_reason_to_lose_the_reply() -> None:
+async def test_numbers_that_json_lacks_are_stored_as_null() -> None:
     async with open_session() as session, session.run(format="anthropic") as run:
         await run.resolve_tools([Tool(name="open", source="host", execute=answer)])
-        await run.record(written("anthropic", {"path": math.nan}))
+        await run.record(written("anthropic", {"path": [math.nan, -math.inf, 1.5]}))
+        assert run.pending[0].arguments == {"path": [None, None, 1.5]}
         assert (await run.call_tool(run.pending[0])).text
