@@ -26,6 +26,7 @@ from hooksdk.hooks import RunInfo, SessionEndReason
 from hooksdk.patterns import ToolPattern
 from hooksdk.records import SessionEnded, SessionStarted
 from hooksdk.run import Run
+from hooksdk.state import PluginHost
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results, SessionLog, Store, Transcript
 
@@ -33,6 +34,8 @@ __all__ = ["Session", "SessionParts"]
 
 CLOSE_TIMEOUT = 10.0
 """Seconds that closing a session may take in all."""
+SAVE_TIMEOUT = 5.0
+"""Seconds that observers have before a session is saved."""
 TRIGGERS = ("user", "schedule", "subagent", "other")
 """What may begin a run."""
 
@@ -50,6 +53,8 @@ class SessionParts:
     """What `shared` of each plugin class yielded, by plugin."""
     on_open: Callable[[Session], None]
     on_close: Callable[[Session], None]
+    on_run_end: Callable[[], None]
+    plugin_host: PluginHost
 
 
 @final
@@ -87,7 +92,7 @@ class Session:
         self._keepers: list[Keeper[Any]] = []
         self._instances: dict[str, object] = {}
         self._states: PluginStates | None = None
-        self._open_run = OpenRun(session_id)
+        self._open_run = OpenRun(session_id, parts.on_run_end)
         self._info = RunInfo(session_id=session_id)
 
     # What whoever holds it may ask
@@ -112,6 +117,11 @@ class Session:
     def results(self) -> Results:
         """The session's tool results, to list, read and trim."""
         return Results(self._need_transcript(), "host")
+
+    @property
+    def running(self) -> bool:
+        """True while a run is open, from before its `agent_start` handlers until its end is stored."""
+        return self._open_run.claimed
 
     def plugin(self, plugin_id: str) -> Any:
         """This session's instance of a plugin class, for whoever wants to look at it. Raises `KeyError`."""
@@ -153,6 +163,8 @@ class Session:
             if not plugin.is_class:
                 continue
             available: dict[str, Any] = {"config": plugin.config, "shared": self._parts.shared.get(plugin.id)}
+            if "host" in plugin.asks_for:
+                available["host"] = self._parts.plugin_host
             if "state" in plugin.asks_for:
                 available["state"] = states.open(plugin.id)
             if "storage" in plugin.asks_for:
@@ -226,6 +238,17 @@ class Session:
         return [
             tool for plugin in registry.loaded for tool in registry.tools_of(plugin, self._instances.get(plugin.id))
         ]
+
+    async def save(self) -> None:
+        """Store now what the plugins keep for this session; a run stores it with each message, with each result and at
+        its end. Observers of what went before have five seconds to see it first. Raises `SessionClosed`, and what the
+        store raises."""
+        self._need_transcript()
+        dispatcher, states = self._dispatcher, self._states
+        assert dispatcher is not None
+        assert states is not None
+        await dispatcher.flush(SAVE_TIMEOUT)
+        await run_shielded(states.save)
 
     # It closes
 
