@@ -89,8 +89,8 @@ class Host:
         self._keepers: list[Keeper[Any]] = []
         self._shared: dict[str, Any] = {}
         self._sessions: dict[str, Session] = {}
-        self._run_ended: anyio.Event | None = None
-        """Made by whoever waits for the end of a run."""
+        self._rest: anyio.Event | None = None
+        """Made by whoever waits until nobody is at work."""
         self._plugin_host = _PluginHost(self, restart)
 
     @property
@@ -174,7 +174,7 @@ class Host:
         parts = SessionParts(
             config=self.config, registry=self._registry, background=self._background, store=self._store,
             approver=self._approver, shared=self._shared, on_open=self._add_session, on_close=self._remove_session,
-            on_run_end=self._tell_run_end, plugin_host=self._plugin_host,
+            on_rest=self._tell_rest, plugin_host=self._plugin_host,
         )  # fmt: skip
         return Session(uuid.uuid4().hex if session_id is None else session_id, parts)
 
@@ -184,21 +184,21 @@ class Host:
         return tuple(self._sessions.values())
 
     async def wait_idle(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - False at the limit, no error
-        """Wait until no session has an open run, `timeout` seconds at most; False when one still has, and `sessions`
-        tells which. For a shutdown that cuts nobody short. When this returns True, no run begins before the caller's
-        next `await`."""
+        """Wait until no session is at work (`Session.running`), `timeout` seconds at most; False when one still is, and
+        `sessions` tells which. For a shutdown that cuts nobody short. When this returns True, no run begins before the
+        caller's next `await`."""
         with anyio.move_on_after(timeout):
             while any(session.running for session in self._sessions.values()):
-                if self._run_ended is None:
-                    self._run_ended = anyio.Event()
-                await self._run_ended.wait()
+                if self._rest is None:
+                    self._rest = anyio.Event()
+                await self._rest.wait()
             return True
         return False
 
-    def _tell_run_end(self) -> None:
-        waited_for, self._run_ended = self._run_ended, None
-        if waited_for is not None:
-            waited_for.set()
+    def _tell_rest(self) -> None:
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            rest.set()
 
     def storage(self, plugin_id: str) -> Storage:
         """A plugin's own key-value space."""
@@ -210,7 +210,7 @@ class Host:
     def _remove_session(self, session: Session) -> None:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
-        self._tell_run_end()
+        self._tell_rest()
 
 
 @final

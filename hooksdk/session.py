@@ -53,7 +53,8 @@ class SessionParts:
     """What `shared` of each plugin class yielded, by plugin."""
     on_open: Callable[[Session], None]
     on_close: Callable[[Session], None]
-    on_run_end: Callable[[], None]
+    on_rest: Callable[[], None]
+    """Told when a run has ended, and when the session has opened."""
     plugin_host: PluginHost
 
 
@@ -92,7 +93,9 @@ class Session:
         self._keepers: list[Keeper[Any]] = []
         self._instances: dict[str, object] = {}
         self._states: PluginStates | None = None
-        self._open_run = OpenRun(session_id, parts.on_run_end)
+        self._is_open = False
+        """True once it has opened, until it begins to close."""
+        self._open_run = OpenRun(session_id, parts.on_rest)
         self._info = RunInfo(session_id=session_id)
 
     # What whoever holds it may ask
@@ -120,8 +123,9 @@ class Session:
 
     @property
     def running(self) -> bool:
-        """True while a run is open, from before its `agent_start` handlers until its end is stored."""
-        return self._open_run.claimed
+        """True while it is at work: from before a run's `agent_start` handlers until the run's end is stored, and while
+        the session itself opens or closes."""
+        return self._open_run.claimed or (self._log is not None and not self._is_open)
 
     def plugin(self, plugin_id: str) -> Any:
         """This session's instance of a plugin class, for whoever wants to look at it. Raises `KeyError`."""
@@ -155,6 +159,8 @@ class Session:
             if dispatcher is not None:
                 dispatcher.stop()
             raise
+        self._is_open = True
+        self._parts.on_rest()
         return self
 
     async def _open_plugins(self) -> None:
@@ -243,9 +249,9 @@ class Session:
         """Store now what the plugins keep for this session; a run stores it with each message, with each result and at
         its end. Observers of what went before have five seconds to see it first. Raises `SessionClosed`, and what the
         store raises."""
-        self._need_transcript()
         dispatcher, states = self._dispatcher, self._states
-        assert dispatcher is not None
+        if dispatcher is None:
+            raise SessionClosed(f"session '{self.id}'")
         assert states is not None
         await dispatcher.flush(SAVE_TIMEOUT)
         await run_shielded(states.save)
@@ -257,6 +263,7 @@ class Session:
         if self._dispatcher is None:
             return
         dispatcher, self._dispatcher = self._dispatcher, None
+        self._is_open = False
         await run_shielded(self._close, dispatcher, reason)
 
     async def _close(self, dispatcher: Dispatcher, reason: SessionEndReason) -> None:

@@ -48,12 +48,12 @@ class PluginHost(Protocol):
 
     @property
     def running(self) -> Sequence[str]:
-        """The ids of the sessions that have an open run."""
+        """The ids of the sessions that are at work: in a run, or while they open or close."""
         ...
 
     async def wait_idle(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - False at the limit, no error
-        """Wait until no session has an open run, `timeout` seconds at most; False when one still has. Whoever waits
-        inside a run waits for itself. When this returns True, no run begins before the caller's next `await`."""
+        """Wait until no session is at work, `timeout` seconds at most; False when one still is. Whoever waits inside a
+        run waits for itself. When this returns True, no run begins before the caller's next `await`."""
         ...
 
     async def save(self) -> None:

@@ -127,6 +127,43 @@ async def test_a_session_that_closes_is_waited_for_no_longer() -> None:
             await session.close()
 
 
+async def test_a_session_that_closes_is_at_work_until_its_last_handlers_are_done() -> None:
+    asked: list[bool] = []
+
+    class Leaves:
+        @hooks.session_end
+        async def leave(self, event: hooks.SessionEnd) -> None:
+            asked.append(await opened.wait_idle(0))
+
+    async with host(Leaves) as opened:
+        async with opened.session("a"):
+            assert await opened.wait_idle(0)
+        assert asked == [False]
+        assert await opened.wait_idle(0)
+
+
+async def test_a_session_that_opens_is_at_work_until_it_is_open() -> None:
+    begun, go = anyio.Event(), anyio.Event()
+
+    class Enters:
+        @hooks.session_start
+        async def enter(self, event: hooks.SessionStart) -> None:
+            begun.set()
+            await go.wait()
+
+    async def enter() -> None:
+        async with opened.session("a"):
+            await anyio.sleep_forever()
+
+    async with host(Enters) as opened, anyio.create_task_group() as group:
+        group.start_soon(enter)
+        await begun.wait()
+        assert not await opened.wait_idle(0)
+        go.set()
+        assert await opened.wait_idle(60)
+        group.cancel_scope.cancel()
+
+
 # Saving
 
 
