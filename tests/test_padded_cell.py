@@ -81,7 +81,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def seen(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def report(site: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a process of its own saw of the installed plugin: a run in which a model uses each of its tools."""
     workspace = tmp_path_factory.mktemp("workspace")
     manager = workspace / "pass_mgr"
@@ -106,37 +106,37 @@ def test_the_manifest_is_unchanged_and_lies_in_the_package(site: Path) -> None:
     assert read_manifest(site / name).notices == []
 
 
-def test_it_is_found_by_its_entry_point(site: Path, seen: dict[str, Any]) -> None:
-    assert (seen["origin"], seen["version"]) == ("installed", "1.0.0")
-    assert Path(seen["file"]).is_relative_to(site)
+def test_it_is_found_by_its_entry_point(site: Path, report: dict[str, Any]) -> None:
+    assert (report["origin"], report["version"]) == ("installed", "1.0.0")
+    assert Path(report["file"]).is_relative_to(site)
 
 
-def test_the_model_is_offered_every_tool_that_the_manifest_lists(seen: dict[str, Any]) -> None:
+def test_the_model_is_offered_every_tool_that_the_manifest_lists(report: dict[str, Any]) -> None:
     listed = json.loads(MANIFEST)["contracts"]["tools"]
-    assert set(listed) <= set(seen["offered"])
-    assert seen["tools"] == ["pcexec", "proxy-pcexec", "safe_restart"]
+    assert set(listed) <= set(report["offered"])
+    assert report["tools"] == ["pcexec", "proxy-pcexec", "safe_restart"]
 
 
-def test_its_commands_run_with_secrets_and_behind_the_proxy(seen: dict[str, Any]) -> None:
-    command, behind_proxy = seen["results"][:2]
+def test_its_commands_run_with_secrets_and_behind_the_proxy(report: dict[str, Any]) -> None:
+    command, behind_proxy = report["results"][:2]
     assert command.startswith("exit code 0 ")
     assert "it is {{secret:TOKEN}}\n1\n2\n" in command
     assert "http://proxy.test:3128" in behind_proxy
-    assert "swordfish" not in seen["messages"]
+    assert "swordfish" not in report["messages"]
 
 
-def test_results_are_listed_and_trimmed_by_the_built_in_plugin(seen: dict[str, Any]) -> None:
-    assert '"handle":"r1"' in seen["results"][2]
-    assert seen["trimmed"] == ["r1"]
+def test_results_are_listed_and_trimmed_by_the_built_in_plugin(report: dict[str, Any]) -> None:
+    assert '"handle":"r1"' in report["results"][2]
+    assert report["trimmed"] == ["r1"]
 
 
-def test_it_restarts_after_the_run(seen: dict[str, Any]) -> None:
-    assert '"waits_for": [\n  "a"\n ]' in seen["results"][4]
-    assert (seen["text"], seen["restarted"]) == ("All done.", True)
+def test_it_restarts_after_the_run(report: dict[str, Any]) -> None:
+    assert '"waits_for": [\n  "a"\n ]' in report["results"][4]
+    assert (report["text"], report["restarted"]) == ("All done.", True)
 
 
-def test_it_needs_no_grant_but_those_of_its_readme(seen: dict[str, Any]) -> None:
-    assert seen["hooks"] == ["agent_start", "narrow_tools", "before_tool_call", "resolve_secrets"]
+def test_it_needs_no_grant_but_those_of_its_readme(report: dict[str, Any]) -> None:
+    assert report["hooks"] == ["agent_start", "narrow_tools", "before_tool_call", "resolve_secrets"]
 
 
 @pytest.mark.parametrize("path", sorted((EXAMPLE / "src").rglob("*.py")), ids=lambda path: path.name)

@@ -216,7 +216,7 @@ async def test_shared_may_take_the_host_too() -> None:
             yield host
 
         def __init__(self, shared: PluginHost) -> None:
-            self.shared = shared
+            self.host = shared
 
         @tool
         def act(self) -> str:
@@ -224,7 +224,7 @@ async def test_shared_may_take_the_host_too() -> None:
             return ""
 
     async with host(Shares) as opened, opened.session("a") as session:
-        assert list(session.plugin("shares").shared.running) == []
+        assert list(session.plugin("shares").host.running) == []
 
 
 async def test_a_plugin_asks_the_program_around_the_host_to_restart_it() -> None:

@@ -17,6 +17,7 @@ case "$2" in
     EMPTY) ;;
     LONG) head -c 20000 /dev/zero | tr '\\0' x ;;
     SLOW) sleep 60 ;;
+    BYTES) printf 'a\\377b' ;;
     *) echo "no such secret" >&2; exit 1 ;;
 esac
 """

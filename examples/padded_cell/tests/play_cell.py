@@ -46,7 +46,7 @@ def stdout(event: AfterToolCall) -> str:
     return event.result.structured["stdout"]
 
 
-async def gone(pid: int) -> None:
+async def wait_until_dead(pid: int) -> None:
     """Return when the process has ended; one that nobody has reaped yet counts as ended."""
     with anyio.fail_after(30):
         while is_alive(pid):

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from play_cell import BOTH, gone, is_alive, pcexec, settings, shell, stdout, use
+from play_cell import BOTH, is_alive, pcexec, settings, shell, stdout, use, wait_until_dead
 
 from hooksdk.testing import call, open_session, play
 from padded_cell import PaddedCell
@@ -147,7 +147,7 @@ def test_the_memory_of_an_output_is_bounded() -> None:
     for _ in range(1024):
         output.add(chunk)
     assert output.total == 1024 * 65536
-    assert len(output._head) + len(output._tail) < 1_000_000
+    assert len(output._head) + len(output._tail) < 1_000_000  # pyright: ignore[reportPrivateUsage]
 
 
 # How it ends
@@ -162,7 +162,7 @@ async def test_a_flood_is_stopped(stream: str) -> None:
     assert structured["stopped"] == "flood"
     written = structured["stderr" if stream else "stdout"]
     assert len(written) < SHOWN + 100
-    await gone(int(written.partition("\n")[0]))
+    await wait_until_dead(int(written.partition("\n")[0]))
 
 
 def test_a_flood_is_more_than_what_is_kept_of_an_output() -> None:
@@ -171,12 +171,12 @@ def test_a_flood_is_more_than_what_is_kept_of_an_output() -> None:
 
 @pytest.mark.parametrize("anyio_backend", BOTH, indirect=True)
 async def test_at_the_time_limit_a_command_ends_and_what_it_wrote_is_kept() -> None:
-    event = await shell("trap 'echo bye; exit' TERM; echo $$; sleep 60 & wait", seconds=0.3)
+    event = await shell("trap 'echo bye; exit' TERM; echo $$; sleep 60 & wait", seconds=1)
     assert event.status == "error"
     assert event.result.text.startswith("stopped: it was not done after ")
     pid, bye, _ = stdout(event).split("\n")
     assert bye == "bye"
-    await gone(int(pid))
+    await wait_until_dead(int(pid))
 
 
 @pytest.mark.parametrize("anyio_backend", BOTH, indirect=True)
@@ -184,21 +184,23 @@ async def test_a_command_that_ignores_the_request_to_end_is_killed_with_its_chil
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("padded_cell._process.GRACE", 0.2)
-    event = await shell("trap '' TERM; echo $$; sh -c 'echo $$; sleep 60' & wait; sleep 60", seconds=0.3)
+    event = await shell("trap '' TERM; echo $$; sh -c 'echo $$; sleep 60' & wait; sleep 60", seconds=1)
     assert event.result.structured["stopped"] == "time"
     pids = [int(pid) for pid in stdout(event).split()]
     assert len(pids) == 2
     for pid in pids:
-        await gone(pid)
+        await wait_until_dead(pid)
 
 
 @pytest.mark.parametrize("anyio_backend", BOTH, indirect=True)
-async def test_what_a_command_leaves_in_the_background_ends_with_it() -> None:
-    event = await shell("sh -c 'trap \"\" TERM HUP; echo $$; sleep 60; sleep 60' & sleep 0.1; echo over", seconds=50)
+async def test_what_a_command_leaves_in_the_background_ends_with_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "ready")
+    child = "trap '' TERM HUP; echo $$; echo > ready; sleep 60; sleep 60"
+    event = await shell('sh -c "$CHILD" & read line < ready; echo over', env={"CHILD": child}, workspace=tmp_path)
     pid, over, _ = stdout(event).split("\n")
     assert (event.status, over) == ("ok", "over")
     assert event.seconds < 40
-    await gone(int(pid))
+    await wait_until_dead(int(pid))
 
 
 @pytest.mark.parametrize("anyio_backend", BOTH, indirect=True)

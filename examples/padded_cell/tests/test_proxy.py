@@ -102,6 +102,6 @@ async def test_a_program_that_follows_the_variables_reaches_the_proxy() -> None:
         group.start_soon(listener.serve, answer)
         config = {"proxyAllowlist": [f"127.0.0.1:{port}"]}
         event = await use("proxy-pcexec", command=[sys.executable, "-S", "-c", code], config=config)
+        assert (event.status, stdout(event)) == ("ok", "hi\n")
         group.cancel_scope.cancel()
-    assert (event.status, stdout(event)) == ("ok", "hi\n")
     assert requests[0].startswith(b"GET http://x.invalid/page HTTP/1.1\r\n")

@@ -32,7 +32,7 @@ async def restart(session: Session, **arguments: Any) -> AfterToolCall:
     return played.call("safe_restart")
 
 
-async def settled(host: Host, session: Session) -> Mapping[str, Any]:
+async def final_report(host: Host, session: Session) -> Mapping[str, Any]:
     """The report of a restart, once it is over."""
     await session.plugin(PLUGIN)._restarter.settle()
     return await host.storage(PLUGIN).get("last_restart")
@@ -47,7 +47,7 @@ async def test_it_happens_after_the_last_run_has_ended(tmp_path: Path) -> None:
             await anyio.wait_all_tasks_blocked()
             assert not one.running
             assert not mark.exists()
-        report = await settled(host, one)
+        report = await final_report(host, one)
     assert mark.exists()
     assert (report["status"], report["exit_code"], report["reason"]) == ("restarted", 0, "new settings")
     assert (report["asked_by"], sorted(report["waited_for"])) == ("a", ["a", "b"])
@@ -58,7 +58,7 @@ async def test_whoever_is_still_at_work_at_the_limit_is_named_and_nothing_is_res
     async with open_host(PaddedCell) as host, host.session("a") as one, host.session("b") as two:
         async with two.run():
             await restart(one, command=["touch", str(mark)], wait=0.05)
-            report = await settled(host, one)
+            report = await final_report(host, one)
         assert (report["status"], report["problem"]) == ("not restarted", "still at work: b")
     assert not mark.exists()
 
@@ -81,7 +81,7 @@ async def test_what_plugins_keep_is_on_disk_before_the_command_runs(tmp_path: Pa
         async with two.run():
             await restart(one, command=command)
         two.plugin("keeps").state["late"] = "note-4711"
-        assert (await settled(host, one))["status"] == "restarted"
+        assert (await final_report(host, one))["status"] == "restarted"
 
 
 async def test_the_program_around_the_host_is_asked_and_nobody_may_begin_meanwhile() -> None:
@@ -103,7 +103,7 @@ async def test_the_program_around_the_host_is_asked_and_nobody_may_begin_meanwhi
             )
             (asked,) = run.pending
             assert not (await run.call_tool(asked)).is_error
-        assert (await settled(host, session))["status"] == "the host was told"
+        assert (await final_report(host, session))["status"] == "the host was told"
         async with session.run():
             pass
     assert reasons == ["update"]
@@ -115,7 +115,7 @@ async def test_a_callback_that_fails_is_reported_and_the_host_goes_on() -> None:
 
     async with Host([PaddedCell], config={"allow": []}, restart=ask) as host, host.session("a") as session:
         await run_agent(session, ScriptedModel([call("safe_restart"), "Asked."]), "Restart.")
-        report = await settled(host, session)
+        report = await final_report(host, session)
         assert (report["status"], report["problem"]) == ("failed", "OSError: no permission")
         async with session.run():
             pass
@@ -141,7 +141,7 @@ async def test_without_a_command_the_host_must_know_how() -> None:
 async def test_the_report_says_what_became_of_the_command(command: Any, expected: Mapping[str, Any]) -> None:
     async with open_host(PaddedCell) as host, host.session("a") as session:
         await restart(session, command=command)
-        await settled(host, session)
+        await final_report(host, session)
         event = await restart(session, action="status")
     report = json.loads(event.result.text)
     assert expected.items() <= report.items()
@@ -153,7 +153,7 @@ async def test_a_command_that_goes_on_is_left_to_itself(tmp_path: Path, monkeypa
     subprocess.run(["mkfifo", str(tmp_path / "go")], check=True)
     async with open_host(PaddedCell) as host, host.session("a") as session:
         await restart(session, command=command)
-        assert (await settled(host, session))["status"] == "started"
+        assert (await final_report(host, session))["status"] == "started"
     (tmp_path / "go").write_text("on\n")
     with anyio.fail_after(30):
         while not (tmp_path / "went").exists() or (tmp_path / "went").read_text() != "on\n":
@@ -172,10 +172,10 @@ async def test_a_second_one_is_refused_in_every_session_of_the_host() -> None:
             assert event.result.text.startswith("Nothing was begun: a restart is under way already. ")
             assert '"session": "a"' in event.result.text
             assert '"reason": "first"' in event.result.text
-        await settled(host, one)
+        await final_report(host, one)
         event = await restart(two, command=["true"], reason="next")
         assert event.status == "ok"
-        assert (await settled(host, two))["reason"] == "next"
+        assert (await final_report(host, two))["reason"] == "next"
 
 
 async def test_it_is_refused_in_every_process_of_the_user(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def config(manager: Path) -> dict[str, str]:
     return {"secretMgrPath": str(manager)}
 
 
-def asked(manager: Path) -> Sequence[str]:
+def requests_to(manager: Path) -> Sequence[str]:
     log = Path(f"{manager}.log")
     return log.read_text().splitlines() if log.exists() else []
 
@@ -110,7 +110,7 @@ async def test_a_secret_in_a_string_is_refused_with_the_way_to_do_it(
     event = await use(tool, command=command, shell=is_shell, config=config)
     assert event.status == "blocked"
     assert "Give `command` as a list, or put the placeholder into `env`" in event.result.text
-    assert asked(manager) == []
+    assert requests_to(manager) == []
 
 
 @pytest.mark.parametrize("name", ["UNKNOWN", "EMPTY"])
@@ -122,10 +122,10 @@ async def test_a_secret_that_the_manager_does_not_have_keeps_the_command_from_ru
 async def test_a_name_that_reads_like_an_option_is_never_asked_for(config: Any, manager: Path) -> None:
     event = await pcexec("echo", "{{secret:--help}}", "{{secret:TOKEN}}", config=config)
     assert event.result.text == "Blocked: no plugin gives a value for --help"
-    assert asked(manager) == ["get TOKEN"]
+    assert requests_to(manager) == ["get TOKEN"]
 
 
-@pytest.mark.parametrize("name", ["SLOW", "LONG"])
+@pytest.mark.parametrize("name", ["SLOW", "LONG", "BYTES"])
 async def test_a_manager_that_misbehaves_blocks_the_call_and_quotes_nothing(
     name: str, config: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -152,7 +152,7 @@ async def test_no_other_tool_gets_a_secret_from_this_manager(config: Any, manage
     tools = [Tool(name="post-pcexec", source="host", owner="test", parameters=text, execute=post)]
     event = await use("post-pcexec", text="{{secret:TOKEN}}", tools=tools, config=config)
     assert event.status == "blocked"
-    assert asked(manager) == []
+    assert requests_to(manager) == []
 
 
 class Vault:

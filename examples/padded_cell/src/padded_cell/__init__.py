@@ -28,7 +28,7 @@ from hooksdk.hooks import (
     Withhold,
 )
 from padded_cell import _settings
-from padded_cell._process import GRACE, Finished, execute
+from padded_cell._process import GRACE, Execution, execute
 from padded_cell._restart import Busy, Order, Restarter, last_report
 
 __all__ = ["PaddedCell"]
@@ -126,12 +126,15 @@ class PaddedCell:
         if name.startswith("-"):  # the manager would take it for an option
             return ""
         command = [self._config.secret_manager, "get", name]
-        finished = await execute(command, env=os.environ, seconds=SECRET_SECONDS)
-        if finished.stopped:
-            raise TimeoutError(f"the secret manager was stopped: {_ending(finished)}")
-        if finished.out.total > MAX_SECRET:
+        execution = await execute(command, env=os.environ, seconds=SECRET_SECONDS)
+        if execution.stopped:
+            raise TimeoutError(f"the secret manager was stopped: {_ending(execution)}")
+        if execution.out.total > MAX_SECRET:
             raise ValueError(f"the secret manager's answer for {name} is longer than {MAX_SECRET} bytes")
-        return finished.out.text(str).removesuffix("\n").removesuffix("\r") if finished.exit_code == 0 else ""
+        value = execution.out.text(str)
+        if "\N{REPLACEMENT CHARACTER}" in value:
+            raise ValueError(f"the secret manager's answer for {name} is not UTF-8 text")
+        return value.removesuffix("\n").removesuffix("\r") if execution.exit_code == 0 else ""
 
     # Tools
 
@@ -208,15 +211,15 @@ class PaddedCell:
 
     def _choose(self, text: str) -> _settings.Proxy:
         """The proxy of a call, with the login that it may have been given."""
-        listed = self._config.proxies
-        if not listed:
+        allowlist = self._config.proxies
+        if not allowlist:
             raise ToolError("No proxy is allowed here. The operator lists them as proxyAllowlist.")
         try:
-            proxy = _settings.Proxy(text or listed[0])
+            proxy = _settings.Proxy(text or allowlist[0])
         except ValueError as error:
-            raise ToolError(f"`proxy` is no proxy: {error}. Allowed are {', '.join(listed)}.") from None
-        if proxy.address not in listed:
-            raise ToolError(f"The proxy {proxy.address} is not allowed. Allowed are {', '.join(listed)}.")
+            raise ToolError(f"`proxy` is no proxy: {error}. Allowed are {', '.join(allowlist)}.") from None
+        if proxy.address not in allowlist:
+            raise ToolError(f"The proxy {proxy.address} is not allowed. Allowed are {', '.join(allowlist)}.")
         return proxy
 
     async def _run(
@@ -225,14 +228,14 @@ class PaddedCell:
         folder = _workspace(context)
         words = _words(command, shell=shell)
         try:
-            finished = await execute(words, env=env, cwd=folder, input=text, seconds=seconds)
+            execution = await execute(words, env=env, cwd=folder, input=text, seconds=seconds)
         except FileNotFoundError:
             raise ToolError(f"Nothing was run: there is no program {words[0]!r}.") from None
         except OSError as error:
             raise ToolError(f"Nothing was run: {words[0]!r} cannot be started: {error.strerror}.") from None
         except ValueError as error:  # a NUL, half a surrogate pair, a name of a variable with `=`
             raise ToolError(f"Nothing was run: {error}.") from None
-        return _report(finished, context)
+        return _report(execution, context)
 
 
 def _workspace(context: ToolContext) -> str | None:
@@ -262,22 +265,22 @@ def _words(command: list[str] | str, *, shell: bool) -> Sequence[str]:
     return words
 
 
-def _ending(finished: Finished) -> str:
-    if finished.stopped == "time":
-        return f"stopped: it was not done after {finished.seconds:.3g} s"
-    if finished.stopped == "flood":
+def _ending(execution: Execution) -> str:
+    if execution.stopped == "time":
+        return f"stopped: it was not done after {execution.seconds:.3g} s"
+    if execution.stopped == "flood":
         return "stopped: it wrote more than 16 MiB"
-    assert finished.exit_code is not None
-    how = f"killed by signal {-finished.exit_code}" if finished.exit_code < 0 else f"exit code {finished.exit_code}"
-    return f"{how} after {finished.seconds:.3g} s"
+    assert execution.exit_code is not None
+    how = f"killed by signal {-execution.exit_code}" if execution.exit_code < 0 else f"exit code {execution.exit_code}"
+    return f"{how} after {execution.seconds:.3g} s"
 
 
-def _report(finished: Finished, context: ToolContext) -> ToolResult:
-    streams = {"stdout": finished.out.text(context.mask), "stderr": finished.err.text(context.mask)}
+def _report(execution: Execution, context: ToolContext) -> ToolResult:
+    streams = {"stdout": execution.out.text(context.mask), "stderr": execution.err.text(context.mask)}
     sections = [f"--- {name} ---\n{text.removesuffix(chr(10))}" for name, text in streams.items() if text]
-    structured = {"exit_code": finished.exit_code, "stopped": finished.stopped or None, **streams}
-    text = "\n".join([_ending(finished), *sections])
-    return ToolResult(text, is_error=finished.exit_code != 0, structured=structured)
+    structured = {"exit_code": execution.exit_code, "stopped": execution.stopped or None, **streams}
+    text = "\n".join([_ending(execution), *sections])
+    return ToolResult(text, is_error=execution.exit_code != 0, structured=structured)
 
 
 def _json(value: Any) -> ToolResult:

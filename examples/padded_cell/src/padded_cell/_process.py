@@ -51,19 +51,19 @@ class Output:
     def text(self, mask: Callable[[str], str]) -> str:
         """The text, masked before it is clipped: half a secret would not be recognised."""
 
-        def masked(part: bytes | bytearray) -> str:
+        def read(part: bytes | bytearray) -> str:
             return mask(part.decode("utf-8", "replace"))
 
         half = SHOWN // 2
         if not self._gap:
-            text = masked(self._head + self._tail)
+            text = read(self._head + self._tail)
             if len(text) <= SHOWN:
                 return text
             head, tail = text[:half], text[-half:]
         else:
             # At the gap a secret may be cut in two. Only what reads the same with the margin and without it is whole.
-            head = _same(masked(self._head), masked(self._head[:-MARGIN]))[:half]
-            tail = _same(masked(self._tail)[::-1], masked(self._tail[MARGIN:])[::-1])[:half][::-1]
+            head = _same(read(self._head), read(self._head[:-MARGIN]))[:half]
+            tail = _same(read(self._tail)[::-1], read(self._tail[MARGIN:])[::-1])[:half][::-1]
         return f"{head}\n[... the middle of {self.total:,} bytes is left out ...]\n{tail}"
 
 
@@ -73,8 +73,8 @@ def _same(one: str, other: str) -> str:
 
 
 @dataclass(kw_only=True)
-class Finished:
-    """A process that is over."""
+class Execution:
+    """A process that has ended, and what it wrote."""
 
     exit_code: int | None = None
     """None when it was stopped; negative: the number of the signal that ended it."""
@@ -92,11 +92,11 @@ async def execute(
     cwd: str | None = None,
     input: str = "",  # noqa: A002 - the word of subprocess
     seconds: float,
-) -> Finished:
+) -> Execution:
     """Run a command to its end, or to its limit. When this returns or raises, cancelled or not, its process group is
     gone. Raises `OSError` or `ValueError` when it cannot be started."""
-    written = input.encode("utf-8")
-    finished, began = Finished(), time.monotonic()
+    input_bytes = input.encode("utf-8")
+    execution, began = Execution(), time.monotonic()
     with contextlib.ExitStack() as stack:
         in_read, in_write = _pipe(stack)
         out_read, out_write = _pipe(stack)
@@ -104,8 +104,10 @@ async def execute(
         processes: list[Process] = []
 
         async def start() -> None:
-            streams = {"stdin": in_read, "stdout": out_write, "stderr": err_write}
-            processes.append(await anyio.open_process(command, **streams, cwd=cwd, env=env, start_new_session=True))
+            process = await anyio.open_process(
+                command, stdin=in_read, stdout=out_write, stderr=err_write, cwd=cwd, env=env, start_new_session=True
+            )
+            processes.append(process)
 
         async def stop() -> None:
             for process in processes:
@@ -117,21 +119,21 @@ async def execute(
                 end.close()
             with anyio.move_on_after(seconds) as limit:
                 async with anyio.create_task_group() as group:
-                    group.start_soon(_feed, in_write, written)
-                    group.start_soon(_read, out_read, finished.out, limit)
-                    group.start_soon(_read, err_read, finished.err, limit)
+                    group.start_soon(_feed, in_write, input_bytes)
+                    group.start_soon(_read, out_read, execution.out, limit)
+                    group.start_soon(_read, err_read, execution.err, limit)
                     # Not until its streams end: a grandchild in the background may hold them open.
-                    finished.exit_code = await processes[0].wait()
+                    execution.exit_code = await processes[0].wait()
                     group.cancel_scope.cancel()
-            if finished.exit_code is None:
-                flood = max(finished.out.total, finished.err.total) > FLOOD
-                finished.stopped = "flood" if flood else "time"
+            if execution.exit_code is None:
+                flood = max(execution.out.total, execution.err.total) > FLOOD
+                execution.stopped = "flood" if flood else "time"
         finally:
             await run_shielded(stop)
-        for end, output in ((out_read, finished.out), (err_read, finished.err)):
+        for end, output in ((out_read, execution.out), (err_read, execution.err)):
             _sweep(end, output)
-    finished.seconds = time.monotonic() - began
-    return finished
+    execution.seconds = time.monotonic() - began
+    return execution
 
 
 def _pipe(stack: contextlib.ExitStack) -> tuple[BinaryIO, BinaryIO]:

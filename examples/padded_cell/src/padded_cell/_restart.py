@@ -23,11 +23,11 @@ from hooksdk import PluginHost, Storage
 
 KEY = "last_restart"
 """Where the report lies in the plugin's storage."""
-WATCHED = 10.0
-"""Seconds that a restart command is watched. One that takes longer restarts us, or something else; it goes on."""
+WATCHED = 5.0
+"""Seconds that a restart command is watched: less than a host that closes waits for us. One that takes longer goes on."""
 MAX_OUTPUT = 2000
 logger = logging.getLogger(__name__)
-_unfinished: list[subprocess.Popen[bytes]] = []
+_running: list[subprocess.Popen[bytes]] = []
 """Commands that go on after they were watched. Kept, since Python warns of a process that nobody holds any more."""
 
 
@@ -167,7 +167,7 @@ def _start(command: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
         try:
             exit_code = process.wait(WATCHED)
         except subprocess.TimeoutExpired:
-            _unfinished.append(process)
+            _running.append(process)
             return {"status": "started", "pid": process.pid, "problem": f"it still runs after {WATCHED:g} s"}
         size = output.seek(0, os.SEEK_END)
         output.seek(max(size - MAX_OUTPUT, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -12,15 +13,15 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 PROXY_SCHEMES = ("http", "https", "socks4", "socks4a", "socks5", "socks5h")
-PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
-NO_PROXY_VARIABLES = ("NO_PROXY", "no_proxy")
+PROXY_VARIABLES: Sequence[str] = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+NO_PROXY_VARIABLES: Sequence[str] = ("NO_PROXY", "no_proxy")
 DIRECT = "localhost,127.0.0.1,::1"
 """This machine itself is reached without the proxy, whatever the environment says."""
 _LOGIN = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:%-]*")
 _ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 
 
-def _program(text: str) -> str:
+def _check_program(text: str) -> str:
     if not text:
         return text
     path = Path(text).expanduser()
@@ -33,7 +34,7 @@ def _program(text: str) -> str:
     return str(path)
 
 
-def _profile(text: str) -> str:
+def _check_profile(text: str) -> str:
     if text:
         read_profile(text)
     return text
@@ -65,7 +66,7 @@ class Proxy:
         return dict.fromkeys(PROXY_VARIABLES, self.url) | dict.fromkeys(NO_PROXY_VARIABLES, DIRECT)
 
 
-def _listed_proxy(text: str) -> str:
+def _check_entry(text: str) -> str:
     try:
         proxy = Proxy(text)
     except ValueError as error:
@@ -86,11 +87,11 @@ class Config(BaseModel):
 
     enabled: bool = True
     """False: the tools are withheld from every run."""
-    secret_manager: Annotated[str, AfterValidator(_program)] = Field(default="", alias="secretMgrPath")
+    secret_manager: Annotated[str, AfterValidator(_check_program)] = Field(default="", alias="secretMgrPath")
     """A program that tells secrets: `PROGRAM get NAME`."""
-    profile: Annotated[str, AfterValidator(_profile)] = Field(default="", alias="openclawProfilePath")
+    profile: Annotated[str, AfterValidator(_check_profile)] = Field(default="", alias="openclawProfilePath")
     """A file with variables for every command, or a folder with such a file named `.env`."""
-    proxies: list[Annotated[str, AfterValidator(_listed_proxy)]] = Field(default=[], alias="proxyAllowlist")
+    proxies: list[Annotated[str, AfterValidator(_check_entry)]] = Field(default=[], alias="proxyAllowlist")
     """The proxies that `proxy-pcexec` may use; the first one unless a call names another."""
 
 
