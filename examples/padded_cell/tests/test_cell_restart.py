@@ -23,7 +23,8 @@ from hooksdk.hooks import AfterToolCall
 from hooksdk.testing import ScriptedModel, call, open_host, play
 from padded_cell import PaddedCell
 
-pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", BOTH, indirect=True)]
+pytestmark = pytest.mark.anyio
+both_loops = pytest.mark.parametrize("anyio_backend", BOTH, indirect=True)
 
 
 async def restart(session: Session, **arguments: Any) -> AfterToolCall:
@@ -38,6 +39,7 @@ async def final_report(host: Host, session: Session) -> Mapping[str, Any]:
     return await host.storage(PLUGIN).get("last_restart")
 
 
+@both_loops
 async def test_it_happens_after_the_last_run_has_ended(tmp_path: Path) -> None:
     mark = tmp_path / "restarted"
     async with open_host(PaddedCell) as host, host.session("a") as one, host.session("b") as two:
@@ -53,6 +55,7 @@ async def test_it_happens_after_the_last_run_has_ended(tmp_path: Path) -> None:
     assert (report["asked_by"], sorted(report["waited_for"])) == ("a", ["a", "b"])
 
 
+@both_loops
 async def test_whoever_is_still_at_work_at_the_limit_is_named_and_nothing_is_restarted(tmp_path: Path) -> None:
     mark = tmp_path / "restarted"
     async with open_host(PaddedCell) as host, host.session("a") as one, host.session("b") as two:
@@ -84,6 +87,7 @@ async def test_what_plugins_keep_is_on_disk_before_the_command_runs(tmp_path: Pa
         assert (await final_report(host, one))["status"] == "restarted"
 
 
+@both_loops
 async def test_the_program_around_the_host_is_asked_and_nobody_may_begin_meanwhile() -> None:
     reasons: list[str] = []
 
@@ -109,6 +113,7 @@ async def test_the_program_around_the_host_is_asked_and_nobody_may_begin_meanwhi
     assert reasons == ["update"]
 
 
+@both_loops
 async def test_a_callback_that_fails_is_reported_and_the_host_goes_on() -> None:
     async def ask(reason: str) -> None:
         raise OSError("no permission")
@@ -147,6 +152,7 @@ async def test_the_report_says_what_became_of_the_command(command: Any, expected
     assert expected.items() <= report.items()
 
 
+@both_loops
 async def test_a_command_that_goes_on_is_left_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("padded_cell._restart.WATCHED", 0.05)
     command = ["sh", "-c", f"read line < {tmp_path}/go; echo $line > {tmp_path}/went"]
@@ -163,6 +169,7 @@ async def test_a_command_that_goes_on_is_left_to_itself(tmp_path: Path, monkeypa
 # Never twice at once
 
 
+@both_loops
 async def test_a_second_one_is_refused_in_every_session_of_the_host() -> None:
     async with open_host(PaddedCell) as host, host.session("a") as one, host.session("b") as two:
         async with two.run():
@@ -205,6 +212,7 @@ async def test_a_lock_file_that_cannot_be_opened_is_told(tmp_path: Path, monkeyp
 # Ends
 
 
+@both_loops
 async def test_a_host_that_closes_restarts_on_its_way(tmp_path: Path) -> None:
     mark, store = tmp_path / "restarted", JsonlStore(tmp_path / "sessions")
     async with open_host(PaddedCell, store=store) as host, host.session("a") as session:
@@ -215,9 +223,7 @@ async def test_a_host_that_closes_restarts_on_its_way(tmp_path: Path) -> None:
     assert (report["status"], report["exit_code"]) == ("restarted", 0)
 
 
-async def test_the_next_process_tells_of_a_restart_that_ended_the_last_one(
-    tmp_path: Path, anyio_backend_name: str
-) -> None:
+async def test_the_next_process_tells_of_a_restart_that_ended_the_last_one(tmp_path: Path) -> None:
     script = f"""
         import anyio
         from hooksdk import JsonlStore
@@ -230,7 +236,7 @@ async def test_the_next_process_tells_of_a_restart_that_ended_the_last_one(
                     await play(session, [call("safe_restart", command=["sh", "-c", "kill -KILL $PPID"]), "Bye."])
                     await anyio.sleep_forever()
 
-        anyio.run(main, backend={anyio_backend_name!r})
+        anyio.run(main)
     """
     environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
     done = await anyio.run_process([sys.executable, "-c", textwrap.dedent(script)], env=environment, check=False)
