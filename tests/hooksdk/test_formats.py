@@ -12,10 +12,10 @@ from provider_rules import PNG, violations
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ConfigError
-from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
+from hooksdk.formats import Message, MessageFormat, get_format
 
 OPENAI, ANTHROPIC = get_format("openai-chat"), get_format("anthropic")
-BOTH = pytest.mark.parametrize("form", [OPENAI, ANTHROPIC], ids=FORMATS)
+BOTH = pytest.mark.parametrize("form", [OPENAI, ANTHROPIC], ids=["openai-chat", "anthropic"])
 IMAGE = {"type": "image", "data": PNG, "mimeType": "image/png"}
 A, B = ToolCall("a", "f", {"x": 1}), ToolCall("b", "g", "{}")
 

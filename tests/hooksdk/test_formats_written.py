@@ -9,11 +9,11 @@ import pytest
 from provider_rules import PNG, tool_violations, violations
 
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
+from hooksdk.formats import Message, MessageFormat, get_format
 from hooksdk.tools import Tool
 
 OPENAI, ANTHROPIC = get_format("openai-chat"), get_format("anthropic")
-BOTH = pytest.mark.parametrize("form", [OPENAI, ANTHROPIC], ids=FORMATS)
+BOTH = pytest.mark.parametrize("form", [OPENAI, ANTHROPIC], ids=["openai-chat", "anthropic"])
 IMAGE = {"type": "image", "data": PNG, "mimeType": "image/png"}
 A, B = ToolCall("a", "f", {"x": 1}), ToolCall("b", "g", "{}")
 
