@@ -268,10 +268,10 @@ keys = st.sampled_from([
     "tool_call_id", "call_id", "output", "parts", "functionCall", "functionResponse", "function_response", "args", "response", "error",
     "result", "inlineData", "mimeType", "data", "function_call", "source", "resource", "image_url", "url", "citations", "enabled", "cache_control", "refusal",
 ])  # fmt: skip
-values = st.sampled_from(
-    "user assistant tool function system model text tool_use tool_result image custom x function_call function_call_output "
-    "custom_tool_call custom_tool_call_output reasoning input_text".split()
-)
+values = st.sampled_from([
+    "user", "assistant", "tool", "function", "system", "model", "text", "tool_use", "tool_result", "image", "custom", "x",
+    "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output", "reasoning", "input_text",
+])  # fmt: skip
 junk = st.recursive(
     st.none() | st.booleans() | st.integers() | values,
     lambda below: st.lists(below, max_size=3) | st.dictionaries(keys, below, max_size=5),
