@@ -184,9 +184,9 @@ def media_of(part: str | JsonObject, media_types: Collection[str]) -> tuple[str,
     resource = as_object(block.get("resource"))
     source, key = (block, "data") if block.get("type") == "image" else (resource, "blob")
     media, data = source.get("mimeType"), source.get(key)
-    if media not in media_types or not isinstance(data, str) or len(data) % 4 or not _BASE64.fullmatch(data):
+    if not isinstance(media, str) or media not in media_types or not isinstance(data, str):
         return None
-    return media, data
+    return (media, data) if len(data) % 4 == 0 and _BASE64.fullmatch(data) else None
 
 
 def text_with_error(result: ToolResult) -> str:

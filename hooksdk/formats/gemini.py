@@ -223,8 +223,8 @@ def _block(part: object) -> dict[str, Any]:
 def _why_not(answer: dict[str, Any]) -> str | None:
     if not is_object(answer.get("response")):
         return f"its response is {kind(answer.get('response'))}, which is no response of this format"
-    unknown = next((part for part in as_list(answer.get("parts")) if not _either(part, *_MEDIA_PARTS)), None)
-    return None if unknown is None else f"it holds a part of a kind that is not known: {sorted(as_object(unknown))}"
+    unknown = [as_object(part) for part in as_list(answer.get("parts")) if not _either(part, *_MEDIA_PARTS)]
+    return f"it holds a part of a kind that is not known: {', '.join(unknown[0])}" if unknown else None
 
 
 def _answer(call: ToolCall, result: ToolResult) -> dict[str, Any]:

@@ -213,10 +213,8 @@ def _why_not(content: object) -> str | None:
         return None
     if not is_list(content):
         return f"its output is {kind(content)}, which is no output of this format"
-    types = [as_object(part).get("type") for part in as_list(content)]
-    return next(
-        (f"it holds a part of a type that is not known: {each!r}" for each in types if each not in _PARTS), None
-    )
+    unknown = [part for part in map(as_object, as_list(content)) if part.get("type") not in _PARTS]
+    return f"it holds a part of a type that is not known: {unknown[0].get('type')!r}" if unknown else None
 
 
 def _output(result: ToolResult) -> str | list[dict[str, Any]]:

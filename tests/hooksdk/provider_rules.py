@@ -125,7 +125,7 @@ def _anthropic(messages: list[Json]) -> Iterator[str]:
         role, content = message.get("role"), message.get("content")
         if role not in ("user", "assistant", "system"):
             yield f"{at}: unknown role {role!r}"
-        blocks: list[Json] = content
+        blocks = cast("list[Json]", content)
         results = [block for block in blocks if block["type"] == "tool_result"]
         if results and blocks[: len(results)] != results:
             yield f"{at}: tool_result blocks must come first"
@@ -396,7 +396,7 @@ def _responses_turn(turn: Json, number: int) -> list[Json]:
     """A reply as the API returns it: reasoning, prose, then the calls as items of their own; then their outputs."""
     items: list[Json] = [{"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": "Z0FBQUFB"}]
     if turn["text"] or not turn["calls"]:
-        text = {"type": "output_text", "text": turn["text"], "annotations": []}
+        text: Json = {"type": "output_text", "text": turn["text"], "annotations": []}
         items.append(
             {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": [text]}
         )

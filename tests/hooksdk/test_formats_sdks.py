@@ -56,8 +56,8 @@ def accepts(name: str) -> Accepts:
 
         return typed(TypeAdapter(MessageParam))
     genai: Any = pytest.importorskip("google.genai.types", reason="google-genai is not installed")
-    contents = TypeAdapter[Any](list[genai.Content])  # forbids unknown keys, and reads base64 in JSON alone
-    return lambda messages: contents.validate_json(json.dumps(messages))
+    content = TypeAdapter[Any](genai.Content)  # forbids unknown keys, and reads base64 in JSON alone
+    return lambda messages: [content.validate_json(json.dumps(message)) for message in messages]
 
 
 @pytest.mark.skipif(not TRANSCRIPTS, reason=f"the real transcripts are not at {SHARED / 'benchmarks' / 'transcripts'}")
@@ -114,7 +114,9 @@ def test_the_sdks_types_accept_the_tools() -> None:
     from openai.types.responses import FunctionToolParam
 
     genai: Any = pytest.importorskip("google.genai.types", reason="google-genai is not installed")
-    types = dict(zip(FORMATS, (ChatCompletionToolParam, ToolParam, FunctionToolParam, genai.Tool), strict=True))
+    types: dict[str, Any] = dict(
+        zip(FORMATS, (ChatCompletionToolParam, ToolParam, FunctionToolParam, genai.Tool), strict=True)
+    )
     tool = Tool(name="f", description="F.", parameters={"type": "object", "properties": {"x": {"type": "string"}}})
     for form in ALL:
         for definition in form.tools([tool, tool]):
