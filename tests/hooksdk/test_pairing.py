@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from provider_rules import violations
-from transcripts import ALL, call, opened, texts
+from transcripts import ALL, ANTHROPIC, call, opened, texts
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import TranscriptChanged
@@ -92,6 +92,32 @@ async def test_a_compaction_with_a_result_but_not_its_call_is_refused(form: Mess
         with pytest.raises(TranscriptChanged, match="message 1: it answers call 'c1', which was made by no reply"):
             await transcript.compact([form.user("summary"), *results(form, "c1")])
         await transcript.compact([form.user("summary"), form.reply("", [call(1)]), form.reply("and so on")])
+        assert violations(form.name, transcript.view) == []
+
+
+async def test_a_reply_in_one_message_a_block_is_one_reply() -> None:
+    """As Claude Code stores its sessions: the API reads replies that follow each other as one."""
+    blocks: list[Message] = [
+        {"type": "thinking", "thinking": "...", "signature": "c2lnbmVk"},
+        *ANTHROPIC.reply("Both.", [call(1), call(2)])["content"],
+    ]
+    async with opened(MemoryStore(), form=ANTHROPIC) as transcript:
+        await transcript.append([ANTHROPIC.user("question")])
+        for block in blocks:
+            await transcript.append([{"role": "assistant", "content": [block]}])
+        assert ([each.id for each in transcript.pending], transcript.replies) == (["c1", "c2"], 1)
+        await transcript.append([*results(ANTHROPIC, "c1"), *results(ANTHROPIC, "c2"), ANTHROPIC.reply("fine")])
+        assert texts(transcript, transcript.view) == ["done", "done"]
+        assert [info.turns_ago for info in transcript.list_results()] == [1, 1]
+        assert violations("anthropic", transcript.view) == []
+
+
+@EVERY
+async def test_a_compaction_that_ends_with_a_call_nobody_waits_for_gets_a_result(form: MessageFormat) -> None:
+    async with opened(MemoryStore(), form=form) as transcript:
+        await transcript.append([form.user("question"), form.reply("", [call(1)]), *results(form, "c1")])
+        await transcript.compact([form.user("summary"), form.reply("", [call(1)])])
+        await transcript.append([form.user("go on")])
         assert violations(form.name, transcript.view) == []
 
 
