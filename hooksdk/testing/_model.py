@@ -179,13 +179,13 @@ class ScriptedModel:
         self.turns.append(turn)
         answer = _as_reply(await self._ask(turn))
         calls = [ToolCall(one.id or self._next_id(), one.tool, one.arguments) for one in answer.calls]
-        message = self._message_format.reply(answer.text, calls)
+        message, *more = self._message_format.reply_messages(answer.text, calls)
         estimate = {
             "input_tokens": schema.estimate_tokens([list(messages), list(tools)]),
-            "output_tokens": schema.estimate_tokens(message),
+            "output_tokens": schema.estimate_tokens([message, *more] if more else message),
         }
         stop_reason = answer.stop_reason or ("tool_calls" if calls else "stop")
-        return ModelReply(message=message, usage=answer.usage or estimate, stop_reason=stop_reason)
+        return ModelReply(message=message, more=more, usage=answer.usage or estimate, stop_reason=stop_reason)
 
     async def _ask(self, turn: Turn) -> Answer:
         if not callable(self._script):
