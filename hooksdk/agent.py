@@ -70,7 +70,7 @@ class Model(Protocol):
 
     @property
     def format(self) -> str | MessageFormat:
-        """The format of its messages: `openai-chat`, `anthropic`, or a format object."""
+        """The format of its messages: one of `hooksdk.formats.FORMATS`, or a format object."""
         ...
 
     @property

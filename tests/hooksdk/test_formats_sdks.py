@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from test_formats_properties import ALL, EVERY, SHARED, TRANSCRIPTS, transcript
 
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.formats import FORMATS, Message, MessageFormat
+from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 from hooksdk.tools import Tool
 from hooksdk.trimming import guess_format, list_results, repair, trim
 
@@ -106,6 +106,31 @@ def test_the_sdks_types_refuse_the_replies_of_another_format(form: MessageFormat
         if name != form.name:
             with pytest.raises(ValidationError):
                 accepts(name)([form.reply("", [ToolCall("c", "f", {})])])
+
+
+def test_the_items_of_openais_sdk_are_sent_back_as_they_came() -> None:
+    from openai.types.responses import ResponseOutputItem
+
+    items: list[Message] = [
+        {
+            "type": "reasoning",
+            "id": "rs_1",
+            "summary": [],
+            "content": None,
+            "encrypted_content": "Z0FB",
+            "status": None,
+        },
+        {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}", "status": "completed"},
+        {"type": "custom_tool_call", "id": "ctc_1", "call_id": "d", "name": "g", "input": "1"},
+    ]
+    read = [TypeAdapter[Any](ResponseOutputItem).validate_python(item) for item in items]
+    recorded = [item.to_dict(exclude_none=True) for item in read]
+    assert recorded == [{key: value for key, value in item.items() if value is not None} for item in items]
+    form = get_format("openai-responses")
+    calls = [call for item in recorded for call in form.calls(item)]
+    messages = [form.user("go"), *recorded, *form.result_messages([(call, ToolResult("x")) for call in calls])]
+    assert violations(form.name, messages) == []
+    accepts(form.name)(messages)
 
 
 def test_the_sdks_types_accept_the_tools() -> None:

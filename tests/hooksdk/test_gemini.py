@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from provider_rules import PNG, violations
 from transcripts import GEMINI, opened, texts
 
 from hooksdk import tool
+from hooksdk.agent import ModelReply
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import TranscriptChanged
 from hooksdk.formats import Message
@@ -84,6 +86,10 @@ async def test_what_the_run_recorded_may_be_recorded_again_without_ids() -> None
             await transcript.answer(each, ToolResult(f"text {number}"), None)
         await transcript.append([answering(("read", {"output": "text 0"}), ("read", {"output": "text 1"}))])
         assert len(transcript.messages) == 3
+        theirs = {"functionResponse": {"name": "read", "response": {"result": "text 0"}}}
+        other = {"function_response": {"name": "read", "response": {"output": "text 1"}}}
+        mine = [*transcript.view[:2], {"role": "user", "parts": [theirs, other]}, LAST]
+        assert await transcript.match(mine) == 3
 
 
 async def test_a_result_that_nobody_asked_for_is_refused_by_its_name() -> None:
@@ -239,6 +245,29 @@ async def test_an_agent_plays_in_this_format() -> None:
         outcome = await play(session, script, "Add.", format="gemini")
         assert violations("gemini", session.messages) == []
     assert outcome.text == "3 and 7"
+
+
+async def test_calls_without_ids_are_told_apart_in_each_turn_of_a_run() -> None:
+    @tool
+    def add(a: int, b: int) -> str:
+        """Add two numbers."""
+        return str(a + b)
+
+    class NoIds:
+        """A model that writes no ids, as Gemini's models before the third generation."""
+
+        name, format, context_window = "no-ids", "gemini", None
+
+        async def reply(self, messages: Sequence[Message], tools: Sequence[Message]) -> ModelReply:
+            number = len(messages)
+            arguments = [{"a": number, "b": each} for each in (10, 20)]
+            calls: list[Message] = [{"functionCall": {"name": "add", "args": each}} for each in arguments]
+            return ModelReply(message={"role": "model", "parts": calls} if number < 5 else LAST)
+
+    async with open_session(tools=[add]) as session:
+        await play(session, NoIds(), "Add.", format="gemini")
+        answers = [found.text for message in session.messages for found in GEMINI.results(message)]
+        assert (answers, violations("gemini", session.messages)) == (["11", "21", "13", "23"], [])
 
 
 def test_tools_are_declarations_of_one_object() -> None:
