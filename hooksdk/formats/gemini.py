@@ -158,7 +158,8 @@ class Gemini:
 def _either(part: object, *keys: str) -> dict[str, Any]:
     """What stands under the first of these keys that holds an object; the API and its SDKs write keys in two ways."""
     block = as_object(part)
-    return next((as_object(block[key]) for key in keys if is_object(block.get(key))), {})
+    key = next((key for key in keys if is_object(block.get(key))), None)
+    return as_object(block[key]) if key else {}
 
 
 def _response(part: object) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def _check_item(item_type: str, item: Message) -> str | None:
         return f"a {item_type} needs a 'call_id' of text"
     if item_type in _RESULTS:
         output = item.get("output")
-        if not isinstance(output, (str, list)):
+        if not isinstance(output, str) and not is_list(output):
             return f"'output' must be text or a list of parts, not {kind(output)}"
         return _check_content(output, "output")
     if not isinstance(item.get("name"), str):

@@ -203,9 +203,8 @@ def shape(form: MessageFormat, parameters: dict[str, Any] | None) -> dict[str, A
     assert tool_violations(form.name, made) == []
     if form is GEMINI:
         return made[0]["functionDeclarations"][0]["parametersJsonSchema"]
-    return (
-        made[0]["function"]["parameters"] if form is OPENAI else made[0].get("input_schema", made[0].get("parameters"))
-    )
+    body: dict[str, Any] = made[0]["function"] if form is OPENAI else made[0]
+    return body["input_schema" if form is ANTHROPIC else "parameters"]
 
 
 def test_openai_tools_stand_in_a_function_object() -> None:

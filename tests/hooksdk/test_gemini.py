@@ -10,8 +10,8 @@ import pytest
 from provider_rules import PNG, violations
 from transcripts import GEMINI, opened, texts
 
-from hooksdk import tool
-from hooksdk.agent import ModelReply
+from hooksdk import Tool, tool
+from hooksdk.agent import ModelReply, run_agent
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import TranscriptChanged
 from hooksdk.formats import Message
@@ -248,10 +248,8 @@ async def test_an_agent_plays_in_this_format() -> None:
 
 
 async def test_calls_without_ids_are_told_apart_in_each_turn_of_a_run() -> None:
-    @tool
-    def add(a: int, b: int) -> str:
-        """Add two numbers."""
-        return str(a + b)
+    async def add(arguments: dict[str, int]) -> str:
+        return str(arguments["a"] + arguments["b"])
 
     class NoIds:
         """A model that writes no ids, as Gemini's models before the third generation."""
@@ -264,45 +262,39 @@ async def test_calls_without_ids_are_told_apart_in_each_turn_of_a_run() -> None:
             calls: list[Message] = [{"functionCall": {"name": "add", "args": each}} for each in arguments]
             return ModelReply(message={"role": "model", "parts": calls} if number < 5 else LAST)
 
-    async with open_session(tools=[add]) as session:
-        await play(session, NoIds(), "Add.", format="gemini")
+    async with open_session() as session:
+        await run_agent(session, NoIds(), "Add.", tools=[Tool(name="add", source="host", execute=add)])
         answers = [found.text for message in session.messages for found in GEMINI.results(message)]
         assert (answers, violations("gemini", session.messages)) == (["11", "21", "13", "23"], [])
 
 
 def test_tools_are_declarations_of_one_object() -> None:
     assert GEMINI.tools([]) == []
-    (definitions,) = GEMINI.tools([add_tool("a"), add_tool("b")])
+    (definitions,) = GEMINI.tools([Tool(name=each, description="Add.") for each in "ab"])
     assert [each["name"] for each in definitions["functionDeclarations"]] == ["a", "b"]
     assert definitions["functionDeclarations"][0]["parametersJsonSchema"] == {"type": "object", "properties": {}}
 
 
-def add_tool(name: str) -> Any:
-    from hooksdk import Tool
+WRONG: list[tuple[Any, str]] = [
+    ("x", "must be an object with a 'role' and 'parts', not text"),
+    ({"role": "boss", "parts": []}, "'role' of user, model, function; it is 'boss'"),
+    ({"role": 7, "parts": []}, "it is a number"),
+    ({"role": "user", "content": "x"}, "of another format"),
+    ({"role": "user"}, "'parts' must be a list, not null"),
+    ({"role": "user", "parts": ["x"]}, r"parts\[0\] must be an object"),
+    ({"role": "user", "parts": [{"text": 7}]}, r"parts\[0\].text must be text, not a number"),
+    ({**calling("f"), "role": "user"}, r"a functionCall belongs into a message of role 'model', not 'user'"),
+    ({**answering(("f", {})), "role": "model"}, r"a functionResponse belongs into a message of role 'user'"),
+    ({"role": "model", "parts": [{"functionCall": {}}]}, "with a 'name' of text"),
+    (
+        {"role": "model", "parts": [{"functionCall": {"name": "f", "args": "{}"}}]},
+        "args must be an object, not text",
+    ),
+    (answering(("f", "x")), "response must be an object, not text"),
+]
 
-    return Tool(name=name, description="Add.")
 
-
-@pytest.mark.parametrize(
-    ("message", "words"),
-    [
-        ([], "must be an object with a 'role' and 'parts', not a list"),
-        ({"role": "boss", "parts": []}, "'role' of user, model, function; it is 'boss'"),
-        ({"role": 7, "parts": []}, "it is a number"),
-        ({"role": "user", "content": "x"}, "of another format"),
-        ({"role": "user"}, "'parts' must be a list, not null"),
-        ({"role": "user", "parts": ["x"]}, r"parts\[0\] must be an object"),
-        ({"role": "user", "parts": [{"text": 7}]}, r"parts\[0\].text must be text, not a number"),
-        ({**calling("f"), "role": "user"}, r"a functionCall belongs into a message of role 'model', not 'user'"),
-        ({**answering(("f", {})), "role": "model"}, r"a functionResponse belongs into a message of role 'user'"),
-        ({"role": "model", "parts": [{"functionCall": {}}]}, "with a 'name' of text"),
-        (
-            {"role": "model", "parts": [{"functionCall": {"name": "f", "args": "{}"}}]},
-            "args must be an object, not text",
-        ),
-        (answering(("f", "x")), "response must be an object, not text"),
-    ],
-)
+@pytest.mark.parametrize(("message", "words"), WRONG)
 def test_what_is_wrong_with_a_content_is_said(message: Any, words: str) -> None:
     assert re.search(words, GEMINI.check(message) or "")
 
