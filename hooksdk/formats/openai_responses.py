@@ -32,6 +32,8 @@ from hooksdk.tools import Tool
 __all__ = ["OpenAIResponses"]
 
 _ROLES = ("user", "system", "developer", "assistant")
+_AUTHORS = (*_ROLES, "tool", "human", "ai")
+"""What other stores write as the `type` of their messages, such as LangChain and Claude Code."""
 _CUSTOM = "custom_tool_call:"
 """Starts the id of a custom tool's call, since such a call must be answered by an item of another type."""
 _CALLS = {"function_call": "", "custom_tool_call": _CUSTOM}
@@ -177,6 +179,8 @@ def _item_type(message: Message) -> str:
 def _check_item(item_type: str, item: Message) -> str | None:
     if item_type in ("text", "image_url", "tool_use", "tool_result"):
         return f"'{item_type}' is the type of a part of a message, not of an item"
+    if item_type in _AUTHORS:
+        return f"'{item_type}' is no type of an item: who wrote a message stands in its 'role'"
     if item_type not in _CALLS and item_type not in _RESULTS:
         return None
     if not isinstance(item.get("call_id"), str):

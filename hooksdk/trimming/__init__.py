@@ -105,7 +105,8 @@ def guess_format(messages: Sequence[Message]) -> str:
     for message in messages:
         if "parts" in message:
             return "gemini"
-        if isinstance(message.get("type"), str):
+        item_type = str(message.get("type"))
+        if item_type in {"message", "reasoning"} or item_type.endswith(("_call", "_call_output")):
             return "openai-responses"
         types = {as_object(block).get("type") for block in as_list(message.get("content"))}
         if not types.isdisjoint({"tool_use", "tool_result"}):

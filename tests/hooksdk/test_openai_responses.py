@@ -226,6 +226,7 @@ def test_context_stands_before_a_reply_whose_call_waits() -> None:
         ({"role": "assistant", "content": None, "tool_calls": []}, "format 'openai-chat'"),
         ({"role": "user", "parts": []}, "format 'gemini'"),
         ({"type": "text", "text": "x"}, "the type of a part of a message"),
+        ({"type": "assistant", "message": {"role": "assistant", "content": "x"}}, "no type of an item"),
         ({"type": "function_call"}, "needs a 'call_id'"),
         (item(1, name=None), "needs a 'name'"),
         (item(1, arguments={}), "'arguments' must be text, not an object"),

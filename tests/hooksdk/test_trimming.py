@@ -40,6 +40,13 @@ def test_the_format_is_guessed(form: MessageFormat) -> None:
     assert guess_format(history(form, ["text"])) == form.name
 
 
+def test_a_history_of_another_kind_is_refused_and_not_read_as_empty() -> None:
+    stored = [{"type": "user", "message": {"role": "user", "content": "hello"}}]
+    for form in (None, *FORMATS):
+        with pytest.raises(ConfigError, match="message 0: this is no message of format"):
+            list_results(stored, form)
+
+
 @EVERY
 def test_what_cannot_be_trimmed_says_why(form: MessageFormat) -> None:
     messages = history(form, ["short", body(2)])
