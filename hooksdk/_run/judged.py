@@ -51,7 +51,8 @@ class JudgedCall:
 
     @property
     def call(self) -> ToolCall:
-        """The call under the tool's real name, whatever bridge it came by, with the arguments as they were written."""
+        """The call under the tool's real name, whatever bridge it came by, with the arguments that run; where they are invalid,
+        as they were written."""
         return self._work.call
 
     @property
@@ -121,12 +122,15 @@ async def _judge(state: RunState, work: CallInProgress, catalog: Catalog) -> Cal
     end = end or await judging.rewrite_tool_call(state, work)
     end = end or judging.validate_arguments(work)
     end = end or await judging.before_tool_call(state, work)
+    end = end or judging.check_still_granted(state, work)
     work.judged = True
     return end
 
 
 async def _execute(state: RunState, work: CallInProgress) -> CallEnd:
-    end = await execution.resolve_secrets(state, work)
+    end = judging.check_still_granted(state, work)
+    end = end or await execution.resolve_secrets(state, work)
+    end = end or judging.check_still_granted(state, work)
     return end or await execution.run_tool(state, work, state.tools, _call_nested)
 
 
