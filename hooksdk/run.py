@@ -213,6 +213,7 @@ class Run:
         if self._parts.drain_early:
             await drain_trims(self._state)
         prepared = await before_model_call(self._state)
+        self._state.asked_model = True
         self._state.stats.sent(prepared)
         await self._state.trace(ModelCalled(messages=len(prepared), characters=self._state.stats.message_characters))
         return prepared
@@ -237,6 +238,7 @@ class Run:
     ) -> None:
         for message in messages:
             if self._parts.format.is_reply(message):
+                self._state.asked_model = False
                 await self._after_model_call(message, usage, stop_reason)
 
     async def _after_model_call(
@@ -265,7 +267,8 @@ class Run:
 
     async def call_tool(self, call: ToolCall) -> ToolResult:
         """Judge a call, run its tool, and record its result. Whatever goes wrong with the call is a result that the model
-        can read; only the host's own mistakes raise."""
+        can read; only the host's own mistakes raise. A call of the newest reply that has its result already, such as when
+        a loop is resumed, is not run again: that result is the answer."""
         judged = await self.judge(call)
         return await judged.execute()
 

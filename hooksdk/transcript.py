@@ -18,7 +18,7 @@ import anyio
 from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread, run_shielded
-from hooksdk._transcript.encoding import encode, encode_for, plain_call, plain_result, save_result
+from hooksdk._transcript.encoding import encode, encode_for, plain_call, plain_result, request_of, save_result
 from hooksdk._transcript.journal import Entry, Ledger
 from hooksdk._transcript.matching import MismatchError, checked, compare, same, without_repeats
 from hooksdk._transcript.requests import Plan, find_record, plan_restore, plan_trim
@@ -214,6 +214,17 @@ class Transcript:
     def pending(self) -> tuple[ToolCall, ...]:
         """Calls of the newest reply that have no result yet, also after a pause or in another process."""
         return tuple(slot.call for slot in self._ledger.slots if slot.open)
+
+    def result_of(self, call: ToolCall) -> ToolResult | None:
+        """The result that this very call (id, name and arguments) of the newest reply has already; None for any other."""
+        same_id = [slot for slot in self._ledger.slots if slot.call.id == call.id]
+        if not same_id or any(slot.open for slot in same_id):
+            return None
+        slot = next((slot for slot in same_id if request_of(slot.call) == request_of(call)), None)
+        if slot is None or slot.staged is not None or slot.record is None:
+            return slot.staged if slot else None
+        stored = self._ledger.body(slot.record)
+        return ToolResult(stored.text, is_error=stored.is_error)
 
     @_exclusive
     async def answer(

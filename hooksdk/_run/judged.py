@@ -106,6 +106,9 @@ class JudgedCall:
 async def judge_call(state: RunState, work: CallInProgress) -> JudgedCall:
     """Take a call through all steps before its tool runs."""
     catalog = state.tools
+    if work.depth == 0 and not state.asked_model and (result := state.parts.transcript.result_of(work.call)):
+        work.end = CallEnd("error" if result.is_error else "ok", result)
+        return JudgedCall(state, work)
     state.open_calls.append(work)
     await _go_on(state, work, _judge(state, work, catalog))
     if work.end is None and state.ended not in {None, "paused"}:  # meanwhile, so `end_judged_calls` left it out

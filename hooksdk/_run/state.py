@@ -96,6 +96,8 @@ class RunState:
     """Names of bridges that another tool has, too: that tool is renamed."""
     call_hint: str = ""
     """How the model calls what it is not shown."""
+    asked_model: bool = False
+    """Messages were prepared for the model, and no reply is recorded since: the calls of the newest recorded one are over."""
     reminder: str | None = None
     """What to tell a model whose last reply wrote a call as text."""
     open_calls: list[CallInProgress] = field(default_factory=list[CallInProgress])
