@@ -131,8 +131,7 @@ async def _judge(state: RunState, work: CallInProgress, catalog: Catalog) -> Cal
 
 
 async def _execute(state: RunState, work: CallInProgress) -> CallEnd:
-    end = judging.check_still_granted(state, work)
-    end = end or await execution.resolve_secrets(state, work)
+    end = await execution.resolve_secrets(state, work)
     end = end or judging.check_still_granted(state, work)
     return end or await execution.run_tool(state, work, state.tools, _call_nested)
 
