@@ -5,6 +5,7 @@ A step answers None when the call goes on, or the `CallEnd` that it found; the s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from hooksdk import hooks, schema
@@ -80,13 +81,14 @@ def _renamed(call: ToolCall, name: str) -> ToolCall:
 
 
 _ARGUMENTS: Fresh[Any] = vars(ToolCall)["arguments"]
+_set_uncopied: Callable[[Fresh[Any], object, object], None] = cast("Any", Fresh).__set__
 
 
 def with_arguments(call: ToolCall, arguments: object) -> ToolCall:
     """The same call with other arguments, which are not copied: nobody may change them any more."""
     twin = object.__new__(ToolCall)
     vars(twin).update(vars(call))
-    Fresh.__set__(_ARGUMENTS, twin, arguments)
+    _set_uncopied(_ARGUMENTS, twin, arguments)
     return twin
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hooksdk import hooks, schema
 from hooksdk._run.state import RunState
 from hooksdk.formats import Message
@@ -33,7 +35,7 @@ async def before_model_call(state: RunState) -> list[Message]:
             replaced = await outcome.use(lambda answer: _checked(state, answer))
             base, context = (base, context) if replaced is None else (replaced, [])
         else:
-            await outcome.use(lambda answer, plugin=plugin: _trim(state, answer, plugin))
+            await outcome.use(lambda answer, plugin=plugin: _trim(state, _handles_in(answer), answer.reason, plugin))
         outcome.log()
     return messages()
 
@@ -46,10 +48,14 @@ def _checked(state: RunState, answer: hooks.ReplaceMessages) -> list[Message]:
     return messages
 
 
-async def _trim(state: RunState, answer: hooks.Trim, plugin: str) -> None:
+def _handles_in(answer: hooks.Trim) -> list[str]:
+    return [answer.handles] if isinstance(answer.handles, str) else [*answer.handles]
+
+
+async def _trim(state: RunState, handles: Sequence[str], reason: str, plugin: str) -> None:
     results = state.results(plugin)
-    for handle in [answer.handles] if isinstance(answer.handles, str) else answer.handles:
-        await results.trim(handle, reason=answer.reason)
+    for handle in handles:
+        await results.trim(handle, reason=reason)
     await drain_trims(state)
 
 

@@ -61,7 +61,7 @@ async def narrow_tools(state: RunState, catalog: Catalog) -> Catalog:
     """What this session may not have is taken out, then the plugins are asked. Each handler sees what the ones before it
     left; one that fails ends the run."""
     if state.parts.limited:
-        catalog = catalog.without({tool.name: reason for tool in catalog if (reason := state.parts.why_not(tool))})
+        catalog = catalog.without({tool.name: why for tool in catalog if (why := state.parts.why_not(tool))})
 
     def event() -> hooks.NarrowTools:
         return hooks.NarrowTools(info=state.info, tools=tuple(catalog))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -209,7 +211,7 @@ async def test_a_sub_agent_that_was_not_granted_an_offered_tool_does_not_get_it(
 
 
 async def test_an_offered_tool_that_the_manifest_does_not_list_is_refused(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder, info = tmp_path / "lister", tmp_path / "lister-1.0.dist-info"
     folder.mkdir()
@@ -222,7 +224,7 @@ async def test_an_offered_tool_that_the_manifest_does_not_list_is_refused(
         "    return Offer([Tool(name='shell', execute=lambda arguments: 'all good')])\n"
     )
     (folder / "hooksdk.plugin.json").write_text('{"id": "lister", "contracts": {"tools": []}}')
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     async with playing(tools=tools(), config={"allow": ["lister"]}) as stage:
         assert "there is no such tool" in (await stage.call("shell")).text
     assert "does not list the tool 'shell'" in caplog.text
