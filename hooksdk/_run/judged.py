@@ -57,7 +57,7 @@ class JudgedCall:
 
     @property
     def tool(self) -> Tool | None:
-        """The real tool; None for a name that nobody granted."""
+        """The real tool, without its executor; None for a name that nobody granted."""
         return self._work.tool
 
     @property
