@@ -179,7 +179,7 @@ async def run_agent(
     agent_id: str = "main",
     workspace_dir: str | None = None,
     requester: Mapping[str, Any] | None = None,
-    trigger: str = "user",
+    trigger: str | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Outcome:
     """Run the agent until it answers without calling a tool, or a limit is reached.

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from hooksdk._firing.calling import plain_answer
 from hooksdk._schema.values import Fresh
 from hooksdk._tasks.background import logger
-from hooksdk._tasks.limits import Attempt, describe
+from hooksdk._tasks.limits import Attempt, describe, is_uncatchable
 from hooksdk.tools import Tool, ToolCall
 
 __all__ = ["Approval", "ApprovalRequest", "Approver", "ask_approver"]
@@ -83,7 +84,14 @@ async def ask_approver(approver: Approver | None, request: ApprovalRequest) -> A
     if attempt.error is not None:
         logger.warning("the approver failed, so the call is refused: %s", describe(attempt.error))
         return Approval(False, "the approval could not be asked for")
-    if not isinstance(answer, Approval) or not isinstance(answer.granted, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-        logger.warning("the approver answered %s instead of an Approval, so the call is refused", type(answer).__name__)
-        return Approval(False, "the approval could not be asked for")
-    return answer
+    try:
+        approval = plain_answer(Approval, answer) if isinstance(answer, Approval) else None
+        if approval is not None and isinstance(approval.granted, bool) and isinstance(approval.reason, str):
+            return approval
+        problem = type(answer).__name__
+    except BaseException as error:  # of a subclass, whose fields may be missing or raise
+        if is_uncatchable(error):
+            raise
+        problem = describe(error)
+    logger.warning("the approver answered %s instead of an Approval, so the call is refused", problem)
+    return Approval(False, "the approval could not be asked for")

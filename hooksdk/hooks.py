@@ -85,8 +85,9 @@ class Withhold(Checked):
 
 @define(kind="narrow", timeout=15)
 def narrow_tools(event: NarrowTools) -> Withhold | None:
-    """Policy takes tools away, once per attempt (and anew when tools are renamed); it can never add any. Each handler sees what the ones before it left.
-    A handler that fails ends the run: `PolicyFailed`."""
+    """Policy takes tools away, once per attempt (and anew when tools are renamed), and once more from the tools that plugins
+    offer; it can never add any. Each handler sees what the ones before it left. A handler that fails ends the run:
+    `PolicyFailed`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +103,8 @@ class AssembleTools(Event):
 
 @dataclass(frozen=True)
 class Offer(Checked):
-    """Tools to offer in addition (a new name each), and the names of deferrable tools not to show."""
+    """Tools to offer in addition (a new name each), and the names of deferrable tools not to show. What is offered is the
+    plugin's, whatever it says of itself, and passes `narrow_tools` as well."""
 
     tools: Sequence[Tool] = ()
     defer: Sequence[str] = ()

@@ -1,8 +1,8 @@
 """What the trace holds: one class for each kind of record, in the order in which a run writes them.
 
-Records hold names, sizes and times; never arguments, results, messages or secrets. But reasons, titles, progress texts and tool
-names are what plugins, tools and servers wrote, and a plugin may quote arguments in a reason. New kinds and new fields may be
-added; read what you know.
+Records hold names, sizes and times; never arguments, results, messages or secrets. But tool names, the reasons of `withheld` and
+progress texts are what servers, plugins and tools wrote, and a tool may tell its progress in the words of its arguments. New kinds
+and new fields may be added; read what you know.
 
     @hooks.trace
     def show(self, event: Trace) -> None:
@@ -166,8 +166,7 @@ class Decision(Record):
     plugin: str
     handler: str
     decision: str
-    """The answer's name, such as `Block`."""
-    reason: str = ""
+    """The answer's name, such as `Block`. Its reason is for the model, and may quote arguments: it is not in the trace."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +201,7 @@ class ApprovalAsked(Record):
 
     call_id: str
     plugin: str
-    title: str
+    """The plugin that asks. Its title is for the person, and may quote arguments: it is not in the trace."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from hooksdk._run.messages import before_model_call, drain_trims
 from hooksdk._run.parts import RunParts
 from hooksdk._run.state import CallInProgress, RunState
 from hooksdk._run.text_calls import names_called_in, reminder_of
-from hooksdk._run.tools import settle_catalog
+from hooksdk._run.tools import settle_tools
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
@@ -115,7 +115,8 @@ class Run:
 
     @property
     def tools(self) -> Catalog:
-        """The resolved catalog, for whoever wants to pull instead of being told. Raises `RunClosed` before it is."""
+        """The resolved catalog, for whoever wants to pull instead of being told; its tools have no executors. Raises
+        `RunClosed` before it is."""
         return self._state.tools
 
     @property
@@ -142,14 +143,15 @@ class Run:
     # A run begins
 
     async def __aenter__(self) -> Self:
-        self._parts.open_run.claim(self.info.run_id)
+        self._parts.open_run.claim(self._state)
         try:
             await self._agent_start()
             await self._transcript.use_format(self._parts.format)
             await self._state.trace(RunStarted(trigger=self.info.trigger, model=self.info.model))
         except BaseException:
-            self._parts.open_run.release(self.info.run_id)
+            self._parts.open_run.release(self._state)
             raise
+        self._parts.open_run.began()
         self._state.open = True
         self._transcript.close_fence()
         return self
@@ -165,16 +167,17 @@ class Run:
 
     async def resolve_tools(self, tools: Iterable[Tool] | Callable[[], Iterable[Tool]] = ()) -> list[Tool]:
         """Settle the catalog of this attempt and answer what to offer the model. Given tools and the plugins' tools
-        pass `narrow_tools` and `assemble_tools`. Raises `PolicyFailed` when a narrowing plugin fails."""
+        pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
+        `PolicyFailed` when a narrowing plugin fails."""
         self._state.check_open()
-        candidates = [*(tools() if callable(tools) else tools), *self._parts.tools]
         state = self._state
+        given_tools = map(state.itself, tools() if callable(tools) else tools)
         try:
-            catalog, offered = await settle_catalog(state, candidates, self._earlier_names)
+            offered = await settle_tools(state, [*given_tools, *self._parts.tools], self._earlier_names)
         except BaseException:
             state.catalog = None  # what an earlier attempt was granted is granted no more
             raise
-        state.catalog = catalog
+        catalog = state.tools
         self._offered = tuple(offered)
         self._earlier_names.update(name for tool in (*catalog, *offered) for name in (tool.name, tool.id))
         state.stats.resolved(catalog, self._offered)
@@ -210,6 +213,7 @@ class Run:
         if self._parts.drain_early:
             await drain_trims(self._state)
         prepared = await before_model_call(self._state)
+        self._state.asked_model = True
         self._state.stats.sent(prepared)
         await self._state.trace(ModelCalled(messages=len(prepared), characters=self._state.stats.message_characters))
         return prepared
@@ -234,6 +238,7 @@ class Run:
     ) -> None:
         for message in messages:
             if self._parts.format.is_reply(message):
+                self._state.asked_model = False
                 await self._after_model_call(message, usage, stop_reason)
 
     async def _after_model_call(
@@ -262,7 +267,8 @@ class Run:
 
     async def call_tool(self, call: ToolCall) -> ToolResult:
         """Judge a call, run its tool, and record its result. Whatever goes wrong with the call is a result that the model
-        can read; only the host's own mistakes raise."""
+        can read; only the host's own mistakes raise. A call of the newest reply that has its result already, such as when
+        a loop is resumed, is not run again: that result is the answer."""
         judged = await self.judge(call)
         return await judged.execute()
 
@@ -319,7 +325,7 @@ class Run:
             try:
                 await run_shielded(self._make_durable, reason, problems)  # also when asyncio cancels the task once more
             finally:
-                self._parts.open_run.release(self.info.run_id)
+                self._parts.open_run.release(self._state)
         if problems and error is None:
             raise problems[0]
 

@@ -219,9 +219,9 @@ class CompiledRule:
     def fits_run(self, event: Event) -> bool:
         """True for runs that the rule is about."""
         rule = self.rule
-        if self._agents is not None and not _any(self._agents, event.agent_id):
+        if self._agents is not None and not any(_any(self._agents, agent) for agent in event.agents):
             return False
-        if rule.triggers is not None and event.trigger not in rule.triggers:
+        if rule.triggers is not None and not set(rule.triggers).intersection(event.triggers):
             return False
         return rule.requester is None or rule.requester.fits(event.requester or {})
 

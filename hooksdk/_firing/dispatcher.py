@@ -8,19 +8,20 @@ cancellation.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, final
+from typing import Any, Self, TypeVar, cast, final
 
-from hooksdk._firing.calling import Failure, call_handler, failure_of
+from hooksdk._firing.calling import Failure, call_handler, settle
 from hooksdk._firing.event import Event, RunInfo, Trace
 from hooksdk._firing.hook import Handler
 from hooksdk._firing.mailbox import Mailbox
 from hooksdk._tasks.background import Background, logger
-from hooksdk._tasks.limits import Attempt
+from hooksdk._tasks.limits import Attempt, is_uncatchable
 from hooksdk.errors import HookTimeout
 from hooksdk.records import Decision, HookFired, Record
 
+T = TypeVar("T")
 Plans = Mapping[str, Sequence[Handler]]
 """The handlers of each hook in firing order; a hook without handlers is not in it."""
 
@@ -28,13 +29,37 @@ TRACE_CAPACITY = 1024
 """Trace records that wait for one handler before the run waits for it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """What one handler came to: an answer, or a failure."""
 
     handler: Handler
     answer: Any
     failure: Failure | None
+
+    def log(self, consequence: str = "") -> None:
+        """Say in the log what went wrong, if anything did, and what follows from it."""
+        if self.failure is not None:
+            self.failure.log(consequence)
+
+    async def use(self, step: Callable[[Any], Awaitable[T] | T]) -> T | None:
+        """What `step` makes of the answer. None where the handler failed, and where `step` raises: that counts as the
+        handler's failure, since the values in its answer are its own."""
+        if self.failure is None:
+            try:
+                value = step(self.answer)
+            except BaseException as error:
+                if is_uncatchable(error):
+                    raise
+                self.failure = Failure(self.handler, error)
+                return None
+            if not isinstance(value, Awaitable):
+                return value
+            try:
+                return await cast("Awaitable[T]", value)
+            except Exception as error:
+                self.failure = Failure(self.handler, error)
+        return None
 
 
 @final
@@ -141,8 +166,7 @@ class Dispatcher:
         if handler.decides and answer is not None and not failure:
             await self.trace(
                 info,
-                Decision(hook=handler.hook, plugin=handler.plugin, handler=handler.function, decision=result,
-                         reason=getattr(answer, "reason", "")),
+                Decision(hook=handler.hook, plugin=handler.plugin, handler=handler.function, decision=result),
             )  # fmt: skip
 
     async def _observed(self, handler: Handler, event: Event, seconds: float, failure: Failure | None) -> None:
@@ -218,8 +242,8 @@ class Firing:
                     handler = None
             if handler is None:
                 raise StopAsyncIteration
-            outcome = Outcome(handler, answer, failure_of(handler, attempt, answer))
+            outcome = Outcome(handler, *settle(handler, attempt, answer))
             if tracing and current is not None:
                 await self._dispatcher.trace_handler(handler, current.info, attempt.seconds, outcome)
-            if outcome.failure or answer is not None:
+            if outcome.failure or outcome.answer is not None:
                 return outcome

@@ -161,6 +161,20 @@ class Registry:
             for hook, handlers in self._plan.items()
         }
 
+    @property
+    def contracts(self) -> dict[str, frozenset[str]]:
+        """The tools that the manifests list, by plugin, where they list any: a plugin offers no others."""
+        return {
+            plugin.id: frozenset(names)
+            for plugin in self.loaded
+            if plugin.manifest and (names := plugin.manifest.contracts.tools) is not None
+        }
+
+    @property
+    def built_in(self) -> frozenset[str]:
+        """The plugins that come with hooksdk."""
+        return frozenset(plugin.id for plugin in self.loaded if plugin.origin == "built-in")
+
     def patterns(self) -> list[tuple[Plugin, str, ToolPattern]]:
         """Every tool pattern that limits a handler: plugin, handler, pattern."""
         by_id = {plugin.id: plugin for plugin in self.loaded}

@@ -5,15 +5,14 @@ from __future__ import annotations
 import inspect
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, final
 
 import anyio
 from anyio.lowlevel import RunVar
 
 from hooksdk import hooks, schema
-from hooksdk._firing.dispatcher import Failure
-from hooksdk._firing.signature import is_async, to_result
+from hooksdk._firing.signature import is_async, own_result, to_result
 from hooksdk._run import refusals
 from hooksdk._run.call import policy_failed
 from hooksdk._run.parts import PluginStorage
@@ -42,30 +41,25 @@ NestedCall = Callable[[RunState, CallInProgress, str, Mapping[str, Any], Origin]
 
 
 async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """Fill `{{secret:NAME}}` in the tool's own copy of the arguments. A bridge gets no values: a script could print one
-    in another form. The calls that it makes get theirs."""
+    """Fill `{{secret:NAME}}` in the tool's own copy of the arguments. A tool that a plugin offers to call others with gets no
+    values: a script could print one in another form. The calls that it makes get theirs."""
     tool = work.tool
     assert tool is not None
-    if tool.bridge or not state.hooks.has("resolve_secrets"):
+    if work.call.name in state.bridges or not state.hooks.has("resolve_secrets"):
         return None
     names = placeholders(work.own_arguments)
     if not names:
         return None
-    values: dict[str, str] = {}
+    values: dict[str, str] | None = None
     event = hooks.ResolveSecrets(
         info=state.info, call=work.call, tool=tool, arguments=work.arguments, names=tuple(names)
     )
     async for outcome in state.hooks.fire("resolve_secrets", event, tool):
-        failure = outcome.failure
-        if failure is None:
-            try:
-                answers: Mapping[str, Any] = outcome.answer.values
-                values = {name: value for name in names if isinstance(value := answers.get(name), str)}
-            except Exception as error:
-                failure = Failure(outcome.handler, error)
-        if failure is not None:
-            return policy_failed(failure)
+        values = await outcome.use(lambda answer: _values_of(answer.values, names))
+        if outcome.failure is not None:
+            return policy_failed(outcome)
         break
+    values = values or {}
     if missing := [name for name in names if name not in values]:
         return CallEnd("blocked", ToolResult.error(refusals.no_secret_value(missing)))
     work.secrets = values
@@ -75,10 +69,13 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
     return None
 
 
+def _values_of(answers: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
+    return {name: str.__str__(value) for name in names if isinstance(value := answers.get(name), str)}
+
+
 async def run_tool(state: RunState, work: CallInProgress, catalog: Catalog, call_nested: NestedCall) -> CallEnd:
     """Run the tool with exactly the arguments that were judged. What it raises, and a limit that it misses, are results."""
-    tool = work.tool
-    assert tool is not None
+    tool = state.runnable[work.call.name]
     if tool.execute is None:
         return take_result(work, ToolResult.error(refusals.no_executor(tool.name)))
     context = Context(state, work, catalog, call_nested)
@@ -157,18 +154,19 @@ async def transform_tool_result(state: RunState, work: CallInProgress, end: Call
         )
 
     async for outcome in state.hooks.fire("transform_tool_result", event, work.tool):
-        failure, handler = outcome.failure, outcome.handler
-        if failure is None:
-            try:
-                replacement: ToolResult | str = outcome.answer.result
-                result = result.with_text(replacement) if isinstance(replacement, str) else replacement
-            except Exception as error:
-                failure = Failure(handler, error)
-        if failure is not None:
-            failure.log(", so the result is withheld" if handler.required else "")
+        handler = outcome.handler
+        replacement = await outcome.use(lambda answer, before=result: _replaced(before, answer.result))
+        if replacement is not None:
+            result = replacement
+        elif outcome.failure is not None:
+            outcome.log(", so the result is withheld" if handler.required else "")
             if handler.required:
                 result = ToolResult.error(refusals.result_withheld(handler.plugin))
     return CallEnd(end.status, result)
+
+
+def _replaced(result: ToolResult, replacement: ToolResult | str) -> ToolResult:
+    return result.with_text(replacement) if isinstance(replacement, str) else own_result(replacement)
 
 
 async def after_tool_call(state: RunState, work: CallInProgress, end: CallEnd) -> None:

@@ -51,12 +51,13 @@ class JudgedCall:
 
     @property
     def call(self) -> ToolCall:
-        """The call under the tool's real name, whatever bridge it came by, with the arguments as they were written."""
+        """The call under the tool's real name, whatever bridge it came by, with the arguments that run; where they are invalid,
+        as they were written."""
         return self._work.call
 
     @property
     def tool(self) -> Tool | None:
-        """The real tool; None for a name that nobody granted."""
+        """The real tool, without its executor; None for a name that nobody granted."""
         return self._work.tool
 
     @property
@@ -105,6 +106,9 @@ class JudgedCall:
 async def judge_call(state: RunState, work: CallInProgress) -> JudgedCall:
     """Take a call through all steps before its tool runs."""
     catalog = state.tools
+    if work.depth == 0 and not state.asked_model and (result := state.parts.transcript.result_of(work.call)):
+        work.end = CallEnd("error" if result.is_error else "ok", result)
+        return JudgedCall(state, work)
     state.open_calls.append(work)
     await _go_on(state, work, _judge(state, work, catalog))
     if work.end is None and state.ended not in {None, "paused"}:  # meanwhile, so `end_judged_calls` left it out
@@ -121,12 +125,14 @@ async def _judge(state: RunState, work: CallInProgress, catalog: Catalog) -> Cal
     end = end or await judging.rewrite_tool_call(state, work)
     end = end or judging.validate_arguments(work)
     end = end or await judging.before_tool_call(state, work)
+    end = end or judging.check_still_granted(state, work)
     work.judged = True
     return end
 
 
 async def _execute(state: RunState, work: CallInProgress) -> CallEnd:
     end = await execution.resolve_secrets(state, work)
+    end = end or judging.check_still_granted(state, work)
     return end or await execution.run_tool(state, work, state.tools, _call_nested)
 
 

@@ -21,6 +21,16 @@ def no_such_tool(name: str, catalog: Catalog, call_hint: str) -> str:
     return f"'{clip(name, 200)}' was not run: there is no such tool.{advice}"
 
 
+def granted_no_more(name: str, reason: str) -> str:
+    """The tool was withheld after its call was judged."""
+    return f"'{name}' was not run: it has been withheld from this run meanwhile ({reason}). Do not retry."
+
+
+def definition_changed(name: str) -> str:
+    """The tool was defined anew after its call was judged."""
+    return f"'{name}' was not run: its definition has changed since this call was judged. Call it again."
+
+
 def bridge_not_unwrapped(name: str) -> str:
     """A bridge tool that only stands for other calls, and no plugin turned it into one."""
     return f"'{name}' was not run: it is not offered to you now. Call the tools that are, each by its own name."

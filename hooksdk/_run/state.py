@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, final
@@ -88,12 +88,16 @@ class RunState:
     replies_at_end: int | None = None
     """How many replies of the model the transcript had then."""
     catalog: Catalog | None = None
-    bridges: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    bridges: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     """Tools that plugins offer beside the catalog, by name."""
+    runnable: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    """The tools with their executors, by name. Everything else here, and everything that is handed out, is without."""
     bridge_names: set[str] = field(default_factory=set[str])
     """Names of bridges that another tool has, too: that tool is renamed."""
     call_hint: str = ""
     """How the model calls what it is not shown."""
+    asked_model: bool = False
+    """Messages were prepared for the model, and no reply is recorded since: the calls of the newest recorded one are over."""
     reminder: str | None = None
     """What to tell a model whose last reply wrote a call as text."""
     open_calls: list[CallInProgress] = field(default_factory=list[CallInProgress])
@@ -102,6 +106,8 @@ class RunState:
 
     def __post_init__(self) -> None:
         self.hooks: Dispatcher = self.parts.dispatcher
+        self._ids: set[str] = set()
+        self._ids_of: Catalog | None = None
 
     @property
     def tools(self) -> Catalog:
@@ -109,6 +115,27 @@ class RunState:
         if self.catalog is None:
             raise RunClosed("no tools are resolved yet: call run.resolve_tools(...) first")
         return self.catalog
+
+    def granted(self, name: str) -> Tool | None:
+        """The tool that goes by this name in the newest attempt, or the one that a plugin offers under it; None also
+        where the run that this is a sub-agent's run of has lost it."""
+        tool = None if self.catalog is None else self.catalog.get(name) or self.bridges.get(name)
+        parent = self.parts.parent_run
+        return tool if tool is None or parent is None or tool.bridge or parent.has(tool) else None
+
+    def has(self, tool: Tool) -> bool:
+        """True when the newest attempt has a tool of this id."""
+        if self._ids_of is not self.catalog:
+            self._ids_of = self.catalog
+            self._ids = {each.id for each in (*(self.catalog or ()), *self.bridges.values())}
+        parent = self.parts.parent_run
+        return tool.id in self._ids and (parent is None or parent.has(tool))
+
+    def itself(self, tool: Tool) -> Tool:
+        """The tool with its executor, where this run or one around it handed it out without."""
+        if tool.execute is None and self.catalog is not None and self.catalog.get(tool.name) is tool:
+            return self.runnable[tool.name]
+        return self.parts.parent_run.itself(tool) if self.parts.parent_run else tool
 
     def check_open(self) -> None:
         """Raise `RunClosed` before the run has begun and after its end."""

@@ -137,7 +137,7 @@ async def play(
     agent_id: str = "main",
     workspace_dir: str | None = None,
     requester: Mapping[str, Any] | None = None,
-    trigger: str = "user",
+    trigger: str | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Played:
     """Play one whole run with a scripted model. `session` comes from `open_session` or `open_host`; its tools are used

@@ -203,7 +203,7 @@ async def test_a_withheld_tool_cannot_be_called_and_the_model_reads_why():
         assert stage.ran == []
 
 
-async def test_a_tool_that_came_round_the_narrowing_is_blocked_when_it_is_called():
+async def test_a_tool_that_a_plugin_offers_is_withheld_like_any_other():
     class Sneaky:
         @hooks.assemble_tools
         def offer(self, event: AssembleTools) -> Offer:
@@ -212,7 +212,7 @@ async def test_a_tool_that_came_round_the_narrowing_is_blocked_when_it_is_called
     async with judged({"action": "deny", "tools": "delete_*"}, plugins=[Sneaky]) as stage:
         result = await stage.call("delete_all")
         assert result.is_error
-        assert "rule 1" in result.text
+        assert "the tool policy denies it" in result.text
 
 
 # Asking

@@ -103,7 +103,7 @@ def test_the_timeline_reads_well(tmp_path: Path) -> None:
     told = run_here(tmp_path)
     assert "tool search is on and offers 6 tools" in told
     assert "create_workbook through tool_call" in told
-    assert "tool_policy says Block: spreadsheets belong in" in told
+    assert "tool_policy says Block" in told
     assert "durable, not applied while the run is open" in told
     assert "the fence opens: trim of r2 (git_log) applied" in told
 
