@@ -143,6 +143,7 @@ class Run:
 
     async def __aenter__(self) -> Self:
         self._parts.open_run.claim(self.info.run_id)
+        self._hooks.on_shadow = self._state.stats.in_shadow
         try:
             await self._agent_start()
             await self._transcript.use_format(self._parts.format)
@@ -175,6 +176,7 @@ class Run:
             state.catalog = None  # what an earlier attempt was granted is granted no more
             raise
         state.catalog = catalog
+        await state.parts.unmatched.check_patterns(self._hooks, self.info, [*candidates, *catalog, *offered])
         self._offered = tuple(offered)
         self._earlier_names.update(name for tool in (*catalog, *offered) for name in (tool.name, tool.id))
         state.stats.resolved(catalog, self._offered)
@@ -361,6 +363,7 @@ class Run:
                 problems.append(problem)
                 logger.error("the end of run %s could not be stored: %s", self.info.run_id, describe(problem))
         self._transcript.close_fence()
+        self._state.stats.log_shadow(self.info.run_id)
         await self._state.trace(RunEnded(reason=reason, stats=self.stats))
 
 

@@ -15,6 +15,7 @@ from hooksdk import hooks, schema
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._plugins.registry import Registry, instantiate
 from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts
+from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
@@ -88,6 +89,7 @@ class Session:
         self._instances: dict[str, object] = {}
         self._states: PluginStates | None = None
         self._open_run = OpenRun(session_id)
+        self._unmatched = UnmatchedNames(subagent=bool(parent))
         self._info = RunInfo(session_id=session_id)
 
     # What whoever holds it may ask
@@ -207,6 +209,7 @@ class Session:
         parts = RunParts(
             dispatcher=dispatcher, transcript=transcript, store=self._parts.store, format=get_format(format),
             tools=self._tools(), approver=self._parts.approver, states=states, open_run=self._open_run,
+            unmatched=self._unmatched,
             allowed=self._allowed, drain_early=self._parts.config.drain == "next_model_call",
             missing_grants={plugin.id: plugin.missing_grant for plugin in registry.loaded if plugin.missing_grant},
         )  # fmt: skip

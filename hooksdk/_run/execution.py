@@ -66,6 +66,8 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
         if failure is not None:
             return policy_failed(failure)
         break
+    if not state.hooks.enforces("resolve_secrets"):
+        return None
     if missing := [name for name in names if name not in values]:
         return CallEnd("blocked", ToolResult.error(refusals.no_secret_value(missing)))
     work.secrets = values

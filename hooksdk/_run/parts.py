@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from hooksdk import schema
 from hooksdk._firing.dispatcher import Dispatcher
+from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import logger
 from hooksdk.approvals import Approver
 from hooksdk.errors import MissingGrant, RunAlreadyOpen
@@ -35,6 +36,7 @@ class RunParts:
     open_run: OpenRun
     allowed: Sequence[Sequence[ToolPattern]]
     """Which tools this session may be granted at all: each layer is a sub-agent's, and every layer must match."""
+    unmatched: UnmatchedNames = field(default_factory=UnmatchedNames)
     drain_early: bool = False
     """Drain queued trims before each model call already."""
 

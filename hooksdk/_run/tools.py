@@ -48,6 +48,7 @@ async def narrow_tools(state: RunState, catalog: Catalog) -> Catalog:
     def event() -> hooks.NarrowTools:
         return hooks.NarrowTools(info=state.info, tools=tuple(catalog))
 
+    every_tool = catalog
     async for outcome in state.hooks.fire("narrow_tools", event):
         handler, failure = outcome.handler, outcome.failure
         names: list[str] = []
@@ -59,6 +60,7 @@ async def narrow_tools(state: RunState, catalog: Catalog) -> Catalog:
         if failure is not None:
             raise PolicyFailed("narrow_tools", handler.who, str(failure))
         reason: str = outcome.answer.reason
+        await state.parts.unmatched.check_withheld(state.hooks, state.info, handler.plugin, names, every_tool)
         catalog = catalog.without(dict.fromkeys(names, reason))
         await state.trace(Withheld(plugin=handler.plugin, names=tuple(names), reason=reason))
     return catalog
