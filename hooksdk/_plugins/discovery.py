@@ -149,6 +149,7 @@ def _check_default(plugin: Plugin, config: Config) -> None:
 
 
 def _load(plugin: Plugin, entry: EntryPoint) -> Any:
+    logger.debug("loading plugin '%s': %s", plugin.id, entry.value, extra={"loading": plugin.id})
     try:
         return entry.load()
     except HookSDKError:
@@ -176,6 +177,7 @@ def _from_file(config: Config, folder: Path) -> list[Plugin]:
     # project takes the place of a module that others import.
     if (beside := str(path.parent.resolve())) not in sys.path:
         sys.path.append(beside)
+    logger.debug("running the plugins file %s", path, extra={"loading": PLUGINS_FILE})
     try:
         spec.loader.exec_module(module)
     except HookSDKError:
