@@ -28,7 +28,7 @@ def note_marked(function: object) -> None:
         return
     namespace = frame.f_locals
     spec = namespace.get("__spec__")
-    marked = namespace.get(_MARKED)
+    marked: tuple[object, list[Any]] | None = namespace.get(_MARKED)
     if marked is None or marked[0] is not spec:  # a reloaded module keeps its namespace and gets a new spec
         marked = namespace[_MARKED] = (spec, [])
     marked[1].append(function)

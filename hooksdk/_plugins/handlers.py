@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from hooksdk._firing.hook import Handler, other_parameters
 from hooksdk._firing.marks import is_own, marked_in, members, unwrapped
@@ -28,8 +28,8 @@ def is_marked(member: object) -> bool:
 
 
 def has_handlers(holder: type) -> bool:
-    """True for a class that has a handler or a tool of its own."""
-    return any(is_marked(member) for member in vars(holder).values())
+    """True for a class that has a handler or a tool, inherited ones among them."""
+    return any(is_marked(member) for _, member in members(holder))
 
 
 def check_lost(plugin_id: str, holder: type | types.ModuleType, others: Container[str]) -> None:
@@ -88,7 +88,7 @@ def _judges(function: Any) -> bool:
 
 
 def _plain(member: Any) -> Any:
-    return member.__func__ if isinstance(member, (staticmethod, classmethod)) else member  # pyright: ignore[reportUnknownMemberType]
+    return cast("Any", member).__func__ if isinstance(member, (staticmethod, classmethod)) else member
 
 
 def check_bare(plugin_id: str, holder: Any, expected: list[str], marked: Container[str]) -> None:
@@ -123,11 +123,14 @@ def check_empty(plugin_id: str, holder: type | types.ModuleType) -> None:
 
 
 def classes_in(module: types.ModuleType) -> list[type]:
-    """The classes with handlers that a module defines."""
+    """The classes with handlers that a module defines or imports from its own package; of the imported ones those that
+    none of the others is derived from."""
+    own = [value for value in vars(module).values() if isinstance(value, type) and is_own(module, value)]
+    classes = [value for value in dict.fromkeys(own) if has_handlers(value)]
     return [
         value
-        for value in vars(module).values()
-        if isinstance(value, type) and value.__module__ == module.__name__ and has_handlers(value)
+        for value in classes
+        if value.__module__ == module.__name__ or not any(value in one.__mro__[1:] for one in classes)
     ]
 
 

@@ -89,8 +89,8 @@ async def _play(options: RunOptions, model: CommandModel, console: Console) -> t
             config=project_config(options.project, options.store),
         ) as host,
     ):  # fmt: skip
-        console.print(f"[dim]policies[/]    {escape(host.judging)}", soft_wrap=True)
         groups = await open_servers(host, options.mcp, console)
+        console.print(f"[dim]policies[/]    {escape(host.judging)}", soft_wrap=True)
         console.print(f"[dim]store[/]       {escape(_place(host.store))}", soft_wrap=True)
 
         def tools() -> list[Tool]:

@@ -42,8 +42,8 @@ Write = Callable[[dict[str, str]], Path]
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Write]:
     """Write files into a folder of the path; what is imported from there is forgotten after the test."""
-    before, path = set(sys.modules), [*sys.path]
-    monkeypatch.syspath_prepend(str(tmp_path))
+    before = set(sys.modules)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
 
     def write(files: dict[str, str]) -> Path:
         for name, code in files.items():
@@ -54,7 +54,6 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Write]:
         return tmp_path
 
     yield write
-    sys.path[:] = path
     for name in set(sys.modules) - before:
         if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
@@ -185,6 +184,13 @@ def test_a_plugins_file_imports_its_neighbours_also_later(write: Write) -> None:
     assert sys.path[-1] == str(folder), "last, so that it takes no other module's place"
 
 
+def test_a_plugins_file_gives_the_classes_that_it_imports_from_its_neighbours(write: Write) -> None:
+    guard = "from hooksdk import hooks\nclass Base:\n    @hooks.agent_end\n    def end(self, event): ...\nclass Guard(Base): ...\n"
+    code = "from my_guard import Base, Guard\nclass Derived(Base): ...\n"
+    folder = write({"hooksdk_plugins.py": code, "my_guard.py": guard})
+    assert given(from_file(folder)) == {"guard": ["agent_end"], "derived": ["agent_end"]}
+
+
 # Marked functions that no name leads to
 
 
@@ -207,7 +213,10 @@ def test_a_lost_policy_of_a_module_refuses_it(write: Write, code: str) -> None:
 
 def test_a_lost_policy_of_a_class_refuses_it() -> None:
     def logged(function: Any) -> Any:
-        return lambda *arguments: function(*arguments)
+        def call(self: Any, event: BeforeToolCall) -> Any:
+            return function(self, event)
+
+        return call
 
     class Unwrapped:
         @tool
@@ -222,11 +231,11 @@ def test_a_lost_policy_of_a_class_refuses_it() -> None:
 
     class Twice:
         @hooks.before_tool_call
-        def judge(self, event: BeforeToolCall) -> Block:
+        def judge(self, event: BeforeToolCall) -> Block:  # pyright: ignore[reportRedeclaration]
             return Block("no")
 
         @hooks.narrow_tools
-        def judge(self, event: NarrowTools) -> None: ...  # noqa: F811  # pyright: ignore[reportRedeclaration]
+        def judge(self, event: NarrowTools) -> None: ...  # noqa: F811
 
     assert "must use functools.wraps" in refusal(Unwrapped)
     assert "'judge' is used again by" in refusal(Twice)
@@ -246,7 +255,7 @@ def test_a_policy_that_a_subclass_replaces_without_decorator_refuses_it_unless_i
             return None
 
     class Silent(Guard):
-        judge = None
+        judge = None  # pyright: ignore[reportAssignmentType]
 
     assert "stands in its place and has no decorator" in refusal(Softer)
     assert given(host(Silent)) == {"silent": ["agent_end"]}
@@ -375,10 +384,10 @@ async def test_a_withheld_name_that_names_nothing_is_told_once(
 
 @pytest.mark.anyio
 async def test_a_name_that_two_plugins_withhold_is_known_to_both(caplog: pytest.LogCaptureFixture) -> None:
-    class Other(withholding("host:core:act", "act")): ...
-
+    first, second = withholding("act"), withholding("host:core:act", "act")
+    second.__name__ = "Second"
     with caplog.at_level(logging.INFO):
-        async with playing(withholding("act"), Other):
+        async with playing(first, second):
             pass
     assert "no such tool" not in caplog.text
 

@@ -156,7 +156,7 @@ def test_inherited_handlers_count_and_overridden_ones_are_replaced() -> None:
     class Muted(Fine):
         plugin_id = "muted"
 
-        judge = None
+        judge = None  # pyright: ignore[reportAssignmentType]
 
         @hooks.session_end
         def leave(self, event: hooks.SessionEnd) -> None: ...
