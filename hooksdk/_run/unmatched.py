@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from fnmatch import fnmatchcase
 from typing import final
 
 from hooksdk._firing.dispatcher import Dispatcher
@@ -35,7 +36,7 @@ def near_tools(text: str, tools: Collection[Tool]) -> str:
         names = owners or {tool.id for tool in tools}
     else:
         names = {name for tool in tools for name in (tool.name, tool.own_name)}
-    folded = [name for name in sorted(names) if name.casefold() == text.casefold()]
+    folded = [name for name in sorted(names) if fnmatchcase(name.casefold(), text.casefold())]
     return f" Did you mean '{folded[0]}'?" if folded else did_you_mean(text, names)
 
 

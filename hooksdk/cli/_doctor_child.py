@@ -246,7 +246,10 @@ def _tell_unmatched(report: Report, record: Unmatched, tools: Sequence[Tool]) ->
         hint = near_tools(name, tools)
         if record.where == "tools":
             what = f"a handler of it is for tools='{name}', which matches none of the {len(tools)} tools here.{hint}"
-            report.problem(record.plugin, what, "Correct the pattern, or give the servers that it is for")
+            if hint or re.match(r"(mcp|plugin):", name):
+                report.problem(record.plugin, what, "Correct the pattern, or give the servers that it is for")
+            else:
+                report.notice(record.plugin, what, "Correct the pattern, unless it is for tools that your code gives")
         else:
             tell = report.problem if hint or re.search(r"[*?]", name) else report.notice
             tell(record.plugin, f"it withholds '{name}', and there is no such tool.{hint}")

@@ -31,7 +31,7 @@ from hooksdk.hooks import Withhold
 
 
 class Guard:
-    @hooks.before_tool_call(tools=["Process_Id", "mcp:plain:*"])
+    @hooks.before_tool_call(tools=["Process_*", "mcp:plain:*", "mcp:plane:*", "wire_money"])
     def judge(self, event): ...
 
 
@@ -145,7 +145,7 @@ def test_problems_are_counted_and_come_first_and_make_the_exit_code_1(flawed: Do
     assert flawed.code == 1
     severities = [severity for severity, _, _ in findings(flawed)]
     assert severities == sorted(severities, reverse=True)
-    assert flawed.json()["problems"] == severities.count("problem") == 7
+    assert flawed.json()["problems"] == severities.count("problem") == 8
     assert flawed.json()["schema"] == 1
 
 
@@ -157,8 +157,10 @@ def test_it_says_who_judges_calls(flawed: Done) -> None:
     ("severity", "who", "what", "advice"),
     [
         ("problem", "lost", "is marked and would never be called: 'judge' is used again by", "a name of its own"),
-        ("problem", "guard", "tools='Process_Id', which matches none of the", "Correct the pattern"),
+        ("problem", "guard", "tools='Process_*', which matches none of the", "Correct the pattern"),
         ("problem", "guard", "Did you mean 'process_id'?", ""),
+        ("problem", "guard", "tools='mcp:plane:*', which matches none of the", "or give the servers that it is for"),
+        ("notice", "guard", "tools='wire_money', which matches none of the", "unless it is for tools that your code"),
         ("problem", "narrow", "it withholds 'Add', and there is no such tool. Did you mean 'add'?", ""),
         ("notice", "narrow", "it withholds 'no_such_tool', and there is no such tool.", ""),
         ("problem", "rules", "the rule 'ad' is never reached", ""),
@@ -178,7 +180,7 @@ def test_a_flaw_is_found(flawed: Done, severity: str, who: str, what: str, advic
 
 def test_patterns_and_rules_that_match_are_no_finding(flawed: Done) -> None:
     text = str(findings(flawed))
-    for right in ("mcp:plain:*", "'add' is never", "before_tool_call, and", "physician"):
+    for right in ("tools='mcp:plain:*'", "'add' is never", "before_tool_call, and", "physician"):
         assert right not in text
 
 
