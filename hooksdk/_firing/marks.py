@@ -30,7 +30,8 @@ def note_marked(function: object) -> None:
     spec = namespace.get("__spec__")
     marked: tuple[object, list[Any]] | None = namespace.get(_MARKED)
     if marked is None or marked[0] is not spec:  # a reloaded module keeps its namespace and gets a new spec
-        marked = namespace[_MARKED] = (spec, [])
+        functions: list[Any] = []
+        marked = namespace[_MARKED] = (spec, functions)
     marked[1].append(function)
 
 
