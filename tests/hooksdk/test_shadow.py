@@ -211,7 +211,12 @@ async def test_the_trace_tells_what_it_would_have_done() -> None:
         await stage.dispatcher.flush_trace(60)
         records = stage.session.plugin("watch").records
     (decision,) = [one for one in records if isinstance(one, Decision)]
-    assert (decision.plugin, decision.decision, decision.reason, decision.shadow) == ("guard", "Block", "no", True)
+    assert (decision.plugin, decision.hook, decision.decision, decision.shadow) == (
+        "guard",
+        "before_tool_call",
+        "Block",
+        True,
+    )
     fired = [(one.plugin, one.outcome, one.shadow) for one in records if isinstance(one, HookFired)]
     assert ("guard", "Block", True) in fired
 
