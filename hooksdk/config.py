@@ -47,6 +47,8 @@ class PluginConfig(_Strict):
 
     enabled: bool = True
     grants: list[Literal["conversation"]] = Field(default_factory=list[Literal["conversation"]])
+    mode: Literal["enforce", "shadow"] = "enforce"
+    """`shadow`: its policies are called, and their answers have no effect but are recorded."""
     timeouts: Timeouts = Field(default_factory=dict)
     """Seconds by hook; beats what the plugin's author wrote."""
     config: dict[str, Any] = Field(default_factory=dict)

@@ -46,6 +46,7 @@ __all__ = [
     "ToolsResolved",
     "TrimDrained",
     "TrimQueued",
+    "Unmatched",
     "Unwrapped",
     "Withheld",
 ]  # fmt: skip
@@ -108,6 +109,17 @@ class Withheld(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unmatched(Record):
+    """A plugin speaks of tools that there are not."""
+
+    plugin: str
+    where: Literal["tools", "Withhold"]
+    """The `tools` option of its handlers, or its answer to `narrow_tools`."""
+    names: Sequence[str]
+    """The patterns or names that match no tool."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ToolsResolved(Record):
     """The catalog of this attempt is settled."""
 
@@ -156,17 +168,21 @@ class HookFired(Record, kind="hook"):
     seconds: float
     problem: str | None = None
     """The error's type, when it failed."""
+    shadow: bool = False
+    """True when its plugin is in shadow mode, so that nothing came of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision(Record):
-    """A handler of a `decide` hook answered."""
+    """A handler of a `decide` hook answered, or one in shadow mode did."""
 
     hook: str
     plugin: str
     handler: str
     decision: str
     """The answer's name, such as `Block`. Its reason is for the model, and may quote arguments: it is not in the trace."""
+    shadow: bool = False
+    """True when its plugin is in shadow mode, so that nothing came of it."""
 
 
 @dataclass(frozen=True, kw_only=True)

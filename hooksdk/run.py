@@ -144,6 +144,7 @@ class Run:
 
     async def __aenter__(self) -> Self:
         self._parts.open_run.claim(self._state)
+        self._hooks.on_shadow = self._state.stats.in_shadow
         try:
             await self._agent_start()
             await self._transcript.use_format(self._parts.format)
@@ -171,13 +172,14 @@ class Run:
         `PolicyFailed` when a narrowing plugin fails."""
         self._state.check_open()
         state = self._state
-        given_tools = map(state.itself, tools() if callable(tools) else tools)
+        candidates = [*map(state.itself, tools() if callable(tools) else tools), *self._parts.tools]
         try:
-            offered = await settle_tools(state, [*given_tools, *self._parts.tools], self._earlier_names)
+            offered = await settle_tools(state, candidates, self._earlier_names)
         except BaseException:
             state.catalog = None  # what an earlier attempt was granted is granted no more
             raise
         catalog = state.tools
+        await state.parts.unmatched.check_patterns(self._hooks, self.info, [*candidates, *catalog, *offered])
         self._offered = tuple(offered)
         self._earlier_names.update(name for tool in (*catalog, *offered) for name in (tool.name, tool.id))
         state.stats.resolved(catalog, self._offered)
@@ -367,6 +369,7 @@ class Run:
                 problems.append(problem)
                 logger.error("the end of run %s could not be stored: %s", self.info.run_id, describe(problem))
         self._transcript.close_fence()
+        self._state.stats.log_shadow(self.info.run_id)
         await self._state.trace(RunEnded(reason=reason, stats=self.stats))
 
 

@@ -15,6 +15,7 @@ from hooksdk import hooks, schema
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._plugins.registry import Registry, instantiate
 from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts
+from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
@@ -106,6 +107,7 @@ class Session:
         self._is_open = False
         """True once it has opened, until it begins to close."""
         self._open_run = OpenRun(session_id, parts.on_rest)
+        self._unmatched = UnmatchedNames(subagent=bool(parent))
         self._info = RunInfo(session_id=session_id)
 
     # What whoever holds it may ask
@@ -269,7 +271,7 @@ class Session:
             dispatcher=dispatcher, transcript=transcript, store=self._parts.store, format=get_format(format),
             tools=self._tools(), approver=self._parts.approver, states=states, open_run=self._open_run,
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call",
-            contracts=registry.contracts, built_in=registry.built_in,
+            contracts=registry.contracts, built_in=registry.built_in, unmatched=self._unmatched,
             missing_grants={plugin.id: plugin.missing_grant for plugin in registry.loaded if plugin.missing_grant},
         )  # fmt: skip
         return Run(parts, info, input=schema.clone(input), context_window=context_window)

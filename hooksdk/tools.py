@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import ModuleType
 from typing import Any, TypedDict, TypeVar, Unpack, cast, final, overload
 
 from hooksdk import schema
+from hooksdk._firing.marks import is_own, note_marked
 from hooksdk._firing.signature import Executor, locate, read_signature, takes_context
 from hooksdk._schema.values import Fresh, peek
 from hooksdk.calls import ToolCall, ToolResult
@@ -277,15 +278,18 @@ def tool(function: Any = None, /, **options: Any) -> Any:
             raise ToolSchemaError(str(name), repr(function), "@tool is for functions and methods", "Decorate a `def`")
         read_signature(function, late=True)
         setattr(function, _MARK, options)
+        note_marked(function)
         return function
 
     return mark if function is None else mark(function)
 
 
-def marked_tools(holder: object, owner: str) -> list[Tool]:
-    """The tools that `@tool` marks on a plugin's instance, or defined in its module, in source order."""
+def marked_tools(holder: object, owner: str, *, others: Container[str] = ()) -> list[Tool]:
+    """The tools that `@tool` marks on a plugin's instance, or in its module, in source order. A module's are those defined
+    in it, and those imported from its own package, but not from the modules in `others`, which are plugins too."""
     if isinstance(holder, ModuleType):
-        members = [member for member in vars(holder).values() if getattr(member, "__module__", None) == holder.__name__]
+        members = filter(inspect.isfunction, vars(holder).values())
+        members = [member for member in members if hasattr(member, _MARK) and is_own(holder, member, others)]
     else:
         # Looked up on the class first, so that no property of the instance is run.
         names = [name for name in dir(type(holder)) if hasattr(getattr(type(holder), name, None), _MARK)]

@@ -61,6 +61,11 @@ class Outcome:
                 self.failure = Failure(self.handler, error)
         return None
 
+    @property
+    def name(self) -> str:
+        """`failed`, `passed` (no opinion), or the answer's name, such as `Block`."""
+        return "failed" if self.failure else "passed" if self.answer is None else type(self.answer).__name__
+
 
 @final
 class Dispatcher:
@@ -77,10 +82,16 @@ class Dispatcher:
         }
         self.tracing = bool(self._tracing)
         """True when anybody takes trace records."""
+        self.on_shadow: Callable[[str, str], None] | None = None
+        """Called with plugin and outcome of each handler in shadow mode that answered or failed: the open run counts them."""
 
     def has(self, hook: str) -> bool:
         """True when anybody handles this hook: nothing else needs doing otherwise."""
         return hook in self.plans
+
+    def enforces(self, hook: str) -> bool:
+        """True when anybody handles this hook with effect: a handler in shadow mode does not."""
+        return any(not handler.shadow for handler in self.plans.get(hook, ()))
 
     # Handlers that the run waits for
 
@@ -156,18 +167,25 @@ class Dispatcher:
     async def trace_handler(self, handler: Handler, info: RunInfo, seconds: float, outcome: Outcome) -> None:
         """Tell the trace that a handler was called, and what it decided."""
         failure, answer = outcome.failure, outcome.answer
-        result = "failed" if failure else "passed" if answer is None else type(answer).__name__
         problem = type(failure.error).__name__ if failure else None
         await self.trace(
             info,
-            HookFired(hook=handler.hook, plugin=handler.plugin, handler=handler.function, outcome=result,
-                      seconds=round(seconds, 6), problem=problem),
+            HookFired(hook=handler.hook, plugin=handler.plugin, handler=handler.function, outcome=outcome.name,
+                      seconds=round(seconds, 6), problem=problem, shadow=handler.shadow),
         )  # fmt: skip
-        if handler.decides and answer is not None and not failure:
+        if (handler.decides or handler.shadow) and answer is not None and not failure:
             await self.trace(
                 info,
-                Decision(hook=handler.hook, plugin=handler.plugin, handler=handler.function, decision=result),
+                Decision(hook=handler.hook, plugin=handler.plugin, handler=handler.function, decision=outcome.name,
+                         shadow=handler.shadow),
             )  # fmt: skip
+
+    def note_shadow(self, outcome: Outcome) -> None:
+        """Count what a handler in shadow mode would have done, and log why it failed."""
+        if outcome.failure:
+            outcome.failure.log(", without effect: it is in shadow mode")
+        if self.on_shadow is not None:
+            self.on_shadow(outcome.handler.plugin, outcome.name)
 
     async def _observed(self, handler: Handler, event: Event, seconds: float, failure: Failure | None) -> None:
         if failure:
@@ -246,4 +264,6 @@ class Firing:
             if tracing and current is not None:
                 await self._dispatcher.trace_handler(handler, current.info, attempt.seconds, outcome)
             if outcome.failure or outcome.answer is not None:
-                return outcome
+                if not handler.shadow:
+                    return outcome
+                self._dispatcher.note_shadow(outcome)

@@ -25,6 +25,7 @@ from typing import (
 import anyio
 import pluggy
 
+from hooksdk._firing.marks import note_marked
 from hooksdk._firing.signature import is_async, locate
 from hooksdk.errors import HookUseError, did_you_mean
 from hooksdk.patterns import PatternError, ToolPattern
@@ -119,6 +120,7 @@ class Hook(Generic[E, R]):
             return self._configured(options)
         _check_function(self, function, self._options)
         setattr(function, _MARK, self._options)
+        note_marked(function)
         return _mark_impl(
             function, specname=self.name, tryfirst=self._options.order == -1, trylast=self._options.order == 1
         )
@@ -246,8 +248,8 @@ class Handler:
     """One handler, bound to its plugin's instance, with everything that firing it needs worked out."""
 
     __slots__ = (
-        "answers", "call", "decides", "function", "hook", "is_async", "limiter", "plugin", "required", "source", "threaded",
-        "timeout", "tools", "who",
+        "answers", "call", "decides", "function", "hook", "is_async", "limiter", "plugin", "required", "shadow", "source",
+        "threaded", "timeout", "tools", "who",
     )  # fmt: skip
 
     def __init__(
@@ -275,6 +277,7 @@ class Handler:
         self.timeout = timeout or options.timeout or hook.timeout
         self.tools = options.tools
         self.required = options.required
+        self.shadow = False
         # A plain `def` that observes would stall the run's event loop; one that decides is meant to be quick.
         wraps_async = self.is_async or is_async(innermost)
         self.threaded = not wraps_async and (options.thread or hook.kind in {"observe", "trace"})

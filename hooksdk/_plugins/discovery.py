@@ -9,8 +9,10 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from hooksdk._firing.marks import is_own, members
+from hooksdk._plugins.handlers import classes_in, is_marked, tell_of_unregistered
 from hooksdk._plugins.registry import Plugin, Registry, plugin_id_of
 from hooksdk._tasks.background import logger
 from hooksdk.config import Config, fold
@@ -48,9 +50,10 @@ def find_plugins(
             registry.note(plugin)
             return on_refusal(plugin, error)
 
-    for holder in holders:
-        add(Plugin(id=plugin_id_of(holder), origin="code", holder=holder))
-    for plugin in _from_file(config, folder or Path.cwd()):
+    given = [Plugin(id=plugin_id_of(holder), origin="code", holder=holder) for holder in holders]
+    given += _from_file(config, folder or Path.cwd())
+    registry.modules.update(plugin.holder.__name__ for plugin in given if isinstance(plugin.holder, types.ModuleType))
+    for plugin in given:
         add(plugin)
     for entry in sorted(_installed(), key=lambda entry: entry.name):
         plugin = Plugin(id=entry.name, origin=_origin(entry), version=entry.dist.version if entry.dist else "")
@@ -75,6 +78,10 @@ def find_plugins(
             add(plugin)
         else:
             registry.note(plugin)
+    holders = [plugin.holder for plugin in registry.plugins]
+    for plugin in registry.loaded:
+        if isinstance(plugin.holder, types.ModuleType):
+            tell_of_unregistered(plugin.id, plugin.holder, holders)
     if on_refusal is None:
         _check_names(config, [plugin.id for plugin in registry.plugins])
 
@@ -142,6 +149,7 @@ def _check_default(plugin: Plugin, config: Config) -> None:
 
 
 def _load(plugin: Plugin, entry: EntryPoint) -> Any:
+    logger.debug("loading plugin '%s': %s", plugin.id, entry.value, extra={"loading": plugin.id})
     try:
         return entry.load()
     except HookSDKError:
@@ -165,6 +173,11 @@ def _from_file(config: Config, folder: Path) -> list[Plugin]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    # Its neighbours can be imported. It stays there for imports inside functions, and comes last, so that no file of the
+    # project takes the place of a module that others import.
+    if (beside := str(path.parent.resolve())) not in sys.path:
+        sys.path.append(beside)
+    logger.debug("running the plugins file %s", path, extra={"loading": PLUGINS_FILE})
     try:
         spec.loader.exec_module(module)
     except HookSDKError:
@@ -173,18 +186,27 @@ def _from_file(config: Config, folder: Path) -> list[Plugin]:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise PluginRefused(path.stem, f"running {path} raised {type(error).__name__}: {error}") from error
-    plugins = [Plugin(id=plugin_id_of(module), origin=str(path), holder=module)]
-    for value in vars(module).values():
-        if isinstance(value, type) and value.__module__ == name and _is_plugin(value):
-            plugins.append(Plugin(id=plugin_id_of(value), origin=str(path), holder=value))
-    return plugins
+    return [Plugin(id=plugin_id_of(holder), origin=str(path), holder=holder) for holder in _holders_of(module, path)]
 
 
-def _is_plugin(holder: type) -> bool:
-    marks = ("hooksdk_impl", "__hooksdk_tool__")
-    return any(
-        hasattr(value, mark)
-        for value in vars(holder).values()
-        if isinstance(value, types.FunctionType)
-        for mark in marks
-    )
+def _holders_of(module: types.ModuleType, path: Path) -> list[Any]:
+    """What a plugins file gives: the members of its `plugins`, in that order, or else itself and its classes with
+    handlers. Raises `PluginRefused` where that is nothing."""
+    own = [member for _, member in members(module) if is_marked(member) and is_own(module, member)]
+    named = vars(module).get("plugins")
+    if named is None:
+        holders = [*([module] if own else []), *classes_in(module)]
+    elif isinstance(named, (list, tuple)):
+        holders = list(cast("Sequence[Any]", named))
+        if own and module not in holders:
+            logger.warning(
+                "%s: its own handlers and tools are not called, since its plugins = [...] does not list them", path
+            )
+        tell_of_unregistered(module.__name__, module, holders)
+    else:
+        problem = f"plugins is {type(named).__name__} in {path}, not a list"
+        raise PluginRefused(path.stem, problem, "Write plugins = [MyPlugin], or call the variable otherwise")
+    if not holders:
+        advice = "Decorate functions or methods in it with @hooks.… or @tool, or list plugins = [...]; or set plugins_file = false"
+        raise PluginRefused(path.stem, f"{path} yields no plugin", advice)
+    return holders

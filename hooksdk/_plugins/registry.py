@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -13,8 +13,10 @@ import pydantic
 from pydantic import BaseModel
 
 from hooksdk._firing.hook import PROJECT, Handler, options_of, other_parameters
+from hooksdk._firing.marks import is_own
+from hooksdk._firing.shadow import EFFECTIVE_KINDS, in_shadow
 from hooksdk._firing.signature import locate
-from hooksdk._tasks.background import logger
+from hooksdk._plugins.handlers import check_bare, check_empty, check_lost
 from hooksdk.config import Config, PluginConfig, fold
 from hooksdk.errors import (
     ConfigError,
@@ -29,7 +31,6 @@ from hooksdk.errors import (
 )  # fmt: skip
 from hooksdk.hooks import HOOKS
 from hooksdk.manifest import Manifest
-from hooksdk.patterns import ToolPattern
 from hooksdk.tools import Tool, marked_tools
 
 CONSTRUCTOR = {"config", "host", "state", "shared", "storage"}
@@ -71,15 +72,17 @@ class Plugin:
 
 
 class _Manager(pluggy.PluginManager):
-    """pluggy's manager, which takes a module's handlers only where they are defined."""
+    """pluggy's manager, which takes those of a module's handlers that are its own."""
+
+    def __init__(self, others: set[str]) -> None:
+        super().__init__(PROJECT)
+        self._others = others
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
         options = super().parse_hookimpl_opts(plugin, name)
-        if options is not None and isinstance(plugin, types.ModuleType):
-            function = getattr(plugin, name)
-            if getattr(function, "__module__", None) != plugin.__name__:
-                return None
-        return options
+        if options is None or not isinstance(plugin, types.ModuleType):
+            return options
+        return options if is_own(plugin, getattr(plugin, name), self._others) else None
 
 
 def plugin_id_of(holder: Any) -> str:
@@ -99,7 +102,9 @@ class Registry:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._manager = _Manager(PROJECT)
+        self.modules: set[str] = set()
+        """Names of the modules that are given as plugins: what another one imports from them is theirs."""
+        self._manager = _Manager(self.modules)
         marker = pluggy.HookspecMarker(PROJECT)
         specs = {name: staticmethod(marker(_plain_spec(name))) for name in HOOKS}
         self._manager.add_hookspecs(type("hooksdk hooks", (), specs))
@@ -120,7 +125,11 @@ class Registry:
         hooks = {self._check_handler(plugin, name, opts) for name, opts in self._marked(holder)}
         plugin.hooks = [name for name in HOOKS if name in hooks]
         plugin.tools = [tool.name for tool in self.tools_of(plugin, None)]
-        _warn_of_undecorated(plugin, {name for name, _ in self._marked(holder)})
+        check_lost(plugin.id, holder, self.modules)
+        expected = ["self", "event"] if plugin.is_class else ["event"]
+        check_bare(plugin.id, holder, expected, {name for name, _ in self._marked(holder)} | {*plugin.tools})
+        if not plugin.hooks and not plugin.tools:
+            check_empty(plugin.id, holder)
         _check_contracts(plugin)
         self._check_grants(plugin, section)
         self._register(plugin)
@@ -147,18 +156,13 @@ class Registry:
                 instance = object.__new__(plugin.holder)
             except TypeError as error:
                 raise PluginRefused(plugin.id, f"no instance of it can be made: {error}") from None
-        return marked_tools(plugin.holder if instance is None else instance, plugin.id)
+        return marked_tools(plugin.holder if instance is None else instance, plugin.id, others=self.modules)
 
     def plans(self, instances: Mapping[str, object]) -> dict[str, tuple[Handler, ...]]:
         """The handlers of every hook in firing order, bound to these instances (by plugin id)."""
-        if self._plan is None:
-            self._plan = self._make_plan()
         return {
-            hook: tuple(
-                handler.bound_to(instances[handler.plugin]) if handler.plugin in instances else handler
-                for handler in handlers
-            )
-            for hook, handlers in self._plan.items()
+            hook: tuple(_bind(handler, instances.get(handler.plugin)) for handler in handlers)
+            for hook, handlers in self.plan.items()
         }
 
     @property
@@ -175,11 +179,12 @@ class Registry:
         """The plugins that come with hooksdk."""
         return frozenset(plugin.id for plugin in self.loaded if plugin.origin == "built-in")
 
-    def patterns(self) -> list[tuple[Plugin, str, ToolPattern]]:
-        """Every tool pattern that limits a handler: plugin, handler, pattern."""
-        by_id = {plugin.id: plugin for plugin in self.loaded}
-        all_handlers = (handler for handlers in (self._plan or self._make_plan()).values() for handler in handlers)
-        return [(by_id[one.plugin], one.who, pattern) for one in all_handlers for pattern in one.tools or ()]
+    @property
+    def plan(self) -> Mapping[str, Sequence[Handler]]:
+        """The handlers of every hook in firing order, bound to no instance."""
+        if self._plan is None:
+            self._plan = self._make_plan()
+        return self._plan
 
     def _register(self, plugin: Plugin) -> None:
         try:
@@ -255,7 +260,15 @@ class Registry:
         return plan
 
     def _handler(self, plugin: Plugin, hook: Any, function: Any) -> Handler:
-        return Handler(hook, function, function, plugin.id, timeout=self._config.timeout(plugin.id, hook.name))
+        handler = Handler(hook, function, function, plugin.id, timeout=self._config.timeout(plugin.id, hook.name))
+        section = self._config.plugin(plugin.id)
+        handler.shadow = section is not None and section.mode == "shadow" and hook.kind in EFFECTIVE_KINDS
+        return handler
+
+
+def _bind(handler: Handler, instance: object) -> Handler:
+    bound = handler if instance is None else handler.bound_to(instance)
+    return in_shadow(bound) if handler.shadow else bound
 
 
 def _group(impl: Any) -> int:
@@ -291,23 +304,6 @@ def _no_plugin(plugin: Plugin) -> PluginRefused:
         problem = f"it is an instance of {kind}, not a module or class"
         advice = f"Give the class itself ({kind}, not {kind}()), so that each session has its own instance"
     return PluginRefused(plugin.id, problem, advice)
-
-
-def _warn_of_undecorated(plugin: Plugin, marked: Container[str]) -> None:
-    """A handler without its decorator is never called, and a policy would be missing without a message."""
-    expected = ["self", "event"] if plugin.is_class else ["event"]
-    for name in HOOKS:
-        function = inspect.getattr_static(plugin.holder, name, None)
-        bare = inspect.isfunction(function) and name not in marked and name not in plugin.tools
-        if bare and other_parameters(function, expected) is None:
-            logger.warning(
-                "plugin '%s': %s has the name of a hook but no decorator, so it is never called. Write @hooks.%s above it",
-                plugin.id, locate(function), name,
-            )  # fmt: skip
-    if plugin.is_class and not plugin.hooks and not plugin.tools:
-        logger.warning(
-            "plugin '%s' does nothing: %s has no handler (@hooks.…) and no tool (@tool)", plugin.id, _where(plugin)
-        )
 
 
 def _constructor(plugin: Plugin) -> tuple[str, ...]:

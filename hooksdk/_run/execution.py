@@ -60,6 +60,8 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
             return policy_failed(outcome)
         break
     values = values or {}
+    if not state.hooks.enforces("resolve_secrets"):
+        return None
     if missing := [name for name in names if name not in values]:
         return CallEnd("blocked", ToolResult.error(refusals.no_secret_value(missing)))
     work.secrets = values

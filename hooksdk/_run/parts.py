@@ -8,6 +8,7 @@ from typing import Any, Protocol, final
 
 from hooksdk import schema
 from hooksdk._firing.dispatcher import Dispatcher
+from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import logger
 from hooksdk.approvals import Approver
 from hooksdk.errors import MissingGrant, RunAlreadyOpen
@@ -59,6 +60,7 @@ class RunParts:
     """The names of tools that plugins' manifests list, by plugin; one that is not here may have any."""
     built_in: Collection[str] = frozenset()
     """The plugins that come with hooksdk: the tools that they offer are bridges."""
+    unmatched: UnmatchedNames = field(default_factory=UnmatchedNames)
     drain_early: bool = False
     """Drain queued trims before each model call already."""
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, final
 from hooksdk import schema
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._run.parts import RunParts
+from hooksdk._run.shadow import RunResults
 from hooksdk._run.stats import RunStats
 from hooksdk._tasks.limits import Attempt
 from hooksdk.calls import ToolCall, ToolResult, TrimReceipt
@@ -158,4 +159,4 @@ class RunState:
             )
 
         missing_grant = self.parts.missing_grants.get(owner)
-        return Results(self.parts.transcript, owner, missing_grant=missing_grant, on_queued=on_queued)
+        return RunResults(self.parts.transcript, owner, missing_grant=missing_grant, on_queued=on_queued)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
+from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.tools import Tool
@@ -36,6 +37,8 @@ class RunStats:
         self._tokens_trimmed = 0
         self._calls_in_text = 0
         self._nested = 0
+        self.shadow: dict[str, Counter[str]] = {}
+        """What plugins in shadow mode would have done, by plugin: the answers' names, and `failed`."""
 
     def resolved(self, catalog: Catalog, offered: Sequence[Tool]) -> None:
         """The tools are settled."""
@@ -73,6 +76,18 @@ class RunStats:
         """A plugin's own counter."""
         self._counters[counter] += amount
 
+    def in_shadow(self, plugin: str, outcome: str) -> None:
+        """A plugin in shadow mode would have done this."""
+        self.shadow.setdefault(plugin, Counter())[outcome] += 1
+
+    def log_shadow(self, run_id: str) -> None:
+        """Tell the operator what the plugins in shadow mode would have done in this run."""
+        for plugin, outcomes in self.shadow.items():
+            counts = ", ".join(f"{name} {count}" for name, count in outcomes.items())
+            logger.warning(
+                "plugin '%s' is in shadow mode; in run %s it would have answered: %s", plugin, run_id, counts
+            )
+
     def drained(self, report: DrainReport) -> None:
         """Queued trims were applied."""
         self._trims.update(trim.status for trim in report.trims)
@@ -100,4 +115,5 @@ class RunStats:
             "calls": [dict(call) for call in self._calls],
             "trims": dict(self._trims),
             "tokens_trimmed": self._tokens_trimmed,
+            "shadow": {plugin: dict(outcomes) for plugin, outcomes in self.shadow.items()},
         }

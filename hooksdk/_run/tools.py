@@ -57,20 +57,23 @@ async def _granted(state: RunState, tools: Sequence[Tool], earlier: set[str]) ->
     return Settlement(await narrow_tools(state, catalog), runnable)
 
 
-async def narrow_tools(state: RunState, catalog: Catalog) -> Catalog:
+async def narrow_tools(state: RunState, catalog: Catalog, *, more: bool = False) -> Catalog:
     """What this session may not have is taken out, then the plugins are asked. Each handler sees what the ones before it
-    left; one that fails ends the run."""
+    left; one that fails ends the run. With `more` these are tools beside the catalog, of which a name may say nothing."""
     if state.parts.limited:
         catalog = catalog.without({tool.name: why for tool in catalog if (why := state.parts.why_not(tool))})
 
     def event() -> hooks.NarrowTools:
         return hooks.NarrowTools(info=state.info, tools=tuple(catalog))
 
+    every_tool = catalog
     async for outcome in state.hooks.fire("narrow_tools", event):
         handler, names = outcome.handler, await outcome.use(_names_in)
         if names is None:
             raise PolicyFailed("narrow_tools", handler.who, str(outcome.failure))
         reason: str = outcome.answer.reason
+        if not more:
+            await state.parts.unmatched.check_withheld(state.hooks, state.info, handler.plugin, names, every_tool)
         narrowed = catalog.without(dict.fromkeys(names, reason))
         if narrowed is not catalog:
             await state.trace(Withheld(plugin=handler.plugin, names=tuple(names), reason=reason))
@@ -158,7 +161,7 @@ async def _offer(state: RunState, settlement: Settlement, offers: Sequence[_Offe
     model might not find again what it was to stand for."""
     tools = {name: tool for offer in offers for name, tool in offer.tools.items()}
     if tools:
-        narrowed = await narrow_tools(state, Catalog(tool.without_executor() for tool in tools.values()))
+        narrowed = await narrow_tools(state, Catalog(tool.without_executor() for tool in tools.values()), more=True)
         settlement.bridges = {tool.name: tool for tool in narrowed}
         settlement.catalog = settlement.catalog.also_withholding(narrowed.withheld)
         settlement.runnable.update((name, tools[name]) for name in settlement.bridges)

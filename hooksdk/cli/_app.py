@@ -210,6 +210,22 @@ def run_agent(
     raise typer.Exit(run_prompt(options))
 
 
+@app.command()
+def doctor(
+    mcp: Mcp = None,
+    load_seconds: Annotated[
+        float, typer.Option("--limit", min=0.1, metavar="SECONDS", help="How long one plugin may take to be loaded.")
+    ] = 20.0,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Find what is wrong here: lost policies, missing grants, dead rules, patterns without a tool, servers, the store."""
+    from hooksdk.cli import _doctor
+
+    examination = _doctor.Examination(project=project, mcp=tuple(mcp or ()), load_seconds=load_seconds)
+    raise typer.Exit(_doctor.doctor(examination, as_json=as_json))
+
+
 @tools_app.command("list")
 def list_tools(
     mcp: Mcp = None, context_window: ContextWindow = WINDOW, as_json: Json = False, project: Project = Path()

@@ -90,6 +90,7 @@ async def play(folder: Path, console: Console, interactive: bool) -> dict[str, A
         plugins=[timeline(console)], store=JsonlStore(folder / "sessions"), config=_config(folder), approver=approver
     )
     async with host:
+        console.print(f"[dim]policies[/]    {escape(host.judging)}", soft_wrap=True)
         servers = await _start_servers(host, console)
         async with host.session("demo") as session:
             script = scripted_secretary(folder / "repository", workspace, folder / "elsewhere")

@@ -90,6 +90,7 @@ async def _play(options: RunOptions, model: CommandModel, console: Console) -> t
         ) as host,
     ):  # fmt: skip
         groups = await open_servers(host, options.mcp, console)
+        console.print(f"[dim]policies[/]    {escape(host.judging)}", soft_wrap=True)
         console.print(f"[dim]store[/]       {escape(_place(host.store))}", soft_wrap=True)
 
         def tools() -> list[Tool]:

@@ -83,6 +83,7 @@ async def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(provider:
         )
     assert (done.code, done.out) == (0, "The answer is 5.\n")
     assert "servers     6 tools (plain 6) after" in done.err
+    assert "policies    no handler judges tool calls" in done.err
     assert "turn 1   add\n         ✓ ok, " in done.err
     assert done.complaint.startswith("run         2 turns, 1 call; ")
     assert re.search(r"; \d+ tokens of schemas; the model used \d+ tokens; session \w+$", done.complaint)

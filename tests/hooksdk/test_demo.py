@@ -102,6 +102,7 @@ def run_here(place: Path, **options: Any) -> str:
 def test_the_timeline_reads_well(tmp_path: Path) -> None:
     told = run_here(tmp_path)
     assert "tool search is on and offers 6 tools" in told
+    assert "policies    1 handler judges tool calls: tool_policy" in told
     assert "create_workbook through tool_call" in told
     assert "tool_policy says Block" in told
     assert "durable, not applied while the run is open" in told
