@@ -14,7 +14,9 @@ import anyio
 from hooksdk import hooks, schema
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._plugins.registry import Registry, instantiate
+from hooksdk._run.masked import MaskedResults
 from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts
+from hooksdk._run.secrets import SecretMask
 from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
@@ -72,7 +74,13 @@ class Session:
     """
 
     def __init__(
-        self, session_id: str, parts: SessionParts, *, allowed: Sequence[Sequence[ToolPattern]] = (), parent: str = ""
+        self,
+        session_id: str,
+        parts: SessionParts,
+        *,
+        allowed: Sequence[Sequence[ToolPattern]] = (),
+        parent: str = "",
+        secrets: SecretMask | None = None,
     ) -> None:
         self.id = session_id
         self.resumed = False
@@ -80,6 +88,7 @@ class Session:
         self._parts = parts
         self._allowed = allowed
         self._parent = parent
+        self._secrets = SecretMask() if secrets is None else secrets
         self._children = 0
         self._log: SessionLog | None = None
         self._transcript: Transcript | None = None
@@ -111,7 +120,7 @@ class Session:
     @property
     def results(self) -> Results:
         """The session's tool results, to list, read and trim."""
-        return Results(self._need_transcript(), "host")
+        return MaskedResults(self._need_transcript(), "host", mask=self._secrets)
 
     def plugin(self, plugin_id: str) -> Any:
         """This session's instance of a plugin class, for whoever wants to look at it. Raises `KeyError`."""
@@ -134,7 +143,7 @@ class Session:
                 logger.info("session '%s': %d queued trims of an earlier run are drained", self.id, len(report.trims))
             await self._open_plugins()
             dispatcher = self._dispatcher = Dispatcher(
-                self._parts.registry.plans(self._instances), self._parts.background
+                self._parts.registry.plans(self._instances), self._parts.background, clean=self._secrets.record
             )
             await dispatcher.trace(self._info, SessionStarted(resumed=self.resumed, parent=self._parent or None))
             await dispatcher.notify("session_start", hooks.SessionStart(info=self._info, resumed=self.resumed))
@@ -148,7 +157,7 @@ class Session:
         return self
 
     async def _open_plugins(self) -> None:
-        self._states = states = PluginStates(self._need_transcript())
+        self._states = states = PluginStates(self._need_transcript(), self._secrets)
         for plugin in self._parts.registry.loaded:
             if not plugin.is_class:
                 continue
@@ -156,7 +165,7 @@ class Session:
             if "state" in plugin.asks_for:
                 available["state"] = states.open(plugin.id)
             if "storage" in plugin.asks_for:
-                available["storage"] = PluginStorage(self._parts.store, plugin.id)
+                available["storage"] = PluginStorage(self._parts.store, plugin.id, self._secrets)
             instance = instantiate(plugin, available)
             lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = getattr(instance, "lifespan", None)
             if lifespan is not None:
@@ -206,7 +215,8 @@ class Session:
         registry = self._parts.registry
         parts = RunParts(
             dispatcher=dispatcher, transcript=transcript, store=self._parts.store, format=get_format(format),
-            tools=self._tools(), approver=self._parts.approver, states=states, open_run=self._open_run,
+            tools=self._tools(), approver=self._parts.approver, states=states, secrets=self._secrets,
+            open_run=self._open_run,
             allowed=self._allowed, drain_early=self._parts.config.drain == "next_model_call",
             missing_grants={plugin.id: plugin.missing_grant for plugin in registry.loaded if plugin.missing_grant},
         )  # fmt: skip
@@ -219,7 +229,7 @@ class Session:
         patterns = (tools,) if isinstance(tools, str) else tools
         layer = () if patterns is None else (tuple(ToolPattern(pattern) for pattern in patterns),)
         child_id = session_id or f"{self.id}/{self._children}-{uuid.uuid4().hex[:8]}"
-        return Session(child_id, self._parts, allowed=(*self._allowed, *layer), parent=self.id)
+        return Session(child_id, self._parts, allowed=(*self._allowed, *layer), parent=self.id, secrets=self._secrets)
 
     def _tools(self) -> list[Tool]:
         registry = self._parts.registry

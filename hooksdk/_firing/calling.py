@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import reprlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from hooksdk._firing.hook import Handler
@@ -54,12 +54,19 @@ def failure_of(handler: Handler, attempt: Attempt, answer: object) -> Failure | 
     elif error is None and answer is not None and not isinstance(answer, handler.answers):
         names = [kind.__name__ for kind in handler.answers]
         expected = " or ".join((*names, "None")) if names else f"None: {handler.hook} decides nothing"
-        try:
-            text = reprlib.repr(answer)
-        except Exception:
-            text = "what cannot be shown"
-        error = BadAnswer(handler.hook, handler.who, f"{text} ({type(answer).__name__})", expected)
+        error = BadAnswer(handler.hook, handler.who, _shown(answer, handler), expected)
     return Failure(handler, error, attempt.seconds) if error is not None else None
+
+
+def _shown(answer: object, handler: Handler) -> str:
+    """A wrong answer in an error's words: its type alone where the right ones hide what they hold, as `Secrets` does."""
+    kind = type(answer).__name__
+    if any(not field.repr for each in handler.answers if is_dataclass(each) for field in fields(each)):
+        return f"a value of type {kind}"
+    try:
+        return f"{reprlib.repr(answer)} ({kind})"
+    except Exception:
+        return f"what cannot be shown ({kind})"
 
 
 async def call_handler(handler: Handler, event: Any) -> Any:

@@ -40,7 +40,7 @@ async def before_model_call(state: RunState) -> list[Message]:
                 failure = Failure(outcome.handler, error)
         if failure is not None:
             failure.log()
-    return messages()
+    return state.secrets.value(messages())
 
 
 def _checked(state: RunState, answer: hooks.ReplaceMessages) -> list[Message]:

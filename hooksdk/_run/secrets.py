@@ -1,15 +1,35 @@
-"""`{{secret:NAME}}` placeholders: found after a call was judged, filled in a private copy, taken out of what comes back."""
+"""`{{secret:NAME}}` placeholders: found after a call was judged, filled in a private copy, and the values taken out of
+everything that the session puts out from then on."""
 
 from __future__ import annotations
 
 import base64
+import html
 import json
+import logging
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+import threading
+import unicodedata
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Any, TypeVar, final
 from urllib.parse import quote, quote_plus
 
+from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolResult
+from hooksdk.records import Record
+
+T = TypeVar("T")
+
+MIN_MASKED = 4
+"""Characters of the shortest value that a whole session is searched for: `1` or `yes` stands in every second text. A
+shorter one is taken out of the result of its own call only."""
+MIN_LOOSE = 8
+"""Characters from which a spelling is found in any case and across line ends and blanks. A shorter one, so loosely
+compared, would be found where it is not."""
+MIN_BASE64 = 6
+"""Bytes of the shortest value that is looked for within base64."""
 
 _PLACEHOLDER = re.compile(r"\{\{\s*secret:([A-Za-z0-9_.\-]+)\s*\}\}")
 
@@ -31,45 +51,160 @@ def fill(value: Any, secrets: Mapping[str, str]) -> Any:
     return _map_strings(value, lambda text: _PLACEHOLDER.sub(lambda match: secrets[match[1]], text))
 
 
-def mask(value: Any, secrets: Mapping[str, str]) -> Any:
-    """A copy of the value with the secrets' values turned back into their placeholders, however they are written:
-    plain, in JSON, in a URL, in base64 or as a number."""
-    placeholder_of = _spellings(secrets)
-    if not placeholder_of:
-        return value
-    pattern = re.compile("|".join(re.escape(text) for text in sorted(placeholder_of, key=len, reverse=True)))
+@final
+class SecretMask:
+    """Turns values of secrets back into their placeholders, however they are written. A session has one, and shares it
+    with its children. False while it knows no value: then there is nothing to do."""
 
-    def clean(text: str) -> str:
-        return pattern.sub(lambda match: placeholder_of[match[0]], text)
+    def __init__(self, values: Mapping[str, str] | None = None, *, shortest: int = MIN_MASKED) -> None:
+        self._shortest = shortest
+        self._known: set[tuple[str, str]] = set()
+        self._loose: dict[str, tuple[str, str]] = {}
+        """By its folded form: the spelling and its placeholder."""
+        self._exact: dict[str, str] = {}
+        self._patterns: dict[tuple[str, ...], re.Pattern[str]] = {}
+        if values:
+            self.add(values)
 
-    def clean_number(number: float) -> object:
-        text = str(number)
-        masked = clean(text)
-        return number if masked == text else masked
+    def __bool__(self) -> bool:
+        return bool(self._loose or self._exact)
 
-    return _map_strings(value, clean, clean_number)
+    def add(self, values: Mapping[str, str]) -> None:
+        """Look for these values from now on, those that are long enough."""
+        fresh = {pair for pair in values.items() if len(pair[1].strip()) >= self._shortest} - self._known
+        if not fresh:
+            return
+        loose, exact = dict(self._loose), dict(self._exact)
+        for name, value in sorted(fresh):
+            for spelling in sorted(_spellings(value), key=len, reverse=True):
+                folded = _fold(spelling)
+                if len(folded) >= MIN_LOOSE:
+                    loose.setdefault(folded, (spelling, _placeholder(name)))
+                elif folded:
+                    exact.setdefault(spelling, _placeholder(name))
+        # Replaced as a whole: a thread may be reading.
+        self._known, self._loose, self._exact, self._patterns = self._known | fresh, loose, exact, {}
+        _keep_out_of_logs(self)
+
+    def text(self, text: str) -> str:
+        """The text with each value as its placeholder."""
+        if not (self._loose or self._exact):
+            return text
+        hits = [spelling for spelling in self._exact if spelling in text]
+        if self._loose:
+            folded = _fold(text)
+            hits += [spelling for key, (spelling, _) in self._loose.items() if key in folded]
+        return self._pattern(tuple(hits)).sub(self._replacement, text) if hits else text
+
+    def value(self, value: T, *, numbers: bool = True) -> T:
+        """A copy of a JSON value, keys included; with `numbers` one that is a value becomes text, too."""
+        if not self:
+            return value
+
+        def clean_number(number: float) -> object:
+            text = str(number)
+            masked = self.text(text)
+            return number if masked == text else masked
+
+        return _map_strings(value, self.text, clean_number if numbers else None)
+
+    def result(self, result: ToolResult) -> ToolResult:
+        """The same for a result: text, blocks and structured form."""
+        if not self:
+            return result
+        blocks = () if result.plain else self.value(result.blocks)
+        structured = self.value(result.structured)
+        return ToolResult(self.text(result.text), is_error=result.is_error, blocks=blocks, structured=structured)
+
+    def record(self, record: Record) -> Record:
+        """The same for a trace record; its numbers are counts and times."""
+        if not self:
+            return record
+        changed: dict[str, Any] = {}
+        for name, value in ((field.name, getattr(record, field.name)) for field in fields(record)):
+            masked: Any = self.value(value, numbers=False)
+            changed[name] = tuple(masked) if isinstance(value, tuple) else masked
+        return replace(record, **changed)
+
+    def error(self, error: BaseException) -> None:
+        """Take the values out of an exception that leaves the session, in place: its arguments, notes and attributes, and
+        those of its causes and of a group's members."""
+        if not self:
+            return
+        errors, seen = [error], set[int]()
+        while errors:
+            one = errors.pop()
+            if id(one) in seen:
+                continue
+            seen.add(id(one))
+            one.args = tuple(self._plain(argument) for argument in one.args)
+            for name, attribute in list(vars(one).items()):
+                setattr(one, name, self._plain(attribute))
+            errors += [other for other in (one.__cause__, one.__context__) if other is not None]
+            if isinstance(one, BaseExceptionGroup):
+                errors += one.exceptions  # pyright: ignore[reportUnknownMemberType]
+
+    def _plain(self, value: Any) -> Any:
+        """Masked where it is text or JSON, and as it is where it is something else."""
+        return self.value(value) if isinstance(value, (str, dict, list)) else value
+
+    def _pattern(self, hits: tuple[str, ...]) -> re.Pattern[str]:
+        pattern = self._patterns.get(hits)
+        if pattern is None:
+            # What is masked already stays as it is, even where a value is part of a placeholder.
+            ours = "|".join(sorted({re.escape(_placeholder(name)) for name, _ in self._known}))
+            written = "|".join(_as_written(hit) for hit in sorted(hits, key=len, reverse=True))
+            pattern = self._patterns[hits] = re.compile(f"({ours})|{written}")
+        return pattern
+
+    def _replacement(self, match: re.Match[str]) -> str:
+        if match[1]:
+            return match[1]
+        text = match[0]
+        return self._exact.get(text) or self._loose.get(_fold(text), ("", "{{secret}}"))[1]
 
 
-def mask_result(result: ToolResult, secrets: Mapping[str, str]) -> ToolResult:
-    """The same for a result: text, blocks and structured form."""
-    blocks = () if result.plain else mask(result.blocks, secrets)
-    return ToolResult(
-        mask(result.text, secrets), is_error=result.is_error, blocks=blocks, structured=mask(result.structured, secrets)
-    )
+def _placeholder(name: str) -> str:
+    return f"{{{{secret:{name}}}}}"
 
 
-def _spellings(secrets: Mapping[str, str]) -> dict[str, str]:
-    placeholder_of: dict[str, str] = {}
-    for name, value in secrets.items():
-        if value:
-            raw = value.encode("utf-8", "surrogatepass")
-            forms = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], quote(raw, safe="")}
-            forms |= {quote(raw), quote_plus(raw), repr(value)[1:-1], " ".join(value.split())}
-            forms |= (
-                {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()} if len(value) >= 6 else set()
-            )
-            placeholder_of.update(dict.fromkeys(forms - {""}, f"{{{{secret:{name}}}}}"))
-    return placeholder_of
+def _fold(text: str) -> str:
+    """Without case, and without the line ends and blanks that wrapping puts in."""
+    return "".join(text.lower().split())
+
+
+def _as_written(spelling: str) -> str:
+    if len(_fold(spelling)) < MIN_LOOSE:
+        return re.escape(spelling)
+    core = spelling.strip()
+    before, after = spelling.split(core)[0], spelling[len(spelling.rstrip()) :]
+    written = r"\s*".join(map(re.escape, "".join(core.split())))
+    return f"(?i:(?:{re.escape(before)})?{written}(?:{re.escape(after)})?)"
+
+
+def _spellings(value: str) -> set[str]:
+    """How a value is commonly written; upper and lower case, blanks and line ends do not count in most of them."""
+    texts = {value, value.strip(), unicodedata.normalize("NFC", value), unicodedata.normalize("NFD", value)}
+    spellings = set(texts)
+    for text in texts:
+        raw = text.encode("utf-8", "surrogatepass")
+        in_json = {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+        spellings |= in_json | {json.dumps(once)[1:-1] for once in in_json}
+        spellings |= {repr(text)[1:-1], html.escape(text), quote(raw, safe=""), quote(raw), quote_plus(raw), raw.hex()}
+        if len(raw) >= MIN_BASE64:
+            spellings.update(_within_base64(raw))
+    return spellings
+
+
+def _within_base64(raw: bytes) -> Iterable[str]:
+    """In base64, alone and as a part of something longer, such as `user:value`: it may begin at each of three places
+    within four characters, and the characters at its ends are shared with its neighbours."""
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        whole = encode(raw).decode()
+        yield from (whole, whole.rstrip("="))
+        for before in range(3):
+            start, end = (before * 8 + 5) // 6, (before + len(raw)) * 8 // 6
+            yield encode(bytes(before) + raw).decode()[start:end]
 
 
 def _map_strings(
@@ -84,3 +219,35 @@ def _map_strings(
     if change_number and isinstance(value, (int, float)) and not isinstance(value, bool):
         return change_number(value)
     return value
+
+
+# The log is one for all sessions, so its filter knows the masks of those that are open.
+
+_masks: tuple[weakref.ref[SecretMask], ...] = ()
+_masks_lock = threading.Lock()
+
+
+def _keep_out_of_logs(mask: SecretMask) -> None:
+    global _masks  # noqa: PLW0603 - replaced as a whole, since other threads log meanwhile
+    with _masks_lock:
+        _masks = (*(ref for ref in _masks if ref() not in {None, mask}), weakref.ref(mask))
+    below = [name for name in logging.root.manager.loggerDict if name.startswith(f"{logger.name}.")]
+    for one in (logger, *map(logging.getLogger, below)):  # a logger's filter does not see the records of those below it
+        one.addFilter(_clean_record)
+
+
+def _clean_record(record: logging.LogRecord) -> bool:
+    masks = [mask for ref in _masks if (mask := ref()) is not None]
+    if not masks:
+        return True
+    try:
+        text = written = record.getMessage()
+    except Exception:  # a wrong format string: logging reports that itself
+        return True
+    for mask in masks:
+        text = mask.text(text)
+        if record.exc_info and record.exc_info[1]:
+            mask.error(record.exc_info[1])
+    if text != written:
+        record.msg, record.args = text, ()
+    return True
