@@ -163,8 +163,9 @@ async def transform_tool_result(state: RunState, work: CallInProgress, end: Call
 
     def event() -> hooks.TransformToolResult:
         return hooks.TransformToolResult(
-            info=state.info, call=work.call, arguments=work.arguments, tool=work.tool, result=result
-        )
+            info=state.info, call=work.call, arguments=work.arguments, tool=work.tool, result=result,
+            count=state.stats.count,
+        )  # fmt: skip
 
     async for outcome in state.hooks.fire("transform_tool_result", event, work.tool):
         failure, handler = outcome.failure, outcome.handler

@@ -177,7 +177,7 @@ def _as_written(spelling: str) -> str:
     if len(_fold(spelling)) < MIN_LOOSE:
         return re.escape(spelling)
     core = spelling.strip()
-    before, after = spelling.split(core)[0], spelling[len(spelling.rstrip()) :]
+    before, after = spelling.split(core, maxsplit=1)[0], spelling[len(spelling.rstrip()) :]
     written = r"\s*".join(map(re.escape, "".join(core.split())))
     return f"(?i:(?:{re.escape(before)})?{written}(?:{re.escape(after)})?)"
 
