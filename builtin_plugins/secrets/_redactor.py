@@ -135,7 +135,7 @@ class Redactor:
 @functools.cache
 def _scanner() -> Scanner:
     """One for all hosts of the process: it is safe in several threads, and takes long to make."""
-    from kingfisher_sdk import Scanner  # noqa: PLC0415 - an extra
+    from kingfisher_sdk import Scanner
 
     return Scanner()
 

@@ -202,12 +202,10 @@ def _need(module: str, why: str) -> None:
         raise ValueError(f"{why}, which is not installed. Type: {INSTALL}")
 
 
-def _entry(content: object, key: str) -> object:
+def _entry(content: Any, key: str) -> object:
     """The entry with this very name, or the one that its dots lead to."""
     if isinstance(content, dict) and key in content:
         return cast("dict[str, object]", content)[key]
     for part in key.split("."):
-        if not isinstance(content, dict):
-            return None
-        content = cast("dict[str, object]", content).get(part)
+        content = cast("dict[str, object]", content).get(part) if isinstance(content, dict) else None
     return content

@@ -140,16 +140,19 @@ async def _go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd
     """Take a call further. When its end is reached, or something interrupts it, its result is recorded and everybody who
     observes is told, once."""
     end: CallEnd | None = None
+    clean: BaseException | None = None
     try:
         end = await steps
         if end is not None:
             # Before the plugins see it, and of what they made of it: a refusal, an answer and a change quote things, too.
-            end = await execution.transform_tool_result(state, work, _masked(state, end))
             end = _masked(state, end)
+            if state.hooks.has("transform_tool_result"):
+                end = _masked(state, await execution.transform_tool_result(state, work, end))
     except BaseException as error:
-        state.secrets.error(error)
         end = CallEnd("error", ToolResult.error(refusals.interrupted(work.call.name, error)))
-        raise
+        clean = state.secrets.error(error)
+        if clean is error:
+            raise
     finally:
         if end is not None:
             work.end = end
@@ -159,6 +162,8 @@ async def _go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd
                     await run_shielded(_record_result, state, work, end.result)
             finally:
                 await execution.after_tool_call(state, work, end)
+    if clean is not None:  # here, where nothing is handled any more, or the error with the value would be its context
+        raise clean
 
 
 def _masked(state: RunState, end: CallEnd) -> CallEnd:

@@ -123,7 +123,7 @@ class PluginStorage:
     def __init__(self, store: Store, plugin_id: str, mask: SecretMask | None = None) -> None:
         self._store = store
         self._space = plugin_id
-        self._mask = mask or SecretMask()
+        self._mask = SecretMask() if mask is None else mask
 
     async def get(self, key: str, default: Any = None) -> Any:
         """The value kept under `key`, or `default`."""

@@ -29,7 +29,7 @@ MIN_LOOSE = 8
 """Characters from which a spelling is found in any case and across line ends and blanks. A shorter one, so loosely
 compared, would be found where it is not."""
 MIN_BASE64 = 6
-"""Bytes of the shortest value that is looked for within base64."""
+"""Bytes of the shortest value that is looked for within the base64 of something longer."""
 
 _PLACEHOLDER = re.compile(r"\{\{\s*secret:([A-Za-z0-9_.\-]+)\s*\}\}")
 
@@ -59,8 +59,8 @@ class SecretMask:
     def __init__(self, values: Mapping[str, str] | None = None, *, shortest: int = MIN_MASKED) -> None:
         self._shortest = shortest
         self._known: set[tuple[str, str]] = set()
-        self._loose: dict[str, tuple[str, str]] = {}
-        """By its folded form: the spelling and its placeholder."""
+        self._loose: dict[str, tuple[tuple[str, ...], str]] = {}
+        """By their folded form: the spellings and their placeholder."""
         self._exact: dict[str, str] = {}
         self._patterns: dict[tuple[str, ...], re.Pattern[str]] = {}
         if values:
@@ -79,7 +79,9 @@ class SecretMask:
             for spelling in sorted(_spellings(value), key=len, reverse=True):
                 folded = _fold(spelling)
                 if len(folded) >= MIN_LOOSE:
-                    loose.setdefault(folded, (spelling, _placeholder(name)))
+                    others, placeholder = loose.get(folded, ((), _placeholder(name)))
+                    if not others or not spelling.isascii():  # beyond ASCII not every case folds to one form
+                        loose[folded] = (*others, spelling), placeholder
                 elif folded:
                     exact.setdefault(spelling, _placeholder(name))
         # Replaced as a whole: a thread may be reading.
@@ -93,7 +95,7 @@ class SecretMask:
         hits = [spelling for spelling in self._exact if spelling in text]
         if self._loose:
             folded = _fold(text)
-            hits += [spelling for key, (spelling, _) in self._loose.items() if key in folded]
+            hits += [one for key, (spellings, _) in self._loose.items() if key in folded for one in spellings]
         return self._pattern(tuple(hits)).sub(self._replacement, text) if hits else text
 
     def value(self, value: T, *, numbers: bool = True) -> T:
@@ -126,27 +128,39 @@ class SecretMask:
             changed[name] = tuple(masked) if isinstance(value, tuple) else masked
         return replace(record, **changed)
 
-    def error(self, error: BaseException) -> None:
-        """Take the values out of an exception that leaves the session, in place: its arguments, notes and attributes, and
-        those of its causes and of a group's members."""
-        if not self:
-            return
-        errors, seen = [error], set[int]()
-        while errors:
-            one = errors.pop()
-            if id(one) in seen:
-                continue
-            seen.add(id(one))
-            one.args = tuple(self._plain(argument) for argument in one.args)
-            for name, attribute in list(vars(one).items()):
-                setattr(one, name, self._plain(attribute))
-            errors += [other for other in (one.__cause__, one.__context__) if other is not None]
-            if isinstance(one, BaseExceptionGroup):
-                errors += one.exceptions  # pyright: ignore[reportUnknownMemberType]
+    def error(self, error: BaseException) -> BaseException:
+        """Take the values out of an exception that leaves the session, its causes, and a group's members. They are changed
+        in place; one whose text cannot be changed is replaced by another of its kind. Answers what to raise."""
+        return self._clean_error(error, {}) if self else error
+
+    def _clean_error(self, error: BaseException, done: dict[int, BaseException]) -> BaseException:
+        if id(error) in done:
+            return done[id(error)]
+        done[id(error)] = clean = error
+        error.args = tuple(self._plain(argument) for argument in error.args)
+        for name in ("filename", "filename2", *vars(error)):
+            if getattr(error, name, None) is not None:
+                setattr(error, name, self._plain(getattr(error, name)))
+        text = _text_of(error)
+        if isinstance(error, BaseExceptionGroup):
+            members: list[BaseException] = [self._clean_error(each, done) for each in error.exceptions]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportUnknownArgumentType]
+            if self.text(text) != text or members != [*error.exceptions]:  # pyright: ignore[reportUnknownMemberType]
+                clean = BaseExceptionGroup(self.text(error.message), members)
+        elif self.text(text) != text:
+            clean = _of_same_kind(error, self.text(text))
+        if clean is not error:
+            clean.__dict__.update(vars(error))
+            done[id(error)] = clean.with_traceback(error.__traceback__)
+        # The cause is set last: setting it hides the context, unless it was hidden or not on purpose.
+        hidden, cause, context = error.__suppress_context__, error.__cause__, error.__context__
+        clean.__context__ = context and self._clean_error(context, done)
+        clean.__cause__ = cause and self._clean_error(cause, done)
+        clean.__suppress_context__ = hidden
+        return clean
 
     def _plain(self, value: Any) -> Any:
         """Masked where it is text or JSON, and as it is where it is something else."""
-        return self.value(value) if isinstance(value, (str, dict, list)) else value
+        return self.value(value) if type(value) in {str, dict, list} else value
 
     def _pattern(self, hits: tuple[str, ...]) -> re.Pattern[str]:
         pattern = self._patterns.get(hits)
@@ -162,6 +176,24 @@ class SecretMask:
             return match[1]
         text = match[0]
         return self._exact.get(text) or self._loose.get(_fold(text), ("", "{{secret}}"))[1]
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def _of_same_kind(error: BaseException, text: str) -> BaseException:
+    """The nearest of Python's own exceptions that can be made of a text."""
+    for kind in type(error).__mro__:
+        if kind.__module__ == "builtins" and issubclass(kind, BaseException):
+            try:
+                return kind(text)
+            except TypeError:  # such as UnicodeDecodeError, which takes five things
+                continue
+    return Exception(text)
 
 
 def _placeholder(name: str) -> str:
@@ -185,24 +217,25 @@ def _as_written(spelling: str) -> str:
 def _spellings(value: str) -> set[str]:
     """How a value is commonly written; upper and lower case, blanks and line ends do not count in most of them."""
     texts = {value, value.strip(), unicodedata.normalize("NFC", value), unicodedata.normalize("NFD", value)}
+    if not value.isascii() and len(value) >= MIN_LOOSE:
+        texts |= {value.lower(), value.upper()}
     spellings = set(texts)
     for text in texts:
         raw = text.encode("utf-8", "surrogatepass")
         in_json = {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
         spellings |= in_json | {json.dumps(once)[1:-1] for once in in_json}
         spellings |= {repr(text)[1:-1], html.escape(text), quote(raw, safe=""), quote(raw), quote_plus(raw), raw.hex()}
-        if len(raw) >= MIN_BASE64:
-            spellings.update(_within_base64(raw))
+        spellings.update(_in_base64(raw))
     return spellings
 
 
-def _within_base64(raw: bytes) -> Iterable[str]:
+def _in_base64(raw: bytes) -> Iterable[str]:
     """In base64, alone and as a part of something longer, such as `user:value`: it may begin at each of three places
     within four characters, and the characters at its ends are shared with its neighbours."""
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         whole = encode(raw).decode()
         yield from (whole, whole.rstrip("="))
-        for before in range(3):
+        for before in range(3 if len(raw) >= MIN_BASE64 else 0):
             start, end = (before * 8 + 5) // 6, (before + len(raw)) * 8 // 6
             yield encode(bytes(before) + raw).decode()[start:end]
 
@@ -247,7 +280,8 @@ def _clean_record(record: logging.LogRecord) -> bool:
     for mask in masks:
         text = mask.text(text)
         if record.exc_info and record.exc_info[1]:
-            mask.error(record.exc_info[1])
+            error = mask.error(record.exc_info[1])
+            record.exc_info = (type(error), error, error.__traceback__)
     if text != written:
         record.msg, record.args = text, ()
     return True
