@@ -12,10 +12,10 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import anyio.to_thread
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from builtin_plugins.secrets._redactor import AllowList, Redactor
-from builtin_plugins.secrets._sources import NoValue, Source
+from builtin_plugins.secrets._sources import NoValue, Source, need
 from hooksdk import hooks
 from hooksdk.hooks import Replace, ResolveSecrets, Secrets, TransformToolResult
 
@@ -37,6 +37,13 @@ class SecretValues:
         """Take secret-shaped text out of results. Needs `pip install 'hooksdk[secrets]'`."""
         allow: AllowList = Field(default_factory=list)
         """What is not redacted: regular expressions for the whole text, or `sha256:` and the hash of one."""
+
+        @model_validator(mode="after")
+        def _check_package(self) -> SecretValues.Config:
+            if self.redact:
+                why = "with redact = true results are searched by the package kingfisher-secret-scanner"
+                need("kingfisher_sdk", why)
+            return self
 
     @classmethod
     @asynccontextmanager

@@ -10,13 +10,11 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, cast, final
 
 import anyio.to_thread
 from pydantic import AfterValidator
 
-from builtin_plugins.secrets._sources import INSTALL
 from hooksdk import ToolResult
 
 if TYPE_CHECKING:
@@ -63,17 +61,10 @@ class _Document:
 
 @final
 class Redactor:
-    """Replaces what looks like a secret by `[redacted: RULE]`. Raises `ValueError` where Kingfisher is not installed."""
+    """Replaces what looks like a secret by `[redacted: RULE]`."""
 
     def __init__(self, allow: Sequence[str]) -> None:
-        if find_spec("kingfisher_sdk") is None:
-            raise ValueError(
-                f"secret-shaped text is found by the package kingfisher-secret-scanner, which is not installed. "
-                f"Type: {INSTALL}, or set redact = false"
-            )
-        from kingfisher_sdk import Scanner
-
-        self._scanner: Scanner = Scanner()
+        self._scanner = _scanner()
         self._hashes = {entry.removeprefix("sha256:") for entry in allow if entry.startswith("sha256:")}
         self._patterns = [re.compile(entry) for entry in allow if not entry.startswith("sha256:")]
 

@@ -11,7 +11,6 @@ import sys
 import tomllib
 from abc import abstractmethod
 from importlib import import_module
-from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -98,7 +97,7 @@ class File(_Source):
     def _resolve(self) -> File:
         self._file = Path.cwd() / Path(self.path).expanduser()  # now: the process may go elsewhere later
         if self._file.suffix not in {".json", ".toml"}:
-            _need("dotenv", f"'{self.path}' is read with the package python-dotenv")
+            need("dotenv", f"'{self.path}' is read with the package python-dotenv")
         return self
 
     async def _look_up(self, name: str) -> object:
@@ -146,7 +145,7 @@ class Keyring(_Source):
 
     @model_validator(mode="after")
     def _check_package(self) -> Keyring:
-        _need("keyring", "the system's keyring is read with the package keyring")
+        need("keyring", "the system's keyring is read with the package keyring")
         return self
 
     async def _look_up(self, name: str) -> object:
@@ -197,9 +196,12 @@ class Function(_Source):
 Source = Annotated[Environment | File | Keyring | Function, Field(discriminator="origin")]
 
 
-def _need(module: str, why: str) -> None:
-    if find_spec(module) is None:
-        raise ValueError(f"{why}, which is not installed. Type: {INSTALL}")
+def need(module: str, why: str) -> None:
+    """Raise `ValueError` where a package is not installed."""
+    try:
+        import_module(module)
+    except ImportError:
+        raise ValueError(f"{why}, which is not installed. Type: {INSTALL}") from None
 
 
 def _entry(content: Any, key: str) -> object:
