@@ -71,14 +71,14 @@ class Redactor:
     async def redact(self, result: ToolResult, rules: Counter[str]) -> ToolResult:
         """The result without secret-shaped text in text, blocks and structured form, keys included; `rules` is told which
         rules found how much."""
+        if len(result.text) < IN_THREAD:
+            return self._redact(result, rules)
+        return await anyio.to_thread.run_sync(self._redact, result, rules)
+
+    def _redact(self, result: ToolResult, rules: Counter[str]) -> ToolResult:
         content: list[Any] = [result.text, [] if result.plain else result.blocks, result.structured]
         document = _Document()
         _walk(content, lambda key, text: document.add(key, text) or text)
-        if document.size < IN_THREAD:
-            return self._replace(result, content, document, rules)
-        return await anyio.to_thread.run_sync(self._replace, result, content, document, rules)
-
-    def _replace(self, result: ToolResult, content: Any, document: _Document, rules: Counter[str]) -> ToolResult:
         cuts = self._cuts(document)
         if not cuts:
             return result
