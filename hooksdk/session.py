@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, final
 
@@ -21,15 +21,16 @@ from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import Approver
+from hooksdk.calls import TrimReceipt
 from hooksdk.config import Config
-from hooksdk.errors import ConfigError, PluginRefused, SessionClosed
+from hooksdk.errors import ConfigError, FenceClosed, PluginRefused, SessionClosed
 from hooksdk.formats import Message, MessageFormat, get_format
 from hooksdk.hooks import RunInfo, SessionEndReason
 from hooksdk.patterns import ToolPattern
 from hooksdk.records import SessionEnded, SessionStarted
 from hooksdk.run import Run
 from hooksdk.tools import Tool
-from hooksdk.transcript import Results, SessionLog, Store, Transcript
+from hooksdk.transcript import DrainReport, Results, SessionLog, Store, Transcript
 
 __all__ = ["Session", "SessionParts"]
 
@@ -119,8 +120,32 @@ class Session:
 
     @property
     def results(self) -> Results:
-        """The session's tool results, to list, read and trim."""
+        """The session's tool results, to list, read and trim. What is queued here is applied at the open run's end, or by
+        `drain()`."""
         return MaskedResults(self._need_transcript(), "host", mask=self._secrets)
+
+    async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
+        """Shorten a tool result for the model, by its handle or call id: applied at once, or at the end of the run that is
+        open. Raises `UnknownResult`."""
+        return await self._applied(await self.results.trim(reference, replacement, reason=reason))
+
+    async def restore(self, reference: str) -> TrimReceipt:
+        """Let the model see a trimmed result whole again: at once, or from the end of the open run on. Raises
+        `UnknownResult`."""
+        return await self._applied(await self.results.restore(reference))
+
+    async def _applied(self, receipt: TrimReceipt) -> TrimReceipt:
+        if receipt.status != "queued" or self._open_run.is_claimed:
+            return receipt
+        report = await self.drain()
+        mine = next((trim for trim in reversed(report.trims) if trim.handle == receipt.handle), None)
+        return replace(receipt, status="applied") if mine is not None and mine.status == "applied" else receipt
+
+    async def drain(self) -> DrainReport:
+        """Apply every queued trim and restore now. Raises `FenceClosed` while a run is open: it drains them at its end."""
+        if self._open_run.is_claimed:
+            raise FenceClosed(self.id)
+        return await self._need_transcript().drain()
 
     def plugin(self, plugin_id: str) -> Any:
         """This session's instance of a plugin class, for whoever wants to look at it. Raises `KeyError`."""

@@ -54,6 +54,11 @@ class OpenRun:
         self._session_id = session_id
         self._run_id: str | None = None
 
+    @property
+    def is_claimed(self) -> bool:
+        """True while a run is open."""
+        return self._run_id is not None
+
     def claim(self, run_id: str) -> None:
         """Take the session for this run. Raises `RunAlreadyOpen`."""
         if self._run_id is not None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Literal
 
 from hooksdk._transcript.encoding import encode
-from hooksdk._transcript.journal import Entry, Ledger, Record
+from hooksdk._transcript.entries import Entry, Record
+from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.trims import short_text
 from hooksdk.calls import TrimReceipt
 from hooksdk.errors import UnknownResult, nearest
@@ -72,9 +73,14 @@ def _receipt(
 def find_record(ledger: Ledger, reference: str) -> Record:
     """The result meant by a handle or an unambiguous call id. Raises `UnknownResult`, which names the nearest."""
     reference, records = reference.strip(), ledger.records
-    if record := ledger.by_handle.get(reference.lower()):
-        return record
     same_id = ledger.by_id.get(reference, [])
+    if record := ledger.by_handle.get(reference.lower()):
+        if others := [each.handle for each in same_id if each is not record]:
+            problem = f"it is the handle of one result ({record.tool or '?'}) and the call id of another ({others[0]})"
+            raise UnknownResult(
+                reference, f"{problem}. Write {reference.upper()} for the handle, {others[0]} for the other"
+            )
+        return record
     if len(same_id) == 1:
         return same_id[0]
     if same_id:
