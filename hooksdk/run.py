@@ -149,8 +149,9 @@ class Run:
             await self._agent_start()
             await self._transcript.use_format(self._parts.format)
             await self._state.trace(RunStarted(trigger=self.info.trigger, model=self.info.model))
-        except BaseException:
+        except BaseException as error:
             self._parts.open_run.release(self.info.run_id)
+            self._parts.secrets.error(error)
             raise
         self._state.open = True
         self._transcript.close_fence()
@@ -173,8 +174,9 @@ class Run:
         state = self._state
         try:
             catalog, offered = await settle_catalog(state, candidates, self._earlier_names)
-        except BaseException:
+        except BaseException as error:
             state.catalog = None  # what an earlier attempt was granted is granted no more
+            state.secrets.error(error)
             raise
         state.catalog = catalog
         self._offered = tuple(offered)

@@ -71,9 +71,13 @@ class SecretMask:
 
     def add(self, values: Mapping[str, str]) -> None:
         """Look for these values from now on, those that are long enough."""
-        fresh = {pair for pair in values.items() if len(pair[1].strip()) >= self._shortest} - self._known
+        if self._learn(values.items()):
+            _keep_out_of_logs(self)
+
+    def _learn(self, values: Iterable[tuple[str, str]]) -> bool:
+        fresh = {pair for pair in values if len(pair[1].strip()) >= self._shortest} - self._known
         if not fresh:
-            return
+            return False
         loose, exact = dict(self._loose), dict(self._exact)
         for name, value in sorted(fresh):
             for spelling in sorted(_spellings(value), key=len, reverse=True):
@@ -86,7 +90,14 @@ class SecretMask:
                     exact.setdefault(spelling, _placeholder(name))
         # Replaced as a whole: a thread may be reading.
         self._known, self._loose, self._exact, self._patterns = self._known | fresh, loose, exact, {}
-        _keep_out_of_logs(self)
+        return True
+
+    def joined(self, others: Iterable[SecretMask]) -> SecretMask:
+        """One mask for the values of all, since one after the other would cut a value in which another's is a part."""
+        mask = SecretMask()
+        for each in (self, *others):
+            mask._learn(each._known)  # noqa: SLF001 - of its own kind
+        return mask
 
     def text(self, text: str) -> str:
         """The text with each value as its placeholder."""
@@ -274,14 +285,16 @@ def _clean_record(record: logging.LogRecord) -> bool:
     if not masks:
         return True
     try:
-        text = written = record.getMessage()
+        written = record.getMessage()
     except Exception:  # a wrong format string: logging reports that itself
         return True
-    for mask in masks:
-        text = mask.text(text)
-        if record.exc_info and record.exc_info[1]:
-            error = mask.error(record.exc_info[1])
-            record.exc_info = (type(error), error, error.__traceback__)
-    if text != written:
+    raised = record.exc_info[1] if record.exc_info else None
+    if raised is None and all(mask.text(written) == written for mask in masks):
+        return True
+    mask = masks[0].joined(masks[1:])
+    if (text := mask.text(written)) != written:
         record.msg, record.args = text, ()
+    if raised is not None:
+        error = mask.error(raised)
+        record.exc_info = (type(error), error, error.__traceback__)
     return True

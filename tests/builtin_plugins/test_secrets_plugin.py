@@ -427,6 +427,7 @@ async def test_a_comment_in_the_text_switches_nothing_off() -> None:
     assert token() not in (await redacted(text)).text
 
 
+@pytest.mark.both_loops
 async def test_results_of_megabytes_are_searched_beside_the_event_loop() -> None:
     ticks = 0
     line = "2026-01-02T03:04:05Z INFO request served in 12 ms by worker 7, status 200\n"
@@ -459,7 +460,8 @@ async def test_thousands_of_tokens_in_one_result_are_all_replaced() -> None:
     assert (await redacted(text)).text == " ".join(["[redacted: gitlab-pat]"] * 5000)
 
 
-async def test_two_runs_side_by_side_are_searched_by_one_scanner() -> None:
+@pytest.mark.both_loops
+async def test_calls_side_by_side_are_searched_by_one_scanner() -> None:
     async with open_session("secrets", config=settings(redact=True)) as session, session.run() as run:
         await run.resolve_tools([make("answer", lambda a: f"{a['n']} {token(a['n'])} " + "x" * 60_000, properties={})])
         stage = Stage(None, session, run)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

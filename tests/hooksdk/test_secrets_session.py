@@ -14,14 +14,16 @@ from typing import Any
 import pytest
 
 from hooksdk import JsonlStore, MemoryStore, PluginState, Storage, Tool, ToolCall, ToolContext, ToolResult, hooks
-from hooksdk.errors import TranscriptChanged
+from hooksdk.errors import PolicyFailed, RunBlocked, TranscriptChanged
 from hooksdk.hooks import (
     AddContext,
     AgentEnd,
+    AgentStart,
     Answer,
     BeforeModelCall,
     BeforeToolCall,
     Block,
+    NarrowTools,
     Replace,
     ResolveSecrets,
     Secrets,
@@ -381,6 +383,20 @@ async def test_no_line_of_the_log_quotes_a_known_value(caplog: pytest.LogCapture
     assert KEY not in str([record.__dict__ for record in caplog.records])
 
 
+async def test_a_value_of_one_session_that_is_part_of_anothers_does_not_cut_it_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with open_host(Vault) as host, host.session("a") as first, host.session("b") as second:
+        for session, name in ((first, "WORD_3"), (second, "KEY")):
+            async with session.run() as run:
+                await run.resolve_tools(FILES)
+                content = f"{{{{secret:{name}}}}}"
+                await run.call_tool(ToolCall("c", "write_file", {"path": "f", "content": content}))
+        assert KEY.startswith(CANARIES["WORD_3"])
+        logger.warning("it is %s", KEY)
+    assert f"it is {PLACEHOLDER}" in caplog.text
+
+
 async def test_once_the_session_is_gone_the_log_is_written_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
     async with playing(Vault, tools=FILES) as stage:
         await write_secret(stage)
@@ -412,6 +428,30 @@ async def test_an_interrupt_that_leaves_the_session_carries_no_value(in_group: b
         assert KEY not in "".join(traceback.format_exception(caught.value))
         assert not in_group or KEY not in repr(caught.value.__context__)
         assert KEY not in str(stage.session.messages)
+
+
+async def test_what_a_run_is_refused_with_quotes_no_value() -> None:
+    class Refuses:
+        @hooks.agent_start
+        def start(self, event: AgentStart) -> Block | None:
+            return Block(f"{KEY} is used up") if event.input == "block" else None
+
+        @hooks.narrow_tools
+        def narrow(self, event: NarrowTools) -> None:
+            if event.trigger == "other":
+                raise ValueError(f"{KEY} is unknown")
+
+    async with open_host(Vault, Refuses) as host, host.session("s") as session:
+        async with session.run() as run:
+            await run.resolve_tools(FILES)
+            await run.call_tool(ToolCall("c", "write_file", {"path": "f", "content": PLACEHOLDER}))
+        with pytest.raises(RunBlocked, match="used up") as blocked:
+            await session.run("block").__aenter__()
+        assert PLACEHOLDER in str(blocked.value)
+        async with session.run(trigger="other") as run:
+            with pytest.raises(PolicyFailed, match="is unknown") as failed:
+                await run.resolve_tools(FILES)
+        assert PLACEHOLDER in str(failed.value)
 
 
 async def test_a_run_that_ends_with_an_error_says_so_without_the_value() -> None:
