@@ -204,10 +204,14 @@ def need(module: str, why: str) -> None:
         raise ValueError(f"{why}, which is not installed. Type: {INSTALL}") from None
 
 
-def _entry(content: Any, key: str) -> object:
+def _entry(content: object, key: str) -> object:
     """The entry with this very name, or the one that its dots lead to."""
-    if isinstance(content, dict) and key in content:
-        return cast("dict[str, object]", content)[key]
+    if key in _table(content):
+        return _table(content)[key]
     for part in key.split("."):
-        content = cast("dict[str, object]", content).get(part) if isinstance(content, dict) else None
+        content = _table(content).get(part)
     return content
+
+
+def _table(value: object) -> dict[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}

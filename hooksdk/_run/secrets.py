@@ -4,6 +4,7 @@ everything that the session puts out from then on."""
 from __future__ import annotations
 
 import base64
+import contextlib
 import html
 import json
 import logging
@@ -13,7 +14,7 @@ import unicodedata
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar, cast, final
 from urllib.parse import quote, quote_plus
 
 from hooksdk._tasks.background import logger
@@ -62,7 +63,6 @@ class SecretMask:
         self._loose: dict[str, tuple[tuple[str, ...], str]] = {}
         """By their folded form: the spellings and their placeholder."""
         self._exact: dict[str, str] = {}
-        self._patterns: dict[tuple[str, ...], re.Pattern[str]] = {}
         if values:
             self.add(values)
 
@@ -89,7 +89,7 @@ class SecretMask:
                 elif folded:
                     exact.setdefault(spelling, _placeholder(name))
         # Replaced as a whole: a thread may be reading.
-        self._known, self._loose, self._exact, self._patterns = self._known | fresh, loose, exact, {}
+        self._known, self._loose, self._exact = self._known | fresh, loose, exact
         return True
 
     def joined(self, others: Iterable[SecretMask]) -> SecretMask:
@@ -107,7 +107,7 @@ class SecretMask:
         if self._loose:
             folded = _fold(text)
             hits += [one for key, (spellings, _) in self._loose.items() if key in folded for one in spellings]
-        return self._pattern(tuple(hits)).sub(self._replacement, text) if hits else text
+        return self._pattern(hits).sub(self._replacement, text) if hits else text
 
     def value(self, value: T, *, numbers: bool = True) -> T:
         """A copy of a JSON value, keys included; with `numbers` one that is a value becomes text, too."""
@@ -145,42 +145,48 @@ class SecretMask:
         return self._clean_error(error, {}) if self else error
 
     def _clean_error(self, error: BaseException, done: dict[int, BaseException]) -> BaseException:
-        if id(error) in done:
-            return done[id(error)]
-        done[id(error)] = clean = error
-        error.args = tuple(self._plain(argument) for argument in error.args)
-        for name in ("filename", "filename2", *vars(error)):
-            if getattr(error, name, None) is not None:
-                setattr(error, name, self._plain(getattr(error, name)))
+        place = id(error)
+        if place in done:
+            return done[place]
+        done[place] = clean = error
+        for name in ("args", "filename", "filename2", *vars(error)):
+            self._set(error, name, self._plain(getattr(error, name, None)))
         text = _text_of(error)
         if isinstance(error, BaseExceptionGroup):
-            members: list[BaseException] = [self._clean_error(each, done) for each in error.exceptions]  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType, reportUnknownArgumentType]
-            if self.text(text) != text or members != [*error.exceptions]:  # pyright: ignore[reportUnknownMemberType]
-                clean = BaseExceptionGroup(self.text(error.message), members)
+            group = cast("BaseExceptionGroup[BaseException]", error)
+            members = [self._clean_error(each, done) for each in group.exceptions]
+            if self.text(text) != text or members != [*group.exceptions]:
+                clean = BaseExceptionGroup(self.text(group.message), members)
         elif self.text(text) != text:
             clean = _of_same_kind(error, self.text(text))
         if clean is not error:
             clean.__dict__.update(vars(error))
-            done[id(error)] = clean.with_traceback(error.__traceback__)
-        # The cause is set last: setting it hides the context, unless it was hidden or not on purpose.
+            done[place] = clean.with_traceback(error.__traceback__)
         hidden, cause, context = error.__suppress_context__, error.__cause__, error.__context__
-        clean.__context__ = context and self._clean_error(context, done)
-        clean.__cause__ = cause and self._clean_error(cause, done)
-        clean.__suppress_context__ = hidden
+        self._set(clean, "__context__", context and self._clean_error(context, done))
+        self._set(clean, "__cause__", cause and self._clean_error(cause, done))
+        self._set(clean, "__suppress_context__", hidden)  # setting a cause hides the context
         return clean
 
-    def _plain(self, value: Any) -> Any:
-        """Masked where it is text or JSON, and as it is where it is something else."""
-        return self.value(value) if type(value) in {str, dict, list} else value
+    @staticmethod
+    def _set(error: BaseException, name: str, value: object) -> None:
+        if getattr(error, name, None) is not value:
+            with contextlib.suppress(Exception):  # one that cannot be set shows in the exception's text, if at all
+                setattr(error, name, value)
 
-    def _pattern(self, hits: tuple[str, ...]) -> re.Pattern[str]:
-        pattern = self._patterns.get(hits)
-        if pattern is None:
-            # What is masked already stays as it is, even where a value is part of a placeholder.
-            ours = "|".join(sorted({re.escape(_placeholder(name)) for name, _ in self._known}))
-            written = "|".join(_as_written(hit) for hit in sorted(hits, key=len, reverse=True))
-            pattern = self._patterns[hits] = re.compile(f"({ours})|{written}")
-        return pattern
+    def _plain(self, value: Any) -> Any:
+        """Masked where it is text or JSON, and as it is where it is something else, or nothing is to be masked."""
+        kind: type = type(value)
+        masked: Any = self.value(value) if kind in {str, dict, list, tuple} else value
+        if kind is tuple:
+            masked = tuple(masked)
+        return value if masked == value else masked
+
+    def _pattern(self, hits: Iterable[str]) -> re.Pattern[str]:
+        # What is masked already stays as it is, even where a value is part of a placeholder.
+        ours = "|".join(sorted({re.escape(_placeholder(name)) for name, _ in self._known}))
+        written = "|".join(_as_written(hit) for hit in sorted(hits, key=len, reverse=True))
+        return re.compile(f"({ours})|{written}")  # `re` keeps the latest ones compiled
 
     def _replacement(self, match: re.Match[str]) -> str:
         if match[1]:

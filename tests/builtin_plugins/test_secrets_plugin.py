@@ -18,7 +18,7 @@ import pytest
 
 from hooksdk import JsonlStore, Tool, ToolResult
 from hooksdk.errors import ConfigError
-from hooksdk.testing import open_host, open_session
+from hooksdk.testing import open_host
 from tests.stage import Stage, make, playing
 
 pytestmark = pytest.mark.anyio
@@ -42,9 +42,9 @@ def settings(redact: bool = False, **config: Any) -> dict[str, Any]:
     return {"plugins": {"secrets": {"config": {"redact": redact, **config}}}}
 
 
-def secret(name: str = "KEY", *, tools: Any = "*", **source: Any) -> dict[str, Any]:
-    """The configuration with one secret."""
-    return settings(secrets={name: {"tools": tools, **source}})
+def secret(**source: Any) -> dict[str, Any]:
+    """The configuration with one secret, KEY, for all tools unless others are given."""
+    return settings(secrets={"KEY": {"tools": "*", **source}})
 
 
 def echo(arguments: dict[str, Any]) -> str:
@@ -215,6 +215,7 @@ def entries() -> Iterator[dict[tuple[str, str], str]]:
     """The entries of a keyring that lives in memory."""
     import keyring
     from keyring.backend import KeyringBackend
+    from keyring.errors import KeyringLocked
 
     kept: dict[tuple[str, str], str] = {}
 
@@ -223,7 +224,7 @@ def entries() -> Iterator[dict[tuple[str, str], str]]:
 
         def get_password(self, service: str, username: str) -> str | None:
             if service == "locked":
-                raise keyring.errors.KeyringLocked("the keyring is locked")
+                raise KeyringLocked("the keyring is locked")
             return kept.get((service, username))
 
         def set_password(self, service: str, username: str, password: str) -> None:
@@ -263,7 +264,13 @@ async def test_a_function_plain_or_async_is_called_with_the_name(vault: Any) -> 
         await anyio.sleep(0)
         return f"{VALUE} of {name}"
 
-    vault.plain, vault.later, vault.wrapped = (lambda name: f"{VALUE} of {name}"), later, lambda name: later(name)
+    def plain(name: str) -> str:
+        return f"{VALUE} of {name}"
+
+    def wrapped(name: str) -> Any:
+        return later(name)
+
+    vault.plain, vault.later, vault.wrapped = plain, later, wrapped
     for function in ("plain", "later", "wrapped"):
         await ask(secret(**{"from": "function", "function": f"my_vault:{function}"}))
     assert got == [f"{VALUE} of KEY"] * 3
@@ -275,7 +282,10 @@ async def test_a_function_that_raises_or_answers_no_text_blocks_the_call_and_is_
     def raises(name: str) -> str:
         raise ConnectionError(f"{VALUE} was refused")
 
-    vault.raises, vault.wrong = raises, lambda _name: {"KEY": VALUE}
+    def wrong(_name: str) -> dict[str, str]:
+        return {"KEY": VALUE}
+
+    vault.raises, vault.wrong = raises, wrong
     for function in ("raises", "wrong"):
         answer = await ask(secret(**{"from": "function", "function": f"my_vault:{function}"}))
         assert answer == "Blocked: no plugin gives a value for KEY"
@@ -448,11 +458,11 @@ async def test_results_of_megabytes_are_searched_beside_the_event_loop() -> None
         anyio.create_task_group() as group,
     ):
         group.start_soon(tick)
-        result = await stage.call("answer")
+        last.append(await stage.call("answer"))
         group.cancel_scope.cancel()
     assert ticks > 1
-    assert token() not in result.text
-    assert len(result.text) == len(text) - len(token()) + len("[redacted: gitlab-pat]")
+    assert token() not in last[-1].text
+    assert len(last[-1].text) == len(text) - len(token()) + len("[redacted: gitlab-pat]")
 
 
 async def test_thousands_of_tokens_in_one_result_are_all_replaced() -> None:
@@ -462,9 +472,11 @@ async def test_thousands_of_tokens_in_one_result_are_all_replaced() -> None:
 
 @pytest.mark.both_loops
 async def test_calls_side_by_side_are_searched_by_one_scanner() -> None:
-    async with open_session("secrets", config=settings(redact=True)) as session, session.run() as run:
-        await run.resolve_tools([make("answer", lambda a: f"{a['n']} {token(a['n'])} " + "x" * 60_000, properties={})])
-        stage = Stage(None, session, run)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    def answer(arguments: dict[str, Any]) -> str:
+        return f"{arguments['n']} {token(arguments['n'])} " + "x" * 60_000
+
+    tools = [make("answer", answer, properties={})]
+    async with playing("secrets", tools=tools, config=settings(redact=True)) as stage:
         results = await stage.call_all([("answer", {"n": n}) for n in range(20)])
     assert [result.text for result in results] == [f"{n} [redacted: gitlab-pat] " + "x" * 60_000 for n in range(20)]
 

@@ -8,9 +8,11 @@ import json
 import logging
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from hooksdk import JsonlStore, MemoryStore, PluginState, Storage, Tool, ToolCall, ToolContext, ToolResult, hooks
@@ -159,6 +161,13 @@ async def test_what_is_masked_already_stays_as_it_is_although_a_value_is_part_of
         assert (await stage.call("read_file", {"path": "f"})).text == "{{secret:secret-NAME}}"
         assert "{{secret:secret-NAME}}" in str(await stage.run.prepare_messages())
         assert "{{{{" not in str(await stage.run.prepare_messages())
+
+
+async def test_a_value_in_the_clothes_of_a_placeholder_is_masked_too() -> None:
+    async with playing(Vault, tools=FILES) as stage:
+        await write_secret(stage)
+        files["g"] = f"{{{{secret:{KEY}}}}}"
+        assert KEY not in (await stage.call("read_file", {"path": "g"})).text
 
 
 async def test_a_value_shorter_than_four_characters_is_masked_in_its_own_call_only() -> None:
@@ -421,13 +430,52 @@ async def test_an_interrupt_that_leaves_the_session_carries_no_value(in_group: b
     async with playing(Vault, tools=[any_tool("interrupts", interrupts)]) as stage:
         with pytest.raises(BaseException) as caught:
             await stage.call("interrupts", {"key": PLACEHOLDER})
-        error: Any = caught.value.exceptions[0] if isinstance(caught.value, BaseExceptionGroup) else caught.value
+        raised: Any = caught.value
+        error = raised.exceptions[0] if in_group else raised
         assert error.args == (f"while {PLACEHOLDER} was used", 7)
-        everything = [repr(caught.value), str(caught.value), error.__notes__, error.__cause__, vars(error.__cause__)]
+        everything = [repr(raised), str(raised), error.__notes__, error.__cause__, str(error.__cause__)]
         assert KEY not in str(everything)
-        assert KEY not in "".join(traceback.format_exception(caught.value))
-        assert not in_group or KEY not in repr(caught.value.__context__)
+        assert KEY not in "".join(traceback.format_exception(raised))
+        assert not in_group or KEY not in repr(raised.__context__)
         assert KEY not in str(stage.session.messages)
+
+
+async def test_an_exception_whose_text_cannot_be_changed_is_replaced_by_one_of_its_kind() -> None:
+    @dataclass(frozen=True)
+    class Stopped(KeyboardInterrupt):
+        words: str
+
+        def __str__(self) -> str:
+            return f"stopped: {self.words}"
+
+    async def stops(arguments: dict[str, Any]) -> str:
+        raise Stopped(arguments["key"]) from UnicodeDecodeError(
+            "utf-8", arguments["key"].encode(), 0, 1, arguments["key"]
+        )
+
+    async with playing(Vault, tools=[any_tool("stops", stops)]) as stage:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            await stage.call("stops", {"key": PLACEHOLDER})
+        assert str(caught.value) == f"stopped: {PLACEHOLDER}"
+        assert isinstance(caught.value.__cause__, ValueError)
+        assert KEY not in "".join(traceback.format_exception(caught.value))
+        assert KEY not in str(stage.session.messages)
+
+
+@pytest.mark.both_loops
+async def test_a_cancelled_call_ends_as_ever_once_a_value_is_known() -> None:
+    async def waits(_arguments: dict[str, Any]) -> None:
+        running.set()
+        await anyio.sleep_forever()
+
+    running = anyio.Event()
+    async with playing(Vault, tools=[*FILES, any_tool("waits", waits)]) as stage:
+        await write_secret(stage)
+        async with anyio.create_task_group() as group:
+            group.start_soon(stage.call, "waits")
+            await running.wait()
+            group.cancel_scope.cancel()
+        assert "was cancelled while it ran" in stage.results[-1][1]
 
 
 async def test_what_a_run_is_refused_with_quotes_no_value() -> None:
