@@ -176,11 +176,10 @@ class SecretMask:
 
     def _plain(self, value: Any) -> Any:
         """Masked where it is text or JSON, and as it is where it is something else, or nothing is to be masked."""
-        kind: type = type(value)
-        masked: Any = self.value(value) if kind in {str, dict, list, tuple} else value
-        if kind is tuple:
-            masked = tuple(masked)
-        return value if masked == value else masked
+        masked: Any = self.value(value) if type(value) in {str, dict, list, tuple} else value
+        if masked == value:
+            return value
+        return tuple(masked) if type(value) is tuple else masked
 
     def _pattern(self, hits: Iterable[str]) -> re.Pattern[str]:
         # What is masked already stays as it is, even where a value is part of a placeholder.
