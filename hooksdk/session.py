@@ -29,6 +29,7 @@ from hooksdk.hooks import RunInfo, SessionEndReason
 from hooksdk.patterns import ToolPattern
 from hooksdk.records import SessionEnded, SessionStarted
 from hooksdk.run import Run
+from hooksdk.state import PluginHost
 from hooksdk.tools import Tool
 from hooksdk.transcript import DrainReport, Results, SessionLog, Store, Transcript
 
@@ -36,6 +37,8 @@ __all__ = ["Session", "SessionParts"]
 
 CLOSE_TIMEOUT = 10.0
 """Seconds that closing a session may take in all."""
+SAVE_TIMEOUT = 5.0
+"""Seconds that observers have before a session is saved."""
 TRIGGERS = ("user", "schedule", "subagent", "other")
 """What may begin a run."""
 
@@ -53,6 +56,9 @@ class SessionParts:
     """What `shared` of each plugin class yielded, by plugin."""
     on_open: Callable[[Session], None]
     on_close: Callable[[Session], None]
+    on_rest: Callable[[], None]
+    """Told when a run has ended, and when the session has opened."""
+    plugin_host: PluginHost
 
 
 @final
@@ -97,7 +103,9 @@ class Session:
         self._keepers: list[Keeper[Any]] = []
         self._instances: dict[str, object] = {}
         self._states: PluginStates | None = None
-        self._open_run = OpenRun(session_id)
+        self._is_open = False
+        """True once it has opened, until it begins to close."""
+        self._open_run = OpenRun(session_id, parts.on_rest)
         self._info = RunInfo(session_id=session_id)
 
     # What whoever holds it may ask
@@ -135,7 +143,7 @@ class Session:
         return await self._applied(await self.results.restore(reference))
 
     async def _applied(self, receipt: TrimReceipt) -> TrimReceipt:
-        if receipt.status != "queued" or self._open_run.is_claimed:
+        if receipt.status != "queued" or self._open_run.claimed:
             return receipt
         report = await self.drain()
         mine = next((trim for trim in reversed(report.trims) if trim.handle == receipt.handle), None)
@@ -143,9 +151,15 @@ class Session:
 
     async def drain(self) -> DrainReport:
         """Apply every queued trim and restore now. Raises `FenceClosed` while a run is open: it drains them at its end."""
-        if self._open_run.is_claimed:
+        if self._open_run.claimed:
             raise FenceClosed(self.id)
         return await self._need_transcript().drain()
+
+    @property
+    def running(self) -> bool:
+        """True while it is at work: from before a run's `agent_start` handlers until the run's end is stored, and while
+        the session itself opens or closes."""
+        return self._open_run.claimed or (self._log is not None and not self._is_open)
 
     def plugin(self, plugin_id: str) -> Any:
         """This session's instance of a plugin class, for whoever wants to look at it. Raises `KeyError`."""
@@ -179,6 +193,8 @@ class Session:
             if dispatcher is not None:
                 dispatcher.stop()
             raise
+        self._is_open = True
+        self._parts.on_rest()
         return self
 
     async def _open_plugins(self) -> None:
@@ -187,6 +203,8 @@ class Session:
             if not plugin.is_class:
                 continue
             available: dict[str, Any] = {"config": plugin.config, "shared": self._parts.shared.get(plugin.id)}
+            if "host" in plugin.asks_for:
+                available["host"] = self._parts.plugin_host
             if "state" in plugin.asks_for:
                 available["state"] = states.open(plugin.id)
             if "storage" in plugin.asks_for:
@@ -262,6 +280,17 @@ class Session:
             tool for plugin in registry.loaded for tool in registry.tools_of(plugin, self._instances.get(plugin.id))
         ]
 
+    async def save(self) -> None:
+        """Store now what the plugins keep for this session; a run stores it with each message, with each result and at
+        its end. Observers of what went before have five seconds to see it first. Raises `SessionClosed`, and what the
+        store raises."""
+        dispatcher, states = self._dispatcher, self._states
+        if dispatcher is None:
+            raise SessionClosed(f"session '{self.id}'")
+        assert states is not None
+        await dispatcher.flush(SAVE_TIMEOUT)
+        await run_shielded(states.save)
+
     # It closes
 
     async def close(self, reason: SessionEndReason = "closed") -> None:
@@ -269,6 +298,7 @@ class Session:
         if self._dispatcher is None:
             return
         dispatcher, self._dispatcher = self._dispatcher, None
+        self._is_open = False
         await run_shielded(self._close, dispatcher, reason)
 
     async def _close(self, dispatcher: Dispatcher, reason: SessionEndReason) -> None:

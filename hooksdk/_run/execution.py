@@ -71,7 +71,7 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
     if missing := [name for name in names if name not in values]:
         return CallEnd("blocked", ToolResult.error(refusals.no_secret_value(missing)))
     state.secrets.add(values)
-    if short := {name: value for name, value in values.items() if len(value.strip()) < MIN_MASKED}:
+    if short := [(name, value) for name, value in values.items() if len(value.strip()) < MIN_MASKED]:
         work.short_secrets = SecretMask(short, shortest=1)
     work.own_arguments = fill(work.own_arguments, values)
     if problems := tool.check(work.own_arguments, quote_values=False):
@@ -242,6 +242,10 @@ class Context:
         return self._state.info.agent_id
 
     @property
+    def info(self) -> hooks.RunInfo:
+        return self._state.info
+
+    @property
     def call(self) -> ToolCall:
         return self._work.call
 
@@ -257,6 +261,9 @@ class Context:
             return self._work.attempt.cancelled
         except RuntimeError:  # trio tells it to the thread of its event loop only
             return False
+
+    def mask(self, text: str) -> str:
+        return _without_secrets(self._state, self._work, text)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, origin: Origin = "tool") -> ToolResult:
         if self._over:

@@ -57,14 +57,14 @@ class SecretMask:
     """Turns values of secrets back into their placeholders, however they are written. A session has one, and shares it
     with its children. False while it knows no value: then there is nothing to do."""
 
-    def __init__(self, values: Mapping[str, str] | None = None, *, shortest: int = MIN_MASKED) -> None:
+    def __init__(self, values: Iterable[tuple[str, str]] = (), *, shortest: int = MIN_MASKED) -> None:
+        """The log is not searched for `values`; for what is added later it is."""
         self._shortest = shortest
         self._known: set[tuple[str, str]] = set()
         self._loose: dict[str, tuple[tuple[str, ...], str]] = {}
         """By their folded form: the spellings and their placeholder."""
         self._exact: dict[str, str] = {}
-        if values:
-            self.add(values)
+        self._learn(values)
 
     def __bool__(self) -> bool:
         return bool(self._loose or self._exact)
@@ -94,10 +94,7 @@ class SecretMask:
 
     def joined(self, others: Iterable[SecretMask]) -> SecretMask:
         """One mask for the values of all, since one after the other would cut a value in which another's is a part."""
-        mask = SecretMask()
-        for each in (self, *others):
-            mask._learn(each._known)  # noqa: SLF001 - of its own kind
-        return mask
+        return SecretMask(pair for mask in (self, *others) for pair in mask._known)  # noqa: SLF001 - of its own kind
 
     def text(self, text: str) -> str:
         """The text with each value as its placeholder."""

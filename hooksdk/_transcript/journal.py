@@ -58,6 +58,8 @@ class Ledger:
         self._calls: dict[str, ToolCall] = {}
         self._in_message: dict[int, list[Record]] = {}
         self._unknown: set[str] = set()
+        self._read_results: tuple[int, list[FoundResult]] = (-1, [])
+        """The position of the message whose results were read last, and these."""
 
     @classmethod
     def replay(
@@ -250,7 +252,9 @@ class Ledger:
 
     def body(self, record: Record) -> FoundResult:
         """The stored result itself."""
-        return self.need_format().results(self.messages[record.position])[record.index]
+        if self._read_results[0] != record.position:  # one message may hold hundreds of results
+            self._read_results = record.position, self.need_format().results(self.messages[record.position])
+        return self._read_results[1][record.index]
 
     def address(self, record: Record) -> dict[str, Any]:
         """Where a result is and what it holds. The call id alone would not do: ids repeat."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+from hooksdk._schema.values import is_list
 from hooksdk._transcript.encoding import encode
 from hooksdk._transcript.entries import Entry, Record
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.trims import short_text
 from hooksdk.calls import TrimReceipt
 from hooksdk.errors import UnknownResult, nearest
+from hooksdk.formats._shared import marks
 
 Plan = tuple[TrimReceipt, Entry | None]
 """What to answer, and the journal entry of a request that is accepted."""
@@ -42,11 +44,13 @@ def plan_restore(ledger: Ledger, reference: str) -> Plan:
 
 
 def _short_text(ledger: Ledger, record: Record, replacement: str | None) -> str | None:
-    message = ledger.messages[record.position]
-    stored_length = len(encode(message))
+    content = ledger.body(record).content
+    stored_length = len(encode(content))
 
     def fits(text: str) -> bool:
-        return len(encode(ledger.need_format().replace(message, record.index, text))) < stored_length
+        # The kind of the content stays, as every format promises. Only this result is written: one message may hold hundreds.
+        new: object = [{"type": "text", "text": text, **marks(content)}] if is_list(content) else text
+        return len(encode(new)) < stored_length
 
     return short_text(record.note, replacement, record.characters, fits)
 

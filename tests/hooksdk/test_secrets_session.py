@@ -170,7 +170,9 @@ async def test_a_value_in_the_clothes_of_a_placeholder_is_masked_too() -> None:
         assert KEY not in (await stage.call("read_file", {"path": "g"})).text
 
 
-async def test_a_value_shorter_than_four_characters_is_masked_in_its_own_call_only() -> None:
+async def test_a_value_shorter_than_four_characters_is_masked_in_its_own_call_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Short:
         @hooks.resolve_secrets
         def resolve(self, event: ResolveSecrets) -> Secrets:
@@ -182,6 +184,8 @@ async def test_a_value_shorter_than_four_characters_is_masked_in_its_own_call_on
     async with playing(Short, tools=[any_tool("echo", echo)]) as stage:
         assert (await stage.call("echo", {"code": "{{secret:CVV}}"})).text == "code {{secret:CVV}}"
         assert (await stage.call("echo", {"code": "123"})).text == "code 123"
+        logger.warning("%d lines", 1234)
+    assert "1234 lines" in caplog.text
 
 
 async def test_a_value_of_blanks_masks_nothing() -> None:
