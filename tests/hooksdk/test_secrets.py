@@ -37,10 +37,10 @@ CANARIES = {
     **{f"NAMED.{n}-x": f"canary.{n:02}.[a-z]+(x|y)*" for n in range(3)},
     **{f"WORD_{n}": word for n, word in enumerate(["k7Qz", "Zx9!", "p@ss", "hunter2", "0xBADF00D", "tr0ub4dor&3"])},
     **{f"BASE64_{n}": f"Y2FuYXJ5{n}ZGVhZGJlZWY" + "=" * n for n in range(3)},
-    **{f"REGEX_{n}": f"({n}canary|^$)[^x]{{2,}}\\d+?" for n in range(3)},
-    **{f"EDGES_{n}": f"  canary{n:02} at the edges\t\n" for n in range(2)},
-    **{f"BRACES_{n}": f"{{{{canary{n:02}}}}}%s%(name)s{{0}}" for n in range(2)},
-    **{f"MARKUP_{n}": f"<canary{n:02} a='1'>&amp;</canary>" for n in range(2)},
+    **{f"REGEX_{n}": f"({n}canary|^$)[^x]{{2,}}\\d+?" for n in range(6)},
+    **{f"EDGES_{n}": f"  canary{n:02} at the edges\t\n" for n in range(4)},
+    **{f"BRACES_{n}": f"{{{{canary{n:02}}}}}%s%(name)s{{0}}" for n in range(4)},
+    **{f"MARKUP_{n}": f"<canary{n:02} a='1'>&amp;</canary>" for n in range(4)},
     **{f"WIDE_{n}": f"канарейка{n:02}-İstanbul-ﬁ-é" for n in range(2)},
     "DIGITS": "4929133754",
     "LONG": "canary" + "x1" * 900,
@@ -188,7 +188,7 @@ async def everything(stage: Stage, text: str, caplog: pytest.LogCaptureFixture) 
 @pytest.mark.parametrize("execute", EXECUTORS)
 async def test_no_canary_gets_out_of_a_tool_in_any_way(execute: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    assert len(CANARIES) >= 50
+    assert len(CANARIES) == 60
     told: list[str] = []
     async with playing(Vault, Sees, tools=[make(one) for one in {execute, echo}]) as stage:
         for name, value in CANARIES.items():
