@@ -306,7 +306,7 @@ class ToolContext(Protocol):
         ...
 
     def mask(self, text: str) -> str:
-        """The text with the values of this call's secrets turned back into their placeholders. A tool's result is masked
+        """The text with the values that the session's calls were given turned back into their placeholders. A tool's result is masked
         in any case; this is for a tool that cuts text (half a value would not be recognised) or writes it elsewhere."""
         ...
 

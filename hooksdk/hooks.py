@@ -6,7 +6,7 @@ are frozen, and everything that could be changed in them is a fresh copy at each
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -285,6 +285,10 @@ def resolve_secrets(event: ResolveSecrets) -> Secrets | None:
     """Give values for secret placeholders, after the call was judged. Nobody else sees them. A failing handler blocks."""
 
 
+def _count_nothing(_counter: str, _amount: int = 1) -> None:
+    pass
+
+
 @dataclass(frozen=True, kw_only=True)
 class TransformToolResult(CallEvent):
     """A result, before it is recorded."""
@@ -292,6 +296,8 @@ class TransformToolResult(CallEvent):
     tool: Tool | None = None
     """None for an unknown tool."""
     result: ToolResult
+    count: Callable[[str, int], None] = field(default=_count_nothing, repr=False)
+    """`event.count("redactions", 1)` adds to a counter of the plugin's own in the run's stats."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,10 @@ import anyio
 
 from hooksdk import hooks, schema
 from hooksdk._run.judged import JudgedCall, end_judged_calls, judge_call
+from hooksdk._run.masked import MaskedEditor, mask_messages
 from hooksdk._run.messages import before_model_call, drain_trims
 from hooksdk._run.parts import RunParts
+from hooksdk._run.secrets import SecretMask
 from hooksdk._run.state import CallInProgress, RunState
 from hooksdk._run.text_calls import names_called_in, reminder_of
 from hooksdk._run.tools import settle_tools
@@ -38,7 +40,7 @@ from hooksdk.records import (
     ToolsResolved,
 )  # fmt: skip
 from hooksdk.tools import Tool
-from hooksdk.transcript import Transcript, TranscriptEditor
+from hooksdk.transcript import Transcript
 
 __all__ = ["Compaction", "JudgedCall", "Run"]
 
@@ -149,8 +151,9 @@ class Run:
             await self._agent_start()
             await self._transcript.use_format(self._parts.format)
             await self._state.trace(RunStarted(trigger=self.info.trigger, model=self.info.model))
-        except BaseException:
+        except BaseException as error:
             self._parts.open_run.release(self._state)
+            self._parts.secrets.error(error)
             raise
         self._parts.open_run.began()
         self._state.open = True
@@ -175,8 +178,9 @@ class Run:
         candidates = [*map(state.itself, tools() if callable(tools) else tools), *self._parts.tools]
         try:
             offered = await settle_tools(state, candidates, self._earlier_names)
-        except BaseException:
+        except BaseException as error:
             state.catalog = None  # what an earlier attempt was granted is granted no more
+            state.secrets.error(error)
             raise
         catalog = state.tools
         await state.parts.unmatched.check_patterns(self._hooks, self.info, [*candidates, *catalog, *offered])
@@ -209,6 +213,7 @@ class Run:
         match."""
         self._state.check_open()
         if messages is not None:
+            messages = mask_messages(messages, self._transcript.view, self._state.secrets)
             known = await self._transcript.match(messages)
             await self._show_replies(messages[known:])
         await self._transcript.close_turn("not run: no result came before the next model call")
@@ -231,6 +236,8 @@ class Run:
         calls and is shown to `after_model_call`."""
         self._state.check_open()
         messages: list[Message] = [message] if isinstance(message, dict) else list(message)
+        if self._state.secrets:
+            messages = [self._state.secrets.value(one) for one in messages]
         await self._transcript.append(messages)
         await self._show_replies(messages, None if usage is None else schema.clone(dict(usage)), stop_reason)
         await self._parts.states.save()
@@ -286,7 +293,7 @@ class Run:
         """While the host shortens its messages: `async with run.compaction() as compaction:`, and in it
         `await compaction.replace(messages)`. The stored messages stay whole; the view starts anew from these."""
         self._state.check_open()
-        compaction = Compaction(self._transcript)
+        compaction = Compaction(self._transcript, self._state.secrets)
         self._compacting = True
         try:
             if self._hooks.has("before_compaction"):
@@ -334,7 +341,11 @@ class Run:
     def _ending(self, error: BaseException | None) -> tuple[EndReason, str | None]:
         if error is None:
             return ("paused", self._paused) if self._paused is not None else ("completed", None)
-        return ("error", describe(error)) if isinstance(error, (Exception, SystemExit)) else ("cancelled", None)
+        return (
+            ("error", describe(error, clean=self._state.secrets.text))
+            if isinstance(error, (Exception, SystemExit))
+            else ("cancelled", None)
+        )
 
     async def _end(self, reason: EndReason, message: str | None, problems: list[Exception]) -> None:
         if reason != "paused":
@@ -346,7 +357,7 @@ class Run:
         await self._hooks.flush(FLUSH_TIMEOUT)
         self._transcript.open_fence()
         if self._hooks.has("agent_end"):
-            editor = TranscriptEditor(self._transcript, "agent_end")
+            editor = MaskedEditor(self._transcript, "agent_end", mask=self._state.secrets)
             event = hooks.AgentEnd(info=self.info, reason=reason, error=message, stats=self.stats, transcript=editor)
             await self._hooks.notify("agent_end", event, backwards=True)
 
@@ -377,9 +388,13 @@ class Run:
 class Compaction:
     """An open compaction."""
 
-    def __init__(self, transcript: Transcript) -> None:
+    def __init__(self, transcript: Transcript, mask: SecretMask) -> None:
         self._transcript = transcript
+        self._mask = mask
 
     async def replace(self, messages: Sequence[Message]) -> None:
         """Let the model's view begin with these messages instead of all that was recorded so far."""
+        if self._mask:
+            stored = self._transcript.view  # what is in it stays as it is, or its results would count as gone
+            messages = [one if one in stored else self._mask.value(one) for one in messages]
         await self._transcript.compact(messages)

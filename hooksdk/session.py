@@ -14,7 +14,9 @@ import anyio
 from hooksdk import hooks, schema
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._plugins.registry import Registry, instantiate
+from hooksdk._run.masked import MaskedResults
 from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts
+from hooksdk._run.secrets import SecretMask
 from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
@@ -87,6 +89,7 @@ class Session:
         allowed: Sequence[Sequence[ToolPattern]] = (),
         parent: str = "",
         parent_runs: OpenRun | None = None,
+        secrets: SecretMask | None = None,
     ) -> None:
         self.id = session_id
         self.resumed = False
@@ -97,6 +100,7 @@ class Session:
         self._parent_runs = parent_runs
         self._parent_run = parent_runs.run if parent_runs else None
         """The run that was open when this session was made as a sub-agent's."""
+        self._secrets = SecretMask() if secrets is None else secrets
         self._children = 0
         self._log: SessionLog | None = None
         self._transcript: Transcript | None = None
@@ -132,7 +136,7 @@ class Session:
     def results(self) -> Results:
         """The session's tool results, to list, read and trim. What is queued here is applied at the open run's end, or by
         `drain()`."""
-        return Results(self._need_transcript(), "host")
+        return MaskedResults(self._need_transcript(), "host", mask=self._secrets)
 
     async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
         """Shorten a tool result for the model, by its handle or call id: applied at once, or at the end of the run that is
@@ -184,7 +188,7 @@ class Session:
                 logger.info("session '%s': %d queued trims of an earlier run are drained", self.id, len(report.trims))
             await self._open_plugins()
             dispatcher = self._dispatcher = Dispatcher(
-                self._parts.registry.plans(self._instances), self._parts.background
+                self._parts.registry.plans(self._instances), self._parts.background, clean=self._secrets.record
             )
             await dispatcher.trace(self._info, SessionStarted(resumed=self.resumed, parent=self._parent or None))
             await dispatcher.notify("session_start", hooks.SessionStart(info=self._info, resumed=self.resumed))
@@ -200,7 +204,7 @@ class Session:
         return self
 
     async def _open_plugins(self) -> None:
-        self._states = states = PluginStates(self._need_transcript())
+        self._states = states = PluginStates(self._need_transcript(), self._secrets)
         for plugin in self._parts.registry.loaded:
             if not plugin.is_class:
                 continue
@@ -210,7 +214,7 @@ class Session:
             if "state" in plugin.asks_for:
                 available["state"] = states.open(plugin.id)
             if "storage" in plugin.asks_for:
-                available["storage"] = PluginStorage(self._parts.store, plugin.id)
+                available["storage"] = PluginStorage(self._parts.store, plugin.id, self._secrets)
             instance = instantiate(plugin, available)
             lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = getattr(instance, "lifespan", None)
             if lifespan is not None:
@@ -269,7 +273,7 @@ class Session:
         registry = self._parts.registry
         parts = RunParts(
             dispatcher=dispatcher, transcript=transcript, store=self._parts.store, format=get_format(format),
-            tools=self._tools(), approver=self._parts.approver, states=states, open_run=self._open_run,
+            tools=self._tools(), approver=self._parts.approver, states=states, secrets=self._secrets, open_run=self._open_run,
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call",
             contracts=registry.contracts, built_in=registry.built_in, unmatched=self._unmatched,
             missing_grants={plugin.id: plugin.missing_grant for plugin in registry.loaded if plugin.missing_grant},
@@ -288,8 +292,9 @@ class Session:
         layer = () if patterns is None else (tuple(ToolPattern(pattern) for pattern in patterns),)
         child_id = session_id or f"{self.id}/{self._children}-{uuid.uuid4().hex[:8]}"
         return Session(
-            child_id, self._parts, allowed=(*self._allowed, *layer), parent=self.id, parent_runs=self._open_run
-        )
+            child_id, self._parts, allowed=(*self._allowed, *layer), parent=self.id, parent_runs=self._open_run,
+            secrets=self._secrets,
+        )  # fmt: skip
 
     def _tools(self) -> list[Tool]:
         registry = self._parts.registry

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import inspect
 import reprlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from hooksdk._firing.hook import Handler
@@ -85,11 +85,18 @@ def _field_names(kind: type[Any]) -> tuple[str, ...]:
 def _bad_answer(handler: Handler, answer: object) -> BadAnswer:
     names = [kind.__name__ for kind in handler.answers]
     expected = " or ".join((*names, "None")) if names else f"None: {handler.hook} decides nothing"
+    return BadAnswer(handler.hook, handler.who, _shown(answer, handler), expected)
+
+
+def _shown(answer: object, handler: Handler) -> str:
+    """A wrong answer in an error's words: its type alone where the right ones hide what they hold, as `Secrets` does."""
+    kind = type(answer).__name__
+    if any(not field.repr for each in handler.answers if is_dataclass(each) for field in fields(each)):
+        return f"a value of type {kind}"
     try:
-        text = reprlib.repr(answer)
+        return f"{reprlib.repr(answer)} ({kind})"
     except Exception:
-        text = "what cannot be shown"
-    return BadAnswer(handler.hook, handler.who, f"{text} ({type(answer).__name__})", expected)
+        return f"what cannot be shown ({kind})"
 
 
 async def call_handler(handler: Handler, event: Any) -> Any:

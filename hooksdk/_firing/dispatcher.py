@@ -71,8 +71,12 @@ class Outcome:
 class Dispatcher:
     """Fires the hooks of one session."""
 
-    def __init__(self, plans: Plans, background: Background) -> None:
+    def __init__(
+        self, plans: Plans, background: Background, *, clean: Callable[[Record], Record] = lambda record: record
+    ) -> None:
+        """`clean` takes out of each trace record what nobody may see."""
         self.plans = plans
+        self._clean = clean
         self._background = background
         self._stopped = False
         self._observing: dict[str, Mailbox] = {}
@@ -131,7 +135,7 @@ class Dispatcher:
         limit is taken out, and that is logged."""
         if not self._tracing:
             return
-        event = Trace(info=info, record=record, time=time.time())
+        event = Trace(info=info, record=self._clean(record), time=time.time())
         for handler, box in list(self._tracing.items()):
             if box.full and not await box.wait(handler.timeout, until_quiet=False):
                 self._take_out(handler)

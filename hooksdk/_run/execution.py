@@ -6,7 +6,7 @@ import inspect
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import anyio
 from anyio.lowlevel import RunVar
@@ -16,7 +16,7 @@ from hooksdk._firing.signature import is_async, own_result, to_result
 from hooksdk._run import refusals
 from hooksdk._run.call import policy_failed
 from hooksdk._run.parts import PluginStorage
-from hooksdk._run.secrets import fill, mask, mask_result, placeholders
+from hooksdk._run.secrets import MIN_MASKED, SecretMask, fill, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._schema.values import peek
 from hooksdk._tasks.limits import Attempt, describe
@@ -27,6 +27,8 @@ from hooksdk.errors import RunClosed, ToolError
 from hooksdk.records import CallFinished, Progress
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results
+
+T = TypeVar("T")
 
 THREADS = 40
 """Worker threads that one tool may hold at a time, those that were abandoned among them."""
@@ -64,7 +66,9 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
         return None
     if missing := [name for name in names if name not in values]:
         return CallEnd("blocked", ToolResult.error(refusals.no_secret_value(missing)))
-    work.secrets = values
+    state.secrets.add(values)
+    if short := [(name, value) for name, value in values.items() if len(value.strip()) < MIN_MASKED]:
+        work.short_secrets = SecretMask(short, shortest=1)
     work.own_arguments = fill(work.own_arguments, values)
     if problems := tool.check(work.own_arguments, quote_values=False):
         return CallEnd("invalid", ToolResult.error(tool.refusal(problems)))
@@ -79,7 +83,7 @@ async def run_tool(state: RunState, work: CallInProgress, catalog: Catalog, call
     """Run the tool with exactly the arguments that were judged. What it raises, and a limit that it misses, are results."""
     tool = state.runnable[work.call.name]
     if tool.execute is None:
-        return take_result(work, ToolResult.error(refusals.no_executor(tool.name)))
+        return take_result(state, work, ToolResult.error(refusals.no_executor(tool.name)))
     context = Context(state, work, catalog, call_nested)
     inputs = (work.own_arguments, context) if tool.takes_context else (work.own_arguments,)
     result = ToolResult()
@@ -97,25 +101,31 @@ async def run_tool(state: RunState, work: CallInProgress, catalog: Catalog, call
     if attempt.cancelled:
         result = ToolResult.error(refusals.too_late(tool.name, tool.timeout))
     elif attempt.error is not None:
-        result = ToolResult.error(_problem(work, attempt.error))
-    return take_result(work, result)
+        result = ToolResult.error(_problem(state, work, attempt.error))
+    return take_result(state, work, result)
 
 
-def _problem(work: CallInProgress, error: BaseException) -> str:
+def _problem(state: RunState, work: CallInProgress, error: BaseException) -> str:
     name = work.call.name
     if isinstance(error, ToolError):
         return error.text
     if isinstance(error, anyio.get_cancelled_exc_class()):
         return refusals.tool_cancelled(name)
     # Masked before it is clipped and set in one line: half a secret, or one on two lines, would not be recognised.
-    return refusals.tool_failed(name, describe(error, MAX_PROBLEM, lambda text: mask(text, work.secrets)))
+    return refusals.tool_failed(name, describe(error, MAX_PROBLEM, lambda text: _without_secrets(state, work, text)))
 
 
-def take_result(work: CallInProgress, result: ToolResult) -> CallEnd:
+def _without_secrets(state: RunState, work: CallInProgress, value: T) -> T:
+    value = state.secrets.value(value)
+    return work.short_secrets.value(value) if work.short_secrets else value
+
+
+def take_result(state: RunState, work: CallInProgress, result: ToolResult) -> CallEnd:
     """A tool's result, wherever the tool ran: without the values of secrets, and with a note for the model where it does
     not match the tool's declared output schema."""
-    if work.secrets:
-        result = mask_result(result, work.secrets)
+    result = state.secrets.result(result)
+    if work.short_secrets:
+        result = work.short_secrets.result(result)
     if work.tool is not None and not result.is_error and peek(work.tool, "output_schema") is not None:
         result = _checked(work.tool, result)
     return CallEnd("error" if result.is_error else "ok", result)
@@ -152,8 +162,9 @@ async def transform_tool_result(state: RunState, work: CallInProgress, end: Call
 
     def event() -> hooks.TransformToolResult:
         return hooks.TransformToolResult(
-            info=state.info, call=work.call, arguments=work.arguments, tool=work.tool, result=result
-        )
+            info=state.info, call=work.call, arguments=work.arguments, tool=work.tool, result=result,
+            count=state.stats.count,
+        )  # fmt: skip
 
     async for outcome in state.hooks.fire("transform_tool_result", event, work.tool):
         handler = outcome.handler
@@ -212,7 +223,7 @@ class Context:
 
     @property
     def storage(self) -> Storage:
-        return PluginStorage(self._state.parts.store, self._owner)
+        return PluginStorage(self._state.parts.store, self._owner, self._state.secrets)
 
     @property
     def session_id(self) -> str:
@@ -252,17 +263,18 @@ class Context:
             return False
 
     def mask(self, text: str) -> str:
-        return mask(text, self._work.secrets)
+        return _without_secrets(self._state, self._work, text)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, origin: Origin = "tool") -> ToolResult:
         if self._over:
             raise RunClosed(
                 f"the call of '{self._work.call.name}' has returned, so its context calls no tools any more"
             )
-        return await self._call_nested(self._state, self._work, name, mask(dict(arguments), self._work.secrets), origin)
+        masked = _without_secrets(self._state, self._work, dict(arguments))
+        return await self._call_nested(self._state, self._work, name, masked, origin)
 
     async def progress(self, text: str, share: float | None = None) -> None:
         work = self._work
         if work.end is None:
-            text = mask(text, work.secrets)[:MAX_PROGRESS]
+            text = _without_secrets(self._state, work, text)[:MAX_PROGRESS]
             await self._state.trace(Progress(call_id=work.call.id, text=text, share=share))

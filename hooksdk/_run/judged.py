@@ -88,7 +88,9 @@ class JudgedCall:
         """Record a result made elsewhere, after the same masking, output check and transforming as the tool's own;
         answers what was recorded. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
         self._claim()
-        return await self._finish(_supply(self._work, ToolResult(result) if isinstance(result, str) else result))
+        return await self._finish(
+            _supply(self._state, self._work, ToolResult(result) if isinstance(result, str) else result)
+        )
 
     def _claim(self) -> None:
         work = self._work
@@ -136,21 +138,27 @@ async def _execute(state: RunState, work: CallInProgress) -> CallEnd:
     return end or await execution.run_tool(state, work, state.tools, _call_nested)
 
 
-async def _supply(work: CallInProgress, result: ToolResult) -> CallEnd:
-    return execution.take_result(work, result)
+async def _supply(state: RunState, work: CallInProgress, result: ToolResult) -> CallEnd:
+    return execution.take_result(state, work, result)
 
 
 async def _go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd | None]) -> None:
     """Take a call further. When its end is reached, or something interrupts it, its result is recorded and everybody who
     observes is told, once."""
     end: CallEnd | None = None
+    clean: BaseException | None = None
     try:
         end = await steps
         if end is not None:
-            end = await execution.transform_tool_result(state, work, end)
+            # Before the plugins see it, and of what they made of it: a refusal, an answer and a change quote things, too.
+            end = _masked(state, end)
+            if state.hooks.has("transform_tool_result"):
+                end = _masked(state, await execution.transform_tool_result(state, work, end))
     except BaseException as error:
         end = CallEnd("error", ToolResult.error(refusals.interrupted(work.call.name, error)))
-        raise
+        clean = state.secrets.error(error)
+        if clean is error:
+            raise
     finally:
         if end is not None:
             work.end = end
@@ -160,6 +168,12 @@ async def _go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd
                     await run_shielded(_record_result, state, work, end.result)
             finally:
                 await execution.after_tool_call(state, work, end)
+    if clean is not None:  # here, where nothing is handled any more, or the error with the value would be its context
+        raise clean
+
+
+def _masked(state: RunState, end: CallEnd) -> CallEnd:
+    return CallEnd(end.status, state.secrets.result(end.result)) if state.secrets else end
 
 
 async def _record_result(state: RunState, work: CallInProgress, result: ToolResult) -> None:

@@ -37,7 +37,7 @@ async def before_model_call(state: RunState) -> list[Message]:
         else:
             await outcome.use(lambda answer, plugin=plugin: _trim(state, _handles_in(answer), answer.reason, plugin))
         outcome.log()
-    return messages()
+    return state.secrets.value(messages())
 
 
 def _checked(state: RunState, answer: hooks.ReplaceMessages) -> list[Message]:

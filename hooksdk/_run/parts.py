@@ -8,6 +8,7 @@ from typing import Any, Protocol, final
 
 from hooksdk import schema
 from hooksdk._firing.dispatcher import Dispatcher
+from hooksdk._run.secrets import SecretMask
 from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import logger
 from hooksdk.approvals import Approver
@@ -51,6 +52,8 @@ class RunParts:
     """Plugins that may not read or trim results, with the reason."""
     approver: Approver | None
     states: PluginStates
+    secrets: SecretMask
+    """The values that the session's calls were given."""
     open_run: OpenRun
     allowed: Sequence[Sequence[ToolPattern]]
     """Which tools this session may be granted at all: each layer is a sub-agent's, and every layer must match."""
@@ -127,8 +130,9 @@ class _Saved:
 class PluginStates:
     """What the plugins keep in a session, saved when it changed."""
 
-    def __init__(self, transcript: Transcript) -> None:
+    def __init__(self, transcript: Transcript, mask: SecretMask) -> None:
         self._transcript = transcript
+        self._mask = mask
         self._by_plugin: dict[str, _Saved] = {}
 
     def open(self, plugin_id: str) -> PluginState:
@@ -143,7 +147,8 @@ class PluginStates:
             try:
                 text = schema.canonical(dict(saved.state))
                 if text != saved.text:
-                    await self._transcript.save_state(plugin_id, schema.clone(dict(saved.state)))
+                    masked = self._mask.value(schema.clone(dict(saved.state)))
+                    await self._transcript.save_state(plugin_id, masked)
                     saved.text = text
                 saved.problem = ""
             except (ValueError, TypeError) as error:
@@ -164,23 +169,24 @@ def _why_not(state: PluginState, error: Exception) -> str:
 
 @final
 class PluginStorage:
-    """One plugin's key-value space in a store."""
+    """One plugin's key-value space in a store; what goes into it out of a session holds no value of a secret."""
 
-    def __init__(self, store: Store, plugin_id: str) -> None:
+    def __init__(self, store: Store, plugin_id: str, mask: SecretMask | None = None) -> None:
         self._store = store
         self._space = plugin_id
+        self._mask = SecretMask() if mask is None else mask
 
     async def get(self, key: str, default: Any = None) -> Any:
         """The value kept under `key`, or `default`."""
-        return await self._store.get_value(self._space, key, default)
+        return await self._store.get_value(self._space, self._mask.text(key), default)
 
     async def set(self, key: str, value: Any) -> None:
         """Keep `value` under `key`; durable when this returns."""
-        await self._store.set_value(self._space, key, value)
+        await self._store.set_value(self._space, self._mask.text(key), self._mask.value(value))
 
     async def delete(self, key: str) -> None:
         """Forget `key`."""
-        await self._store.delete_value(self._space, key)
+        await self._store.delete_value(self._space, self._mask.text(key))
 
     async def keys(self) -> Sequence[str]:
         """All keys, sorted."""

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from hooksdk._firing.shadow import runs_without_effect
+from hooksdk._run.masked import MaskedResults
 from hooksdk.calls import TrimReceipt
-from hooksdk.transcript import Results
 
 
-class RunResults(Results):
+class RunResults(MaskedResults):
     """The results of a run. A handler in shadow mode gets the receipt of its trim, and nothing is queued."""
 
     async def _queue(

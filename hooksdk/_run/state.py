@@ -11,6 +11,7 @@ from typing import Any, Literal, final
 from hooksdk import schema
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._run.parts import RunParts
+from hooksdk._run.secrets import SecretMask
 from hooksdk._run.shadow import RunResults
 from hooksdk._run.stats import RunStats
 from hooksdk._tasks.limits import Attempt
@@ -49,8 +50,8 @@ class CallInProgress:
     """What is wrong with them by the tool's schema."""
     own_arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     """The tool's own copy, taken before the first policy sees the call."""
-    secrets: dict[str, str] = field(default_factory=dict[str, str])
-    """The values that were filled in, to be masked in what comes back."""
+    short_secrets: SecretMask | None = None
+    """Values that were filled in and are too short to be looked for in the whole session."""
     attempt: Attempt | None = None
     """The tool's time limit, while it runs."""
     abandoned: bool = False
@@ -103,12 +104,13 @@ class RunState:
     """What to tell a model whose last reply wrote a call as text."""
     open_calls: list[CallInProgress] = field(default_factory=list[CallInProgress])
     """Calls that were begun and have no result yet."""
-    stats: RunStats = field(default_factory=RunStats)
 
     def __post_init__(self) -> None:
         self.hooks: Dispatcher = self.parts.dispatcher
         self._ids: set[str] = set()
         self._ids_of: Catalog | None = None
+        self.secrets: SecretMask = self.parts.secrets
+        self.stats = RunStats(self.secrets.text)
 
     @property
     def tools(self) -> Catalog:
@@ -159,4 +161,6 @@ class RunState:
             )
 
         missing_grant = self.parts.missing_grants.get(owner)
-        return RunResults(self.parts.transcript, owner, missing_grant=missing_grant, on_queued=on_queued)
+        return RunResults(
+            self.parts.transcript, owner, missing_grant=missing_grant, on_queued=on_queued, mask=self.secrets
+        )

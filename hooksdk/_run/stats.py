@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 from hooksdk._tasks.background import logger
@@ -21,7 +21,8 @@ MAX_CALLS = 1000
 class RunStats:
     """Counts what a run does; `as_dict()` is what `run.stats` and the `AgentEnd` event show."""
 
-    def __init__(self) -> None:
+    def __init__(self, clean: Callable[[str], str] = str) -> None:
+        self._clean = clean
         self.tokens_direct = 0
         self.tokens_offered = 0
         self.message_characters = 0
@@ -74,7 +75,7 @@ class RunStats:
 
     def count(self, counter: str, amount: int = 1) -> None:
         """A plugin's own counter."""
-        self._counters[counter] += amount
+        self._counters[self._clean(counter)] += amount
 
     def in_shadow(self, plugin: str, outcome: str) -> None:
         """A plugin in shadow mode would have done this."""
