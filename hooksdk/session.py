@@ -203,12 +203,11 @@ class Session:
             metadata=schema.clone({**extra, **(metadata or {})}),
         )  # fmt: skip
 
-        registry = self._parts.registry
         parts = RunParts(
             dispatcher=dispatcher, transcript=transcript, store=self._parts.store, format=get_format(format),
             tools=self._tools(), approver=self._parts.approver, states=states, open_run=self._open_run,
             allowed=self._allowed, drain_early=self._parts.config.drain == "next_model_call",
-            missing_grants={plugin.id: plugin.missing_grant for plugin in registry.loaded if plugin.missing_grant},
+            missing_grants=self._parts.registry.missing_conversation(),
         )  # fmt: skip
         return Run(parts, info, input=schema.clone(input), context_window=context_window)
 

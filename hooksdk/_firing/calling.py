@@ -52,6 +52,8 @@ def failure_of(handler: Handler, attempt: Attempt, answer: object) -> Failure | 
     if attempt.late:
         error = HookTimeout(handler.hook, handler.who, handler.timeout)
     elif error is None and answer is not None and not isinstance(answer, handler.answers):
+        error = next((missing for kind, missing in handler.ungranted.items() if isinstance(answer, kind)), None)
+    if error is None and answer is not None and not isinstance(answer, handler.answers):
         names = [kind.__name__ for kind in handler.answers]
         expected = " or ".join((*names, "None")) if names else f"None: {handler.hook} decides nothing"
         try:
