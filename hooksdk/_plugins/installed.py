@@ -37,7 +37,7 @@ def installed_plugins(config: Config, *, every_manifest: bool = False) -> list[P
         plugin.grants = tuple(section.grants) if section else ()
         decide(plugin, config)
         plugins.append(plugin)
-    plugins.sort(key=lambda plugin: plugin.id)
+    plugins.sort(key=lambda plugin: (plugin.id, plugin.distribution))
     _refuse_twins(plugins)
     for plugin in plugins:
         if plugin.loaded or every_manifest:
