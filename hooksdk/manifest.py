@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import json
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -90,8 +91,8 @@ def _fill_defaults(config_schema: Mapping[str, Any], values: dict[str, Any]) -> 
             _fill_defaults(part, values[name])  # pyright: ignore[reportUnknownArgumentType]
 
 
-def read_manifest(path: Path) -> Manifest:
-    """Read one manifest. Raises `PluginRefused` with every wrong entry."""
+def read_manifest(path: Path | zipfile.Path) -> Manifest:
+    """Read one manifest, in a folder or in a wheel. Raises `PluginRefused` with every wrong entry."""
     who = path.parent.name
     try:
         data = json.loads(path.read_text(encoding="utf-8-sig"))

@@ -13,9 +13,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
+
+from pydantic import BaseModel, TypeAdapter
 
 OUTPUT_CHARS = 10_000
 """What is kept of a plugin's output. One that prints without end is the user who meets it."""
@@ -61,14 +63,14 @@ def probe(plugin_id: str, project: Path, seconds: float) -> Probe:
         reader.join(1)  # a grandchild in a group of its own may hold the pipe for ever
         printed = "".join(output)
         reported = _read(report)
+    if reported is not None:
+        return replace(reported, output=printed)
     if code is None:
         return Probe(outcome="timeout", problem=f"it was not imported within {seconds:g} s", output=printed)
-    if reported is None and code < 0:
+    if code < 0:
         name = signal.Signals(-code).name if -code in {*signal.Signals} else str(-code)
         return Probe(outcome="signal", problem=f"signal {name} ended the process", output=printed)
-    if reported is None:
-        return Probe(outcome="exit", problem=f"it ended the process with exit code {code}", output=printed)
-    return Probe(**reported, output=printed)
+    return Probe(outcome="exit", problem=f"it ended the process with exit code {code}", output=printed)
 
 
 def _keep_output(pipe: IO[str], output: list[str]) -> None:
@@ -88,16 +90,14 @@ def _kill(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def _read(report: Path) -> dict[str, Any] | None:
+def _read(report: Path) -> Probe | None:
     try:
-        return json.loads(report.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return TypeAdapter(Probe).validate_json(report.read_bytes())
+    except (OSError, ValueError):  # not there, or not ours: the plugin can write to it, too
         return None
 
 
 def _import(plugin_id: str, project: Path) -> dict[str, Any]:
-    from pydantic import BaseModel
-
     from hooksdk._plugins.discovery import load
     from hooksdk._plugins.grants import needed_grants
     from hooksdk._plugins.installed import installed_plugins

@@ -13,7 +13,7 @@ import pluggy
 import pydantic
 from pydantic import BaseModel
 
-from hooksdk._firing.hook import PROJECT, Grant, Handler, options_of, other_parameters
+from hooksdk._firing.hook import PROJECT, Handler, options_of, other_parameters
 from hooksdk._firing.signature import locate
 from hooksdk._plugins.grants import needed_grants
 from hooksdk._tasks.background import logger
@@ -80,7 +80,7 @@ class Plugin:
         """True when its handlers are called."""
         return self.status == "loaded"
 
-    def may(self, grant: Grant) -> bool:
+    def may(self, grant: str) -> bool:
         """True when it has this grant, or needs none."""
         return self.origin != "installed" or grant in self.grants
 

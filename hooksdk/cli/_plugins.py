@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.table import Table
@@ -217,8 +217,6 @@ def _facts(plugin: Plugin) -> dict[str, Any]:
 
 def _print_facts(plugin: Plugin) -> None:
     facts = _facts(plugin)
-    schema: Any = facts["config_schema"] or {}
-    settings: Any = schema.get("properties")
     asks = [
         f"{_in_words(word)} ({one_line(', '.join(users))})" + ("" if plugin.may(word) else "; not granted")
         for word, users in facts["needs"].items()
@@ -233,20 +231,19 @@ def _print_facts(plugin: Plugin) -> None:
         ("hooks", [_names(facts["hooks"])]),
         ("tools", [_names(facts["tools"])]),
         ("asks for", asks or ["no grants"]),
-        ("settings", [one_line(", ".join(settings))] if isinstance(settings, dict) and settings else []),
+        ("settings", _settings(facts["config_schema"])),
         ("notices", [one_line(notice) for notice in facts["notices"]]),
     ]
     _print_lines(lines)
 
 
 def _print_probe(probe: Probe) -> None:
-    settings: Any = (probe.config_schema or {}).get("properties")
     lines: list[tuple[str, Sequence[str]]] = [
         ("imported", [one_line(f"{probe.outcome}: {probe.problem}" if probe.problem else probe.outcome)]),
         ("hooks", [_names(probe.hooks)]),
         ("tools", [_names(probe.tools)]),
         ("needs", [_in_words(word) for word in probe.grants] or ["no grants"]),
-        ("settings", [one_line(", ".join(settings))] if isinstance(settings, dict) and settings else []),
+        ("settings", _settings(probe.config_schema)),
         ("printed", [one_line(line) for line in probe.output.splitlines()]),
     ]
     stdout_console().print()
@@ -258,6 +255,11 @@ def _print_lines(lines: Sequence[tuple[str, Sequence[str]]]) -> None:
     for heading, texts in lines:
         for number, text in enumerate(texts):
             console.print(f"[bold]{heading if number == 0 else '':<9}[/] {text}", soft_wrap=True)
+
+
+def _settings(config_schema: Mapping[str, Any] | None) -> list[str]:
+    properties: object = (config_schema or {}).get("properties")
+    return [_names([*cast("dict[str, Any]", properties)])] if isinstance(properties, dict) else []
 
 
 def _names(names: Sequence[str] | None) -> str:

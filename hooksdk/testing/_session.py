@@ -44,7 +44,7 @@ async def open_host(
     """
     ids = [plugin for plugin in plugins if isinstance(plugin, str)]
     holders = [plugin for plugin in plugins if not isinstance(plugin, str)]
-    overrides = {**(config or {}), "allow": [*ids, *(config or {}).get("allow", ())]}
+    overrides: dict[str, Any] = {**(config or {}), "allow": [*ids, *(config or {}).get("allow", ())]}
     if words := list(grants):
         sections: dict[str, Any] = overrides.get("plugins", {})
         known = {fold(name): name for name in sections}

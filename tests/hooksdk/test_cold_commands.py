@@ -25,6 +25,7 @@ AT_IMPORT = {
     "raises KeyboardInterrupt": "raise KeyboardInterrupt\n",
     "raises SystemExit": "raise SystemExit(5)\n",
     "prints": "print('not JSON')\n",
+    "forges the report": "import os, sys\nopen(sys.argv[3], 'w').write('[]')\nos._exit(0)\n",
     "closes stdout": "import sys\nsys.stdout.close()\n",
 }
 HOSTILE = "\x1b[2J\x1b]0;title\x07\u202eevil\u2066\x9b31m"
@@ -278,6 +279,7 @@ class Plugin:
     ("kind", "outcome", "words"),
     [
         ("exits", "exit", "exit code 7"),
+        ("forges the report", "exit", "exit code 0"),
         ("raises BaseException", "refused", "BaseException: odd"),
         ("raises KeyboardInterrupt", "refused", "KeyboardInterrupt"),
         ("closes stdout", "refused", "has no attribute 'Plugin'"),
