@@ -21,7 +21,7 @@ from hooksdk import schema
 from hooksdk.errors import ConfigError, PluginRefused, problem_text, unknown_key
 from hooksdk.hooks import GRANTS
 
-__all__ = ["FILE_NAMES", "Activation", "Contracts", "Manifest", "find_manifest", "folders_of", "read_manifest"]
+__all__ = ["FILE_NAMES", "Activation", "Contracts", "Manifest", "find_manifest", "read_manifest"]
 
 FILE_NAMES = ("hooksdk.plugin.json", "openclaw.plugin.json")
 """The manifest's file name, and its ancestor's."""

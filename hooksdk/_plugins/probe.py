@@ -107,7 +107,8 @@ def _import(plugin_id: str, project: Path) -> dict[str, Any]:
 
     config = load_config(folder=project)
     plugins = installed_plugins(config, every_manifest=True)
-    known = next(plugin for plugin in plugins if fold(plugin.id) == fold(plugin_id))
+    same_id = [plugin for plugin in plugins if fold(plugin.id) == fold(plugin_id)]
+    known = next((plugin for plugin in same_id if plugin.origin == "built-in"), same_id[0])
     # As code it needs no grant, so all of it is seen.
     plugin = Plugin(id=known.id, origin="code", manifest=known.manifest)
     report: dict[str, Any] = {"outcome": "loaded"}

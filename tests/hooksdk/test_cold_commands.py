@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import strangers
-from commands import COMMAND, environment
+from commands import COMMAND, environment, write_user_file
 from warm import CAN_FORK, Done, run
 
 from hooksdk._plugins.validation import validate
@@ -54,7 +54,7 @@ def test_plugins_that_misbehave_at_import_are_listed_inspected_enabled_and_switc
     listed = hooksdk("plugins", "list", "--json", folder=tmp_path).json()["plugins"]
     assert [one["status"] for one in listed if one["origin"] == "installed"] == ["not enabled"] * len(AT_IMPORT)
     enabled = "".join(f"[plugins.evil{number}]\n" for number in range(len(AT_IMPORT)))
-    (tmp_path / "hooksdk.toml").write_text(enabled)
+    write_user_file(tmp_path, enabled)
     listed = hooksdk("plugins", "list", "--json", folder=tmp_path).json()["plugins"]
     assert [one["status"] for one in listed if one["origin"] == "installed"] == ["loaded"] * len(AT_IMPORT)
     assert hooksdk("plugins", "inspect", "evil0", "--json", folder=tmp_path).json()["plugin"]["id"] == "evil0"
@@ -66,7 +66,7 @@ def test_plugins_that_misbehave_at_import_are_listed_inspected_enabled_and_switc
 
 def test_help_and_completion_import_no_plugin(tmp_path: Path) -> None:
     strangers.install(tmp_path)
-    (tmp_path / "hooksdk.toml").write_text("[plugins.evil]\n")
+    write_user_file(tmp_path, "[plugins.evil]\n")
     assert "inspect" in hooksdk("plugins", "--help", folder=tmp_path).out
     program = str(Path(sys.executable).with_name("hooksdk"))
     complete = {"_HOOKSDK_COMPLETE": "complete_bash", "COMP_WORDS": "hooksdk plugins in", "COMP_CWORD": "2"}
@@ -78,7 +78,7 @@ def test_help_and_completion_import_no_plugin(tmp_path: Path) -> None:
 
 def test_the_project_s_plugins_file_is_listed_and_not_run(tmp_path: Path) -> None:
     (tmp_path / "hooksdk_plugins.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w')\n")
-    (tmp_path / "hooksdk.toml").write_text("plugins_file = true\n")
+    write_user_file(tmp_path, "plugins_file = true\n")
     done = hooksdk("plugins", "list", "--json", folder=tmp_path)
     assert entry(done, "hooksdk_plugins")["status"] == "loaded"
     assert not strangers.was_imported(tmp_path)
@@ -88,7 +88,7 @@ def test_a_list_has_what_a_plugin_asks_for_what_it_has_and_who_installed_it(tmp_
     contracts = {"hooks": ["before_model_call"], "tools": ["look"]}
     about = {"description": "Watches.", "permissions": ["conversation", "offer"], "contracts": contracts}
     strangers.install(tmp_path, manifest=about)
-    (tmp_path / "hooksdk.toml").write_text('[plugins.evil]\ngrants = ["conversation", "offer"]\n')
+    write_user_file(tmp_path, '[plugins.evil]\ngrants = ["conversation", "offer"]\n')
     assert entry(hooksdk("plugins", "list", "--json", folder=tmp_path)) == {
         "id": "evil", "status": "loaded", "reason": "", "origin": "installed", "distribution": "someone-elses-dependency",
         "version": "1.0", "description": "Watches.", "permissions": ["conversation", "offer"],
@@ -120,7 +120,7 @@ def test_a_host_s_refusal_is_foreseen_as_far_as_the_manifest_tells(tmp_path: Pat
     strangers.install(tmp_path, "one", distribution="one", manifest={"configSchema": settings})
     strangers.install(tmp_path, "two", distribution="two", manifest={"contracts": {"hooks": ["agent_end"]}})
     strangers.install(tmp_path, "three", distribution="three", manifest="{")
-    (tmp_path / "hooksdk.toml").write_text("[plugins.one.config]\nlimt = 1\n[plugins.two]\n[plugins.three]\n")
+    write_user_file(tmp_path, "[plugins.one.config]\nlimt = 1\n[plugins.two]\n[plugins.three]\n")
     done = hooksdk("plugins", "list", "--json", folder=tmp_path)
     assert done.code == 1
     assert [entry(done, plugin_id)["status"] for plugin_id in ("one", "two", "three")] == ["refused"] * 3
