@@ -21,7 +21,7 @@ from hooksdk import schema
 from hooksdk.errors import ConfigError, PluginRefused, problem_text, unknown_key
 from hooksdk.hooks import GRANTS
 
-__all__ = ["FILE_NAMES", "Activation", "Contracts", "Manifest", "find_manifest", "read_manifest"]
+__all__ = ["FILE_NAMES", "Activation", "Contracts", "Manifest", "find_manifest", "folders_of", "read_manifest"]
 
 FILE_NAMES = ("hooksdk.plugin.json", "openclaw.plugin.json")
 """The manifest's file name, and its ancestor's."""
@@ -93,7 +93,7 @@ def _fill_defaults(config_schema: Mapping[str, Any], values: dict[str, Any]) -> 
 
 def read_manifest(path: Path | zipfile.Path) -> Manifest:
     """Read one manifest, in a folder or in a wheel. Raises `PluginRefused` with every wrong entry."""
-    who = path.parent.name
+    who = Path(str(path)).parent.name
     try:
         data = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
