@@ -14,7 +14,7 @@ from hooksdk.errors import HookSDKError, ToolError
 from hooksdk.host import Host
 from hooksdk.run import JudgedCall, Run
 from hooksdk.session import Session
-from hooksdk.state import PluginState
+from hooksdk.state import PluginHost, PluginState
 from hooksdk.stores import JsonlStore, MemoryStore
 from hooksdk.tools import Annotations, Tool, tool
 from hooksdk.transcript import Results
@@ -30,6 +30,7 @@ __all__ = [
     "JsonlStore",
     "JudgedCall",
     "MemoryStore",
+    "PluginHost",
     "PluginState",
     "ResultInfo",
     "Results",

@@ -7,12 +7,19 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, final
 
 from hooksdk import schema
-from hooksdk._schema.values import Fresh, OwnCopy
+from hooksdk._schema.values import Fresh, readable
 
 __all__ = ["Origin", "ResultInfo", "ToolCall", "ToolResult", "TrimReceipt"]
 
 Origin = Literal["model", "bridge", "code", "tool"]
 """Where a call comes from: the model itself, a bridge call unwrapped, a script in code mode, or another tool."""
+
+
+class _Arguments(Fresh[Any]):
+    """The field for a call's arguments: copied when they come in, since their maker may go on changing them."""
+
+    def __set__(self, instance: object, value: object) -> None:
+        super().__set__(instance, value if value is self else readable(value))
 
 
 @final
@@ -33,9 +40,10 @@ class ToolCall:
     """The provider's id of the call; ids repeat in real sessions, so it is no address by itself."""
     name: str
     """The tool's name as the caller wrote it."""
-    arguments: OwnCopy[Any] = field(default=OwnCopy(None), hash=False, repr=False)
+    arguments: _Arguments = field(default=_Arguments(None), hash=False, repr=False)
     """The arguments as they were written: an object, the JSON text that a model wrote (read when the call runs), or
-    None. A fresh copy at each access."""
+    None. A fresh copy at each access. For arguments that cannot be copied (nested too deep, not JSON) stands a text that
+    says so; the model reads it as the refusal of the call."""
     _: KW_ONLY
     origin: Origin = "model"
     parent_id: str | None = field(default=None, repr=False)
@@ -179,7 +187,8 @@ class TrimReceipt:
     """
 
     handle: str
-    status: Literal["queued", "already_queued", "already_trimmed", "not_trimmed"]
+    status: Literal["queued", "applied", "already_queued", "already_trimmed", "not_trimmed"]
+    """`applied` only where no run is open; else the fence opens at the run's end."""
     characters_before: int
     characters_after: int
     text: str

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, final, overload
 
 from hooksdk import schema
+from hooksdk._firing.event import RunInfo
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.errors import nearest
 from hooksdk.tools import Tool
@@ -262,6 +263,11 @@ class ToolContext(Protocol):
         ...
 
     @property
+    def info(self) -> RunInfo:
+        """What events say of the run: its workspace, who asked, what began it, the model and so on."""
+        ...
+
+    @property
     def call(self) -> ToolCall:
         """The call itself, under the tool's real name."""
         ...
@@ -284,6 +290,11 @@ class ToolContext(Protocol):
     @property
     def cancelled(self) -> bool:
         """True once the run is over or the call ran out of time: a tool in a thread should stop then."""
+        ...
+
+    def mask(self, text: str) -> str:
+        """The text with the values of this call's secrets turned back into their placeholders. A tool's result is masked
+        in any case; this is for a tool that cuts text (half a value would not be recognised) or writes it elsewhere."""
         ...
 
     def count(self, counter: str, amount: int = 1) -> None:

@@ -264,10 +264,12 @@ class SessionBusy(HostError):
 
     session_id: str
     seconds: float
+    holder: str = ""
+    """Who holds it, as far as the store knows: `process 4711`."""
 
     def __str__(self) -> str:
         return (
-            f"session '{self.session_id}' is held by another worker; waited {self.seconds:g} s. "
+            f"session '{self.session_id}' is held by {self.holder or 'another worker'}; waited {self.seconds:g} s. "
             "Close it there first, or use another session id."
         )
 

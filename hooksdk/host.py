@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -42,6 +44,7 @@ class Host:
     - `config`: a mapping laid over the configuration files and the environment, or a whole `Config` instead of them.
     - `approver`: how a person is asked, `async def (request) -> Approval`; without one every `Ask` is refused.
     - `folder`: the project folder whose configuration counts; the current one by default.
+    - `restart`: how the program is restarted, `async def (reason)`, for plugins that ask for it; without one they cannot.
 
     Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded.
 
@@ -72,6 +75,7 @@ class Host:
         config: Mapping[str, Any] | Config | None = None,
         approver: Approver | None = None,
         folder: Path | str | None = None,
+        restart: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         if isinstance(plugins, (str, type, ModuleType)):
             raise TypeError("Host(plugins=...) takes a list of modules and classes, such as plugins=[MyPlugin]")
@@ -86,6 +90,9 @@ class Host:
         self._keepers: list[Keeper[Any]] = []
         self._shared: dict[str, Any] = {}
         self._sessions: dict[str, Session] = {}
+        self._rest: anyio.Event | None = None
+        """Made by whoever waits until nobody is at work."""
+        self._plugin_host = _PluginHost(self, restart)
 
     @property
     def plugins(self) -> Sequence[Plugin]:
@@ -111,7 +118,10 @@ class Host:
                 if share is None:
                     continue
                 try:
-                    self._shared[plugin.id] = await self.enter(share(plugin.config), name=f"shared of {plugin.id}")
+                    manager = (
+                        share(plugin.config, host=self._plugin_host) if _takes_host(share) else share(plugin.config)
+                    )
+                    self._shared[plugin.id] = await self.enter(manager, name=f"shared of {plugin.id}")
                 except Exception as error:
                     raise PluginRefused(plugin.id, f"its shared(...) raised {describe(error)}") from error
         except BaseException:
@@ -165,8 +175,31 @@ class Host:
         parts = SessionParts(
             config=self.config, registry=self._registry, background=self._background, store=self._store,
             approver=self._approver, shared=self._shared, on_open=self._add_session, on_close=self._remove_session,
+            on_rest=self._tell_rest, plugin_host=self._plugin_host,
         )  # fmt: skip
         return Session(uuid.uuid4().hex if session_id is None else session_id, parts)
+
+    @property
+    def sessions(self) -> Sequence[Session]:
+        """The open sessions, sub-agents' among them, in the order in which they were opened."""
+        return tuple(self._sessions.values())
+
+    async def wait_idle(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - False at the limit, no error
+        """Wait until no session is at work (`Session.running`), `timeout` seconds at most; False when one still is, and
+        `sessions` tells which. For a shutdown that cuts nobody short. When this returns True, no run begins before the
+        caller's next `await`."""
+        with anyio.move_on_after(timeout):
+            while any(session.running for session in self._sessions.values()):
+                if self._rest is None:
+                    self._rest = anyio.Event()
+                await self._rest.wait()
+            return True
+        return False
+
+    def _tell_rest(self) -> None:
+        rest, self._rest = self._rest, None
+        if rest is not None:
+            rest.set()
 
     def storage(self, plugin_id: str) -> Storage:
         """A plugin's own key-value space."""
@@ -178,3 +211,38 @@ class Host:
     def _remove_session(self, session: Session) -> None:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
+        self._tell_rest()
+
+
+@final
+class _PluginHost:
+    """The `PluginHost` of one host. Not the host itself: with that one a plugin could open any session and read it."""
+
+    def __init__(self, host: Host, restart: Callable[[str], Awaitable[None]] | None) -> None:
+        self._host = host
+        self._restart = restart
+
+    @property
+    def running(self) -> Sequence[str]:
+        return [session.id for session in self._host.sessions if session.running]
+
+    async def wait_idle(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - False at the limit, no error
+        return await self._host.wait_idle(timeout)
+
+    async def save(self) -> None:
+        for session in self._host.sessions:
+            with contextlib.suppress(SessionClosed):  # it closes just now, which saves it
+                await session.save()
+
+    @property
+    def can_restart(self) -> bool:
+        return self._restart is not None
+
+    async def restart(self, reason: str) -> None:
+        if self._restart is None:
+            raise RuntimeError("this host was not told how it is restarted: Host(restart=...)")
+        await self._restart(reason)
+
+
+def _takes_host(share: Callable[..., Any]) -> bool:
+    return "host" in inspect.signature(share).parameters

@@ -354,7 +354,7 @@ class Run:
         async def drain() -> None:
             await drain_trims(self._state)
 
-        for step in (close_turn, drain, self._parts.states.save):
+        for step in (close_turn, drain, self._transcript.publish, self._parts.states.save):
             try:
                 await step()
             except Exception as problem:

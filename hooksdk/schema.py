@@ -63,17 +63,14 @@ def _by_bytes(content: bytes) -> Compiled:
     return _by_content(compact(clone(marshal.loads(content))))  # noqa: S302 - these bytes are our own
 
 
-def _compiled(schema: Any) -> Compiled:
-    """The validator kept for a schema of this content. marshal is the cheapest way to tell that a schema has not changed."""
+def _compiled(schema: Any) -> Compiled | str:
+    """The validator kept for a schema of this content, or what is wrong with the schema. marshal is the cheapest way to tell
+    that a schema has not changed."""
     try:
-        return _by_bytes(marshal.dumps(schema))
-    except ValueError:  # a subclass somewhere, or nested too deep
-        return _by_content(compact(clone(schema)))
-
-
-def _usable(schema: Any) -> Compiled | str:
-    try:
-        compiled = _compiled(schema)
+        try:
+            compiled = _by_bytes(marshal.dumps(schema))
+        except ValueError:  # a subclass somewhere, or nested too deep
+            compiled = _by_content(compact(clone(schema)))
     except (ValueError, TypeError, RecursionError) as error:
         return clip(str(error), 300)
     return compiled if compiled.fault is None else compiled.fault
@@ -81,8 +78,8 @@ def _usable(schema: Any) -> Compiled | str:
 
 def check_schema(schema: object) -> str | None:
     """Why this is no usable JSON Schema, or None. References are followed when a value is checked, never to another document."""
-    usable = _usable(schema)
-    return usable if isinstance(usable, str) else None
+    compiled = _compiled(schema)
+    return compiled if isinstance(compiled, str) else None
 
 
 def check(
@@ -94,7 +91,7 @@ def check(
     """
     if schema is None:
         return []
-    compiled = _usable(schema)
+    compiled = _compiled(schema)
     if isinstance(compiled, str):
         return [Problem(root, "schema", clip(f"nothing can be checked, because the schema is broken: {compiled}", 300))]
     size = survey(instance)

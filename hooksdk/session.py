@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, final
 
@@ -19,20 +19,24 @@ from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import Approver
+from hooksdk.calls import TrimReceipt
 from hooksdk.config import Config
-from hooksdk.errors import ConfigError, PluginRefused, SessionClosed
+from hooksdk.errors import ConfigError, FenceClosed, PluginRefused, SessionClosed
 from hooksdk.formats import Message, MessageFormat, get_format
 from hooksdk.hooks import RunInfo, SessionEndReason
 from hooksdk.patterns import ToolPattern
 from hooksdk.records import SessionEnded, SessionStarted
 from hooksdk.run import Run
+from hooksdk.state import PluginHost
 from hooksdk.tools import Tool
-from hooksdk.transcript import Results, SessionLog, Store, Transcript
+from hooksdk.transcript import DrainReport, Results, SessionLog, Store, Transcript
 
 __all__ = ["Session", "SessionParts"]
 
 CLOSE_TIMEOUT = 10.0
 """Seconds that closing a session may take in all."""
+SAVE_TIMEOUT = 5.0
+"""Seconds that observers have before a session is saved."""
 TRIGGERS = ("user", "schedule", "subagent", "other")
 """What may begin a run."""
 
@@ -50,6 +54,9 @@ class SessionParts:
     """What `shared` of each plugin class yielded, by plugin."""
     on_open: Callable[[Session], None]
     on_close: Callable[[Session], None]
+    on_rest: Callable[[], None]
+    """Told when a run has ended, and when the session has opened."""
+    plugin_host: PluginHost
 
 
 @final
@@ -87,7 +94,9 @@ class Session:
         self._keepers: list[Keeper[Any]] = []
         self._instances: dict[str, object] = {}
         self._states: PluginStates | None = None
-        self._open_run = OpenRun(session_id)
+        self._is_open = False
+        """True once it has opened, until it begins to close."""
+        self._open_run = OpenRun(session_id, parts.on_rest)
         self._info = RunInfo(session_id=session_id)
 
     # What whoever holds it may ask
@@ -110,8 +119,38 @@ class Session:
 
     @property
     def results(self) -> Results:
-        """The session's tool results, to list, read and trim."""
+        """The session's tool results, to list, read and trim. What is queued here is applied at the open run's end, or by
+        `drain()`."""
         return Results(self._need_transcript(), "host")
+
+    async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
+        """Shorten a tool result for the model, by its handle or call id: applied at once, or at the end of the run that is
+        open. Raises `UnknownResult`."""
+        return await self._applied(await self.results.trim(reference, replacement, reason=reason))
+
+    async def restore(self, reference: str) -> TrimReceipt:
+        """Let the model see a trimmed result whole again: at once, or from the end of the open run on. Raises
+        `UnknownResult`."""
+        return await self._applied(await self.results.restore(reference))
+
+    async def _applied(self, receipt: TrimReceipt) -> TrimReceipt:
+        if receipt.status != "queued" or self._open_run.claimed:
+            return receipt
+        report = await self.drain()
+        mine = next((trim for trim in reversed(report.trims) if trim.handle == receipt.handle), None)
+        return replace(receipt, status="applied") if mine is not None and mine.status == "applied" else receipt
+
+    async def drain(self) -> DrainReport:
+        """Apply every queued trim and restore now. Raises `FenceClosed` while a run is open: it drains them at its end."""
+        if self._open_run.claimed:
+            raise FenceClosed(self.id)
+        return await self._need_transcript().drain()
+
+    @property
+    def running(self) -> bool:
+        """True while it is at work: from before a run's `agent_start` handlers until the run's end is stored, and while
+        the session itself opens or closes."""
+        return self._open_run.claimed or (self._log is not None and not self._is_open)
 
     def plugin(self, plugin_id: str) -> Any:
         """This session's instance of a plugin class, for whoever wants to look at it. Raises `KeyError`."""
@@ -145,6 +184,8 @@ class Session:
             if dispatcher is not None:
                 dispatcher.stop()
             raise
+        self._is_open = True
+        self._parts.on_rest()
         return self
 
     async def _open_plugins(self) -> None:
@@ -153,6 +194,8 @@ class Session:
             if not plugin.is_class:
                 continue
             available: dict[str, Any] = {"config": plugin.config, "shared": self._parts.shared.get(plugin.id)}
+            if "host" in plugin.asks_for:
+                available["host"] = self._parts.plugin_host
             if "state" in plugin.asks_for:
                 available["state"] = states.open(plugin.id)
             if "storage" in plugin.asks_for:
@@ -226,6 +269,17 @@ class Session:
             tool for plugin in registry.loaded for tool in registry.tools_of(plugin, self._instances.get(plugin.id))
         ]
 
+    async def save(self) -> None:
+        """Store now what the plugins keep for this session; a run stores it with each message, with each result and at
+        its end. Observers of what went before have five seconds to see it first. Raises `SessionClosed`, and what the
+        store raises."""
+        dispatcher, states = self._dispatcher, self._states
+        if dispatcher is None:
+            raise SessionClosed(f"session '{self.id}'")
+        assert states is not None
+        await dispatcher.flush(SAVE_TIMEOUT)
+        await run_shielded(states.save)
+
     # It closes
 
     async def close(self, reason: SessionEndReason = "closed") -> None:
@@ -233,6 +287,7 @@ class Session:
         if self._dispatcher is None:
             return
         dispatcher, self._dispatcher = self._dispatcher, None
+        self._is_open = False
         await run_shielded(self._close, dispatcher, reason)
 
     async def _close(self, dispatcher: Dispatcher, reason: SessionEndReason) -> None:

@@ -1,10 +1,11 @@
-"""What a plugin keeps for one session."""
+"""What a plugin keeps for one session, and what it may ask of its host."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-__all__ = ["PluginState"]
+__all__ = ["PluginHost", "PluginState"]
 
 
 class PluginState(dict[str, Any]):
@@ -24,3 +25,47 @@ class PluginState(dict[str, Any]):
             self.state["calls"] = self.state.get("calls", 0) + 1
     ```
     """
+
+
+class PluginHost(Protocol):
+    """What a plugin may ask of its host: who is at work, and that it be restarted. Nothing of what was said.
+
+    A plugin class gets it as `host`, in its constructor or as the second parameter of `shared`.
+
+    ```python
+    from hooksdk import PluginHost, tool
+
+    class Upkeep:
+        def __init__(self, host: PluginHost) -> None:
+            self.host = host
+
+        @tool
+        def who_works(self) -> str:
+            "Name the sessions that are at work."
+            return ", ".join(self.host.running)
+    ```
+    """
+
+    @property
+    def running(self) -> Sequence[str]:
+        """The ids of the sessions that are at work: in a run, or while they open or close."""
+        ...
+
+    async def wait_idle(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - False at the limit, no error
+        """Wait until no session is at work, `timeout` seconds at most; False when one still is. Whoever waits inside a
+        run waits for itself. When this returns True, no run begins before the caller's next `await`."""
+        ...
+
+    async def save(self) -> None:
+        """Store what the plugins keep for every open session, so that nothing is lost when the process ends now."""
+        ...
+
+    @property
+    def can_restart(self) -> bool:
+        """True when the program around the host has said how it is restarted: `Host(restart=...)`."""
+        ...
+
+    async def restart(self, reason: str) -> None:
+        """Ask the program around the host to restart it. Raises `RuntimeError` when it has not said how, and what its
+        callback raises."""
+        ...

@@ -19,14 +19,17 @@ from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread, run_shielded
 from hooksdk._transcript.encoding import encode, encode_for, plain_call, plain_result, save_result
-from hooksdk._transcript.journal import Entry, Ledger
+from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.matching import MismatchError, checked, compare, same, without_repeats
+from hooksdk._transcript.pairing import NO_RESULT, paired
 from hooksdk._transcript.requests import Plan, find_record, plan_restore, plan_trim
 from hooksdk._transcript.storage import SessionLog, Store
 from hooksdk._transcript.trims import DrainedTrim, DrainReport, clean
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.errors import ConfigError, FenceClosed, HookSDKError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
+from hooksdk.formats._content import blocks_of
 from hooksdk.tools import Tool
 
 __all__ = [
@@ -173,7 +176,7 @@ class Transcript:
         A reply opens its calls; a result answers its call. A result that `answer` recorded already is not stored twice. When
         the conversation goes on although calls are open, these get an error result first: no request may lack one.
         """
-        await self._append(messages, close_calls=True)
+        await self._append(messages)
 
     @_exclusive
     async def match(self, messages: Sequence[Message]) -> int:
@@ -187,19 +190,22 @@ class Transcript:
             known = compare(messages, self._ledger)
         except MismatchError as error:
             raise TranscriptChanged(self.session_id, error.position, str(error)) from None
-        await self._append(messages[known:], close_calls=False)
+        await self._append(messages[known:])
         return known
 
-    async def _append(self, messages: Sequence[Message], *, close_calls: bool) -> None:
+    async def _append(self, messages: Sequence[Message]) -> None:
         message_format, start = self._need_format(), len(self._ledger.messages)
         try:
             fresh = [checked(message, message_format, start + number) for number, message in enumerate(messages)]
             await self._flush()
             fresh = without_repeats(fresh, self._ledger)
+            goes_on = bool(fresh and self.pending and not message_format.results(fresh[0]))
+            waiting = [] if goes_on else [slot.call for slot in self._ledger.slots if slot.record is None]
+            fresh = paired(fresh, message_format, open_calls=waiting, answered_ids=self._ledger.by_id, start=start)
         except MismatchError as error:
             raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
-        if close_calls and fresh and self.pending and not message_format.results(fresh[0]):
-            await self._close_turn("no result: the conversation went on before this call had one")
+        if goes_on:
+            await self._close_turn(NO_RESULT)
         await self._store(fresh)
         await self._flush()
 
@@ -236,19 +242,17 @@ class Transcript:
             entry = {"kind": "staged", "call": plain_call(call), **place, "result": save_result(result)}
             await self._journal({**entry, "disposable": disposable, "ran": ran})
             return
-        as_written = [
-            each.text
-            for message in self._result_messages([(call, result)])
-            for each in self._need_format().results(message)
-        ]
-        answer_hash = None if as_written == [result.text] else schema.fingerprint(result.text)
-        if disposable or ran or answer_hash:
-            await self._journal(
-                {"kind": "answered", **place, "disposable": disposable, "ran": ran, "said": answer_hash}
-            )
         slot.take(result, disposable, ran)
         try:
-            await self._flush()
+            due = self._ledger.due()
+            messages = self._result_messages([(each.call, each.staged) for each in due if each.staged])
+            message_format = self._need_format()
+            texts = [each.text for message in messages for each in message_format.results(message)]
+            reads_otherwise = texts[due.index(slot)] != result.text
+            if disposable or ran or reads_otherwise:
+                said = slot.answer_hash if reads_otherwise else None
+                await self._journal({"kind": "answered", **place, "disposable": disposable, "ran": ran, "said": said})
+            await self._store(messages)
         except HookSDKError:
             slot.staged, slot.by_run = None, False
             raise
@@ -290,9 +294,10 @@ class Transcript:
         """All results, oldest first, without their bodies."""
         return [self._ledger.info(record) for record in self._ledger.records]
 
-    def read_result(self, reference: str) -> str:
-        """The original text of a result."""
-        return self._ledger.body(find_record(self._ledger, reference)).text
+    def read_result(self, reference: str) -> ToolResult:
+        """The original result, its images and files among it."""
+        body = self._ledger.body(find_record(self._ledger, reference))
+        return ToolResult(body.text, blocks=[] if isinstance(body.content, str) else blocks_of(body.content))
 
     @_exclusive
     async def queue(self, plan: Callable[[Ledger], Plan], owner: str, reason: str) -> TrimReceipt:
@@ -312,8 +317,13 @@ class Transcript:
         if judged:
             statuses = [[n, trim.status] for n, trim in judged.items()]
             await self._journal({"kind": "drain", "done": statuses}, verify=True)
-        await self._publish()
+            await self._publish()
         return DrainReport(tuple(judged.values()))
+
+    @_exclusive
+    async def publish(self) -> None:
+        """Write the view beside the stored messages, where the store wants that."""
+        await self._publish()
 
     async def _publish(self) -> None:
         if self._log.materialized and self._ledger.format:
@@ -330,14 +340,22 @@ class Transcript:
         ledger, message_format = self._ledger, self._need_format()
         try:
             base = [checked(message, message_format, position) for position, message in enumerate(messages)]
+            base = paired(base, message_format)
         except MismatchError as error:
             raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
         later = ledger.view[len(ledger.base) :]
         same_end = 0
         while same_end < min(len(base), len(later)) and same(base[-1 - same_end], later[-1 - same_end]):
             same_end += 1
+        waiting = next((slot.call.id for slot in ledger.slots if slot.record is None), None)
+        if waiting is not None and ledger.last_reply < len(ledger.messages) - same_end:
+            problem = (
+                f"call '{waiting}' waits for its result, so its reply and what follows must stay at the list's end"
+            )
+            raise TranscriptChanged(self.session_id, len(base), problem)
         upto = len(ledger.messages) - same_end
-        await self._journal({"kind": "compact", "base": base[: len(base) - same_end], "upto": upto})
+        compaction = {"base": base[: len(base) - same_end], "upto": upto, "hash": ledger.last_hash(upto)}
+        await self._journal({"kind": "compact", **compaction})
         await self._publish()
 
     # Plugin state, fence, end
@@ -421,6 +439,10 @@ class Results:
 
     def read(self, reference: str) -> str:
         """The original text of a result, trimmed or not."""
+        return self._may_use().read_result(reference).text
+
+    def recall(self, reference: str) -> ToolResult:
+        """The original result, trimmed or not, with its images and files as blocks in MCP's shape."""
         return self._may_use().read_result(reference)
 
     async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:

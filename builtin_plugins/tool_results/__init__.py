@@ -7,7 +7,7 @@ window must fill it first, and the note in a trimmed result's place names `recal
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
@@ -81,21 +81,33 @@ class ToolResults:
         id: Reference,  # noqa: A002 - the word that models know
         offset: Annotated[int, Field(ge=0, description="The character to begin with.")] = 0,
         limit: Annotated[int | None, Field(ge=1, description="How many characters to read.")] = None,
-    ) -> str:
+    ) -> ToolResult:
         """Read an earlier tool result again as it was, whether it is trimmed or not. A long one comes in parts."""
         try:
-            text = context.results.read(id)
+            blocks = context.results.recall(id).blocks
         except UnknownResult as error:
             raise ToolError(str(error)) from None
+        text = "\n".join(each for block in blocks if (each := _text_of(block)) is not None)
+        files = [block for block in blocks if _text_of(block) is None]
         if not text:
-            return "[This result holds no text.]"
+            return ToolResult(blocks=files) if files else ToolResult("[This result holds no text.]")
         if offset >= len(text):
             raise ToolError(f"The result has {len(text):,} characters, so there is nothing from {offset:,} on.")
         end = min(len(text), offset + min(limit or self._config.max_recalled, self._config.max_recalled))
-        if (offset, end) == (0, len(text)):
-            return text
-        rest = f"go on with offset={end}" if end < len(text) else "this is the end"
-        return f"{text[offset:end]}\n[Characters {offset:,} to {end:,} of {len(text):,}; {rest}.]"
+        page = text[offset:end]
+        if (offset, end) != (0, len(text)):
+            rest = f"go on with offset={end}" if end < len(text) else "this is the end"
+            page += f"\n[Characters {offset:,} to {end:,} of {len(text):,}; {rest}.]"
+        if not files or end < len(text):
+            return ToolResult(page)
+        return ToolResult(blocks=[{"type": "text", "text": page}, *files])
+
+
+def _text_of(block: Mapping[str, Any]) -> str | None:
+    """The text of a block, also of an embedded document; None for an image or another file."""
+    resource: Mapping[str, Any] = block.get("resource") or {}
+    text = block.get("text") if block.get("type") == "text" else resource.get("text")
+    return text if isinstance(text, str) else None
 
 
 def _most_to_gain(results: Sequence[ResultInfo], limit: int) -> list[ResultInfo]:

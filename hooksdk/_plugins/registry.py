@@ -36,7 +36,7 @@ from hooksdk.manifest import Manifest
 from hooksdk.patterns import ToolPattern
 from hooksdk.tools import Tool, marked_tools
 
-CONSTRUCTOR = {"config", "state", "shared", "storage"}
+CONSTRUCTOR = {"config", "host", "state", "shared", "storage"}
 """What a plugin class may ask for."""
 
 

@@ -231,6 +231,10 @@ class Context:
         return self._state.info.agent_id
 
     @property
+    def info(self) -> hooks.RunInfo:
+        return self._state.info
+
+    @property
     def call(self) -> ToolCall:
         return self._work.call
 
@@ -246,6 +250,9 @@ class Context:
             return self._work.attempt.cancelled
         except RuntimeError:  # trio tells it to the thread of its event loop only
             return False
+
+    def mask(self, text: str) -> str:
+        return mask(text, self._work.secrets)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, origin: Origin = "tool") -> ToolResult:
         if self._over:

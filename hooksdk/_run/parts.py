@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -47,9 +47,15 @@ class RunParts:
 class OpenRun:
     """The one run that a session has open."""
 
-    def __init__(self, session_id: str) -> None:
+    def __init__(self, session_id: str, on_release: Callable[[], None]) -> None:
         self._session_id = session_id
         self._run_id: str | None = None
+        self._on_release = on_release
+
+    @property
+    def claimed(self) -> bool:
+        """True while a run has the session."""
+        return self._run_id is not None
 
     def claim(self, run_id: str) -> None:
         """Take the session for this run. Raises `RunAlreadyOpen`."""
@@ -61,6 +67,7 @@ class OpenRun:
         """Let the session go, if this run has it."""
         if self._run_id == run_id:
             self._run_id = None
+            self._on_release()
 
 
 @dataclass

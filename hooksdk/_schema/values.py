@@ -39,6 +39,10 @@ class Uncloneable(ValueError):
     """No JSON-like value: too deep, in a circle, keys that are not strings, or parts that cannot be copied."""
 
 
+UNREADABLE = "arguments that cannot be read"
+"""Begins what stands in a call for arguments that cannot be copied, which are never taken for others."""
+
+
 class BadArguments(ValueError):
     """A model's arguments are not one JSON object. The text tells the model what came and what to send."""
 
@@ -189,6 +193,8 @@ def parse_arguments(raw: object) -> JsonObject:
     try:
         if isinstance(raw, (bytes, bytearray)):
             raw = bytes(raw).decode()
+        if isinstance(raw, str) and raw.startswith(UNREADABLE):
+            raise BadArguments(raw.removeprefix(UNREADABLE).lstrip(": "))
         if raw is None or (isinstance(raw, str) and not raw.strip(" \t\r\n")):
             return {}
         value: Any = read_json(raw) if isinstance(raw, str) else raw
@@ -200,6 +206,14 @@ def parse_arguments(raw: object) -> JsonObject:
     except (BadArguments, Uncloneable, UnicodeDecodeError) as error:
         reason = str(error)
     raise BadArguments(f'The arguments could not be read: {reason}. Send one JSON object, such as {{"name": "value"}}.')
+
+
+def readable(arguments: object) -> Any:
+    """A copy of a call's arguments, or a text that no tool takes for any: models write what cannot be copied, too."""
+    try:
+        return clone(arguments)
+    except Uncloneable as error:
+        return f"{UNREADABLE}: {error}"
 
 
 def clip(text: str, limit: int) -> str:
@@ -260,13 +274,6 @@ class Fresh(Generic[T]):
     def __set__(self, instance: object, value: T) -> None:
         # `field(default=Fresh(None))` gives the field itself where no value is passed.
         instance.__dict__[self._name] = _Stored(self._default[0] if value is self else value)
-
-
-class OwnCopy(Fresh[T]):
-    """A `Fresh` field for a value that its maker may go on changing: it is copied when it comes in, too."""
-
-    def __set__(self, instance: object, value: T) -> None:
-        super().__set__(instance, value if value is self else clone(value))
 
 
 def peek(instance: object, name: str) -> Any:

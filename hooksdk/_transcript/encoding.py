@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from hooksdk import schema
-from hooksdk._schema.values import clip
+from hooksdk._schema.values import clip, is_object
 from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import StoreError
 
 
 def encode(value: object) -> bytes:
-    """Compact JSON; ASCII only where the text holds half of a surrogate pair, which UTF-8 cannot write."""
+    """Compact JSON; ASCII only where the text holds half of a surrogate pair, which UTF-8 cannot write. NaN and infinity,
+    which JSON lacks, become null."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        value = _finite(value)
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode()
     except UnicodeEncodeError:
         return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if is_object(value):
+        return {key: _finite(each) for key, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, (list, tuple)) else value  # pyright: ignore[reportUnknownVariableType]
 
 
 def encode_for(place: str, value: object) -> bytes:

@@ -12,91 +12,23 @@ applies both in their original order, and a ledger that is rebuilt equals the on
 | dropped | staged results whose calls were never recorded are given up |
 | trim, restore | n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason |
 | drain | done `[[n, status], ...]`: one entry applies everything that was queued |
-| compact | base (messages), upto (stored messages that the base stands for) |
+| compact | base (messages), upto (stored messages that the base stands for), hash (of the last of these) |
 | state | plugin, state |
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any
 
 from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.encoding import load_result, request_of, summary_of
-from hooksdk._transcript.trims import DrainedTrim, TrimStatus, note
+from hooksdk._transcript.entries import Entry, Record, Slot
+from hooksdk._transcript.trims import DrainedTrim, TrimStatus
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
-
-Entry = dict[str, Any]
-"""One line of the journal."""
-
-
-@dataclass(slots=True, eq=False)
-class Record:
-    """One result of the stored messages, without its body."""
-
-    handle: str
-    position: int
-    index: int
-    occurrence: int
-    call_id: str
-    characters: int
-    tokens: int
-    is_error: bool
-    refusal: str | None
-    turn: int
-    call: ToolCall | None
-    disposable: bool = False
-    ran: str = ""
-    """The tool that ran, where the call named a bridge."""
-    answer_hash: str | None = None
-    """The hash of the text that the run answered, where the format may have put it in other words."""
-    short_text: str | None = None
-    """The text that stands in its place, once a trim is applied."""
-    queued_entry: Entry | None = None
-    """The last trim or restore of it that waits for the drain."""
-    content_hash: str | None = None
-    summary: str | None = None
-    """Of the call's arguments, once somebody asked for it."""
-
-    @property
-    def note(self) -> str:
-        return note(self.handle, self.tool, self.characters, self.is_error)
-
-    @property
-    def tool(self) -> str:
-        return self.ran or (self.call.name if self.call else "")
-
-    @property
-    def will_be_trimmed(self) -> bool:
-        """True when a drain would leave it trimmed."""
-        return self.queued_entry["kind"] == "trim" if self.queued_entry else self.short_text is not None
-
-
-@dataclass(slots=True, eq=False)
-class Slot:
-    """One call of the newest reply, and what is known of its result."""
-
-    call: ToolCall
-    order: int
-    staged: ToolResult | None = None
-    record: Record | None = None
-    disposable: bool = False
-    ran: str = ""
-    answer_hash: str | None = None
-    by_run: bool = False
-    """Answered by the run, not by a message that the host recorded."""
-
-    @property
-    def open(self) -> bool:
-        return self.staged is None and self.record is None
-
-    def take(self, result: ToolResult, disposable: bool, ran: str) -> None:
-        self.staged, self.disposable, self.ran, self.by_run = result, disposable, ran, True
-        self.answer_hash = schema.fingerprint(result.text)
+from hooksdk.formats._content import size_of
 
 
 class Ledger:
@@ -126,6 +58,8 @@ class Ledger:
         self._calls: dict[str, ToolCall] = {}
         self._in_message: dict[int, list[Record]] = {}
         self._unknown: set[str] = set()
+        self._read_results: tuple[int, list[FoundResult]] = (-1, [])
+        """The position of the message whose results were read last, and these."""
 
     @classmethod
     def replay(
@@ -133,12 +67,17 @@ class Ledger:
     ) -> Ledger:
         """The ledger of stored messages and journal entries."""
         ledger = cls(message_format)
+        most = 0
         for entry in journal:
+            most = max(most, int(entry.get("m", 0)))
             for message in messages[len(ledger.messages) : int(entry.get("m", 0))]:
                 ledger.add(message)
             ledger.apply(entry)
         for message in messages[len(ledger.messages) :]:
             ledger.add(message)
+        if most > len(messages):
+            problem = "the journal was written when %d messages were stored, and now there are %d: what it says of lost ones is left out"
+            logger.warning(problem, most, len(messages))
         return ledger
 
     # Messages
@@ -164,14 +103,15 @@ class Ledger:
     def _add_result(self, position: int, result: FoundResult) -> None:
         slot = next((slot for slot in self.slots if slot.record is None and slot.call.id == result.call_id), None)
         same_id = self.by_id.setdefault(result.call_id, [])
+        size = size_of(result.content)
         record = Record(
             handle=f"r{len(self.records) + 1}",
             position=position,
             index=result.index,
             occurrence=len(same_id),
             call_id=result.call_id,
-            characters=len(result.text),
-            tokens=schema.estimate_tokens(result.text),
+            characters=size.characters,
+            tokens=size.tokens,
             is_error=result.is_error,
             refusal=result.why_not,
             turn=self.replies,
@@ -206,9 +146,13 @@ class Ledger:
         """Answered calls whose results may be appended now: in the order of the calls, all together where the format
         wants one message for all.
         """
-        waiting = [slot for slot in self.slots if slot.record is None]
-        ready = list(takewhile(lambda slot: slot.staged is not None, waiting))
-        return [] if self.need_format().grouped and len(ready) < len(waiting) else ready
+        ready: list[Slot] = []
+        for slot in self.slots:
+            if slot.record is None:
+                if slot.staged is None:
+                    return [] if self.need_format().grouped else ready
+                ready.append(slot)
+        return ready
 
     def _adopt(self, orphan: tuple[ToolCall, ToolResult, bool, str]) -> bool:
         call, result, disposable, ran = orphan
@@ -286,7 +230,18 @@ class Ledger:
         self.shown_before.setdefault(position, set()).add(schema.fingerprint(message))
 
     def _apply_compact(self, entry: Entry) -> None:
-        self.base, self.upto = entry["base"], min(entry["upto"], len(self.messages))
+        upto = int(entry["upto"])
+        # Messages may have been lost since, by hand or by a backup: then nothing that is still there may be hidden.
+        if "hash" not in entry or self.last_hash(upto) == entry["hash"]:
+            self.base, self.upto = entry["base"], min(upto, len(self.messages))
+        else:
+            logger.warning(
+                "a compaction of %d messages is left out: the last of them is not stored there any more", upto
+            )
+
+    def last_hash(self, count: int) -> str | None:
+        """What the last of the first `count` stored messages is told by; None where there is none."""
+        return schema.fingerprint(self.messages[count - 1]) if 0 < count <= len(self.messages) else None
 
     # Results
 
@@ -297,7 +252,9 @@ class Ledger:
 
     def body(self, record: Record) -> FoundResult:
         """The stored result itself."""
-        return self.need_format().results(self.messages[record.position])[record.index]
+        if self._read_results[0] != record.position:  # one message may hold hundreds of results
+            self._read_results = record.position, self.need_format().results(self.messages[record.position])
+        return self._read_results[1][record.index]
 
     def address(self, record: Record) -> dict[str, Any]:
         """Where a result is and what it holds. The call id alone would not do: ids repeat."""
@@ -369,8 +326,9 @@ class Ledger:
         """The result as plugins see it."""
         if record.summary is None:
             record.summary = summary_of(record.call)
+        is_shared = any(each is not record for each in self.by_id.get(record.handle, ()))
         return ResultInfo(
-            handle=record.handle,
+            handle=record.handle.upper() if is_shared else record.handle,  # not the spelling of another one's call id
             call_id=record.call_id,
             tool=record.tool,
             position=record.position,

@@ -8,8 +8,10 @@ from typing import Any, cast
 
 from hooksdk import schema
 from hooksdk._transcript.encoding import encode
-from hooksdk._transcript.journal import Ledger, Record, Slot
+from hooksdk._transcript.entries import Record, Slot
+from hooksdk._transcript.journal import Ledger
 from hooksdk.formats import FoundResult, Message, MessageFormat
+from hooksdk.formats._shared import with_readable_arguments
 
 
 class MismatchError(ValueError):
@@ -23,7 +25,7 @@ class MismatchError(ValueError):
 def checked(message: Message, message_format: MessageFormat, position: int) -> Message:
     """A plain copy of a message of the format, as it would come back from a file."""
     try:
-        fresh = cast("Message", json.loads(encode(schema.clone(message))))
+        fresh = cast("Message", json.loads(encode(_plain(message, message_format))))
         problem = message_format.check(fresh)
         if not problem:
             if message_format.is_reply(fresh):
@@ -34,6 +36,15 @@ def checked(message: Message, message_format: MessageFormat, position: int) -> M
     if problem:
         raise MismatchError(position, f"this is no message of format '{message_format.name}': {problem}")
     return fresh
+
+
+def _plain(message: Message, message_format: MessageFormat) -> Message:
+    try:
+        return schema.clone(message)
+    except schema.Uncloneable:
+        if not message_format.is_reply(message):
+            raise
+        return schema.clone(with_readable_arguments(message))  # the model wrote it, so it is the model's to hear of
 
 
 def compare(messages: Sequence[Message], ledger: Ledger) -> int:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+from hooksdk._schema.values import is_list
 from hooksdk._transcript.encoding import encode
-from hooksdk._transcript.journal import Entry, Ledger, Record
+from hooksdk._transcript.entries import Entry, Record
+from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.trims import short_text
 from hooksdk.calls import TrimReceipt
 from hooksdk.errors import UnknownResult, nearest
+from hooksdk.formats._shared import marks
 
 Plan = tuple[TrimReceipt, Entry | None]
 """What to answer, and the journal entry of a request that is accepted."""
@@ -41,11 +44,13 @@ def plan_restore(ledger: Ledger, reference: str) -> Plan:
 
 
 def _short_text(ledger: Ledger, record: Record, replacement: str | None) -> str | None:
-    message = ledger.messages[record.position]
-    stored_length = len(encode(message))
+    content = ledger.body(record).content
+    stored_length = len(encode(content))
 
     def fits(text: str) -> bool:
-        return len(encode(ledger.need_format().replace(message, record.index, text))) < stored_length
+        # The kind of the content stays, as every format promises. Only this result is written: one message may hold hundreds.
+        new: object = [{"type": "text", "text": text, **marks(content)}] if is_list(content) else text
+        return len(encode(new)) < stored_length
 
     return short_text(record.note, replacement, record.characters, fits)
 
@@ -72,9 +77,14 @@ def _receipt(
 def find_record(ledger: Ledger, reference: str) -> Record:
     """The result meant by a handle or an unambiguous call id. Raises `UnknownResult`, which names the nearest."""
     reference, records = reference.strip(), ledger.records
-    if record := ledger.by_handle.get(reference.lower()):
-        return record
     same_id = ledger.by_id.get(reference, [])
+    if record := ledger.by_handle.get(reference.lower()):
+        if others := [each.handle for each in same_id if each is not record]:
+            problem = f"it is the handle of one result ({record.tool or '?'}) and the call id of another ({others[0]})"
+            raise UnknownResult(
+                reference, f"{problem}. Write {reference.upper()} for the handle, {others[0]} for the other"
+            )
+        return record
     if len(same_id) == 1:
         return same_id[0]
     if same_id:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from hooksdk._transcript.journal import Entry
+from hooksdk._transcript.entries import Entry
 from hooksdk.formats import Message
 
 

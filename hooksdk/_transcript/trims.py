@@ -43,9 +43,12 @@ class DrainReport:
     """Every trim and restore that was queued, in the order in which they came."""
 
 
+_NOTE = re.compile(r"\[(?=Result \S+ of \S+ was trimmed)")
+
+
 def clean(text: str, max_chars: int) -> str:
-    """The text stripped, cut to `max_chars`, and fit for every encoder."""
-    return clip(encodable(text).strip(), max_chars)
+    """The text stripped, cut to `max_chars`, fit for every encoder, and without what reads like the host's own note."""
+    return clip(_NOTE.sub("(", encodable(text).strip()), max_chars)
 
 
 def note(handle: str, tool: str, characters: int, is_error: bool) -> str:

@@ -8,12 +8,15 @@ from typing import Any
 
 from hooksdk import schema
 from hooksdk._schema.provider import provider_schema
-from hooksdk._schema.values import JsonObject, as_list, as_object, is_list, is_object
+from hooksdk._schema.values import UNREADABLE, JsonObject, as_list, as_object, is_list, is_object
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.tools import Tool
 
 NO_MESSAGE = "The tool failed without a message."
 """Stands where an error result has no text; an empty error is refused by Anthropic and tells a model nothing."""
+
+_ARGUMENTS = {"input", "arguments"}
+"""Where the formats have the arguments of a call."""
 
 
 def kind(value: object) -> str:
@@ -44,13 +47,30 @@ def to_json(value: object) -> str:
 
 
 def make_call(call_id: object, name: object, arguments: object) -> ToolCall:
-    """A call from whatever a message says. What cannot be copied becomes text that no tool takes for arguments."""
-    id_text = call_id if isinstance(call_id, str) else ""
-    name_text = name if isinstance(name, str) else ""
+    """A call from whatever a message says."""
+    if is_object(arguments) and list(arguments) == [UNREADABLE]:
+        arguments = f"{UNREADABLE}: {arguments[UNREADABLE]}"
+    return ToolCall(call_id if isinstance(call_id, str) else "", name if isinstance(name, str) else "", arguments)
+
+
+def with_readable_arguments(part: Any, levels: int = 6) -> Any:
+    """A reply of the model without arguments that cannot be copied: the reason stands in their place, as an object, since
+    providers want their own messages back in the same shape. Anywhere deeper than formats have calls, it stays."""
+    if is_list(part) and levels:
+        return [with_readable_arguments(each, levels - 1) for each in part]
+    if not is_object(part) or not levels:
+        return part
+    return {
+        key: _readable_object(value) if key in _ARGUMENTS else with_readable_arguments(value, levels - 1)
+        for key, value in part.items()
+    }
+
+
+def _readable_object(arguments: object) -> Any:
     try:
-        return ToolCall(id_text, name_text, arguments)
+        return schema.clone([[[[[[arguments]]]]]])[0][0][0][0][0][0]  # in its message it stands that much deeper
     except schema.Uncloneable as error:
-        return ToolCall(id_text, name_text, f"<arguments that cannot be read: {error}>")
+        return {UNREADABLE: str(error)}
 
 
 def describe(part: object) -> str:

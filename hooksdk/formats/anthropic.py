@@ -36,6 +36,7 @@ _KNOWN = ("text", "image", "document", "search_result")
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _IMAGE_LIMIT = 5 * 1024 * 1024
 """Characters of base64 that the API takes for one image; one that is longer would make every later request fail."""
+_PDF = "application/pdf"
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
@@ -224,7 +225,7 @@ def _content(result: ToolResult) -> str | list[dict[str, Any]]:
         plain = result.plain and result.text
         text = result.text if plain else "\n".join(words for part in parts if (words := as_text(part)))
         return _sendable(text, is_error=result.is_error)
-    blocks = [_image(part) or {"type": "text", "text": as_text(part)} for part in parts]
+    blocks = [_image(part) or _pdf(part) or {"type": "text", "text": as_text(part)} for part in parts]
     return [block for block in blocks if block["type"] != "text" or block["text"].strip()]
 
 
@@ -236,6 +237,14 @@ def _image(part: str | dict[str, Any]) -> dict[str, Any] | None:
     if len(data) > _IMAGE_LIMIT or len(data) % 4 or not _BASE64.fullmatch(data):
         return None
     return {"type": "image", "source": {"type": "base64", "media_type": media, "data": data}}
+
+
+def _pdf(part: str | dict[str, Any]) -> dict[str, Any] | None:
+    resource = as_object(as_object(part).get("resource"))
+    data = resource.get("blob")
+    if resource.get("mimeType") != _PDF or not isinstance(data, str) or not _BASE64.fullmatch(data):
+        return None
+    return {"type": "document", "source": {"type": "base64", "media_type": _PDF, "data": data}}
 
 
 def _as_input(arguments: object) -> Any:

@@ -37,13 +37,13 @@ _PARTS = ("text", "refusal", "image_url", "input_audio", "file")
 _FOREIGN = ("tool_use", "tool_result")
 _LEGACY = "function_call:"
 """Starts the id of a call in the deprecated `function_call` form, which has none: the function's name follows."""
-_SAYS_ERROR = re.compile(r"\s*error\b", re.IGNORECASE)
+_SAYS_ERROR = re.compile(r"\s*error(:|$)", re.IGNORECASE)
 
 
 class OpenAIChat:
     """Each result is a message of role `tool`; its content is text, so other content becomes a short description.
 
-    The API has no error flag: an error begins with "Error". A call in the deprecated `function_call` form goes by the
+    The API has no error flag: an error begins with "Error:". A call in the deprecated `function_call` form goes by the
     id `function_call:NAME` and is answered by a message of role `function`. A custom call's text stands in
     `{"input": text}`.
     """

@@ -44,6 +44,19 @@ def _lock(fd: int) -> bool:
     return True
 
 
+def _unlock(fd: int) -> None:
+    """Let the lock go for everybody: a forked child has the same open file, and would hold it on."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(fd, 1 << 30, os.SEEK_SET)
+        msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(fd, fcntl.LOCK_UN)
+
+
 def _sync_directory(path: Path) -> None:
     if sys.platform != "win32":
         fd = os.open(path, os.O_RDONLY)
@@ -88,9 +101,9 @@ class Lease:
                     os.close(fd)
                     return None
                 os.lseek(fd, 0, os.SEEK_SET)
-                token = _token(os.read(fd, 32)) + 1
+                token = _token(os.read(fd, 64)) + 1
                 os.lseek(fd, 0, os.SEEK_SET)
-                _write(fd, b"%020d\n" % token)
+                _write(fd, b"%020d %-12d\n" % (token, os.getpid()))  # of one length, so that no longer one shows behind
                 _sync(fd)
             except BaseException:
                 os.close(fd)
@@ -98,6 +111,14 @@ class Lease:
             return cls(path, fd, token)
         except (OSError, ValueError) as error:
             raise StoreError(str(path), f"the lease cannot be taken: {error}") from error
+
+    @staticmethod
+    def holder(path: Path) -> str:
+        """Who took the lease last, for a message: `process 4711`, or nothing where that is not known."""
+        try:
+            return f"process {int(path.read_bytes().split()[1])}"
+        except (OSError, ValueError, IndexError):
+            return ""
 
     def check(self, session_id: str) -> None:
         """Raise `SessionBusy` when this is no longer the holder: somebody took over, or the process was forked."""
@@ -109,13 +130,17 @@ class Lease:
             raise SessionBusy(session_id, 0)
 
     def release(self) -> None:
-        """Give the session up, so that another holder can take it."""
-        os.close(self._fd)
+        """Give the session up, so that another holder can take it. In a forked child the parent keeps it."""
+        try:
+            if os.getpid() == self._pid:
+                _unlock(self._fd)
+        finally:
+            os.close(self._fd)
 
 
 def _token(content: bytes) -> int:
     try:
-        return int(content.strip() or b"0")
+        return int((content.split() or [b"0"])[0])
     except ValueError:
         return int(time.time())  # A power cut can leave zeros; the time still rises.
 
@@ -333,5 +358,6 @@ class ValueFile:
             values = self.read()
             change(values)
             replace_file(self.path, encode({"space": self.space, "values": values}))
+            _unlock(fd)
         finally:
             os.close(fd)

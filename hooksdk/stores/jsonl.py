@@ -21,8 +21,8 @@ import anyio
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread, keep_trying, run_shielded
 from hooksdk._transcript.encoding import encode, encode_for
-from hooksdk._transcript.journal import Entry
-from hooksdk.errors import StoreError
+from hooksdk._transcript.entries import Entry
+from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
 from hooksdk.stores._files import AppendFile, Lease, ValueFile, replace_file
 
@@ -220,7 +220,11 @@ class JsonlStore:
             return await run_shielded(in_thread, try_once)
 
         try:
-            await keep_trying(take, session_id, wait)
+            try:
+                await keep_trying(take, session_id, wait)
+            except SessionBusy as error:
+                error.holder = Lease.holder(base.with_name(base.name + ".lock"))
+                raise
             await run_shielded(in_thread, open_files)
         except BaseException:
             for each in opened or lease:

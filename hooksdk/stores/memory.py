@@ -9,7 +9,7 @@ from typing import Any, final
 
 from hooksdk._tasks.shielding import keep_trying
 from hooksdk._transcript.encoding import encode_for
-from hooksdk._transcript.journal import Entry
+from hooksdk._transcript.entries import Entry
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from hooksdk import hooks
-from hooksdk._transcript.journal import Entry, Ledger
+from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.journal import Ledger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog, build_catalog
 from hooksdk.errors import did_you_mean

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builtin_plugins.tool_results import ToolResults
 from hooksdk import Host, JsonlStore, MemoryStore, Run, Session, Tool, ToolCall, ToolResult
 from hooksdk.testing import open_session
 from hooksdk.transcript import Store
@@ -391,3 +392,64 @@ async def test_a_queued_trim_survives_a_host_that_died_before_the_run_ended(tmp_
 async def test_a_wrong_setting_is_refused_when_the_host_starts():
     with pytest.raises(Exception, match="max_lister"):
         Host(store=MemoryStore(), config=settings(max_lister=3))
+
+
+PNG = "iVBORw0KGgo" * 20_000 + "AAA="
+PROSE = "word " * 10_000
+ODD_CONTENT: dict[str, tuple[list[dict[str, Any]], int]] = {
+    "image": ([{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}], 1_600),
+    "document of text": ([{"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": PROSE}}], 12_500),
+    "pdf": ([{"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PNG}}], 3_000),
+    "search result": ([{"type": "search_result", "source": "https://a.example", "title": "A", "content": [{"type": "text", "text": PROSE}]}], 12_500),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "tokens"), ODD_CONTENT.values(), ids=ODD_CONTENT)
+async def test_images_and_documents_count_as_what_they_cost_can_be_trimmed_and_come_back_whole(
+    content: list[dict[str, Any]], tokens: int
+) -> None:
+    looks: dict[str, Any] = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
+    reply: dict[str, Any] = {"role": "assistant", "content": [looks]}
+    answer: dict[str, Any] = {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "c1", "content": content}],
+    }
+    recall = {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "c2", "name": "recall-tool-result", "input": {"id": "r1"}}],
+    }
+    async with open_session(
+        ToolResults, config={"plugins": {"tool_results": {"config": {"max_recalled": 100_000}}}}
+    ) as session:
+        async with session.run(format="anthropic") as run:
+            await run.record(
+                [{"role": "user", "content": "Look."}, reply, answer, {"role": "assistant", "content": "I see."}]
+            )
+        (info,) = session.results.list()
+        assert (info.tokens, info.trimmable) == (tokens, True)
+        assert info.characters > 50_000 - 1
+        assert (await session.trim("r1", "seen")).status == "applied"
+        assert len(str(session.view)) < 2_000
+        async with session.run(format="anthropic") as run:
+            await run.resolve_tools()
+            await run.record([{"role": "user", "content": "Again."}, recall])
+            await run.call_tool(run.pending[0])
+            (again,) = (await run.prepare_messages())[-1]["content"]
+        if "data" in content[0].get("source", {}) and content[0]["source"]["type"] == "base64":
+            assert again["content"] == content
+        else:
+            assert PROSE.strip() in str(again["content"])
+
+
+async def test_an_image_in_openais_shape_counts_too() -> None:
+    part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    async with open_session(ToolResults) as session, session.run() as run:
+        await run.record({"role": "user", "content": "Look."})
+        await run.record({"role": "assistant", "content": None, "tool_calls": [call]})
+        await run.record(
+            [{"role": "tool", "tool_call_id": "c1", "content": [part]}, {"role": "assistant", "content": "I see."}]
+        )
+        (info,) = session.results.list()
+        assert (info.tokens, info.trimmable) == (1_600, True)
+        assert session.results.recall("r1").blocks == [{"type": "image", "mimeType": "image/png", "data": PNG}]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from transcripts import OPENAI, filled, journal_file, messages_file, opened, statuses, texts
 
 from hooksdk.errors import SessionBusy, StoreError, TranscriptChanged
+from hooksdk.formats import Message
 from hooksdk.stores import JsonlStore
 from hooksdk.stores._files import AppendFile
 from hooksdk.transcript import Results
@@ -225,3 +226,55 @@ async def test_who_lost_the_lease_cannot_write(store: JsonlStore) -> None:
                 await transcript.append([OPENAI.user("late")])
             await taken_over.append([OPENAI.user("in time")])
             assert len(taken_over.messages) == 1
+
+
+# --- messages that are gone while the journal speaks of them ---
+
+
+async def compacted(store: JsonlStore) -> None:
+    """A closed session of five messages, the first three of which are compacted away."""
+    async with opened(store) as transcript:
+        await transcript.append([OPENAI.user(text) for text in ("one", "two", "three")])
+        await transcript.compact([OPENAI.user("SUMMARY")])
+        await transcript.append([OPENAI.user("four"), OPENAI.user("five")])
+
+
+def words(messages: Sequence[Message]) -> list[str]:
+    return [str(message["content"]) for message in messages]
+
+
+async def test_messages_recorded_after_others_were_lost_are_in_the_view(
+    store: JsonlStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    await compacted(store)
+    data = messages_file(store).read_bytes()
+    for offset in range(0, len(data), 7):
+        messages_file(store).write_bytes(data[:offset])
+        journal = journal_file(store).read_bytes()
+        async with opened(store) as transcript:
+            await transcript.append([OPENAI.user("NEW")])
+            live = transcript.view
+        async with opened(store) as transcript:
+            assert transcript.view == live
+            assert words(live)[-1] == "NEW"
+        journal_file(store).write_bytes(journal)
+    assert "the journal was written when 3 messages were stored, and now there are 0" in caplog.text
+
+
+async def test_a_line_taken_out_by_hand_hides_no_other(store: JsonlStore, caplog: pytest.LogCaptureFixture) -> None:
+    await compacted(store)
+    lines = messages_file(store).read_bytes().splitlines(keepends=True)
+    messages_file(store).write_bytes(b"".join(lines[:1] + lines[2:]))
+    async with opened(store) as transcript:
+        assert words(transcript.view) == ["one", "three", "four", "five"]
+    assert "a compaction of 3 messages is left out" in caplog.text
+
+
+async def test_a_compaction_of_an_earlier_release_goes_by_its_count(store: JsonlStore) -> None:
+    await compacted(store)
+    entries = [json.loads(line) for line in journal_file(store).read_bytes().splitlines()]
+    for entry in entries:
+        entry.pop("hash", None)
+    journal_file(store).write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    async with opened(store) as transcript:
+        assert words(transcript.view) == ["SUMMARY", "four", "five"]

@@ -64,13 +64,19 @@ def test_empty_text_stays_empty(form: MessageFormat) -> None:
     [
         ("no such file", "Error: no such file"),
         ("Error: no such file", "Error: no such file"),
-        ("error reading it", "error reading it"),
+        ("error reading it", "Error: error reading it"),
         ("ValueError: x", "Error: ValueError: x"),
         ("", "Error: The tool failed without a message."),
     ],
 )
 def test_openai_marks_an_error_once(text: str, written: str) -> None:
     assert content_of(answer(OPENAI, ToolResult.error(text))) == written
+
+
+@pytest.mark.parametrize(("text", "is_error"), [("Error: no such file", True), ("Error handling in Rust", False)])
+def test_in_openais_format_only_the_word_with_a_colon_says_that_a_result_is_an_error(text: str, is_error: bool) -> None:
+    (result,) = OPENAI.results({"role": "tool", "tool_call_id": "c1", "content": text})
+    assert result.is_error is is_error
 
 
 def test_openai_names_what_it_cannot_hold() -> None:

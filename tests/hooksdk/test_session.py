@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from hooksdk import Host, MemoryStore, PluginState, Session, ToolCall, hooks, tool
-from hooksdk.errors import ConfigError, PluginRefused, SessionClosed
+from hooksdk.errors import ConfigError, FenceClosed, PluginRefused, SessionClosed
 from hooksdk.hooks import AgentEnd, AgentStart, BeforeToolCall, Block, SessionEnd, SessionStart
 from hooksdk.testing import open_host
 from tests.stage import USER, make, playing, reply
@@ -396,3 +396,50 @@ async def test_stats_are_json_and_add_up() -> None:
 async def test_installed_plugins_stay_out_when_nothing_is_allowed() -> None:
     async with Host(store=MemoryStore(), config={"allow": []}) as host:
         assert [plugin.id for plugin in host.plugins if plugin.loaded] == []
+
+
+# --- trims between runs ---
+
+
+async def answered(session: Session, text: str) -> None:
+    """One run with one call, whose result has been read by the model."""
+
+    async def answer(_arguments: dict[str, Any]) -> str:
+        return text
+
+    async with session.run() as run:
+        await run.resolve_tools([make("long", answer)])
+        made = ToolCall("c1", "long", {})
+        await run.record([USER, reply(made)])
+        await run.call_tool(made)
+        await run.record(reply(text="I see."))
+
+
+async def test_a_trim_and_a_restore_with_no_run_open_apply_at_once() -> None:
+    async with open_host() as host, host.session("s") as session:
+        await answered(session, "long " * 200)
+        whole = session.view
+        receipt = await session.trim("r1", "five letters, often")
+        assert (receipt.status, session.results.list()[0].trimmed) == ("applied", True)
+        assert len(str(session.view)) < len(str(whole))
+        assert (await session.restore("r1")).status == "applied"
+        assert session.view == whole
+
+
+async def test_a_trim_while_a_run_is_open_waits_for_its_end() -> None:
+    async with open_host() as host, host.session("s") as session:
+        await answered(session, "long " * 200)
+        async with session.run():
+            assert (await session.trim("r1")).status == "queued"
+            with pytest.raises(FenceClosed):
+                await session.drain()
+            assert not session.results.list()[0].trimmed
+        assert session.results.list()[0].trimmed
+
+
+async def test_what_was_queued_between_runs_is_drained_when_the_host_says_so() -> None:
+    async with open_host() as host, host.session("s") as session:
+        await answered(session, "long " * 200)
+        await session.results.trim("r1")
+        assert [trim.status for trim in (await session.drain()).trims] == ["applied"]
+        assert (await session.drain()).trims == ()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import anyio
 import pytest
 from transcripts import OPENAI, body, history, make_store, opened, statuses, texts
 
+from hooksdk import Host
 from hooksdk.errors import ConfigError, SessionBusy, StoreError
 from hooksdk.stores import JsonlStore, MemoryStore, Store, open_store
 from hooksdk.stores.jsonl import file_name
@@ -316,3 +319,50 @@ async def test_a_directory_that_cannot_be_made_is_told_clearly(tmp_path: Path) -
         await store.open_session("s")
     with pytest.raises(StoreError):
         await store.set_value("p", "k", 1)
+
+
+FORKS = """
+import os, sys, anyio
+from hooksdk import JsonlStore
+
+async def main():
+    store = JsonlStore(sys.argv[1])
+    log = await store.open_session("s")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(reader, 1)  # it lives on with everything that was open
+        os._exit(0)
+    await log.append_messages([{"n": 1}])
+    await log.close()
+    again = await store.open_session("s", wait=0)
+    print((await again.read())[0])
+    os.write(writer, b"x")
+    os.waitpid(child, 0)
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork on Windows")
+async def test_a_forked_child_that_lives_on_does_not_keep_the_session(tmp_path: Path) -> None:
+    done = await anyio.run_process([sys.executable, "-c", FORKS, str(tmp_path)], check=False, stderr=None)
+    assert done.stdout.decode() == "[{'n': 1}]\n"
+
+
+async def test_who_holds_a_session_is_named(tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path)
+    await store.open_session("s")
+    with pytest.raises(
+        SessionBusy, match=rf"^session 's' is held by process {os.getpid()}; waited 0 s\. Close it there"
+    ):
+        await store.open_session("s", wait=0)
+
+
+async def test_a_materialized_view_is_whole_after_every_run(tmp_path: Path) -> None:
+    async with Host(store=JsonlStore(tmp_path, materialize=True)) as host, host.session("s") as session:
+        for text in ("Hello", "Hello again"):
+            async with session.run() as run:
+                await run.record([OPENAI.user(text), OPENAI.reply("Hello to you")])
+            lines = only(tmp_path, ".view.jsonl").read_text().splitlines()
+            assert [json.loads(line) for line in lines] == session.view

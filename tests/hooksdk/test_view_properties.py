@@ -99,7 +99,7 @@ class Play:
             expected.queued[index] = receipt.text
 
     async def restore(self, _number: int, transcript: Transcript, expected: Expected, index: int) -> None:
-        if index < len(expected.whole) and (await Results(transcript, "p").restore(f"r{index + 1}")).status == "queued":
+        if index < len(expected.whole) and (await Results(transcript, "p").restore(f"R{index + 1}")).status == "queued":
             expected.queued[index] = None
 
     async def drain(self, _number: int, transcript: Transcript, expected: Expected) -> DrainReport:

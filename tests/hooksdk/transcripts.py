@@ -70,7 +70,12 @@ def history(form: MessageFormat, texts: Sequence[str], call_id: str | None = Non
 def texts(transcript: Transcript, messages: Sequence[Message]) -> list[str]:
     """What the results in these messages read."""
     assert transcript.format
-    return [found.text for message in messages for found in transcript.format.results(message)]
+    return texts_of(transcript.format, messages)
+
+
+def texts_of(form: MessageFormat, messages: Sequence[Message]) -> list[str]:
+    """What the results in these messages read."""
+    return [found.text for message in messages for found in form.results(message)]
 
 
 def statuses(report: DrainReport) -> list[str]:

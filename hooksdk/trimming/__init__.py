@@ -1,0 +1,125 @@
+r"""Shorten old tool results in a plain list of messages: no host, no store, no event loop, and the list stays as it is.
+
+```python
+from hooksdk.trimming import list_results, trim
+
+messages = [
+    {"role": "user", "content": "What does the log say?"},
+    {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "GET /index.html 200\n" * 500},
+    {"role": "assistant", "content": "Nothing unusual."},
+]
+old = [info for info in list_results(messages) if info.trimmable and info.tokens > 1_000]
+shorter = trim(messages, {info.handle: "500 times GET /index.html 200" for info in old})
+assert len(str(shorter)) < len(str(messages)) / 20
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+from hooksdk import schema
+from hooksdk._schema.values import as_list, as_object
+from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.matching import MismatchError, checked
+from hooksdk._transcript.pairing import paired
+from hooksdk._transcript.requests import find_record, plan_trim
+from hooksdk.calls import ResultInfo, ToolResult
+from hooksdk.errors import ConfigError, HookSDKError
+from hooksdk.formats import Message, MessageFormat, get_format
+from hooksdk.formats._content import blocks_of
+
+__all__ = ["NotTrimmed", "guess_format", "list_results", "problem", "read", "repair", "trim"]
+
+
+class NotTrimmed(HookSDKError, ValueError):
+    """A result that cannot be trimmed; the text says which and why."""
+
+
+def list_results(messages: Sequence[Message], format: str | MessageFormat | None = None) -> list[ResultInfo]:  # noqa: A002 - the field's own word
+    """The tool results in these messages, oldest first, without their bodies: sizes, tools, and whether each can be trimmed.
+
+    `format` is a name or a format of your own; None guesses it. Raises `ConfigError` with the place of a message that is not
+    of the format.
+    """
+    ledger = _ledger(messages, format)
+    return [ledger.info(record) for record in ledger.records]
+
+
+def read(messages: Sequence[Message], reference: str, format: str | MessageFormat | None = None) -> ToolResult:  # noqa: A002
+    """One result by its handle (`r3`) or call id, with images and files as blocks. Raises `UnknownResult`."""
+    ledger = _ledger(messages, format)
+    body = ledger.body(find_record(ledger, reference))
+    return ToolResult(body.text, blocks=[] if isinstance(body.content, str) else blocks_of(body.content))
+
+
+def trim(
+    messages: Sequence[Message],
+    results: Mapping[str, str | None] | Iterable[str],
+    format: str | MessageFormat | None = None,  # noqa: A002
+) -> list[Message]:
+    """A new list in which these results are short. `results` are handles or call ids, or a mapping of them to what is to be
+    kept of each. Everything else is equal to what it was. Raises `UnknownResult`, or `NotTrimmed` for a result that cannot
+    be trimmed, with the reason; ask `list_results` first.
+    """
+    ledger = _ledger(messages, format)
+    replacements: Mapping[str, str | None] = (
+        cast("Mapping[str, str | None]", results) if isinstance(results, Mapping) else dict.fromkeys(results)
+    )
+    for reference, replacement in replacements.items():
+        receipt, entry = plan_trim(ledger, reference, replacement)
+        if receipt.status == "not_trimmed":
+            raise NotTrimmed(receipt.text)
+        if entry is not None:
+            ledger.apply(entry)
+    ledger.apply({"kind": "drain", "done": [[n, trim.status] for n, trim in ledger.judge().items()]})
+    return [schema.clone(message) for message in ledger.view]
+
+
+def problem(messages: Sequence[Message], format: str | MessageFormat | None = None) -> str | None:  # noqa: A002
+    """Why a provider would refuse this list, with the place: a message that is not of the format, a result without its call,
+    a call whose result is missing before the conversation goes on. None where nothing is wrong."""
+    try:
+        whole = _checked(messages, format)
+        message_format = _format_of(messages, format)
+        fixed = paired(whole, message_format)
+    except MismatchError as error:
+        return f"message {error.position}: {error}"
+    position = next((at for at, (one, other) in enumerate(zip(whole, fixed, strict=False)) if one != other), len(whole))
+    return None if len(fixed) == len(whole) else f"message {position}: a call before it has no result"
+
+
+def repair(messages: Sequence[Message], format: str | MessageFormat | None = None) -> list[Message]:  # noqa: A002
+    """A new list in which every call has a result: one that has none, although the conversation goes on, gets an error.
+    Raises `ConfigError` with the place of what cannot be repaired, such as a result without its call."""
+    try:
+        return paired(_checked(messages, format), _format_of(messages, format))
+    except MismatchError as error:
+        raise ConfigError("messages", (f"message {error.position}: {error}",)) from None
+
+
+def guess_format(messages: Sequence[Message]) -> str:
+    """The format that these messages are in, by where their calls and results stand; `openai-chat` where there are none."""
+    for message in messages:
+        types = {as_object(block).get("type") for block in as_list(message.get("content"))}
+        if not types.isdisjoint({"tool_use", "tool_result"}):
+            return "anthropic"
+    return "openai-chat"
+
+
+def _format_of(messages: Sequence[Message], format: str | MessageFormat | None) -> MessageFormat:  # noqa: A002
+    return get_format(guess_format(messages) if format is None else format)
+
+
+def _checked(messages: Sequence[Message], format: str | MessageFormat | None) -> list[Message]:  # noqa: A002
+    message_format = _format_of(messages, format)
+    return [checked(message, message_format, position) for position, message in enumerate(messages)]
+
+
+def _ledger(messages: Sequence[Message], format: str | MessageFormat | None) -> Ledger:  # noqa: A002
+    try:
+        return Ledger.replay(_checked(messages, format), (), _format_of(messages, format))
+    except MismatchError as error:
+        raise ConfigError("messages", (f"message {error.position}: {error}",)) from None
