@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, cast
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
+from hooksdk._firing.hook import Grant
 from hooksdk.errors import ConfigError, did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import HOOKS
 
@@ -46,7 +47,8 @@ class PluginConfig(_Strict):
     """`[plugins.ID]`. A section that is there switches its plugin on, unless it says `enabled = false`."""
 
     enabled: bool = True
-    grants: list[Literal["conversation"]] = Field(default_factory=list[Literal["conversation"]])
+    grants: list[Grant] = Field(default_factory=list[Grant])
+    """What an installed plugin may do: the words of `hooksdk.hooks.GRANTS`."""
     mode: Literal["enforce", "shadow"] = "enforce"
     """`shadow`: its policies are called, and their answers have no effect but are recorded."""
     timeouts: Timeouts = Field(default_factory=dict)
@@ -72,11 +74,12 @@ class Config(_Strict):
     plugins_file: bool | str = False
     """Load a project-local `hooksdk_plugins.py` (true), or the file of this path. Off by default: it runs code."""
     allow: list[str] | None = None
-    """Only these installed plugins are loaded; None: all that are not denied."""
+    """Only these installed plugins are loaded; None: the built-in ones that are on by default, and those with a section of
+    their own."""
     deny: list[str] = Field(default_factory=list[str])
     """These plugins are never loaded; beats everything else."""
     on_missing_grant: Literal["refuse", "disable"] = "refuse"
-    """What happens when an installed plugin lacks a grant: the host does not start, or those hooks are left out."""
+    """What happens when an installed plugin lacks a grant: the host does not start, or what needs it is left out."""
     drain: Literal["agent_end", "next_model_call"] = "agent_end"
     """When queued trims are applied."""
     timeouts: Timeouts = Field(default_factory=dict)

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -236,18 +236,16 @@ class ConfigError(HostError):
 
 @dataclass(eq=False)
 class MissingGrant(HostError):
-    """An installed plugin needs a permission that the operator has not given."""
+    """An installed plugin needs grants that the operator has not given."""
 
     plugin: str
-    grant: str
-    hooks: tuple[str, ...]
+    grants: Mapping[str, tuple[str, ...]]
+    """Each missing grant, with what needs it: hooks, answers, tools."""
 
     def __str__(self) -> str:
-        carry = "carries" if len(self.hooks) == 1 else "carry"
-        return (
-            f"plugin '{self.plugin}' handles {', '.join(self.hooks)}, which {carry} message text, and has no "
-            f"'{self.grant}' grant. Give it with: hooksdk plugins enable {self.plugin} --grant {self.grant}"
-        )
+        needs = " and ".join(f"no '{grant}' grant for {', '.join(users)}" for grant, users in self.grants.items())
+        options = " ".join(f"--grant {grant}" for grant in self.grants)
+        return f"plugin '{self.plugin}' has {needs}. Give it with: hooksdk plugins enable {self.plugin} {options}"
 
 
 @dataclass(eq=False)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from hooksdk._firing.event import CallEvent, Checked, Event, RunInfo, Trace
-from hooksdk._firing.hook import Hook, define
+from hooksdk._firing.hook import GRANTS, Hook, define
 from hooksdk._schema.values import Fresh
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
@@ -21,7 +21,7 @@ from hooksdk.tools import Tool
 from hooksdk.transcript import Results, TranscriptEditor
 
 __all__ = [
-    "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",
+    "GRANTS", "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",
     "AgentStart", "Answer", "Ask", "AssembleTools", "BeforeCompaction", "BeforeModelCall", "BeforeToolCall", "Block",
     "CallStatus", "EndReason", "Event", "NarrowTools", "Offer", "Replace", "ReplaceMessages", "ResolveSecrets", "Rewrite",
     "RewriteToolCall", "RunInfo", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart", "Trace",
@@ -112,7 +112,7 @@ class Offer(Checked):
     """How the model calls what is not shown, as a sentence for it to read."""
 
 
-@define(kind="transform", timeout=15)
+@define(kind="transform", timeout=15, grant="offer")
 def assemble_tools(event: AssembleTools) -> Offer | None:
     """Decide what the model is shown, once per attempt. Each handler sees the deferrable tools that are still shown.
     When a handler fails the plain catalog is offered. A granted tool that has an offered tool's name is renamed first, and
@@ -207,7 +207,7 @@ class UnwrapToolCall(CallEvent):
     catalog: Catalog = field(repr=False)
 
 
-@define(kind="first_answer")
+@define(kind="first_answer", grant="offer")
 def unwrap_tool_call(event: UnwrapToolCall) -> ToolCall | None:
     """Turn a bridge call into the call that it stands for; the first answer counts. The named tool must be in the
     catalog. A handler that raises is answered to the model; raise `ToolError` to choose the words."""
@@ -231,7 +231,7 @@ class Rewrite(Checked):
     arguments: Mapping[str, Any]
 
 
-@define(kind="transform", timeout=15, options={"tools"})
+@define(kind="transform", timeout=15, options={"tools"}, grant="rewrite")
 def rewrite_tool_call(event: RewriteToolCall) -> Rewrite | None:
     """Change a call's arguments before they are checked and judged. Each handler sees the last one's. A failing handler
     blocks the call."""
@@ -259,7 +259,7 @@ class Answer(Checked):
     result: ToolResult | str
 
 
-@define(kind="decide", timeout=15, options={"tools"})
+@define(kind="decide", timeout=15, options={"tools"}, answer_grants={Answer: "answer"})
 def before_tool_call(event: BeforeToolCall) -> Block | Ask | Answer | None:
     """Judge a call. `Block` beats `Ask` beats `Answer` whatever the order, the first of each kind counts, and only a
     `Block` stops later handlers. A handler that raises, is late or answers nonsense blocks the call."""
@@ -280,7 +280,7 @@ class Secrets(Checked):
     values: Mapping[str, str] = field(repr=False)
 
 
-@define(kind="first_answer", options={"tools"})
+@define(kind="first_answer", options={"tools"}, grant="secrets")
 def resolve_secrets(event: ResolveSecrets) -> Secrets | None:
     """Give values for secret placeholders, after the call was judged. Nobody else sees them. A failing handler blocks."""
 
@@ -323,7 +323,7 @@ class AfterToolCall(CallEvent):
     seconds: float = 0.0
 
 
-@define(kind="observe", options={"tools"})
+@define(kind="observe", options={"tools"}, grant="conversation")
 def after_tool_call(event: AfterToolCall) -> None:
     """Fires once for every call, whatever became of it; in the background."""
 

@@ -276,7 +276,7 @@ class Session:
             tools=self._tools(), approver=self._parts.approver, states=states, secrets=self._secrets, open_run=self._open_run,
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call",
             contracts=registry.contracts, built_in=registry.built_in, unmatched=self._unmatched,
-            missing_grants={plugin.id: plugin.missing_grant for plugin in registry.loaded if plugin.missing_grant},
+            missing_grants=registry.missing_conversation(),
         )  # fmt: skip
         return Run(parts, info, input=schema.clone(input), context_window=context_window)
 

@@ -59,7 +59,8 @@ def settle(handler: Handler, attempt: Attempt, answer: object) -> tuple[Any, Fai
             kind = next((kind for kind in handler.answers if isinstance(answer, kind)), None)
             if kind is not None:
                 return plain_answer(kind, answer), None
-            error = _bad_answer(handler, answer)
+            missing = next((missing for kind, missing in handler.ungranted.items() if isinstance(answer, kind)), None)
+            error = missing or _bad_answer(handler, answer)
         except BaseException as problem:
             if is_uncatchable(problem):
                 raise

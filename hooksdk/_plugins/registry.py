@@ -6,6 +6,7 @@ import inspect
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint
 from typing import Any, final
 
 import pluggy
@@ -16,11 +17,14 @@ from hooksdk._firing.hook import PROJECT, Handler, options_of, other_parameters
 from hooksdk._firing.marks import is_own
 from hooksdk._firing.shadow import EFFECTIVE_KINDS, in_shadow
 from hooksdk._firing.signature import locate
+from hooksdk._plugins.grants import needed_grants
 from hooksdk._plugins.handlers import check_bare, check_empty, check_lost
+from hooksdk._tasks.limits import describe
 from hooksdk.config import Config, PluginConfig, fold
 from hooksdk.errors import (
     ConfigError,
     DuplicatePlugin,
+    HookSDKError,
     HookUseError,
     MissingGrant,
     PluginRefused,
@@ -49,14 +53,21 @@ class Plugin:
     manifest: Manifest | None = None
     version: str = ""
     status: str = "loaded"
-    """`loaded`, `off`, `denied`, `not allowed` or `refused`."""
+    """`loaded`, `off`, `denied`, `not allowed`, `not enabled` or `refused`."""
     reason: str = ""
     config: Any = None
     """The plugin's own configuration, checked: an instance of its `Config`, or a mapping."""
     hooks: list[str] = field(default_factory=list[str])
     tools: list[str] = field(default_factory=list[str])
+    grants: Sequence[str] = ()
+    """What the operator lets it do. Only an installed plugin needs any."""
     missing_grant: MissingGrant | None = None
-    """Why its conversation hooks are left out, when they are."""
+    """Why hooks or tools of it are left out, when they are."""
+    distribution: str = ""
+    """The installed distribution that it comes from."""
+    entry: EntryPoint | None = None
+    refusal: HookSDKError | None = None
+    """Why it is refused, known before anything of it is imported."""
     asks_for: tuple[str, ...] = ()
     """What its constructor takes."""
 
@@ -69,6 +80,10 @@ class Plugin:
     def loaded(self) -> bool:
         """True when its handlers are called."""
         return self.status == "loaded"
+
+    def may(self, grant: str) -> bool:
+        """True when it has this grant, or needs none."""
+        return self.origin != "installed" or grant in self.grants
 
 
 class _Manager(pluggy.PluginManager):
@@ -121,17 +136,18 @@ class Registry:
             raise _no_plugin(plugin)
         section = self._config.plugin(plugin.id)
         plugin.asks_for = _constructor(plugin)
-        plugin.config = _configure(plugin, section)
         hooks = {self._check_handler(plugin, name, opts) for name, opts in self._marked(holder)}
         plugin.hooks = [name for name in HOOKS if name in hooks]
-        plugin.tools = [tool.name for tool in self.tools_of(plugin, None)]
+        plugin.tools = [tool.name for tool in self._marked_tools(plugin, None)]
+        plugin.grants = tuple(section.grants) if section else ()
+        plugin.config = _configure(plugin, section)
         check_lost(plugin.id, holder, self.modules)
         expected = ["self", "event"] if plugin.is_class else ["event"]
         check_bare(plugin.id, holder, expected, {name for name, _ in self._marked(holder)} | {*plugin.tools})
         if not plugin.hooks and not plugin.tools:
             check_empty(plugin.id, holder)
         _check_contracts(plugin)
-        self._check_grants(plugin, section)
+        self._check_grants(plugin)
         self._register(plugin)
         self.plugins.append(plugin)
         self._plan = None
@@ -150,7 +166,13 @@ class Registry:
         return [plugin for plugin in self.plugins if plugin.loaded]
 
     def tools_of(self, plugin: Plugin, instance: object) -> list[Tool]:
-        """The tools that `@tool` marks: of a module or an instance; of a class's blank instance when there is none yet."""
+        """The tools that `@tool` marks: of a module or an instance; of a class's blank instance when there is none yet.
+        None of a plugin that may not offer any."""
+        if not plugin.may("offer"):
+            return []
+        return self._marked_tools(plugin, instance)
+
+    def _marked_tools(self, plugin: Plugin, instance: object) -> list[Tool]:
         if plugin.is_class and instance is None:
             try:
                 instance = object.__new__(plugin.holder)
@@ -225,19 +247,26 @@ class Registry:
             raise refuse(f"its parameters are {parameters}", f"Write def {name}({', '.join(expected)})")
         return hook
 
-    def _check_grants(self, plugin: Plugin, section: PluginConfig | None) -> None:
-        if plugin.origin != "installed" or (section and "conversation" in section.grants):
+    def _check_grants(self, plugin: Plugin) -> None:
+        permissions = plugin.manifest.permissions if plugin.manifest else ()
+        needs = needed_grants(plugin.hooks, plugin.tools, permissions)
+        missing = {grant: users for grant, users in needs.items() if not plugin.may(grant)}
+        if not missing:
             return
-        conversation_hooks = tuple(name for name in plugin.hooks if HOOKS[name].grant == "conversation")
-        requested = "conversation" in plugin.manifest.permissions if plugin.manifest else False
-        if not conversation_hooks and not requested:
-            return
-        missing = MissingGrant(plugin.id, "conversation", conversation_hooks or ("tool results through its tools",))
+        plugin.missing_grant = MissingGrant(plugin.id, missing)
         if self._config.on_missing_grant == "refuse":
-            raise missing
-        plugin.missing_grant = missing
-        plugin.reason = f"left out: {', '.join(conversation_hooks or ('trims',))}. {missing}"
-        plugin.hooks = [name for name in plugin.hooks if name not in conversation_hooks]
+            raise plugin.missing_grant
+        plugin.reason = (
+            f"left out: {', '.join(user for users in missing.values() for user in users)}. {plugin.missing_grant}"
+        )
+        plugin.hooks = [name for name in plugin.hooks if HOOKS[name].grant not in missing]
+        plugin.tools = [] if "offer" in missing else plugin.tools
+
+    def missing_conversation(self) -> dict[str, MissingGrant]:
+        """The plugins whose tools may not read or trim results, with the reason."""
+        users = ("tool results through its tools",)
+        blind = (plugin.id for plugin in self.loaded if not plugin.may("conversation"))
+        return {plugin_id: MissingGrant(plugin_id, {"conversation": users}) for plugin_id in blind}
 
     def _make_plan(self) -> dict[str, list[Handler]]:
         position = {id(plugin.holder): index for index, plugin in enumerate(self.loaded)}
@@ -260,8 +289,13 @@ class Registry:
         return plan
 
     def _handler(self, plugin: Plugin, hook: Any, function: Any) -> Handler:
-        handler = Handler(hook, function, function, plugin.id, timeout=self._config.timeout(plugin.id, hook.name))
-        section = self._config.plugin(plugin.id)
+        ungranted = {
+            kind: MissingGrant(plugin.id, {grant: (f"{kind.__name__} in {hook.name}",)})
+            for kind, grant in hook.answer_grants.items()
+            if not plugin.may(grant)
+        }
+        timeout, section = self._config.timeout(plugin.id, hook.name), self._config.plugin(plugin.id)
+        handler = Handler(hook, function, function, plugin.id, timeout=timeout, ungranted=ungranted)
         handler.shadow = section is not None and section.mode == "shadow" and hook.kind in EFFECTIVE_KINDS
         return handler
 
@@ -358,28 +392,7 @@ def instantiate(plugin: Plugin, available: Mapping[str, Any]) -> object:
     """A session's own instance of a plugin class. Raises `PluginRefused` when its constructor does."""
     try:
         return plugin.holder(**{name: available[name] for name in plugin.asks_for})
-    except (Exception, SystemExit) as error:
-        raise PluginRefused(plugin.id, f"its constructor raised {type(error).__name__}: {error}") from error
-
-
-def describe_plugins(plugins: Iterable[Plugin]) -> Sequence[dict[str, Any]]:
-    """The plugins as JSON, for listings."""
-    return [
-        {
-            "id": plugin.id,
-            "status": plugin.status,
-            "reason": plugin.reason,
-            "origin": plugin.origin,
-            "version": plugin.version,
-            "description": _description(plugin),
-            "hooks": plugin.hooks,
-            "tools": plugin.tools,
-        }
-        for plugin in plugins
-    ]
-
-
-def _description(plugin: Plugin) -> str:
-    if plugin.manifest and plugin.manifest.description:
-        return plugin.manifest.description
-    return (inspect.getdoc(plugin.holder) or "").partition("\n")[0] if plugin.holder is not None else ""
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a plugin that means to end the process, or to look like it, is refused
+        raise PluginRefused(plugin.id, f"its constructor raised {describe(error)}") from error

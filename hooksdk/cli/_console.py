@@ -48,10 +48,17 @@ def stderr_console() -> Console:
     return _Progress(stderr=True, highlight=False, emoji=False)
 
 
+def complain(text: str) -> None:
+    """Say what is wrong, on stderr."""
+    stderr_console().print(f"[red]hooksdk:[/red] {safe(text)}", soft_wrap=True)
+
+
 def print_json(document: Any) -> None:
-    """Print one JSON document to stdout, in ASCII where its encoding lacks characters."""
+    """Print one JSON document to stdout, in ASCII where its encoding lacks characters. What could steer a terminal is
+    escaped, so the document means the same."""
     encoding = str(getattr(sys.stdout, "encoding", "utf-8")).lower()
-    print(json.dumps(document, indent=2, ensure_ascii=not encoding.startswith("utf")))
+    text = json.dumps(document, indent=2, ensure_ascii=not encoding.startswith("utf"))
+    print("".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text))
 
 
 def printable(text: str) -> str:
@@ -62,6 +69,11 @@ def printable(text: str) -> str:
 def safe(value: object) -> str:
     """The value's text as rich prints it: printable, and never markup."""
     return escape(printable(str(value)))
+
+
+def one_line(value: object) -> str:
+    """The value's text in one line, `safe`: nobody else's words can look like a line of ours."""
+    return safe(" ".join(str(value).split()))
 
 
 def first_sentence(text: str) -> str:

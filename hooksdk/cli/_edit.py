@@ -15,8 +15,8 @@ from hooksdk.stores._files import replace_file
 
 
 def switch_plugin(project: Path, plugin_id: str, *, enabled: bool, grants: Sequence[str]) -> Path:
-    """Write `[plugins.ID]` with `enabled` and more grants, and answer the file's path. Comments and everything else
-    stay. Raises `ConfigError`, with the file untouched, when the result would not be a valid configuration."""
+    """Write `[plugins.ID]` with `enabled` and more grants, and answer the file's path; one that is switched off loses
+    its grants. Comments and everything else stay. Raises `ConfigError`, with the file untouched, when the result would not be a valid configuration."""
     path, inside = _file(project)
     try:
         document = tomlkit.parse(path.read_text(encoding="utf-8")) if path.exists() else tomlkit.document()
@@ -28,6 +28,8 @@ def switch_plugin(project: Path, plugin_id: str, *, enabled: bool, grants: Seque
     name = next((known for known in table if fold(known) == fold(plugin_id)), plugin_id)
     section = table.setdefault(name, tomlkit.table())
     section["enabled"] = enabled
+    if not enabled:  # switched on again, it gets what is granted then
+        section.pop("grants", None)
     all_grants = [*section.get("grants", []), *(grant for grant in grants if grant not in section.get("grants", []))]
     if all_grants:
         section["grants"] = all_grants

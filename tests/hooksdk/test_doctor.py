@@ -105,7 +105,7 @@ rules = ["add", "ad"]
 def configure(folder: Path, settings: str) -> None:
     """Write the user's own file."""
     path = folder / "none" / "hooksdk" / "config.toml"
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(settings)
 
 
@@ -211,9 +211,9 @@ def test_a_wrong_configuration_is_the_usual_line_and_code(tmp_path: Path) -> Non
 def test_a_plugin_that_cannot_be_imported_is_a_finding_and_the_others_are_examined(
     tmp_path: Path, code: str, what: str
 ) -> None:
-    configure(tmp_path, "plugins_file = true\n[plugins.watch]\n[plugins.tool_polcy]\n")
     (tmp_path / "hooksdk_plugins.py").write_text(f"print('{{not JSON')\n{FLAWED}")
     variables = install_plugin(tmp_path / "site", f"print('noise', flush=True)\n{code}")
+    configure(tmp_path, "plugins_file = true\n[plugins.watch]\n[plugins.tool_polcy]\n")
     done = run(tmp_path, "--json", "--limit", "4", variables=variables)
     assert done.code == 1
     expect(done, "problem", "watch", what)

@@ -225,7 +225,9 @@ async def test_an_offered_tool_that_the_manifest_does_not_list_is_refused(
     )
     (folder / "hooksdk.plugin.json").write_text('{"id": "lister", "contracts": {"tools": []}}')
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    async with playing(tools=tools(), config={"allow": ["lister"]}) as stage:
+    async with playing(
+        tools=tools(), config={"allow": ["lister"], "plugins": {"lister": {"grants": ["offer"]}}}
+    ) as stage:
         assert "there is no such tool" in (await stage.call("shell")).text
     assert "does not list the tool 'shell'" in caplog.text
 
