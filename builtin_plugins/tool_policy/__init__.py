@@ -7,13 +7,14 @@ the call is made. Every call is judged in full, so a tool that came round the na
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from builtin_plugins.tool_policy._dead import dead_rules, problem_of
 from builtin_plugins.tool_policy._explain import Explanation, RuleFit, text_of
+from builtin_plugins.tool_policy._lint import problems_of
 from builtin_plugins.tool_policy._rules import GRAVITY, Action, CompiledRule, Rule, Undecidable, read_rules
 from hooksdk import Tool, hooks
 from hooksdk.hooks import Ask, BeforeToolCall, Block, NarrowTools, Withhold
@@ -40,6 +41,11 @@ class ToolPolicy:
             if dead := dead_rules(self.rules):
                 raise ValueError("; ".join(problem_of(self.rules, *pair) for pair in dead))
             return self
+
+    @classmethod
+    def diagnose(cls, config: Config, tools: Sequence[Tool] | None) -> Iterator[str]:
+        """What `hooksdk doctor` says of these rules: patterns that stop less than they seem to, and ones that meet nothing."""
+        return problems_of(config.rules, tools)
 
     def __init__(self, config: Config) -> None:
         numbered = [CompiledRule(rule, number) for number, rule in enumerate(config.rules, 1)]
@@ -99,7 +105,9 @@ class ToolPolicy:
             fitting.append(RuleFit(number=rule.number, action=action, text=text, why=why))
         deciding, *beaten = fits or [None]
         action = deciding.action if deciding else "allow"
-        return Explanation(action=action, deciding=deciding, also_fit=[one for one in beaten if one], do_not_fit=others)
+        return Explanation(
+            action=action, deciding=deciding, also_fit=[one for one in beaten if one and one.number], do_not_fit=others
+        )
 
     def _for_tool(self, tool: Tool, rules: list[CompiledRule]) -> Iterator[CompiledRule]:
         """The rules that are about this tool, then the default. It is not meant for the bridge tools, which show and run

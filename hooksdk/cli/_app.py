@@ -18,6 +18,7 @@ from hooksdk._plugins.discovery import find_plugins
 from hooksdk._plugins.registry import Plugin, Registry, describe_plugins
 from hooksdk.cli._console import print_json, stderr_console, stdout_console
 from hooksdk.cli._edit import switch_plugin
+from hooksdk.cli._policy import policy_app
 from hooksdk.config import fold, load_config
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 
@@ -35,6 +36,7 @@ plugins_app = typer.Typer(help="Look at plugins and switch them.", no_args_is_he
 app.add_typer(plugins_app, name="plugins")
 tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
+app.add_typer(policy_app, name="policy")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Project = Annotated[
