@@ -240,6 +240,29 @@ def search_tools(
     raise typer.Exit(_tools.search_tools(look, queries, limit))
 
 
+@tools_app.command("audit")
+def audit_tools(
+    mcp: Mcp = None,
+    approve: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Approve a tool as it is now, by name or id; may be given several times."),
+    ] = None,
+    approve_all: Annotated[bool, typer.Option("--approve-all", help="Approve every tool as it is now.")] = False,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Report tools that changed, look like others or hold hidden text, and approve those that are right.
+
+    The code is 1 when something is reported.
+    """
+    from hooksdk.cli import _audit
+
+    options = _audit.AuditOptions(
+        project=project, mcp=tuple(mcp or ()), approve=tuple(approve or ()), approve_all=approve_all, as_json=as_json
+    )
+    raise typer.Exit(_audit.audit_tools(options))
+
+
 @plugins_app.command("list")
 def list_plugins(as_json: Json = False, project: Project = Path()) -> None:
     """List every plugin that a host here would know, loaded or not, with the reason."""

@@ -123,7 +123,7 @@ async def judge(document: CallFile, project: Path, mcp: Sequence[Path]) -> dict[
                 trigger=document.trigger,
                 requester=document.requester,
                 workspace_dir=document.workspace_dir,
-            )  # fmt: skip
+            )
         )
         tools = [tool for servers in groups for tool in servers.tools()]
         tool = _wanted(document, tools) or (None if mcp else await _plugins_tool(document, run))
