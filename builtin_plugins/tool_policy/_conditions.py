@@ -39,7 +39,7 @@ class Leaf:
 
 def leaves_of(arguments: Mapping[str, Any]) -> Iterator[Leaf]:
     """Every value in the arguments that holds no other, and every key below the arguments' own names."""
-    waiting: list[tuple[str, Any, bool]] = [(name, value, False) for name, value in reversed(arguments.items())]
+    waiting: list[tuple[str, Any, bool]] = [(name, arguments[name], False) for name in reversed(list(arguments))]
     while waiting:
         name, value, in_list = waiting.pop()
         if isinstance(value, Mapping):
@@ -156,5 +156,5 @@ def _with_outer(name: str) -> Iterator[str]:
 def _takes_list(tool: Tool, argument: str) -> bool:
     properties: Any = (tool.parameters or {}).get("properties") or {}
     declared: Any = properties.get(argument)
-    kind: Any = declared.get("type") if isinstance(declared, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return kind == "array" or (isinstance(kind, list) and "array" in kind)
+    kind: Any = cast("dict[str, Any]", declared).get("type") if isinstance(declared, dict) else None
+    return kind == "array" or (isinstance(kind, list) and "array" in cast("list[Any]", kind))

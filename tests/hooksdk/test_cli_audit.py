@@ -14,22 +14,28 @@ from commands import hooksdk, write_servers
 
 pytestmark = pytest.mark.anyio
 
+# The protocol by hand, since importing the SDK takes longer than everything else here.
 SERVER = """
-import os
-from mcp.server.mcpserver import MCPServer
+import json, os, sys
 
-server = MCPServer("notes")
-
-@server.tool(description=os.environ["WORDS"])
-def read_note(name: str) -> str:
-    return name
-
+schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+tools = [{"name": "read_note", "description": os.environ["WORDS"], "inputSchema": schema}]
 if "TWIN" in os.environ:
-    @server.tool(name="Read_Note", description="Reads a note.")
-    def twin(name: str) -> str:
-        return name
-
-server.run()
+    tools.append({"name": "Read_Note", "description": "Reads a note.", "inputSchema": schema})
+for line in sys.stdin:
+    request = json.loads(line)
+    answers = {
+        "initialize": lambda: {
+            "protocolVersion": request["params"]["protocolVersion"], "capabilities": {"tools": {}},
+            "serverInfo": {"name": "notes", "version": "1"},
+        },
+        "tools/list": lambda: {"tools": tools},
+        "ping": dict,
+    }
+    if "id" in request:
+        known = answers.get(request["method"])
+        answer = {"result": known()} if known else {"error": {"code": -32601, "message": "unknown"}}
+        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], **answer}), flush=True)
 """
 
 
