@@ -105,9 +105,10 @@ class Condition:
                 unknown = leaf.argument not in declared
                 if not (unknown or self._is_meant(leaf, by_value=others is not None)):
                     continue
+                if unknown and (declared or others is None):
+                    return f"the argument '{leaf.argument}' is not in the tool's schema, so what it does is not known"
                 if others is None:
-                    why = "is not in the tool's schema" if unknown else f"may hold {self.reader.noun}"
-                    return f"the argument '{leaf.name}' {why}, and {self.key} does not name it"
+                    return f"the argument '{leaf.name}' may hold {self.reader.noun}, and {self.key} does not name it"
                 wanted = others
             if not isinstance(leaf.value, str):
                 return f"the argument '{leaf.name}' is not text"

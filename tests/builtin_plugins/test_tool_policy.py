@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builtin_plugins.tool_policy import ToolPolicy
 from hooksdk import Annotations, ApprovalRequest, Host, MemoryStore, Tool, hooks
 from hooksdk.errors import ConfigError
 from hooksdk.hooks import AssembleTools, Offer
@@ -473,3 +474,39 @@ async def test_rules_that_can_both_decide_are_no_mistake(one: dict[str, Any], ot
 async def test_a_schema_may_have_arguments_that_are_named_like_a_misspelling():
     schema = {"properties": {"patern": {"x-note": "ours", "additionalProperties": {"type": "string"}}}}
     Host(store=MemoryStore(), config=settings([{"action": "deny", "arguments": schema}]))
+
+
+# What doctor is told
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ({"arguments": {"properties": {"a": {"pattern": "^x$"}}}}, 'add type = "string"'),
+        ({"arguments": {"properties": {"a": {"type": "string", "pattern": "^x"}}}}, "end it with $"),
+        ({"arguments": {"properties": {"a": {"type": "string", "pattern": "^x.*$"}}}}, "stops at the end of a line"),
+        ({"arguments": {"properties": {"a": {"type": "string", "pattern": "^x$"}}}}, "add required = ['a']"),
+        (
+            {"arguments": {"properties": {"a": {"type": "string", "pattern": "^x$"}}}},
+            "add additionalProperties = false",
+        ),
+        ({"action": "deny", "arguments": {"properties": {"a": {"pattern": "^/etc"}}}}, "use path_inside"),
+        ({"command": ["git", "/usr/bin/env"]}, "/usr/bin/env runs any other program"),
+        ({"action": "deny", "command": "rm"}, "is no wall"),
+        ({"action": "deny", "url_host": "example.org"}, "is no wall"),
+        ({"tools": ["act", "atc"]}, "no tool here is meant by 'atc'"),
+    ],
+)
+async def test_the_doctor_is_told_of_rules_that_stop_less_than_they_seem_to(rule: dict[str, Any], problem: str):
+    config = ToolPolicy.Config.model_validate({"rules": [{"action": "allow", "tools": "act", **rule}]})
+    problems = list(ToolPolicy.diagnose(config, [make("act")]))
+    assert [one for one in problems if problem in one and one.startswith("rule 1 (")], problems
+
+
+async def test_the_doctor_has_nothing_to_say_of_a_safe_rule():
+    schema = {
+        "type": "object", "required": ["a"], "additionalProperties": False,
+        "properties": {"a": {"type": "string", "pattern": r"^[\s\S.]\.x{1,2}[^.]$"}},
+    }  # fmt: skip
+    rules = [{"action": "allow", "tools": "act", "arguments": schema}, {"action": "deny", "path_inside": "/etc"}]
+    assert list(ToolPolicy.diagnose(ToolPolicy.Config.model_validate({"rules": rules}), None)) == []
