@@ -45,5 +45,7 @@ def resembling(name: str, known: Mapping[str, Iterable[str]]) -> list[str]:
         return list(known.get(own, ()))
     if 2 * strange > len(own):
         return []
-    pattern = re.compile(re.escape(own).replace(_UNKNOWN, "[\\s\\S]{1,2}"))
+    # One sign may be drawn like two letters. With many of them in a name all ways to read it would be too many.
+    letters = "[\\s\\S]{1,2}" if strange <= 4 else "[\\s\\S]"
+    pattern = re.compile(re.escape(own).replace(_UNKNOWN, letters))
     return [one for other, names in known.items() if pattern.fullmatch(other) for one in names]

@@ -21,7 +21,8 @@ _KINDS = {
     "invisible characters": re.compile(f"[{_INVISIBLE}]+"),
     "variation selectors in a row": re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}"),
     "control characters": re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]+"),
-    "text far out of sight": re.compile(r"[ \t\u00a0]{200,}(?=\S)|\n(?:[ \t]*\n){30,}(?=.)"),
+    # Looked for in texts without blanks at their end; `+` after a quantifier keeps hostile ones from taking long.
+    "text far out of sight": re.compile(r"(?<![ \t\u00a0])[ \t\u00a0]{200,}+(?=\S)|(?<!\n)\n(?:[ \t]*+\n){30,}+"),
 }
 _FLAG_OF_TAGS = re.compile("\U0001f3f4[\U000e0030-\U000e007a]{2,6}\U000e007f")
 """The flags of England, Scotland and Wales are the one proper use of tag characters."""
@@ -48,7 +49,7 @@ _ORDERS = {
     ),
     "an order to read secrets": re.compile(
         r"\b(?:read|cat|open|load|send|include|attach|upload|pass|copy|put|append|fetch)\b[^.\n]{0,60}"
-        rf"(?:~/[^\s]*)?{_FILES}"
+        rf"(?:~/\S{{0,40}})?{_FILES}"
     ),
     "an order about other tools": re.compile(
         r"\b(?:before|after|when|whenever|instead of|while) (?:you )?(?:use|using|call|calling|invoke|invoking|run|running) "
@@ -115,8 +116,9 @@ def _texts_in(where: str, part: object) -> Iterator[tuple[str, str]]:
 
 
 def _hidden_in(text: str, where: str) -> Iterator[str]:
+    text = text.rstrip(" \t\n\u00a0")
     if text.isascii() and text.isprintable():
-        # The greatest part of all texts; only blanks can hide something there.
+        # Nearly all texts are so; only blanks can hide something there.
         if match := _KINDS["text far out of sight"].search(text):
             yield f"text far out of sight (after {len(match[0])} blanks)"
         return

@@ -101,15 +101,19 @@ def _matches(host: str, pattern: str) -> bool:
 
 def _readings(text: str) -> Iterator[str]:
     """The text as clients clean it up: without control characters, decoded, in one width, as punycode."""
-    visible = "".join(char for char in text if unicodedata.category(char) not in {"Cc", "Cf", "Zl", "Zp"})
+    visible = text
+    if not (text.isascii() and text.isprintable()):
+        visible = "".join(char for char in text if unicodedata.category(char) not in {"Cc", "Cf", "Zl", "Zp"})
     for one in dict.fromkeys((text, visible, unquote(unquote(visible)))):
         reading = unicodedata.normalize("NFKC", one).casefold().replace("\N{IDEOGRAPHIC FULL STOP}", ".")
         yield reading
         if not reading.isascii():
-            yield re.sub(r"[^\s/@:?#\\]*[^\x00-\x7f][^\s/@:?#\\]*", _punycode, reading)
+            yield re.sub(r"[^\s/@:?#\\]+", _punycode, reading)
 
 
 def _punycode(match: re.Match[str]) -> str:
+    if match[0].isascii() or len(match[0]) > MAX_CHARS:
+        return match[0]
     try:
         return match[0].strip(".").encode("idna").decode()
     except UnicodeError:
@@ -125,12 +129,13 @@ def _search_for(pattern: str) -> re.Pattern[str]:
 
 def _number_of(host: str) -> int | None:
     """An IP address as a number, in any of the spellings that the C library reads; None for another text."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
+    if ":" not in host:
         return _old_number_of(host)
-    mapped = getattr(address, "ipv4_mapped", None)
-    return int(mapped or address)
+    try:
+        address = ipaddress.IPv6Address(host)
+    except ValueError:
+        return None
+    return int(address.ipv4_mapped or address)
 
 
 def _old_number_of(host: str) -> int | None:
@@ -155,5 +160,5 @@ def _c_number(part: str) -> int:
 
 
 def _numbers_in(reading: str) -> set[int]:
-    tokens = [*re.findall(r"[0-9a-fx.]+", reading), *re.findall(r"\[([0-9a-f:.]+)\]", reading)]
+    tokens = {*re.findall(r"(?<![0-9a-z])\d[0-9a-fx.]*", reading), *re.findall(r"\[([0-9a-f:.]+)\]", reading)}
     return {number for token in tokens if len(token) <= 60 and (number := _number_of(token)) is not None}

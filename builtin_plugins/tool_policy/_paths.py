@@ -66,10 +66,15 @@ class PathReader:
         """True when some reading of the text lies inside one of the folders, or when it cannot be read for sure."""
         if (named or self.resembles(text)) and _hides_something(text):
             return True
+        if len(text) > MAX_CHARS and named:
+            return True
         folders = [_absolute(folder, workspace) for folder in wanted]
         if None in folders:
             return named or self.resembles(text)  # a folder of a workspace that nobody named
         ends = {_folded(end) for folder in folders if folder for end in (os.path.normpath(folder), _real(folder))}
+        if len(text) > MAX_CHARS:  # other text; no system opens a path of this length before it is shortened
+            short = os.path.normpath(_absolute(text.strip(), workspace) or text.strip())
+            return any(_is_inside(_folded(short), end) for end in ends)
         for reading in _readings(text):
             # What a tool may fill in for a pattern lies below the last folder before it.
             fixed, pattern, rest = (

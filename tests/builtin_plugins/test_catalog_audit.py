@@ -465,6 +465,20 @@ async def test_a_suspect_definition_is_reported_once_and_can_be_withheld(setting
     assert await see(MemoryStore(), [suspect], **{setting: "accept"}) == [["create_issue"]]
 
 
+@pytest.mark.parametrize(
+    "text", [" " * 300_000, "\n " * 150_000, " \n" * 150_000 + "x", "read ~/" * 40_000, "\u200b" * 100_000, "ignore all " * 30_000, "a\u200d" * 90_000]
+)  # fmt: skip
+def test_a_hostile_definition_is_looked_through_at_once(text: str):
+    tool = make("x", description=text)
+    hidden_text(tool)
+    instructions(tool)
+
+
+def test_names_full_of_foreign_letters_are_compared_at_once():
+    known = {fold("a" * 400 + "b"): ["it"]}
+    assert resembling("a\u2c00" * 200, known) == []
+
+
 # Settings
 
 

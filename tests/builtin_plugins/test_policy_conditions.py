@@ -407,6 +407,24 @@ def test_a_line_that_surely_runs_other_programs_is_not_denied(line: str):
     assert not denies(SHELL, {"command": line, "note": "rm is a program"}, command="rm")
 
 
+# Hostile sizes
+
+
+@pytest.mark.parametrize(
+    "text", ["a/" * 40_000, "../" * 30_000, "%2f" * 30_000, "é" + "a" * 80_000, "a." * 40_000, "$x " * 30_000, "'" * 80_000, "rm;" * 30_000]
+)  # fmt: skip
+def test_a_hundred_thousand_characters_are_judged_at_once(text: str, folder: Path):
+    for name in ("content", "path", "url", "command"):
+        arguments = {name: text}
+        tool = make(**{name: TEXT})
+        assert not allows(tool, arguments, str(folder), path_inside=str(folder))
+        assert not allows(tool, arguments, url_host=HOSTS)
+        assert not allows(tool, arguments, command=PROGRAMS)
+        denies(tool, arguments, str(folder), path_inside="/etc")
+        denies(tool, arguments, url_host=[*HOSTS, "127.0.0.1"])
+        denies(tool, arguments, command="ls")
+
+
 # What the policy says of itself
 
 
