@@ -110,7 +110,7 @@ def good_and_bad(rule: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
             for bend in (f"{one}\n", f"\n{one}", f"{one}\n/../../etc", f"x{one}", [one], one.upper(), {one: 1})
         ]
         return samples, [*bent, 5, True, None, [], {}, "", "/etc/passwd", "a\0"]
-    folders = rule["path_inside"]
+    folders: str | list[str] | dict[str, str] = rule["path_inside"]
     if isinstance(folders, dict):
         # The source may be anything below /, so only what cannot be read is no path in there.
         good = {name: "/usr/x" if folder == "/" else f"{folder}/a" for name, folder in folders.items()}
