@@ -15,6 +15,7 @@ import typer
 from hooksdk.cli._console import complain
 from hooksdk.cli._options import Json, Project
 from hooksdk.cli._plugins import plugins_app
+from hooksdk.cli._policy import policy_app
 from hooksdk.errors import ConfigError, HookSDKError
 
 INTERRUPTED = 130
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.add_typer(plugins_app, name="plugins")
 tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
+app.add_typer(policy_app, name="policy")
 
 Mcp = Annotated[
     list[Path] | None,
@@ -239,3 +241,26 @@ def search_tools(
         raise typer.BadParameter("a query is empty", param_hint="QUERY")
     look = _tools.Look(project=project, mcp=tuple(mcp or ()), context_window=WINDOW, as_json=as_json)
     raise typer.Exit(_tools.search_tools(look, queries, limit))
+
+
+@tools_app.command("audit")
+def audit_tools(
+    mcp: Mcp = None,
+    approve: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Approve a tool as it is now, by name or id; may be given several times."),
+    ] = None,
+    approve_all: Annotated[bool, typer.Option("--approve-all", help="Approve every tool as it is now.")] = False,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Report tools that changed, look like others or hold hidden text, and approve those that are right.
+
+    The code is 1 when something is reported.
+    """
+    from hooksdk.cli import _audit
+
+    options = _audit.AuditOptions(
+        project=project, mcp=tuple(mcp or ()), approve=tuple(approve or ()), approve_all=approve_all, as_json=as_json
+    )
+    raise typer.Exit(_audit.audit_tools(options))
