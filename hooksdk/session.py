@@ -183,12 +183,13 @@ class Session:
         model: str | None = None,
         context_window: int | None = None,
         format: str | MessageFormat = "openai-chat",  # noqa: A002 - the field's own word
+        approver: Approver | None = None,
     ) -> Run:
         """A run of this session, to use as `async with session.run(...) as run`.
 
         `input` is what `agent_start` handlers judge; record it yourself. `context_window` is in tokens. `requester` is a
-        mapping with id, is_owner and roles; `trigger` is user, schedule, subagent or other. Entering raises
-        `RunAlreadyOpen`, `RunBlocked` or `PolicyFailed`.
+        mapping with id, is_owner and roles; `trigger` is user, schedule, subagent or other. `approver`
+        answers in this run, in the place of the host's. Entering raises `RunAlreadyOpen`, `RunBlocked` or `PolicyFailed`.
         """
         if trigger not in TRIGGERS:  # a rule about a trigger would hold for no run with a misspelt one
             raise ConfigError("trigger", (f"'{trigger}' is not one of {', '.join(TRIGGERS)}",))
@@ -206,7 +207,7 @@ class Session:
         registry = self._parts.registry
         parts = RunParts(
             dispatcher=dispatcher, transcript=transcript, store=self._parts.store, format=get_format(format),
-            tools=self._tools(), approver=self._parts.approver, states=states, open_run=self._open_run,
+            tools=self._tools(), approver=approver or self._parts.approver, states=states, open_run=self._open_run,
             allowed=self._allowed, drain_early=self._parts.config.drain == "next_model_call",
             missing_grants={plugin.id: plugin.missing_grant for plugin in registry.loaded if plugin.missing_grant},
         )  # fmt: skip

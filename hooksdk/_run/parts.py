@@ -10,12 +10,14 @@ from hooksdk import schema
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._tasks.background import logger
 from hooksdk.approvals import Approver
-from hooksdk.errors import MissingGrant, RunAlreadyOpen
+from hooksdk.errors import MissingGrant, PluginRefused, RunAlreadyOpen
 from hooksdk.formats import MessageFormat
 from hooksdk.patterns import ToolPattern
 from hooksdk.state import PluginState
 from hooksdk.tools import Tool
 from hooksdk.transcript import Store, Transcript
+
+OWN_IDS = "hooksdk."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +74,12 @@ class _Saved:
     """Why it cannot be saved at the moment, logged once."""
 
 
+def _check_id(plugin_id: str) -> None:
+    """Approvals that are remembered, and verdicts, are kept beside what plugins keep: no plugin may reach them."""
+    if plugin_id.casefold().startswith(OWN_IDS):
+        raise PluginRefused(plugin_id, f"ids that begin with '{OWN_IDS}' are hooksdk's own", "Give it another id")
+
+
 @final
 class PluginStates:
     """What the plugins keep in a session, saved when it changed."""
@@ -82,6 +90,7 @@ class PluginStates:
 
     def open(self, plugin_id: str) -> PluginState:
         """A plugin's state, as it was last saved."""
+        _check_id(plugin_id)
         state = PluginState(self._transcript.state(plugin_id))
         self._by_plugin[plugin_id] = _Saved(state, schema.canonical(dict(state)))
         return state
@@ -116,6 +125,7 @@ class PluginStorage:
     """One plugin's key-value space in a store."""
 
     def __init__(self, store: Store, plugin_id: str) -> None:
+        _check_id(plugin_id)
         self._store = store
         self._space = plugin_id
 

@@ -6,12 +6,15 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, final
 
 from hooksdk import schema
+from hooksdk._approvals.request import ApprovalRequest, Question
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._run.parts import RunParts
 from hooksdk._run.stats import RunStats
+from hooksdk._run.verdicts import Verdicts
 from hooksdk._tasks.limits import Attempt
 from hooksdk.calls import ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog
@@ -54,6 +57,14 @@ class CallInProgress:
     """The tool's time limit, while it runs."""
     abandoned: bool = False
     """The tool returned or was given up; a thread of it may go on."""
+    questions: tuple[Question, ...] = ()
+    """What the policies ask a person about it."""
+    answered_by: str | None = None
+    """Who approved it before, in this run or an earlier one."""
+    pending: ApprovalRequest | None = None
+    """What it waits for."""
+    replaced_by: CallInProgress | None = None
+    """The same call, judged again."""
     judged: bool = False
     running: bool = False
     """Somebody executes it, or supplies its result."""
@@ -102,6 +113,11 @@ class RunState:
 
     def __post_init__(self) -> None:
         self.hooks: Dispatcher = self.parts.dispatcher
+
+    @cached_property
+    def verdicts(self) -> Verdicts:
+        """What is kept of calls that were judged and have no result yet."""
+        return Verdicts(self.parts.transcript)
 
     @property
     def tools(self) -> Catalog:

@@ -94,7 +94,7 @@ def _line(record: records.Record) -> str | None:
             reason = f": {record.reason}" if record.reason else ""
             return _indented(record.hook, f"{record.plugin} says {record.decision}{reason}")
         case records.ApprovalAsked():
-            return _indented("approval", record.title)
+            return _indented("approval", f"{record.plugin} asks ({record.severity})")
         case records.ApprovalAnswered():
             return _indented("approval", "granted" if record.granted else "refused")
         case records.RestoreQueued():
