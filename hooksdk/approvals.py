@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from hooksdk._approvals.console import ConsoleApprover
 from hooksdk._approvals.remembered import Remembered, RememberedApproval
 from hooksdk._approvals.request import Approval, ApprovalRequest, Approver, Later, Question
 
-__all__ = ["Approval", "ApprovalRequest", "Approver", "Later", "Question", "Remembered", "RememberedApproval"]
+__all__ = [
+    "Approval",
+    "ApprovalRequest",
+    "Approver",
+    "ConsoleApprover",
+    "Later",
+    "Question",
+    "Remembered",
+    "RememberedApproval",
+]

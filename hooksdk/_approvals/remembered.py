@@ -20,6 +20,7 @@ from hooksdk._approvals.request import (
     covers_arguments,
     digest_of,
 )
+from hooksdk._firing.event import Checked
 from hooksdk._schema.values import peek
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.storage import Store
@@ -29,7 +30,7 @@ SPACE = "hooksdk.approvals"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RememberedApproval:
+class RememberedApproval(Checked):
     """An answer that is remembered. `Remembered.list` gives them.
 
     ```python
@@ -178,12 +179,7 @@ class Remembered:
 def _parse(key: str, value: object) -> RememberedApproval:
     fields = dict(cast("Mapping[str, Any]", value))
     fields |= {"id": key, "questions": tuple((str(plugin), str(severity)) for plugin, severity in fields["questions"])}
-    one = RememberedApproval(**fields)
-    if type(one.granted) is not bool:  # pyright: ignore[reportUnnecessaryComparison]
-        raise TypeError("granted is neither true nor false")
-    if one.arguments is not None:
-        dict(one.arguments)
-    return one
+    return RememberedApproval(**fields)
 
 
 def _prefix(request: ApprovalRequest) -> str:

@@ -20,7 +20,6 @@ from hooksdk._run import refusals
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.catalog import Catalog
 from hooksdk.errors import ApprovalPending, StoreError
 from hooksdk.records import ApprovalAnswered, ApprovalAsked
 from hooksdk.tools import Tool
@@ -37,19 +36,17 @@ def read_question(plugin: str, ask: hooks.Ask) -> Question:
     )  # fmt: skip
 
 
-async def ask_person(state: RunState, work: CallInProgress, asked: Sequence[Question]) -> CallEnd | None:
+async def ask_person(state: RunState, work: CallInProgress, questions: Sequence[Question]) -> CallEnd | None:
     """Ask all questions at once, the gravest first, unless the answer is remembered. None when the call may go on, and when
     its answer comes later: `work.pending` is set then."""
-    work.questions = questions = tuple(sorted(asked, key=lambda question: -GRAVITY[question.severity]))
-    request = _request(state, work, questions)
+    work.questions = tuple(sorted(questions, key=lambda question: -GRAVITY[question.severity]))
+    request = _request(state, work)
     approval = await _remembered(state, request)
     if approval is not None:
         return await _settle(state, work, request, approval, remembered=True)
-    gravest = questions[0]
-    digest = digest_of(work.own_arguments)
     await state.trace(
-        ApprovalAsked(call_id=work.call.id, plugin=gravest.plugin, severity=gravest.severity, questions=len(questions),
-                      digest=digest)
+        ApprovalAsked(call_id=work.call.id, plugin=request.plugin, severity=request.severity, questions=len(questions),
+                      digest=digest_of(work.own_arguments))
     )  # fmt: skip
     with work.clock_stopped():
         answer = await ask_approver(state.parts.approver, request)
@@ -78,12 +75,12 @@ async def take_refusal(state: RunState, work: CallInProgress, reason: str, by: s
     return _blocked(refusals.approval_refused(title, reason))
 
 
-def _request(state: RunState, work: CallInProgress, questions: tuple[Question, ...]) -> ApprovalRequest:
+def _request(state: RunState, work: CallInProgress) -> ApprovalRequest:
     assert work.tool is not None
-    info, gravest = state.info, questions[0]
+    info, gravest = state.info, work.questions[0]
     return ApprovalRequest(
         title=gravest.title, description=gravest.description, severity=gravest.severity, timeout=gravest.timeout,
-        plugin=gravest.plugin, questions=questions, session_id=info.session_id, run_id=info.run_id,
+        plugin=gravest.plugin, questions=work.questions, session_id=info.session_id, run_id=info.run_id,
         agent_id=info.agent_id, workspace_dir=info.workspace_dir, requester=info.requester, trigger=info.trigger,
         call=work.call, tool=work.tool, arguments=schema.clone(work.own_arguments),
     )  # fmt: skip
@@ -114,6 +111,10 @@ async def _settle(
     await _trace_answer(state, work, approval, remembered=remembered)
     if not approval.granted:
         return _blocked(refusals.approval_refused(request.title, approval.reason))
+    assert work.tool is not None
+    tool = _tool_now(state, work.tool.name, work.tool.id)
+    if tool is None or tool.fingerprint != work.tool.fingerprint:  # the answer took a while
+        return _blocked(refusals.tool_withdrawn(work.call.name))
     if not work.depth:
         await keep_verdict(state, work, approval)
     return None
@@ -145,7 +146,7 @@ async def pause_tool(state: RunState, work: CallInProgress, error: ApprovalPendi
     return ApprovalPending(error.request, work.call)
 
 
-def take_up(state: RunState, work: CallInProgress, catalog: Catalog) -> bool:
+def take_up(state: RunState, work: CallInProgress) -> bool:
     """True when the call was judged before and has no result: it goes on with what was judged then. False when it has to be
     judged: also when its tool is withheld now, has another definition, or the call is written otherwise."""
     verdict = None if work.depth else state.verdicts.take(work.written)
@@ -155,7 +156,7 @@ def take_up(state: RunState, work: CallInProgress, catalog: Catalog) -> bool:
         if other.judged and not other.running:  # judged in this run: whoever holds that has this one now
             state.open_calls.remove(other)
             other.replaced_by = work
-    tool = _tool_now(state, catalog, verdict.name, verdict.tool)
+    tool = _tool_now(state, verdict.name, verdict.tool)
     if tool is None or tool.fingerprint != verdict.fingerprint:
         return False
     work.tool = tool
@@ -165,8 +166,9 @@ def take_up(state: RunState, work: CallInProgress, catalog: Catalog) -> bool:
     return True
 
 
-def _tool_now(state: RunState, catalog: Catalog, name: str, tool_id: str) -> Tool | None:
-    tool = catalog.get(tool_id) or state.bridges.get(name)
+def _tool_now(state: RunState, name: str, tool_id: str) -> Tool | None:
+    """The tool of this id, if the run still has it."""
+    tool = (state.catalog.get(tool_id) if state.catalog is not None else None) or state.bridges.get(name)
     return tool if tool is not None and tool.id == tool_id else None
 
 

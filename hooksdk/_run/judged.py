@@ -154,7 +154,7 @@ async def judge_call(state: RunState, work: CallInProgress) -> JudgedCall:
 
 
 async def _judge(state: RunState, work: CallInProgress, catalog: Catalog) -> CallEnd | None:
-    if asking.take_up(state, work, catalog):
+    if asking.take_up(state, work):
         await judging.trace_start(state, work)
         state.stats.called(work.call)
         end = await asking.ask_again(state, work)

@@ -61,6 +61,11 @@ def approval_refused(title: str, reason: str) -> str:
     return f"Blocked: '{title}' was not approved: {reason or 'a person said no'}"
 
 
+def tool_withdrawn(name: str) -> str:
+    """A person approved the call, and meanwhile its tool was withheld, removed or changed."""
+    return f"Blocked: '{name}' was approved, but meanwhile it was withheld or changed, so it was not run."
+
+
 CANNOT_WAIT = "its answer comes later, and a call that another tool makes cannot wait"
 NOT_JSON = "its answer comes later, and its arguments cannot be kept until then: they are not JSON"
 

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from hooksdk._plugins.discovery import find_plugins
 from hooksdk._plugins.registry import Plugin, Registry, describe_plugins
+from hooksdk.cli._approvals import approvals_app
 from hooksdk.cli._console import print_json, stderr_console, stdout_console
 from hooksdk.cli._edit import switch_plugin
 from hooksdk.config import fold, load_config
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 plugins_app = typer.Typer(help="Look at plugins and switch them.", no_args_is_help=True)
 app.add_typer(plugins_app, name="plugins")
+app.add_typer(approvals_app, name="approvals")
 tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
 
