@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, cast, final
 
 from hooksdk._approvals.request import Approval, Question, digest_of
-from hooksdk._schema.values import as_object, peek
+from hooksdk._schema.values import BadArguments, as_object, parse_arguments, peek
 from hooksdk._tasks.background import logger
 from hooksdk.calls import Origin, ToolCall
 from hooksdk.tools import Tool
@@ -106,4 +107,8 @@ class Verdicts:
 
 
 def _digest(written: ToolCall) -> str:
-    return digest_of([written.name, peek(written, "arguments")])
+    """Stands for what the call says: a host may hand over its arguments as an object, or as the model's text."""
+    arguments = peek(written, "arguments")
+    with contextlib.suppress(BadArguments):
+        arguments = parse_arguments(arguments)
+    return digest_of([written.name, arguments])
