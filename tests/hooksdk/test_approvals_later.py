@@ -32,12 +32,15 @@ from tests.stage import Stage, make, playing
 
 pytestmark = pytest.mark.anyio
 seen: list[str] = []
-"""What the plugins and tools of a test saw, in order."""
+"""What the plugin's other hooks saw, in order."""
+traced: list[str] = []
+"""What the trace said of approvals."""
 
 
 @pytest.fixture(autouse=True)
 def forget() -> None:
     seen.clear()
+    traced.clear()
 
 
 class Pay:
@@ -61,9 +64,9 @@ class Pay:
     async def keep(self, event: Trace) -> None:
         match event.record:
             case ApprovalAsked():
-                seen.append("asked")
+                traced.append("asked")
             case ApprovalAnswered(granted=granted, by=by):
-                seen.append(f"{'yes' if granted else 'no'} by {by}")
+                traced.append(f"{'yes' if granted else 'no'} by {by}")
             case _:
                 pass
 
@@ -95,9 +98,9 @@ async def wait_for_approval(store: MemoryStore, *, tool: Tool | None = None, plu
         with pytest.raises(ApprovalPending):
             await stage.call("act", {"amount": 5})
         stage.run.pause("waits for ann")
-    await_nothing = [one for one in seen if one.startswith(("ok", "not_run", "blocked"))]
-    assert await_nothing == []
+    assert not any(one.startswith(("ok", "not_run", "blocked")) for one in seen)
     seen.clear()
+    traced.clear()
 
 
 async def resume(
@@ -126,7 +129,8 @@ async def test_a_call_that_waits_has_no_result_and_nobody_hears_of_an_end() -> N
         assert [one.id for one in stage.run.pending] == [written.id]
         assert stage.results == []
         await stage.observed()
-        assert seen == ["rewritten", "judged", "asked"]
+        assert seen == ["rewritten", "judged"]
+        assert traced == ["asked"]
         stage.run.pause("later")
 
 
@@ -148,8 +152,8 @@ async def test_a_judged_call_that_waits_runs_after_its_approval_with_the_argumen
         assert judged.pending is None
         assert (await judged.execute()).text == 'ran with {"amount": 5, "currency": "EUR"}'
         await stage.observed()
-    assert seen[:4] == ["rewritten", "judged", "asked", "yes by bob"]
-    assert seen[4].startswith("ok ")
+    assert traced == ["asked", "yes by bob"]
+    assert [one.partition(" ")[0] for one in seen] == ["rewritten", "judged", "ok"]
 
 
 async def test_a_no_given_elsewhere_is_recorded_observed_and_traced() -> None:
@@ -160,7 +164,8 @@ async def test_a_no_given_elsewhere_is_recorded_observed_and_traced() -> None:
         assert (judged.status, judged.pending) == ("blocked", None)
         assert stage.results == [("c1", "Blocked: 'Pay?' was not approved: not this month")]
         await stage.observed()
-        assert seen[3:] == ["no by bob", f"blocked {result.text}"]
+        assert seen[2:] == [f"blocked {result.text}"]
+        assert traced == ["asked", "no by bob"]
         with pytest.raises(CallSettled):
             await judged.approve()
 
@@ -318,7 +323,7 @@ async def test_a_later_run_asks_the_same_again_and_runs_what_was_judged_without_
     (request,) = requests
     assert (request.title, request.description, request.severity, request.timeout) == ("Pay?", "at once", "critical", 7)
     assert (request.plugin, request.arguments) == ("pay", {"amount": 5, "currency": "EUR"})
-    assert seen[:2] == ["asked", "yes by ann"]
+    assert traced == ["asked", "yes by ann"]
     assert not {"judged", "rewritten"} & {*seen}
 
 
@@ -353,8 +358,9 @@ async def test_a_call_that_was_approved_and_not_run_when_its_run_paused_is_not_a
         await stage.run.judge(written)
         stage.run.pause("the tools are run tomorrow")
     seen.clear()
+    traced.clear()
     assert await resume(store, never_asked) == 'ran with {"amount": 5, "currency": "EUR"}'
-    assert seen[0] == "yes by ann"
+    assert traced == ["yes by ann"]
     assert "judged" not in seen
 
 
@@ -528,5 +534,5 @@ async def test_an_answer_that_is_given_in_another_process_lets_the_call_run_ther
         outcome = await run_agent(session, ScriptedModel(["Paid."]), None, tools=[act()])
         assert (outcome.reason, outcome.text) == ("completed", "Paid.")
         assert session.messages[2]["content"] == 'ran with {"amount": 5, "currency": "EUR"}'
-    assert seen[:2] == ["asked", "yes by ann"]
+    assert traced == ["asked", "yes by ann"]
     assert not {"judged", "rewritten"} & {*seen}
