@@ -75,6 +75,10 @@ def run_prompt(options: RunOptions) -> int:
     console.print(f"[dim]run[/]         {escape(_summary(outcome, session_id))}", soft_wrap=True)
     if outcome.reason == "completed":
         return 0
+    if outcome.reason == "paused":
+        waiting = counted(len(outcome.pending), "call")
+        console.print(f"[yellow]hooksdk:[/] stopped: {waiting} without an approval yet", soft_wrap=True)
+        return AT_A_LIMIT
     limit = f"{counted(options.max_turns, 'turn')} (--max-turns)" if outcome.reason == "turn_limit" else outcome.reason
     console.print(f"[yellow]hooksdk:[/] stopped at the limit of {limit}", soft_wrap=True)
     return AT_A_LIMIT
