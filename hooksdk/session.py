@@ -207,7 +207,7 @@ class Session:
         registry = self._parts.registry
         parts = RunParts(
             dispatcher=dispatcher, transcript=transcript, store=self._parts.store, format=get_format(format),
-            tools=self._tools(), approver=approver or self._parts.approver, states=states, open_run=self._open_run,
+            tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states, open_run=self._open_run,
             allowed=self._allowed, drain_early=self._parts.config.drain == "next_model_call",
             missing_grants={plugin.id: plugin.missing_grant for plugin in registry.loaded if plugin.missing_grant},
         )  # fmt: skip

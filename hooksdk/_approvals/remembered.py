@@ -28,6 +28,9 @@ from hooksdk._transcript.storage import Store
 SPACE = "hooksdk.approvals"
 """The space in the store. No plugin has it: `PluginStorage` gives no ids that begin like this."""
 
+PATTERN = "equals"
+"""Stands in a key where others have the beginning of their digest, and is none."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RememberedApproval(Checked):
@@ -118,18 +121,20 @@ class Remembered:
         """The answer that counts for this request: a no before a yes."""
         arguments = peek(request, "arguments")
         digest, requester = digest_of(arguments), _requester_of(request)
+        tool, definition = _key_of(request.tool.id), _key_of(request.tool.id) + _key_of(request.tool.fingerprint)
         counting: RememberedApproval | None = None
         for key in await self.store.list_keys(SPACE):
-            if not key.startswith(_prefix(request)):
+            if not key.startswith(tool):
                 continue
-            one = await self._read(key)
-            if one is None or one.tool != request.tool.id:
-                continue
-            if one.fingerprint != request.tool.fingerprint:  # for good: it must not count again should it change back
+            if not key.startswith(definition):  # it has changed: for good, also should it change back
                 await self.store.delete_value(SPACE, key)
                 continue
-            if (
-                one.session in {None, request.session_id}
+            if not key.startswith((definition + PATTERN, definition + digest[: len(PATTERN)])):
+                continue
+            one = await self._read(key)
+            if one is not None and (
+                (one.tool, one.fingerprint) == (request.tool.id, request.tool.fingerprint)
+                and one.session in {None, request.session_id}
                 and (one.requester, one.workspace) == (requester, request.workspace_dir)
                 and (
                     digest == one.digest != "" if one.arguments is None else covers_arguments(one.arguments, arguments)
@@ -156,7 +161,8 @@ class Remembered:
         value = one.as_dict()
         same = [value[name] for name in ("digest", "arguments", "session", "requester", "workspace")]
         plugins = sorted({plugin for plugin, _ in one.questions})
-        key = _prefix(request) + digest_of([same, plugins])[:16]
+        kind = digest[: len(PATTERN)] or PATTERN
+        key = f"{_key_of(one.tool)}{_key_of(one.fingerprint)}{kind}{digest_of([same, plugins])[:12]}"
         await self.store.set_value(SPACE, key, {**value, "id": key})
         return True
 
@@ -182,9 +188,9 @@ def _parse(key: str, value: object) -> RememberedApproval:
     return RememberedApproval(**fields)
 
 
-def _prefix(request: ApprovalRequest) -> str:
-    """What the keys of this tool's answers begin with."""
-    return digest_of(request.tool.id)[:8]
+def _key_of(text: str) -> str:
+    """A part of a key: what counts for a call is found without reading all the others."""
+    return digest_of(text)[:6]
 
 
 def _requester_of(request: ApprovalRequest) -> str | None:

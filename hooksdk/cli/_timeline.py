@@ -96,7 +96,8 @@ def _line(record: records.Record) -> str | None:
         case records.ApprovalAsked():
             return _indented("approval", f"{record.plugin} asks ({record.severity})")
         case records.ApprovalAnswered():
-            return _indented("approval", "granted" if record.granted else "refused")
+            who = " as before" if record.remembered else f" by {record.by}" if record.by else ""
+            return _indented("approval", f"{'granted' if record.granted else 'refused'}{who}")
         case records.RestoreQueued():
             return None
         case records.TrimQueued():

@@ -24,6 +24,7 @@ from hooksdk.hooks import (
     Rewrite,
     RewriteToolCall,
     Trace,
+    UnwrapToolCall,
     Withhold,
 )
 from hooksdk.records import ApprovalAnswered, ApprovalAsked
@@ -430,6 +431,26 @@ async def test_a_verdict_that_cannot_be_read_is_judged_anew(caplog: pytest.LogCa
     assert (await resume(store, yes)).startswith("ran")
     assert "judged" in seen
     assert "is judged anew" in caplog.text
+
+
+async def test_a_bridge_call_that_waits_goes_on_as_the_call_that_it_stands_for() -> None:
+    class Bridge:
+        @hooks.unwrap_tool_call
+        def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
+            seen.append("unwrapped")
+            return ToolCall(event.call.id, "act", event.arguments)
+
+    store = MemoryStore()
+    async with playing(Pay, Bridge, store=store, approver=later, tools=[act()]) as stage:
+        with pytest.raises(ApprovalPending):
+            await stage.call("do", {"amount": 5})
+        stage.run.pause("waits")
+    seen.clear()
+    async with playing(Pay, Bridge, store=store, approver=yes, tools=[act()]) as stage:
+        judged = await stage.run.judge(stage.run.pending[0])
+        assert (judged.call.name, judged.call.origin) == ("act", "bridge")
+        assert (await judged.execute()).text == 'ran with {"amount": 5, "currency": "EUR"}'
+    assert "unwrapped" not in seen
 
 
 async def test_a_runs_own_approver_answers_instead_of_the_hosts() -> None:

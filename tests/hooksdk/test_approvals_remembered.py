@@ -17,7 +17,6 @@ from hooksdk.errors import PluginRefused, StoreError
 from hooksdk.hooks import Ask, BeforeToolCall, Trace
 from hooksdk.records import ApprovalAnswered, ApprovalAsked
 from hooksdk.testing import ScriptedApprover
-from hooksdk.transcript import Store
 from tests.stage import OwnStore, Stage, make, playing
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +46,7 @@ Guard = asking("Guard", "warning")
 
 
 async def act(
-    store: Store,
+    store: Any,
     *arguments: Mapping[str, Any],
     plugins: Sequence[type] = (Guard,),
     answer: Approval | bool = False,
@@ -151,6 +150,22 @@ async def test_a_changed_definition_voids_a_remembered_yes_for_good() -> None:
     changed = make("act", properties={}, description="acts otherwise")
     assert await act(store, tool=changed) == ASKED_AND_REFUSED
     assert await act(store) == ASKED_AND_REFUSED, "it does not come back with the old definition"
+
+
+async def test_a_question_reads_what_may_count_for_its_call_and_not_all_that_is_remembered() -> None:
+    class Counts(OwnStore):
+        read = 0
+
+        async def get_value(self, space: str, key: str, default: Any = None) -> Any:
+            self.read += space == "hooksdk.approvals"
+            return await self.memory.get_value(space, key, default)
+
+    store = Counts()
+    await act(store, *({"a": number} for number in range(50)), answer=ALWAYS)
+    await act(store, {"b": 1}, answer=Approval(True, scope="always", arguments={"b": 1}))
+    store.read = 0
+    assert await act(store, {"a": 7}) == (0, ["ran"])
+    assert store.read == 2, "the same arguments, and the pattern"
 
 
 @pytest.mark.parametrize(

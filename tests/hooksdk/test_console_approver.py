@@ -41,7 +41,7 @@ def typing_in(text: str) -> Generator[None]:
 
 def request_of(arguments: dict[str, Any] | None = None, **fields: Any) -> ApprovalRequest:
     tool = Tool(name=fields.pop("tool", "pay"), source="mcp", owner=fields.pop("owner", "bank"))
-    values = {"title": "Pay?", "plugin": "purse", "severity": "critical", **fields}
+    values: dict[str, Any] = {"title": "Pay?", "plugin": "purse", "severity": "critical", **fields}
     return ApprovalRequest(call=ToolCall("c1", tool.name), tool=tool, arguments=arguments or {}, **values)
 
 
