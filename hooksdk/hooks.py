@@ -260,7 +260,8 @@ class Answer(Checked):
 @define(kind="decide", timeout=15, options={"tools"})
 def before_tool_call(event: BeforeToolCall) -> Block | Ask | Answer | None:
     """Judge a call. `Block` beats `Ask` beats `Answer` whatever the order: the first `Block` or `Answer` counts, a person
-    is asked all questions at once, and only a `Block` stops later handlers. A handler that raises, is late or answers nonsense blocks the call."""
+    is asked all questions at once, and only a `Block` stops later handlers. A handler that raises, is late or answers
+    nonsense blocks the call."""
 
 
 @dataclass(frozen=True, kw_only=True)
