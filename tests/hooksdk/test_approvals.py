@@ -198,7 +198,7 @@ async def test_an_answer_whose_attributes_raise_means_no(name: str, kind: type[B
     hostile: Any = type("Hostile", (Approval,), {name: property(fails)})
 
     async def approver(request: ApprovalRequest) -> Any:
-        answer = object.__new__(hostile)
+        answer: Any = object.__new__(hostile)
         vars(answer).update(vars(Approval(True)))
         return answer
 
