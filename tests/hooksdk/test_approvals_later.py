@@ -423,6 +423,21 @@ async def test_an_approval_is_used_up_when_its_call_runs() -> None:
     assert seen.count("judged") == 1
 
 
+async def test_nothing_is_kept_of_a_call_whose_tool_has_begun_so_a_crash_has_it_judged_anew() -> None:
+    store, states = MemoryStore(), list[object]()
+    stage: Stage
+
+    def look(arguments: dict[str, Any]) -> str:
+        transcript: Any = stage.run._transcript  # pyright: ignore[reportPrivateUsage]
+        states.append(transcript.state("hooksdk.verdicts"))
+        return "done"
+
+    await wait_for_approval(store, tool=act(look))
+    async with playing(Pay, store=store, approver=yes, tools=[act(look)]) as stage:
+        await stage.run.call_tool(stage.run.pending[0])
+    assert states == [{}]
+
+
 async def test_a_verdict_that_cannot_be_read_is_judged_anew(caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryStore()
     async with playing(store=store, tools=[act()]) as stage:
