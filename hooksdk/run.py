@@ -264,7 +264,8 @@ class Run:
         """Judge a call, run its tool, and record its result. Whatever goes wrong with the call is a result that the model
         can read; only the host's own mistakes raise, and `ApprovalPending` for a call whose approval comes later: call it
         again then, in this run or in a later one. It is not judged again, and runs with the arguments that were."""
-        judged = await self.judge(call)
+        self._state.check_open()
+        judged = await judge_call(self._state, CallInProgress(call, runs_at_once=True))
         return await judged.execute()
 
     async def judge(self, call: ToolCall) -> JudgedCall:

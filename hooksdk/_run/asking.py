@@ -115,7 +115,7 @@ async def _settle(
     tool = _tool_now(state, work.tool.name, work.tool.id)
     if tool is None or tool.fingerprint != work.tool.fingerprint:  # the answer took a while
         return _blocked(refusals.tool_withdrawn(work.call.name))
-    if not work.depth:
+    if not work.depth and not (work.runs_at_once and state.open):
         await keep_verdict(state, work, approval)
     return None
 

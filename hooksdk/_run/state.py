@@ -63,6 +63,8 @@ class CallInProgress:
     """Who approved it before, in this run or an earlier one."""
     pending: ApprovalRequest | None = None
     """What it waits for."""
+    runs_at_once: bool = False
+    """It is executed as soon as it is judged, so an approval need not be kept until then."""
     replaced_by: CallInProgress | None = None
     """The same call, judged again."""
     judged: bool = False
