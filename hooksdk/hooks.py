@@ -1,8 +1,7 @@
 """Every hook, in the order in which a run fires them, with its event and its answers.
 
-The functions at the end of each section are the decorators: `@hooks.before_tool_call`. `None` means no opinion. Events
-are frozen, and everything that could be changed in them is a fresh copy at each access.
-"""
+The functions at the end of each section are the decorators: `@hooks.before_tool_call`. `None` means no opinion. Events are
+frozen, and everything that could be changed in them is a fresh copy at each access."""
 
 from __future__ import annotations
 
@@ -261,8 +260,9 @@ class Answer(Checked):
 
 @define(kind="decide", timeout=15, options={"tools"}, answer_grants={Answer: "answer"})
 def before_tool_call(event: BeforeToolCall) -> Block | Ask | Answer | None:
-    """Judge a call. `Block` beats `Ask` beats `Answer` whatever the order, the first of each kind counts, and only a
-    `Block` stops later handlers. A handler that raises, is late or answers nonsense blocks the call."""
+    """Judge a call. `Block` beats `Ask` beats `Answer` whatever the order: the first `Block` or `Answer` counts, a person
+    is asked all questions at once, and only a `Block` stops later handlers. A handler that raises, is late or answers
+    nonsense blocks the call."""
 
 
 @dataclass(frozen=True, kw_only=True)

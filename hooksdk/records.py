@@ -217,15 +217,29 @@ class ApprovalAsked(Record):
 
     call_id: str
     plugin: str
-    """The plugin that asks. Its title is for the person, and may quote arguments: it is not in the trace."""
+    """The plugin with the gravest question. Its title is for the person, and may quote arguments: it is not in the trace."""
+    severity: str
+    """Of the gravest question."""
+    questions: int
+    """How many plugins' handlers ask."""
+    digest: str
+    """64 hex digits that stand for the arguments that are asked about; empty for what is not JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalAnswered(Record):
-    """The person answered, or could not be asked."""
+    """The person answered, or could not be asked. There is none yet for an answer that comes later."""
 
     call_id: str
     granted: bool
+    by: str
+    """Who answered, as the approver says; empty when it does not say, and when nobody answered."""
+    scope: str
+    """`once`, `session` or `always`."""
+    remembered: bool
+    """True when an earlier answer was remembered, so that nobody was asked."""
+    digest: str
+    """64 hex digits that stand for the arguments that run, if they do: `ApprovalAsked` has the same."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -276,13 +276,17 @@ class Run:
 
     async def call_tool(self, call: ToolCall) -> ToolResult:
         """Judge a call, run its tool, and record its result. Whatever goes wrong with the call is a result that the model
-        can read; only the host's own mistakes raise. A call of the newest reply that has its result already, such as when
-        a loop is resumed, is not run again: that result is the answer."""
-        judged = await self.judge(call)
+        can read; only the host's own mistakes raise, and `ApprovalPending` for a call whose approval comes later: call it
+        again then, in this run or in a later one. It is not judged again, and runs with the arguments that were. A call of
+        the newest reply that has its result already, such as when a loop is resumed, is not run again: that result is the
+        answer."""
+        self._state.check_open()
+        judged = await judge_call(self._state, CallInProgress(call, runs_at_once=True))
         return await judged.execute()
 
     async def judge(self, call: ToolCall) -> JudgedCall:
-        """Take one call through every policy and approval, without running it: for a loop that runs its tools itself."""
+        """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
+        One that was judged before and waits is not judged again: its approver is asked."""
         self._state.check_open()
         return await judge_call(self._state, CallInProgress(call))
 

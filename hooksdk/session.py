@@ -241,13 +241,15 @@ class Session:
         model: str | None = None,
         context_window: int | None = None,
         format: str | MessageFormat = "openai-chat",  # noqa: A002 - the field's own word
+        approver: Approver | None = None,
     ) -> Run:
         """A run of this session, to use as `async with session.run(...) as run`.
 
         `input` is what `agent_start` handlers judge; record it yourself. `context_window` is in tokens. `requester` is a
         mapping with id, is_owner and roles; `trigger` is user (unless you say so), schedule, subagent or other. In a
         sub-agent's session `requester` and `workspace_dir` are the parent's unless others are given, and `trigger` is
-        subagent. Entering raises `RunAlreadyOpen`, `RunBlocked` or `PolicyFailed`.
+        subagent. `approver` answers in this run, in the place of the host's. Entering raises `RunAlreadyOpen`, `RunBlocked`
+        or `PolicyFailed`.
         """
         if trigger is None:
             trigger = "subagent" if self._parent else "user"
@@ -273,7 +275,8 @@ class Session:
         registry = self._parts.registry
         parts = RunParts(
             dispatcher=dispatcher, transcript=transcript, store=self._parts.store, format=get_format(format),
-            tools=self._tools(), approver=self._parts.approver, states=states, secrets=self._secrets, open_run=self._open_run,
+            tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states,
+            secrets=self._secrets, open_run=self._open_run,
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call",
             contracts=registry.contracts, built_in=registry.built_in, unmatched=self._unmatched,
             missing_grants=registry.missing_conversation(),

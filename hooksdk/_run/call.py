@@ -9,18 +9,17 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from hooksdk import hooks, schema
+from hooksdk._approvals.request import Question
 from hooksdk._firing.dispatcher import Outcome
-from hooksdk._firing.hook import Handler
 from hooksdk._firing.signature import own_result
 from hooksdk._run import refusals
+from hooksdk._run.asking import ask_person, read_question
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._schema.values import Fresh, peek
-from hooksdk.approvals import ApprovalRequest, ask_approver
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import ToolError
-from hooksdk.records import ApprovalAnswered, ApprovalAsked, CallStarted, CallStatus, Unwrapped
-from hooksdk.tools import Tool
+from hooksdk.records import CallStarted, CallStatus, Unwrapped
 
 MAX_DEPTH = 8
 """How deep tools may call tools."""
@@ -168,21 +167,23 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
     if not state.hooks.has("before_tool_call"):
         return None
     event = hooks.BeforeToolCall(info=state.info, call=work.call, tool=tool, arguments=work.arguments)
-    ask: tuple[Handler, hooks.Ask] | None = None
+    questions: list[Question] = []
     answer: ToolResult | None = None
     async for outcome in state.hooks.fire("before_tool_call", event, tool):
         if isinstance(outcome.answer, hooks.Block):
             return _refused("blocked", refusals.verdict(outcome.handler.plugin, outcome.answer.reason))
         if isinstance(outcome.answer, hooks.Ask):
-            ask = ask or (outcome.handler, outcome.answer)
+            plugin = outcome.handler.plugin
+            question = await outcome.use(lambda ask, plugin=plugin: read_question(plugin, ask))
+            questions += [question] if question is not None else []
         elif answer is None:
             answer = await outcome.use(_result_in)
         if outcome.failure is not None:
             return policy_failed(outcome)
-    if ask is not None:
-        refusal = await _ask(state, work, tool, *ask)
-        if refusal is not None:
-            return refusal
+    if questions:
+        end = await ask_person(state, work, questions)
+        if end is not None:
+            return end
     elif answer is not None:
         return CallEnd("answered", answer)
     if work.arguments != work.own_arguments:  # somebody reached into an event: not everybody judged what would run
@@ -204,20 +205,6 @@ def check_still_granted(state: RunState, work: CallInProgress) -> CallEnd | None
     if peek(now, "parameters") != peek(tool, "parameters") or now.annotations != tool.annotations:
         return _refused("blocked", refusals.definition_changed(name))
     return None
-
-
-async def _ask(state: RunState, work: CallInProgress, tool: Tool, handler: Handler, ask: hooks.Ask) -> CallEnd | None:
-    info = state.info
-    request = ApprovalRequest(
-        title=ask.title, description=ask.description, severity=ask.severity, timeout=ask.timeout,
-        plugin=handler.plugin, session_id=info.session_id, run_id=info.run_id, agent_id=info.agent_id,
-        requester=info.requester, trigger=info.trigger, call=work.call, tool=tool, arguments=work.arguments,
-    )  # fmt: skip
-    await state.trace(ApprovalAsked(call_id=work.call.id, plugin=handler.plugin))
-    with work.clock_stopped():
-        approval = await ask_approver(state.parts.approver, request)
-    await state.trace(ApprovalAnswered(call_id=work.call.id, granted=approval.granted))
-    return None if approval.granted else _refused("blocked", refusals.approval_refused(ask.title, approval.reason))
 
 
 def _result_in(answer: hooks.Answer) -> ToolResult:

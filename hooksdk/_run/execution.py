@@ -23,7 +23,7 @@ from hooksdk._tasks.limits import Attempt, describe
 from hooksdk._tasks.shielding import in_abandonable_thread
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog, Storage
-from hooksdk.errors import RunClosed, ToolError
+from hooksdk.errors import ApprovalPending, RunClosed, ToolError
 from hooksdk.records import CallFinished, Progress
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results
@@ -100,6 +100,8 @@ async def run_tool(state: RunState, work: CallInProgress, catalog: Catalog, call
         work.abandoned = True
     if attempt.cancelled:
         result = ToolResult.error(refusals.too_late(tool.name, tool.timeout))
+    elif isinstance(attempt.error, ApprovalPending) and not work.depth:
+        raise attempt.error
     elif attempt.error is not None:
         result = ToolResult.error(_problem(state, work, attempt.error))
     return take_result(state, work, result)
@@ -109,6 +111,8 @@ def _problem(state: RunState, work: CallInProgress, error: BaseException) -> str
     name = work.call.name
     if isinstance(error, ToolError):
         return error.text
+    if isinstance(error, ApprovalPending):
+        return refusals.cannot_pause(name)
     if isinstance(error, anyio.get_cancelled_exc_class()):
         return refusals.tool_cancelled(name)
     # Masked before it is clipped and set in one line: half a secret, or one on two lines, would not be recognised.

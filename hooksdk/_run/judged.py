@@ -9,23 +9,27 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, final
 
 from hooksdk import schema
+from hooksdk._approvals.request import Approval, ApprovalRequest
+from hooksdk._run import asking, execution, refusals
 from hooksdk._run import call as judging
-from hooksdk._run import execution, refusals
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
-from hooksdk.errors import CallSettled
+from hooksdk.errors import ApprovalPending, CallSettled
 from hooksdk.records import CallStatus
 from hooksdk.tools import Tool
+
+YES = Approval(True)
 
 
 @final
 class JudgedCall:
     """A call that went through unwrapping, scope, repair, rewriting, validation, the policies and their approvals.
 
-    It ends once: it is settled already, or by `execute()` or `supply()`. One that nobody ends is `not_run` when its run
-    ends, and stays open when the run is paused.
+    It ends once: it is settled already, or by `execute()`, `supply()` or `refuse()`. One that nobody ends is `not_run` when
+    its run ends, and stays open when the run is paused. One whose approval comes later is `pending`: after `approve()`, or
+    once it is judged again and the approver says yes, it can be executed.
 
     ```python
     import anyio
@@ -47,7 +51,14 @@ class JudgedCall:
 
     def __init__(self, state: RunState, work: CallInProgress) -> None:
         self._state = state
-        self._work = work
+        self._first = work
+
+    @property
+    def _work(self) -> CallInProgress:
+        work = self._first
+        while work.replaced_by is not None:
+            work = work.replaced_by
+        return work
 
     @property
     def call(self) -> ToolCall:
@@ -76,21 +87,50 @@ class JudgedCall:
         """The result of a call that is settled (blocked, answered, invalid, unknown, or executed since); else None."""
         return self._work.end.result if self._work.end else None
 
+    @property
+    def pending(self) -> ApprovalRequest | None:
+        """What a person is still to answer, while the call waits for it; else None."""
+        return self._work.pending
+
+    async def approve(self, approval: Approval = YES) -> None:
+        """Give the answer that the call waits for, in the approver's place; `execute()` runs it then. An `Approval` that
+        grants nothing refuses it. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
+        if self._work.end is None and self._work.pending is None:
+            return
+        self._claim()
+        try:
+            await _go_on(self._state, self._work, _approve(self._state, self._work, approval))
+        finally:
+            self._work.running = False
+
+    async def refuse(self, reason: str = "", *, by: str = "") -> ToolResult:
+        """A person said no: the result is a refusal with this reason, recorded, observed and traced like any other. `by` is
+        who said so. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
+        self._claim()
+        return await self._finish(asking.take_refusal(self._state, self._work, reason, by))
+
     async def execute(self) -> ToolResult:
-        """Run the tool, and record its result; of a settled call answer the result. Raises `CallSettled` while another
-        task executes it, and `RunClosed` after its run."""
+        """Run the tool, and record its result; of a settled call answer the result. Raises `ApprovalPending` while it waits
+        for an approval, `CallSettled` while another task executes it, and `RunClosed` after its run."""
         if self._work.end is not None:
             return self._work.end.result
+        self._check_approved()
         self._claim()
         return await self._finish(_execute(self._state, self._work))
 
     async def supply(self, result: ToolResult | str) -> ToolResult:
         """Record a result made elsewhere, after the same masking, output check and transforming as the tool's own;
-        answers what was recorded. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
+        answers what was recorded. Raises `CallSettled` for a call that has a result, `ApprovalPending` for one that waits for
+        an approval, and `RunClosed` after its run."""
+        self._check_approved()
         self._claim()
         return await self._finish(
             _supply(self._state, self._work, ToolResult(result) if isinstance(result, str) else result)
         )
+
+    def _check_approved(self) -> None:
+        if self._work.pending is not None:
+            raise ApprovalPending(self._work.pending, self._work.call)
 
     def _claim(self) -> None:
         work = self._work
@@ -120,6 +160,12 @@ async def judge_call(state: RunState, work: CallInProgress) -> JudgedCall:
 
 
 async def _judge(state: RunState, work: CallInProgress, catalog: Catalog) -> CallEnd | None:
+    if asking.take_up(state, work):
+        await judging.trace_start(state, work)
+        state.stats.called(work.call)
+        end = await asking.ask_again(state, work) or judging.check_still_granted(state, work)
+        work.judged = True
+        return end
     end = await judging.unwrap_tool_call(state, work, catalog)
     await judging.trace_start(state, work)
     end = end or judging.check_scope(state, work, catalog)
@@ -132,10 +178,19 @@ async def _judge(state: RunState, work: CallInProgress, catalog: Catalog) -> Cal
     return end
 
 
+async def _approve(state: RunState, work: CallInProgress, approval: Approval) -> CallEnd | None:
+    end = await asking.take_answer(state, work, approval)
+    return end if end or work.pending else judging.check_still_granted(state, work)
+
+
 async def _execute(state: RunState, work: CallInProgress) -> CallEnd:
+    await state.verdicts.forget(work.written)  # a crash from here on has it judged anew: its tool may have run
     end = await execution.resolve_secrets(state, work)
     end = end or judging.check_still_granted(state, work)
-    return end or await execution.run_tool(state, work, state.tools, _call_nested)
+    try:
+        return end or await execution.run_tool(state, work, state.tools, _call_nested)
+    except ApprovalPending as error:
+        raise await asking.pause_tool(state, work, error) from None
 
 
 async def _supply(state: RunState, work: CallInProgress, result: ToolResult) -> CallEnd:
@@ -154,6 +209,8 @@ async def _go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd
             end = _masked(state, end)
             if state.hooks.has("transform_tool_result"):
                 end = _masked(state, await execution.transform_tool_result(state, work, end))
+    except ApprovalPending:  # its tool has paused: there is no result yet
+        raise
     except BaseException as error:
         end = CallEnd("error", ToolResult.error(refusals.interrupted(work.call.name, error)))
         clean = state.secrets.error(error)
@@ -178,6 +235,7 @@ def _masked(state: RunState, end: CallEnd) -> CallEnd:
 
 async def _record_result(state: RunState, work: CallInProgress, result: ToolResult) -> None:
     await state.parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end)
+    await state.verdicts.forget(work.written)
     await state.parts.states.save()
 
 

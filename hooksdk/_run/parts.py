@@ -12,13 +12,15 @@ from hooksdk._run.secrets import SecretMask
 from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import logger
 from hooksdk.approvals import Approver
-from hooksdk.errors import MissingGrant, RunAlreadyOpen
+from hooksdk.errors import MissingGrant, PluginRefused, RunAlreadyOpen
 from hooksdk.formats import MessageFormat
 from hooksdk.hooks import RunInfo
 from hooksdk.patterns import ToolPattern
 from hooksdk.state import PluginState
 from hooksdk.tools import Tool
 from hooksdk.transcript import Store, Transcript
+
+OWN_IDS = "hooksdk."
 
 
 class ParentRun(Protocol):
@@ -126,6 +128,12 @@ class _Saved:
     """Why it cannot be saved at the moment, logged once."""
 
 
+def _check_id(plugin_id: str) -> None:
+    """Approvals that are remembered, and verdicts, are kept beside what plugins keep: no plugin may reach them."""
+    if plugin_id.casefold().startswith(OWN_IDS):
+        raise PluginRefused(plugin_id, f"ids that begin with '{OWN_IDS}' are hooksdk's own", "Give it another id")
+
+
 @final
 class PluginStates:
     """What the plugins keep in a session, saved when it changed."""
@@ -137,6 +145,7 @@ class PluginStates:
 
     def open(self, plugin_id: str) -> PluginState:
         """A plugin's state, as it was last saved."""
+        _check_id(plugin_id)
         state = PluginState(self._transcript.state(plugin_id))
         self._by_plugin[plugin_id] = _Saved(state, schema.canonical(dict(state)))
         return state
@@ -172,6 +181,7 @@ class PluginStorage:
     """One plugin's key-value space in a store; what goes into it out of a session holds no value of a secret."""
 
     def __init__(self, store: Store, plugin_id: str, mask: SecretMask | None = None) -> None:
+        _check_id(plugin_id)
         self._store = store
         self._space = plugin_id
         self._mask = SecretMask() if mask is None else mask

@@ -6,14 +6,17 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, final
 
 from hooksdk import schema
+from hooksdk._approvals.request import ApprovalRequest, Question
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._run.parts import RunParts
 from hooksdk._run.secrets import SecretMask
 from hooksdk._run.shadow import RunResults
 from hooksdk._run.stats import RunStats
+from hooksdk._run.verdicts import Verdicts
 from hooksdk._tasks.limits import Attempt
 from hooksdk.calls import ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog
@@ -56,6 +59,16 @@ class CallInProgress:
     """The tool's time limit, while it runs."""
     abandoned: bool = False
     """The tool returned or was given up; a thread of it may go on."""
+    questions: tuple[Question, ...] = ()
+    """What the policies ask a person about it."""
+    answered_by: str | None = None
+    """Who approved it before, in this run or an earlier one."""
+    pending: ApprovalRequest | None = None
+    """What it waits for."""
+    runs_at_once: bool = False
+    """It is executed as soon as it is judged, so an approval need not be kept until then."""
+    replaced_by: CallInProgress | None = None
+    """The same call, judged again."""
     judged: bool = False
     running: bool = False
     """Somebody executes it, or supplies its result."""
@@ -111,6 +124,11 @@ class RunState:
         self._ids_of: Catalog | None = None
         self.secrets: SecretMask = self.parts.secrets
         self.stats = RunStats(self.secrets.text)
+
+    @cached_property
+    def verdicts(self) -> Verdicts:
+        """What is kept of calls that were judged and have no result yet."""
+        return Verdicts(self.parts.transcript)
 
     @property
     def tools(self) -> Catalog:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hooksdk.cli._approvals import approvals_app
 from hooksdk.cli._console import complain
 from hooksdk.cli._options import Json, Project
 from hooksdk.cli._plugins import plugins_app
@@ -29,6 +30,7 @@ app = typer.Typer(
     add_completion=True,
 )
 app.add_typer(plugins_app, name="plugins")
+app.add_typer(approvals_app, name="approvals")
 tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
 app.add_typer(policy_app, name="policy")

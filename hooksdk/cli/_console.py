@@ -82,13 +82,13 @@ def first_sentence(text: str) -> str:
     return clip(printable(re.split(r"(?<=[.!?])\s+(?![a-z])", paragraph, maxsplit=1)[0]), _SENTENCE_CHARS)
 
 
-def print_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: str) -> None:
-    """Print a table to stdout in which nothing is wrapped; `numbers` is the heading of a column of them. On a terminal
-    the last column ends where the line does. (A table of rich's would leave out whole columns instead.)"""
+def print_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: str = "") -> None:
+    """Print a table to stdout in which nothing is wrapped; `numbers` is the heading of a column of them, if there is one.
+    On a terminal the last column ends where the line does. (A table of rich's would leave out whole columns instead.)"""
     console = stdout_console()
     widths = [max(cell_len(row[at]) for row in (headings, *rows)) for at in range(len(headings) - 1)]
     room = max(console.width - sum(widths) - 2 * len(widths), _LAST_COLUMN_CELLS) if console.is_terminal else None
-    right = headings.index(numbers)
+    right = headings.index(numbers) if numbers else -1
     for row in (headings, *rows):
         blanks = [" " * (width - cell_len(cell)) for width, cell in zip(widths, row, strict=False)]
         cells = [

@@ -93,9 +93,10 @@ def _line(record: records.Record) -> str | None:
         case records.Decision():
             return _indented(record.hook, f"{record.plugin} says {record.decision}")
         case records.ApprovalAsked():
-            return _indented("approval", f"{record.plugin} asks")
+            return _indented("approval", f"{record.plugin} asks ({record.severity})")
         case records.ApprovalAnswered():
-            return _indented("approval", "granted" if record.granted else "refused")
+            who = " as before" if record.remembered else f" by {record.by}" if record.by else ""
+            return _indented("approval", f"{'granted' if record.granted else 'refused'}{who}")
         case records.RestoreQueued():
             return None
         case records.TrimQueued():

@@ -285,7 +285,8 @@ async def test_an_approval_is_refused_unless_somebody_grants_it(
             "run", *MODEL, *option, "--json", "--mcp", servers, "Add.", folder=tmp_path, server=server, stdin=answer
         )
     assert done.json()["stats"]["tool_calls"] == {status: 1}
-    assert ('Add these?  add {"a": 2, "b": 3}\n' in done.err) is (option == ("--ask",))
+    question = "Add these?" in done.err and "| arguments    a = 2\n|              b = 3\n" in done.err
+    assert question is (option == ("--ask",))
     refused = "nobody can be asked here; run it on a terminal, or with --ask or --yes"
     assert (refused in done.err.partition("turn 1   add\n")[2]) is (not option), "below its call"
 

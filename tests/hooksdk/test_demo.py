@@ -147,7 +147,7 @@ def test_interactive_asks_the_person(answer: str, made: bool, tmp_path: Path) ->
         timeout=200,
         check=False,
     )
-    assert f"Allow it? [y/N] {answer.strip()}\n" in done.stdout
+    assert f"never [N] {answer.strip()}\n" in done.stdout
     assert done.stdout.index("turn 4") < done.stdout.index("Allow it?"), "the question stands below its call"
     assert (place / "workspace" / "weather-station.xlsx").exists() is made
     assert done.returncode == (0 if made else 1)
