@@ -6,13 +6,15 @@ the call is made. Every call is judged in full, so a tool that came round the na
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from builtin_plugins.tool_policy._layers import add_project
 from builtin_plugins.tool_policy._rules import Action, CompiledRule, Rule, Undecidable, read_rules
 from hooksdk import Tool, hooks
+from hooksdk.config import ProjectSettings
 from hooksdk.hooks import Ask, BeforeToolCall, Block, NarrowTools, Withhold
 
 __all__ = ["ToolPolicy"]
@@ -35,6 +37,11 @@ class ToolPolicy:
             if not self.rules and "default" not in self.model_fields_set:
                 raise ValueError('there are no rules; write one, such as {action = "deny", tools = "delete_*"}')
             return self
+
+        @classmethod
+        def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
+            """The user's rules, with those of a project's file that may be added to them."""
+            return add_project(own, project.values, trusted=project.trusted)
 
     def __init__(self, config: Config) -> None:
         self._rules = [CompiledRule(rule, f"rule {number}") for number, rule in enumerate(config.rules, 1)]

@@ -13,7 +13,7 @@ from typing import Any
 
 from hooksdk._plugins.registry import Plugin, Registry, plugin_id_of
 from hooksdk._tasks.background import logger
-from hooksdk.config import Config, fold
+from hooksdk.config import Config, fold, trust_advice
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 from hooksdk.manifest import find_manifest, read_manifest
 
@@ -37,7 +37,7 @@ def find_plugins(
     """
 
     def add(plugin: Plugin) -> None:
-        if _is_off(plugin, config):
+        if _is_off(plugin, config, folder):
             return registry.note(plugin)
         try:
             return registry.add(plugin)
@@ -115,10 +115,15 @@ def _read_manifest(plugin: Plugin, entry: EntryPoint) -> None:
         raise PluginRefused(plugin.id, problem, "Make them equal")
 
 
-def _is_off(plugin: Plugin, config: Config) -> bool:
+def _is_off(plugin: Plugin, config: Config, folder: Path | None = None) -> bool:
     """True, with status and reason set, for what the operator denied or switched off, wherever it comes from."""
     section = config.plugin(plugin.id)
-    if any(fold(plugin.id) == fold(name) for name in config.deny):
+    if plugin.origin == "code" and config.switched_off_by_project(plugin.id):
+        advice = trust_advice(folder or Path.cwd())
+        logger.warning(
+            "plugin '%s' stays on: the project's file switches it off, but code gives it. %s", plugin.id, advice
+        )
+    elif any(fold(plugin.id) == fold(name) for name in config.deny):
         plugin.status, plugin.reason = "denied", "denied by the configuration"
     elif section is not None and not section.enabled:
         plugin.status, plugin.reason = "off", "switched off by the configuration"
@@ -129,6 +134,10 @@ def _decide(plugin: Plugin, config: Config) -> None:
     """`deny` beats `enabled = false` beats `allow` beats the default."""
     section = config.plugin(plugin.id)
     if _is_off(plugin, config):
+        return
+    if plugin.origin == "installed" and config.named_by_project_alone(plugin.id):
+        plugin.status, plugin.reason = "off", "nobody but the project names it, and you have not trusted its folder"
+        logger.warning("plugin '%s' is off: %s. Look at it and type: hooksdk trust", plugin.id, plugin.reason)
         return
     allowed = config.allow is None or any(fold(plugin.id) == fold(name) for name in config.allow)
     if not allowed and (plugin.origin == "installed" or section is None):

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from hooksdk._firing.hook import PROJECT, Handler, options_of, other_parameters
 from hooksdk._firing.signature import locate
 from hooksdk._tasks.background import logger
-from hooksdk.config import Config, PluginConfig, fold
+from hooksdk.config import Config, PluginConfig, fold, printable_entry, trust_advice
 from hooksdk.errors import (
     ConfigError,
     DuplicatePlugin,
@@ -116,7 +116,7 @@ class Registry:
             raise _no_plugin(plugin)
         section = self._config.plugin(plugin.id)
         plugin.asks_for = _constructor(plugin)
-        plugin.config = _configure(plugin, section)
+        plugin.config = _configure(plugin, self._config)
         hooks = {self._check_handler(plugin, name, opts) for name, opts in self._marked(holder)}
         plugin.hooks = [name for name in HOOKS if name in hooks]
         plugin.tools = [tool.name for tool in self.tools_of(plugin, None)]
@@ -309,9 +309,9 @@ def _constructor(plugin: Plugin) -> tuple[str, ...]:
     return tuple(parameter.name for parameter in parameters if parameter.name in CONSTRUCTOR)
 
 
-def _configure(plugin: Plugin, section: PluginConfig | None) -> Any:
+def _configure(plugin: Plugin, config: Config) -> Any:
     where = f"[plugins.{plugin.id}.config]"
-    values = dict(section.config) if section else {}
+    values = _values(plugin, config)
     if plugin.manifest:
         values = plugin.manifest.check_config(values, where)
     model = getattr(plugin.holder, "Config", None)
@@ -328,6 +328,26 @@ def _configure(plugin: Plugin, section: PluginConfig | None) -> Any:
         raise PluginRefused(plugin.id, "its Config is not a pydantic model", "Write class Config(pydantic.BaseModel)")
     if values and "config" not in plugin.asks_for and not plugin.manifest:
         raise ConfigError(where, (f"plugin '{plugin.id}' takes no configuration",))
+    return values
+
+
+def _values(plugin: Plugin, config: Config) -> dict[str, Any]:
+    """The plugin's settings from all sources. What a project's file may add, its `Config.with_project` knows."""
+    section, sources = config.plugin(plugin.id), config.own_settings(plugin.id)
+    if sources is None:
+        return dict(section.config) if section else {}
+    with_project = getattr(getattr(plugin.holder, "Config", None), "with_project", None)
+    if with_project is None:
+        values, missing = sources.usual()
+    else:
+        try:
+            values, missing = sources.as_merged_by(with_project)
+        except Exception as error:
+            raise PluginRefused(plugin.id, f"its with_project raised {type(error).__name__}: {error}") from error
+    if missing:
+        advice = "" if sources.trusted else f". {trust_advice(sources.folder)}"
+        names = ", ".join(map(printable_entry, missing))
+        logger.warning("[plugins.%s.config] of the project: not used: %s%s", plugin.id, names, advice)
     return values
 
 

@@ -16,8 +16,8 @@ from rich.table import Table
 
 from hooksdk._plugins.discovery import find_plugins
 from hooksdk._plugins.registry import Plugin, Registry, describe_plugins
-from hooksdk.cli._console import print_json, stderr_console, stdout_console
-from hooksdk.cli._edit import switch_plugin
+from hooksdk.cli._console import print_json, safe, stderr_console, stdout_console
+from hooksdk.cli._edit import Edit, edit_project
 from hooksdk.config import fold, load_config
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 
@@ -35,6 +35,8 @@ plugins_app = typer.Typer(help="Look at plugins and switch them.", no_args_is_he
 app.add_typer(plugins_app, name="plugins")
 tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
+config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Project = Annotated[
@@ -262,9 +264,10 @@ def enable_plugin(
 ) -> None:
     """Switch a plugin on in the project's hooksdk.toml, and give it grants."""
     _check_known(project, plugin_id)
-    path = switch_plugin(project, plugin_id, enabled=True, grants=grant or [])
+    edit = edit_project(project, plugin_id, enabled=True, grants=grant or [])
     grants = f", with {', '.join(grant)}" if grant else ""
-    print(f"{plugin_id} is on{grants}: {path}")
+    print(f"{plugin_id} is on{grants}: {edit.path}")
+    _complain_of_trust(edit)
     now = next(plugin for plugin in _find(project) if fold(plugin.id) == fold(plugin_id))
     if not now.loaded:
         _complain(f"it is not loaded yet ({now.status}): {now.reason}")
@@ -275,7 +278,51 @@ def enable_plugin(
 def disable_plugin(plugin_id: Annotated[str, typer.Argument(metavar="ID")], project: Project = Path()) -> None:
     """Switch a plugin off in the project's hooksdk.toml."""
     _check_known(project, plugin_id)
-    print(f"{plugin_id} is off: {switch_plugin(project, plugin_id, enabled=False, grants=[])}")
+    edit = edit_project(project, plugin_id, enabled=False, grants=[])
+    print(f"{plugin_id} is off: {edit.path}")
+    _complain_of_trust(edit)
+
+
+def _complain_of_trust(edit: Edit) -> None:
+    if edit.remarks:
+        entries = ", ".join(dict.fromkeys(safe(remark.entry) for remark in edit.remarks))
+        _complain(f"{edit.path} is not trusted, and has more to look at: {entries}. Type: hooksdk trust")
+
+
+@config_app.command("show")
+def show_config(
+    origin: Annotated[bool, typer.Option("--origin", help="Say who set each value.")] = False,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Show the configuration that counts here, and what does not count and why. No plugin is imported."""
+    from hooksdk.cli._config import show
+
+    raise typer.Exit(show(project, origin=origin, as_json=as_json))
+
+
+@app.command()
+def trust(
+    folder: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(),
+    yes: Annotated[bool, typer.Option("--yes", help="Trust it without asking.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="List the folders that you trust.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Trust the folder no longer.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what a folder's configuration would widen, such as running its plugins file, and trust it until it changes."""
+    from hooksdk.cli import _trust
+
+    if show_list + remove + yes > 1 or (as_json and not show_list):
+        raise typer.BadParameter("--list, --remove and --yes exclude each other, and --json goes with --list")
+    if show_list:
+        code = _trust.list_trusted(as_json=as_json)
+    elif remove:
+        code = _trust.remove_trust(folder)
+    elif folder.is_dir():
+        code = _trust.trust_folder(folder, yes=yes)
+    else:
+        raise typer.BadParameter(f"{folder} is not a folder")
+    raise typer.Exit(code)
 
 
 def _find(project: Path) -> list[Plugin]:
