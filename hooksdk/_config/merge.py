@@ -65,6 +65,7 @@ def merge(sources: Sources, folder: Path) -> Merged:
     _lay_project(merged, here, user, project, code)
     for source in (environment, code):
         _lay(merged, source)
+    merged.origins.update({(name,): f"HOOKSDK_{name.upper()}" for name in environment.data if name not in code.data})
     merged.overruled = here.overruled
     later = {*environment.data, *code.data} - {"plugins", "timeouts"}
     merged.widening = [remark for remark in here.widening if remark.entry not in later]

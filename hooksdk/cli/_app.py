@@ -105,7 +105,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _complain(text: str) -> None:
-    stderr_console().print(f"[red]hooksdk:[/red] {escape(text)}", soft_wrap=True)
+    stderr_console().print(f"[red]hooksdk:[/red] {safe(text)}", soft_wrap=True)
 
 
 def _model(text: str) -> str:
