@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -108,7 +108,7 @@ def _off(data: Mapping[str, Any]) -> set[str]:
     return {fold(name) for name in (*(data.get("deny") or ()), *off)}
 
 
-def _sections(data: Mapping[str, Any]) -> Any:
+def _sections(data: Mapping[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
     return data.get("plugins", {}).items()
 
 
@@ -181,8 +181,11 @@ def _lay_project(merged: Merged, here: Situation, user: Source, project: Source,
         del merged.data["plugins"]
 
 
-def _code_settings(code: Source, folded: str) -> Mapping[str, Any]:
-    return next((one.get("config", {}) for name, one in _sections(code.data) if fold(name) == folded), {})
+def _code_settings(code: Source, folded: str) -> dict[str, Any]:
+    settings: list[dict[str, Any]] = [
+        one.get("config", {}) for name, one in _sections(code.data) if fold(name) == folded
+    ]
+    return settings[0] if settings else {}
 
 
 def _leave_to_plugin(merged: Merged, key: str, settings: OwnSettings, where: str) -> None:
@@ -211,5 +214,5 @@ def _put(merged: Merged, into: dict[str, Any], place: Place, outcome: Any, where
         merged.origins.update({(*place, key): where for key in changed})
         merged.origins.setdefault(place, where)
     else:
-        adds = isinstance(known, list) and known and known == outcome[: len(cast("list[Any]", known))]
+        adds = isinstance(known, list) and outcome[: len(cast("list[Any]", known))] == known != []
         merged.origins[place] = f"{merged.origins[place]} + {where}" if adds else where

@@ -41,7 +41,7 @@ class OwnSettings:
         """The settings of a plugin that says nothing about it, and which of the project's are left out: what the user's
         file sets holds, and a plugin that it configures takes more from a trusted folder only."""
         closed = self.user_has_section and not self.trusted
-        more = {} if closed else self.project
+        more: Mapping[str, Any] = {} if closed else self.project
         missing = [name for name in self.project if closed and name not in self.user]
         return self._under_code({**more, **self.user}), missing
 

@@ -118,7 +118,8 @@ def _on_missing_grant(setting: Setting) -> Any:
 
 def _timeouts(setting: Setting) -> Any:
     trusted = setting.may_widen("a handler that has too little time is left out, and one without a limit may hang")
-    return {**(setting.own or {}), **setting.project} if trusted else setting.own
+    own: dict[str, Any] = setting.own or {}
+    return {**own, **setting.project} if trusted else setting.own
 
 
 def _enabled(setting: Setting) -> Any:

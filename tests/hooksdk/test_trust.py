@@ -101,7 +101,7 @@ class Guard:
     class Config(BaseModel):
         blocking: bool = True
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Any) -> None:
         self.config = config
 
     @hooks.before_tool_call
@@ -118,7 +118,11 @@ async def ran(host: Host, *names: str) -> set[str]:
     executed: set[str] = set()
 
     def tool(name: str) -> Any:
-        return make(name, lambda _arguments: executed.add(name) or "done", properties={})
+        def execute(arguments: dict[str, Any]) -> str:
+            executed.add(name)
+            return "done"
+
+        return make(name, execute, properties={})
 
     async with host, host.session() as session, session.run() as opened:
         await opened.resolve_tools([tool(name) for name in names])
@@ -232,8 +236,8 @@ def test_a_repository_s_allow_list_narrows_all_but_what_the_operator_configured(
 # What needs trust
 
 
-WIDENING = {
-    "grants": ('[plugins.reader]\ngrants = ["conversation"]', lambda config: config.plugin("reader").grants, [], ["conversation"]),
+WIDENING: dict[str, tuple[str, Callable[[Config], Any], Any, Any]] = {
+    "grants": ('[plugins.reader]\ngrants = ["conversation"]', lambda config: config.plugins["reader"].grants, [], ["conversation"]),
     "missing grants": ('on_missing_grant = "disable"', lambda config: config.on_missing_grant, "refuse", "disable"),
     "time limits": ("[timeouts]\ntransform_tool_result = 0.001", lambda config: config.timeouts, {}, {"transform_tool_result": 0.001}),
     "a plugin's time limits": ("[plugins.reader.timeouts]\nagent_end = 1", lambda config: config.timeout("reader", "agent_end"), None, 1),
@@ -633,43 +637,53 @@ def test_a_file_that_cannot_be_read_is_named(desk: Desk) -> None:
 
 
 POLICY_IDS = st.sampled_from(["tool_policy", "Tool-Policy"])
-IDS = st.one_of(POLICY_IDS, st.sampled_from(["guard", "GUARD"]))
+IDS = st.one_of(POLICY_IDS, st.sampled_from(["lock", "LOCK"]))
 ACTIONS = st.sampled_from(["allow", "ask", "deny"])
 PATTERNS = st.sampled_from(["*", "read_*", "read_a", "write_*"])
 RULES = st.lists(st.fixed_dictionaries({"action": ACTIONS, "tools": PATTERNS}), max_size=3)
 GRANTS = st.sampled_from([[], ["conversation"]])
 
 
-def sections(config: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({}, optional={"enabled": st.booleans(), "grants": GRANTS, "config": config})
-
-
-POLICIES = st.fixed_dictionaries({}, optional={"rules": RULES, "default": ACTIONS})
-GUARDS = st.fixed_dictionaries({}, optional={"blocking": st.booleans()})
-FILES = st.fixed_dictionaries(
-    {
-        "plugins": st.builds(
-            lambda first, second: {**first, **second},
-            st.dictionaries(POLICY_IDS, sections(POLICIES), max_size=2),
-            st.dictionaries(st.sampled_from(["guard", "GUARD"]), sections(GUARDS), max_size=1),
-        )
-    },
+SWITCHES: dict[str, Any] = {"enabled": st.booleans(), "grants": GRANTS}
+POLICY_CONFIGS = st.fixed_dictionaries({}, optional={"rules": RULES, "default": ACTIONS})
+POLICIES = st.fixed_dictionaries({}, optional={**SWITCHES, "config": POLICY_CONFIGS})
+GUARDS = st.fixed_dictionaries({}, optional=SWITCHES)
+PLUGINS = st.tuples(
+    st.dictionaries(POLICY_IDS, POLICIES, max_size=2),
+    st.dictionaries(st.sampled_from(["lock", "LOCK"]), GUARDS, max_size=1),
+)
+FILES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"plugins": PLUGINS.map(lambda both: {**both[0], **both[1]})},
     optional={
         "deny": st.lists(IDS, max_size=2),
         "allow": st.lists(IDS, max_size=2),
         "plugins_file": st.sampled_from([True, False, "hooksdk_plugins.py", "../x.py"]),
     },
 )
-TOOLS = ("read_a", "read_b", "write_a")
+
+
+class Lock:
+    """A policy that code gives."""
+
+    @hooks.before_tool_call(tools="locked")
+    def judge(self, event: BeforeToolCall) -> Block:
+        return Block("locked")
+
+
+TOOLS = ("read_a", "read_b", "write_a", "locked")
 
 
 def as_toml(table: Mapping[str, Any]) -> str:
     """Every table inline."""
 
     def text(value: Any) -> str:
-        if isinstance(value, dict):
-            return "{" + ", ".join(f'"{key}" = {text(item)}' for key, item in value.items()) + "}"
-        return "[" + ", ".join(map(text, value)) + "]" if isinstance(value, list) else json.dumps(value)
+        match value:
+            case dict():
+                return "{" + ", ".join(f'"{key}" = {text(item)}' for key, item in value.items()) + "}"  # pyright: ignore[reportUnknownVariableType]
+            case list():
+                return "[" + ", ".join(map(text, value)) + "]"  # pyright: ignore[reportUnknownArgumentType]
+            case _:
+                return json.dumps(value)
 
     return "".join(f"{key} = {text(value)}\n" for key, value in table.items())
 
@@ -690,17 +704,17 @@ def effect(desk: Desk) -> Effect | None:
     """None where the host does not start, so that nothing runs."""
 
     async def both() -> tuple[set[str], set[str]]:
-        return await ran(desk.host(Guard), *TOOLS), await ran(desk.host(Guard, approver=ScriptedApprover()), *TOOLS)
+        return await ran(desk.host(Lock), *TOOLS), await ran(desk.host(Lock, approver=ScriptedApprover()), *TOOLS)
 
     try:
-        host = desk.host(Guard)
+        host = desk.host(Lock)
     except (ConfigError, PluginRefused):
         return None
-    grants = {fold(name): list(section.grants) for name, section in host.config.plugins.items()}
+    grants = {fold(name): [str(grant) for grant in section.grants] for name, section in host.config.plugins.items()}
     return Effect(statuses(host), grants, *anyio.run(both))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(user=FILES, project=FILES)
 def test_no_repository_without_trust_loosens_any_user_s_configuration(
     user: dict[str, Any], project: dict[str, Any], desk: Desk
