@@ -142,9 +142,8 @@ def read_config(
         _validate(source.data, source.where)
     merged = merge(sources, folder or Path.cwd())
     config = _validate(merged.data, "configuration")
-    if (
-        merged.own_settings or merged.switched_off
-    ):  # else the same settings, written in code, are an equal configuration
+    # Only where it counts later on: the same settings, written in code, are an equal configuration.
+    if merged.own_settings or merged.switched_off or merged.unconfirmed:
         config._merged = merged  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return config, merged
 

@@ -71,7 +71,7 @@ def merge(sources: Sources, folder: Path) -> Merged:
     merged.widening = [remark for remark in here.widening if remark.entry not in later]
     if not trust.trusted:
         merged.unconfirmed = {fold(name) for name in _named(project.data)} - set(named)
-    merged.switched_off = here.switched_off - _off(environment.data) - _off(code.data)
+    merged.switched_off = here.switched_off - _off(user.data) - _off(environment.data) - _off(code.data)
     return merged
 
 

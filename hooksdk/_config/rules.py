@@ -127,7 +127,7 @@ def _enabled(setting: Setting) -> Any:
         return setting.overrule("the user's file says otherwise") if setting.own is False else True
     if setting.own is not False and setting.plugin in setting.here.named:
         return False if setting.may_widen("you configured it") else setting.own
-    if not setting.here.trusted and setting.own is not False:
+    if not setting.here.trusted:
         setting.here.switched_off.add(setting.plugin)
     return False
 

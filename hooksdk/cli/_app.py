@@ -18,7 +18,7 @@ from hooksdk._plugins.discovery import find_plugins
 from hooksdk._plugins.registry import Plugin, Registry, describe_plugins
 from hooksdk.cli._console import print_json, safe, stderr_console, stdout_console
 from hooksdk.cli._edit import Edit, edit_project
-from hooksdk.config import fold, load_config
+from hooksdk.config import fold, load_config, trust_advice
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 
 INTERRUPTED = 130
@@ -286,7 +286,9 @@ def disable_plugin(plugin_id: Annotated[str, typer.Argument(metavar="ID")], proj
 def _complain_of_trust(edit: Edit) -> None:
     if edit.remarks:
         entries = ", ".join(dict.fromkeys(safe(remark.entry) for remark in edit.remarks))
-        _complain(f"{edit.path} is not trusted, and has more to look at: {entries}. Type: hooksdk trust")
+        _complain(
+            f"{edit.path} is not trusted, and has more to look at: {entries}. {trust_advice(edit.path.parent.resolve())}"
+        )
 
 
 @config_app.command("show")

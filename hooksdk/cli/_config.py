@@ -21,6 +21,7 @@ def show(project: Path, *, origin: bool, as_json: bool) -> int:
     defaults = config.model_dump(exclude={"plugins", "timeouts"})
     settings = list(_entries({**defaults, **merged.data}))
     left_out = [(remark, False) for remark in merged.overruled] + [(one, True) for one in merged.missing_trust()]
+    naming = [] if merged.trust.trusted else merged.naming
     if as_json:
         print_json({
             "schema": 1,
@@ -31,6 +32,7 @@ def show(project: Path, *, origin: bool, as_json: bool) -> int:
             "left_out": [
                 {"entry": one.entry, "value": value_as_json(one.value), "why": one.why, "needs_trust": trust} for one, trust in left_out
             ],
+            "named_by_project": [one.entry for one in naming],
             "left_to_plugins": [{"entry": one.entry, "value": value_as_json(one.value)} for one in merged.left_to_plugins],
         })  # fmt: skip
         return 0
@@ -43,6 +45,9 @@ def show(project: Path, *, origin: bool, as_json: bool) -> int:
     if missing := merged.missing_trust():
         _print_remarks(why_untrusted(merged), missing)
         console.print(f"  {safe(trust_advice(merged.trust.folder))}", soft_wrap=True)
+    _print_remarks(
+        "named by the project alone: off until you trust the folder, where another package brings it", naming
+    )
     _print_remarks("decided by the plugin when it is loaded", merged.left_to_plugins)
     return 0
 

@@ -39,7 +39,7 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
         console.print(
             f"Trust {safe(merged.trust.folder)} at this content? [y/N] ", end="", markup=False, soft_wrap=True
         )
-        if input().strip().lower() not in {"y", "yes"}:
+        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
             console.print("not trusted")
             return 1
     path = record_trust(merged.trust)

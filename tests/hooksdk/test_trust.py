@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 
 import anyio
 import pytest
-from commands import environment
+from commands import COMMAND, environment
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -44,6 +45,10 @@ class Desk:
 
     xdg: Path
     repository: Path
+
+    @property
+    def site(self) -> Path:
+        return self.repository.parent / "site"
 
     @property
     def user_file(self) -> Path:
@@ -169,6 +174,13 @@ async def test_a_policy_that_code_gives_is_switched_off_by_code_alone(
         assert await ran(desk.host(Guard), "act") == set()
     assert any("'guard' stays on" in line and "hooksdk trust" in line for line in warnings())
     assert await ran(desk.host(Guard, config={"deny": ["guard"]}), "act") == {"act"}
+
+
+def test_a_policy_that_the_user_switches_off_is_off_whatever_the_project_adds(desk: Desk) -> None:
+    desk.user("[plugins.guard]\nenabled = false\n")
+    for text in ('deny = ["guard"]', "[plugins.guard]\nenabled = false", "[plugins.guard]\nenabled = true"):
+        desk.project(text)
+        assert statuses(desk.host(Guard))["guard"] in {"off", "denied"}
 
 
 async def test_a_policy_that_the_user_configures_takes_no_setting_from_a_repository(
@@ -441,6 +453,21 @@ def test_without_a_terminal_nobody_can_say_yes(desk: Desk) -> None:
     assert not desk.user_file.exists()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 1)])
+def test_on_a_terminal_the_operator_is_asked(answer: str, code: int, desk: Desk) -> None:
+    desk.project("plugins_file = true\n")
+    own = {**environment(desk.repository.parent), "XDG_CONFIG_HOME": str(desk.xdg), "COLUMNS": "300"}
+    ours, theirs = os.openpty()
+    process = subprocess.Popen([*COMMAND, "trust"], cwd=desk.repository, env=own, stdin=theirs, stdout=subprocess.PIPE)
+    os.close(theirs)
+    os.write(ours, answer.encode())
+    out = process.communicate(timeout=120)[0].decode()
+    os.close(ours)
+    assert (process.returncode, desk.load().plugins_file) == (code, code == 0)
+    assert f"Trust {desk.repository} at this content? [y/N]" in out
+
+
 @pytest.mark.skipif(os.name == "nt", reason="no modes there")
 def test_trust_is_kept_in_the_user_s_file_with_its_comments(desk: Desk) -> None:
     desk.project("plugins_file = true\n")
@@ -584,16 +611,43 @@ def test_config_show_in_words(desk: Desk) -> None:
 
 
 def test_config_show_imports_no_plugin(desk: Desk) -> None:
-    site = desk.repository.parent / "site"
-    package, info = site / "fake_broken", site / "fake_broken-1.0.dist-info"
+    install(desk, "broken", "import os\nos._exit(7)\n")
+    desk.user("[plugins.broken]\n")
+    own = {**environment(desk.repository.parent), "XDG_CONFIG_HOME": str(desk.xdg), "PYTHONPATH": str(desk.site)}
+    command = [*COMMAND, "config", "show"]
+    done = subprocess.run(command, cwd=desk.repository, env=own, check=True, capture_output=True, text=True)
+    assert "plugins.broken" in done.stdout
+
+
+# Plugins of other packages
+
+
+def install(desk: Desk, name: str, code: str) -> None:
+    """A distribution as pip would leave it."""
+    package, info = desk.site / f"fake_{name}", desk.site / f"fake_{name}-1.0.dist-info"
     package.mkdir(parents=True)
     info.mkdir()
-    (package / "__init__.py").write_text("import os\nos._exit(7)\n")
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fake-broken\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[hooksdk.plugins]\nbroken = fake_broken\n")
-    desk.user("[plugins.broken]\n")
-    done = desk.command("config", "show", PYTHONPATH=str(site))
-    assert (done.code, "plugins.broken" in done.out) == (0, True)
+    (package / "__init__.py").write_text(code)
+    (package / "hooksdk.plugin.json").write_text(json.dumps({"id": name}))
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: fake-{name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[hooksdk.plugins]\n{name} = fake_{name}\n")
+
+
+@pytest.mark.parametrize("text", ["[plugins.stranger]\n", 'allow = ["stranger"]\n'])
+def test_an_installed_plugin_that_a_repository_alone_names_is_off_until_it_is_trusted(
+    text: str, desk: Desk, monkeypatch: pytest.MonkeyPatch, warnings: Callable[[], list[str]]
+) -> None:
+    install(desk, "stranger", "from hooksdk import hooks\n@hooks.before_tool_call\ndef judge(event): ...\n")
+    monkeypatch.syspath_prepend(desk.site)  # pyright: ignore[reportUnknownMemberType]
+    desk.project(text)
+    assert statuses(desk.host())["stranger"] == "off"
+    assert any("'stranger' is off" in line and "hooksdk trust" in line for line in warnings())
+    desk.trust()
+    assert statuses(desk.host())["stranger"] == "loaded"
+    desk.project(f"{text}# and\ndrain = 'agent_end'\n" if text.startswith("allow") else f"drain = 'agent_end'\n{text}")
+    assert statuses(desk.host())["stranger"] == "off"
+    desk.user("[plugins.stranger]\n")
+    assert statuses(desk.host())["stranger"] == "loaded"
 
 
 # Files that are wrong
