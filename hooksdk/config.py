@@ -6,7 +6,6 @@ Later ones are laid over earlier ones, but what a project's file widens counts o
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,12 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from hooksdk._config.merge import Merged, merge
 from hooksdk._config.own_settings import OwnSettings, ProjectSettings
-from hooksdk._config.sources import Source, fold, read_project, read_sources, split_store
+from hooksdk._config.sources import fold, read_sources, split_store
+from hooksdk._config.words import printable_entry, trust_advice, why_untrusted
 from hooksdk._tasks.background import logger
 from hooksdk.errors import ConfigError, did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import HOOKS
 
-__all__ = ["Config", "PluginConfig", "ProjectSettings", "fold", "load_config"]
+__all__ = ["Config", "PluginConfig", "ProjectSettings", "fold", "load_config", "read_config"]
 
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -136,7 +136,7 @@ def read_config(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Config, Merged]:
-    """The configuration, and how it came to be. Nothing is logged."""
+    """The configuration, and how it came to be: who set what, and what does not count. Nothing is logged."""
     sources = read_sources(folder or Path.cwd(), os.environ if environment is None else environment, overrides)
     for source in sources:
         _validate(source.data, source.where)
@@ -146,31 +146,6 @@ def read_config(
     if merged.own_settings or merged.switched_off or merged.unconfirmed:
         config._merged = merged  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return config, merged
-
-
-def check_project(folder: Path) -> Source:
-    """The project's file alone. Raises `ConfigError` naming file and entry."""
-    source = read_project(folder)
-    _validate(source.data, source.where)
-    return source
-
-
-def why_untrusted(merged: Merged) -> str:
-    """Why some settings do not count."""
-    changed = merged.trust.state == "changed"
-    reason = "it has changed since you trusted it" if changed else "you have not trusted this folder"
-    return f"not used, since {reason}"
-
-
-def trust_advice(folder: Path) -> str:
-    """What to type."""
-    name = str(folder)
-    return f"Look at it and type: hooksdk trust {shlex.quote(name) if name.isprintable() else repr(name)}"
-
-
-def printable_entry(entry: str) -> str:
-    """The entry's name, which a stranger may have written."""
-    return entry if entry.isprintable() else repr(entry)
 
 
 def _validate(data: Mapping[str, Any], where: str) -> Config:

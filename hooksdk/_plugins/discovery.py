@@ -11,9 +11,10 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
+from hooksdk._config.words import trust_advice
 from hooksdk._plugins.registry import Plugin, Registry, plugin_id_of
 from hooksdk._tasks.background import logger
-from hooksdk.config import Config, fold, trust_advice
+from hooksdk.config import Config, fold
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 from hooksdk.manifest import find_manifest, read_manifest
 

@@ -12,10 +12,11 @@ import pluggy
 import pydantic
 from pydantic import BaseModel
 
+from hooksdk._config.words import printable_entry, trust_advice
 from hooksdk._firing.hook import PROJECT, Handler, options_of, other_parameters
 from hooksdk._firing.signature import locate
 from hooksdk._tasks.background import logger
-from hooksdk.config import Config, PluginConfig, fold, printable_entry, trust_advice
+from hooksdk.config import Config, PluginConfig, fold
 from hooksdk.errors import (
     ConfigError,
     DuplicatePlugin,

@@ -14,11 +14,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from hooksdk._config.words import trust_advice
 from hooksdk._plugins.discovery import find_plugins
 from hooksdk._plugins.registry import Plugin, Registry, describe_plugins
 from hooksdk.cli._console import print_json, safe, stderr_console, stdout_console
 from hooksdk.cli._edit import Edit, edit_project
-from hooksdk.config import fold, load_config, trust_advice
+from hooksdk.config import fold, load_config
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 
 INTERRUPTED = 130

@@ -8,9 +8,10 @@ from typing import Any, cast
 
 from hooksdk._config.merge import Merged, Place
 from hooksdk._config.rules import Remark
+from hooksdk._config.words import trust_advice, why_untrusted
 from hooksdk.cli._console import print_json, safe, stdout_console
 from hooksdk.cli._trust import describe, value_as_json, value_text
-from hooksdk.config import read_config, trust_advice, why_untrusted
+from hooksdk.config import read_config
 
 DEFAULT = "default"
 

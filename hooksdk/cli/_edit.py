@@ -14,7 +14,7 @@ from tomlkit.exceptions import TOMLKitError
 from hooksdk._config.rules import Remark
 from hooksdk._config.sources import TRUST_TABLE, user_file
 from hooksdk._config.trust import Trust
-from hooksdk.config import check_project, fold, read_config
+from hooksdk.config import fold, read_config
 from hooksdk.errors import ConfigError, StoreError
 from hooksdk.stores._files import replace_file
 
@@ -44,7 +44,7 @@ def switch_plugin(project: Path, plugin_id: str, *, enabled: bool, grants: Seque
     """Write `[plugins.ID]` with `enabled` and more grants, and answer the file's path. Comments and everything else
     stay. Raises `ConfigError`, with the file untouched, when the result would not be a valid configuration."""
     path, inside = _file(project)
-    check_project(project)
+    read_config(folder=project)
     document = _parse(path)
     table: Any = document
     for key in (*inside, "plugins"):
@@ -58,7 +58,7 @@ def switch_plugin(project: Path, plugin_id: str, *, enabled: bool, grants: Seque
     before = path.read_bytes() if path.exists() else None
     _write(path, tomlkit.dumps(document))
     try:
-        check_project(project)
+        read_config(folder=project)
     except ConfigError:
         _write(path, before.decode("utf-8")) if before is not None else path.unlink()
         raise
