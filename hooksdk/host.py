@@ -16,7 +16,8 @@ import anyio
 from hooksdk._plugins.discovery import find_plugins
 from hooksdk._plugins.handlers import judging_line
 from hooksdk._plugins.listing import describe_plugins
-from hooksdk._plugins.registry import Plugin, Registry
+from hooksdk._plugins.plugin import Plugin
+from hooksdk._plugins.registry import Registry
 from hooksdk._run.parts import PluginStorage
 from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe

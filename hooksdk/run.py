@@ -14,11 +14,11 @@ from typing import Any, Self, final
 import anyio
 
 from hooksdk import hooks, schema
+from hooksdk._run.compaction import Compaction
 from hooksdk._run.judged import JudgedCall, end_judged_calls, judge_call
 from hooksdk._run.masked import MaskedEditor, mask_messages
 from hooksdk._run.messages import before_model_call, drain_trims
 from hooksdk._run.parts import RunParts
-from hooksdk._run.secrets import SecretMask
 from hooksdk._run.state import CallInProgress, RunState
 from hooksdk._run.text_calls import names_called_in, reminder_of
 from hooksdk._run.tools import settle_tools
@@ -40,7 +40,6 @@ from hooksdk.records import (
     ToolsResolved,
 )  # fmt: skip
 from hooksdk.tools import Tool
-from hooksdk.transcript import Transcript
 
 __all__ = ["Compaction", "JudgedCall", "Run"]
 
@@ -386,19 +385,3 @@ class Run:
         self._transcript.close_fence()
         self._state.stats.log_shadow(self.info.run_id)
         await self._state.trace(RunEnded(reason=reason, stats=self.stats))
-
-
-@final
-class Compaction:
-    """An open compaction."""
-
-    def __init__(self, transcript: Transcript, mask: SecretMask) -> None:
-        self._transcript = transcript
-        self._mask = mask
-
-    async def replace(self, messages: Sequence[Message]) -> None:
-        """Let the model's view begin with these messages instead of all that was recorded so far."""
-        if self._mask:
-            stored = self._transcript.view  # what is in it stays as it is, or its results would count as gone
-            messages = [one if one in stored else self._mask.value(one) for one in messages]
-        await self._transcript.compact(messages)

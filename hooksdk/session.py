@@ -13,7 +13,8 @@ import anyio
 
 from hooksdk import hooks, schema
 from hooksdk._firing.dispatcher import Dispatcher
-from hooksdk._plugins.registry import Registry, instantiate
+from hooksdk._plugins.plugin import instantiate
+from hooksdk._plugins.registry import Registry
 from hooksdk._run.masked import MaskedResults
 from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts
 from hooksdk._run.secrets import SecretMask

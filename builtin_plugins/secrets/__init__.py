@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from builtin_plugins.secrets._redactor import AllowList, Redactor
 from builtin_plugins.secrets._sources import NoValue, Source, need
 from hooksdk import hooks
+from hooksdk.config import ProjectSettings
 from hooksdk.hooks import Replace, ResolveSecrets, Secrets, TransformToolResult
 
 __all__ = ["SecretValues"]
@@ -37,6 +39,18 @@ class SecretValues:
         """Take secret-shaped text out of results. Needs `pip install 'hooksdk[secrets]'`."""
         allow: AllowList = Field(default_factory=list)
         """What is not redacted: regular expressions for the whole text, or `sha256:` and the hash of one."""
+
+        @classmethod
+        def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
+            """Of a project's file nothing counts without trust: it could hand the user's variables to any tool, run code
+            (`from = "function"`), and switch off what is redacted. With trust it may add secrets of new names."""
+            if not project.trusted:
+                return dict(own), list(project.values)
+            return {
+                **project.values,
+                **own,
+                "secrets": {**project.values.get("secrets", {}), **own.get("secrets", {})},
+            }, []
 
         @model_validator(mode="after")
         def _check_package(self) -> SecretValues.Config:

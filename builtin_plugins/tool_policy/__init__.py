@@ -7,16 +7,18 @@ the call is made. Every call is judged in full, so a tool that came round the na
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from builtin_plugins.tool_policy._dead import dead_rules, problem_of
 from builtin_plugins.tool_policy._explain import Explanation, RuleFit, text_of
+from builtin_plugins.tool_policy._layers import add_project
 from builtin_plugins.tool_policy._lint import problems_of
 from builtin_plugins.tool_policy._rules import GRAVITY, Action, CompiledRule, Rule, Undecidable, read_rules
 from hooksdk import Tool, hooks
+from hooksdk.config import ProjectSettings
 from hooksdk.hooks import Ask, BeforeToolCall, Block, NarrowTools, Withhold
 
 __all__ = ["Explanation", "RuleFit", "ToolPolicy"]
@@ -41,6 +43,11 @@ class ToolPolicy:
             if dead := dead_rules(self.rules):
                 raise ValueError("; ".join(problem_of(self.rules, *pair) for pair in dead))
             return self
+
+        @classmethod
+        def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
+            """The user's rules, with those of a project's file that may be added to them."""
+            return add_project(own, project.values, trusted=project.trusted)
 
     @classmethod
     def diagnose(cls, config: Config, tools: Sequence[Tool] | None) -> Iterator[str]:

@@ -12,7 +12,8 @@ from typing import Any, cast
 from hooksdk._firing.marks import is_own, members
 from hooksdk._plugins.handlers import classes_in, is_marked, tell_of_unregistered
 from hooksdk._plugins.installed import foresee_refusal, installed_plugins, refuse, switch_off
-from hooksdk._plugins.registry import Plugin, Registry, plugin_id_of
+from hooksdk._plugins.plugin import Plugin, plugin_id_of
+from hooksdk._plugins.registry import Registry
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.config import Config, fold
@@ -35,7 +36,7 @@ def find_plugins(
     """
 
     def add(plugin: Plugin) -> None:
-        if switch_off(plugin, config):
+        if switch_off(plugin, config, folder):
             return registry.note(plugin)
         try:
             return registry.add(plugin)

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
 
+from hooksdk._config.words import trust_advice
 from hooksdk._plugins.grants import needed_grants
-from hooksdk._plugins.registry import Plugin
+from hooksdk._plugins.plugin import Plugin
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.config import Config, fold
@@ -76,10 +77,15 @@ def refuse(plugin: Plugin, error: HookSDKError) -> None:
         plugin.reason = f"{plugin.reason}; {error}" if plugin.reason else str(error)
 
 
-def switch_off(plugin: Plugin, config: Config) -> bool:
+def switch_off(plugin: Plugin, config: Config, folder: Path | None = None) -> bool:
     """True, with status and reason set, for what the operator denied or switched off, wherever it comes from."""
     section = config.plugin(plugin.id)
-    if any(fold(plugin.id) == fold(name) for name in config.deny):
+    if plugin.origin == "code" and config.switched_off_by_project(plugin.id):
+        advice = trust_advice(folder or Path.cwd())
+        logger.warning(
+            "plugin '%s' stays on: the project's file switches it off, but code gives it. %s", plugin.id, advice
+        )
+    elif any(fold(plugin.id) == fold(name) for name in config.deny):
         plugin.status, plugin.reason = "denied", "denied by the configuration"
     elif section is not None and not section.enabled:
         plugin.status, plugin.reason = "off", "switched off by the configuration"
@@ -92,6 +98,10 @@ def decide(plugin: Plugin, config: Config) -> None:
     if switch_off(plugin, config):
         return
     section, stranger = config.plugin(plugin.id), plugin.origin == "installed"
+    if stranger and config.named_by_project_alone(plugin.id):
+        plugin.status, plugin.reason = "off", "nobody but the project names it, and you have not trusted its folder"
+        logger.warning("plugin '%s' is off: %s. Look at it and type: hooksdk trust", plugin.id, plugin.reason)
+        return
     allowed = any(fold(plugin.id) == fold(name) for name in config.allow or ())
     if config.allow is not None and not allowed and (stranger or section is None):
         plugin.status, plugin.reason = "not allowed", "not in the configuration's allow list"

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from hooksdk._plugins.registry import Plugin
+from hooksdk._plugins.plugin import Plugin
 
 
 def describe_plugins(plugins: Iterable[Plugin]) -> Sequence[dict[str, Any]]:

@@ -101,7 +101,8 @@ def _import(plugin_id: str, project: Path) -> dict[str, Any]:
     from hooksdk._plugins.discovery import load
     from hooksdk._plugins.grants import needed_grants
     from hooksdk._plugins.installed import installed_plugins
-    from hooksdk._plugins.registry import Plugin, Registry
+    from hooksdk._plugins.plugin import Plugin
+    from hooksdk._plugins.registry import Registry
     from hooksdk.config import fold, load_config
     from hooksdk.errors import HookSDKError
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint
 from typing import Any, final
 
 import pluggy
-import pydantic
-from pydantic import BaseModel
 
 from hooksdk._firing.hook import PROJECT, Handler, options_of, other_parameters
 from hooksdk._firing.marks import is_own
@@ -19,71 +15,18 @@ from hooksdk._firing.shadow import EFFECTIVE_KINDS, in_shadow
 from hooksdk._firing.signature import locate
 from hooksdk._plugins.grants import needed_grants
 from hooksdk._plugins.handlers import check_bare, check_empty, check_lost
-from hooksdk._tasks.limits import describe
-from hooksdk.config import Config, PluginConfig, fold
+from hooksdk._plugins.plugin import Plugin, configure, constructor_parameters
+from hooksdk.config import Config, fold
 from hooksdk.errors import (
-    ConfigError,
     DuplicatePlugin,
-    HookSDKError,
     HookUseError,
     MissingGrant,
     PluginRefused,
     UnknownHook,
     did_you_mean,
-    problem_text,
-    unknown_key,
 )  # fmt: skip
 from hooksdk.hooks import HOOKS
-from hooksdk.manifest import Manifest
 from hooksdk.tools import Tool, marked_tools
-
-CONSTRUCTOR = {"config", "host", "state", "shared", "storage"}
-"""What a plugin class may ask for."""
-
-
-@dataclass(kw_only=True)
-class Plugin:
-    """One plugin that a host knows, loaded or not."""
-
-    id: str
-    origin: str
-    """`code`, `installed`, `built-in` or the path of a plugins file."""
-    holder: Any = None
-    """The module or class."""
-    manifest: Manifest | None = None
-    version: str = ""
-    status: str = "loaded"
-    """`loaded`, `off`, `denied`, `not allowed`, `not enabled` or `refused`."""
-    reason: str = ""
-    config: Any = None
-    """The plugin's own configuration, checked: an instance of its `Config`, or a mapping."""
-    hooks: list[str] = field(default_factory=list[str])
-    tools: list[str] = field(default_factory=list[str])
-    grants: Sequence[str] = ()
-    """What the operator lets it do. Only an installed plugin needs any."""
-    missing_grant: MissingGrant | None = None
-    """Why hooks or tools of it are left out, when they are."""
-    distribution: str = ""
-    """The installed distribution that it comes from."""
-    entry: EntryPoint | None = None
-    refusal: HookSDKError | None = None
-    """Why it is refused, known before anything of it is imported."""
-    asks_for: tuple[str, ...] = ()
-    """What its constructor takes."""
-
-    @property
-    def is_class(self) -> bool:
-        """True for a class: each session has an instance of its own."""
-        return isinstance(self.holder, type)
-
-    @property
-    def loaded(self) -> bool:
-        """True when its handlers are called."""
-        return self.status == "loaded"
-
-    def may(self, grant: str) -> bool:
-        """True when it has this grant, or needs none."""
-        return self.origin != "installed" or grant in self.grants
 
 
 class _Manager(pluggy.PluginManager):
@@ -98,17 +41,6 @@ class _Manager(pluggy.PluginManager):
         if options is None or not isinstance(plugin, types.ModuleType):
             return options
         return options if is_own(plugin, getattr(plugin, name), self._others) else None
-
-
-def plugin_id_of(holder: Any) -> str:
-    """A plugin's id: its `plugin_id`, or the module's or class's name in snake_case."""
-    plugin_id = getattr(holder, "plugin_id", None)
-    if isinstance(plugin_id, str) and plugin_id:
-        return plugin_id
-    name = str(getattr(holder, "__name__", type(holder).__name__)).rpartition(".")[2]
-    if isinstance(holder, types.ModuleType):
-        return name
-    return "".join(f"_{char.lower()}" if char.isupper() and index else char.lower() for index, char in enumerate(name))
 
 
 @final
@@ -135,12 +67,12 @@ class Registry:
         if not isinstance(holder, (type, types.ModuleType)):
             raise _no_plugin(plugin)
         section = self._config.plugin(plugin.id)
-        plugin.asks_for = _constructor(plugin)
+        plugin.asks_for = constructor_parameters(plugin)
         hooks = {self._check_handler(plugin, name, opts) for name, opts in self._marked(holder)}
         plugin.hooks = [name for name in HOOKS if name in hooks]
         plugin.tools = [tool.name for tool in self._marked_tools(plugin, None)]
         plugin.grants = tuple(section.grants) if section else ()
-        plugin.config = _configure(plugin, section)
+        plugin.config = configure(plugin, self._config)
         check_lost(plugin.id, holder, self.modules)
         expected = ["self", "event"] if plugin.is_class else ["event"]
         check_bare(plugin.id, holder, expected, {name for name, _ in self._marked(holder)} | {*plugin.tools})
@@ -340,41 +272,6 @@ def _no_plugin(plugin: Plugin) -> PluginRefused:
     return PluginRefused(plugin.id, problem, advice)
 
 
-def _constructor(plugin: Plugin) -> tuple[str, ...]:
-    if not plugin.is_class:
-        return ()
-    parameters = list(inspect.signature(plugin.holder).parameters.values())
-    for parameter in parameters:
-        if parameter.name not in CONSTRUCTOR and parameter.default is parameter.empty and parameter.kind not in {
-            parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD,
-        }:  # fmt: skip
-            advice = f"A plugin class may take {', '.join(sorted(CONSTRUCTOR))}; give anything else a default"
-            raise PluginRefused(plugin.id, f"its constructor wants '{parameter.name}'", advice)
-    return tuple(parameter.name for parameter in parameters if parameter.name in CONSTRUCTOR)
-
-
-def _configure(plugin: Plugin, section: PluginConfig | None) -> Any:
-    where = f"[plugins.{plugin.id}.config]"
-    values = dict(section.config) if section else {}
-    if plugin.manifest:
-        values = plugin.manifest.check_config(values, where)
-    model = getattr(plugin.holder, "Config", None)
-    if isinstance(model, type) and issubclass(model, BaseModel):
-        known = {info.alias or name for name, info in model.model_fields.items()} | set(model.model_fields)
-        unknown = [name for name in values if name not in known]
-        if unknown and model.model_config.get("extra") != "allow":
-            raise ConfigError(where, tuple(unknown_key(name, sorted(known)) for name in unknown))
-        try:
-            return model.model_validate(values)
-        except pydantic.ValidationError as error:
-            raise ConfigError(where, tuple(map(problem_text, error.errors()))) from None
-    if plugin.is_class and isinstance(model, type):
-        raise PluginRefused(plugin.id, "its Config is not a pydantic model", "Write class Config(pydantic.BaseModel)")
-    if values and "config" not in plugin.asks_for and not plugin.manifest:
-        raise ConfigError(where, (f"plugin '{plugin.id}' takes no configuration",))
-    return values
-
-
 def _check_contracts(plugin: Plugin) -> None:
     if plugin.manifest is None:
         return
@@ -386,13 +283,3 @@ def _check_contracts(plugin: Plugin) -> None:
         if outside:
             advice = f"List it under contracts.{what}s, or remove it"
             raise PluginRefused(plugin.id, f"its manifest does not list the {what} '{outside[0]}'", advice)
-
-
-def instantiate(plugin: Plugin, available: Mapping[str, Any]) -> object:
-    """A session's own instance of a plugin class. Raises `PluginRefused` when its constructor does."""
-    try:
-        return plugin.holder(**{name: available[name] for name in plugin.asks_for})
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # a plugin that means to end the process, or to look like it, is refused
-        raise PluginRefused(plugin.id, f"its constructor raised {describe(error)}") from error

@@ -34,6 +34,8 @@ app.add_typer(approvals_app, name="approvals")
 tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
 app.add_typer(policy_app, name="policy")
+config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
 
 Mcp = Annotated[
     list[Path] | None,
@@ -266,3 +268,39 @@ def audit_tools(
         project=project, mcp=tuple(mcp or ()), approve=tuple(approve or ()), approve_all=approve_all, as_json=as_json
     )
     raise typer.Exit(_audit.audit_tools(options))
+
+
+@config_app.command("show")
+def show_config(
+    origin: Annotated[bool, typer.Option("--origin", help="Say who set each value.")] = False,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Show the configuration that counts here, and what does not count and why. No plugin is imported."""
+    from hooksdk.cli._config import show
+
+    raise typer.Exit(show(project, origin=origin, as_json=as_json))
+
+
+@app.command()
+def trust(
+    folder: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(),
+    yes: Annotated[bool, typer.Option("--yes", help="Trust it without asking.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="List the folders that you trust.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Trust the folder no longer.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what a folder's configuration would widen, such as running its plugins file, and trust it until it changes."""
+    from hooksdk.cli import _trust
+
+    if show_list + remove + yes > 1 or (as_json and not show_list):
+        raise typer.BadParameter("--list, --remove and --yes exclude each other, and --json goes with --list")
+    if show_list:
+        code = _trust.list_trusted(as_json=as_json)
+    elif remove:
+        code = _trust.remove_trust(folder)
+    elif folder.is_dir():
+        code = _trust.trust_folder(folder, yes=yes)
+    else:
+        raise typer.BadParameter(f"{folder} is not a folder")
+    raise typer.Exit(code)

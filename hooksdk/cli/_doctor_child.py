@@ -19,7 +19,8 @@ import anyio
 from hooksdk import Config, Host, MemoryStore, Tool, hooks
 from hooksdk._plugins.discovery import PLUGINS_FILE, find_plugins
 from hooksdk._plugins.handlers import judging_line
-from hooksdk._plugins.registry import Plugin, Registry
+from hooksdk._plugins.plugin import Plugin
+from hooksdk._plugins.registry import Registry
 from hooksdk._run.unmatched import near_tools
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe

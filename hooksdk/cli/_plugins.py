@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from rich.table import Table
 
+from hooksdk._config.words import trust_advice
 from hooksdk._plugins.discovery import survey
 from hooksdk._plugins.grants import needed_grants
 from hooksdk._plugins.installed import module_of
 from hooksdk._plugins.listing import describe_plugins
-from hooksdk._plugins.registry import Plugin
+from hooksdk._plugins.plugin import Plugin
 from hooksdk.cli._console import complain, one_line, print_json, printable, stderr_console, stdout_console
-from hooksdk.cli._edit import switch_plugin
+from hooksdk.cli._edit import Edit, edit_project
 from hooksdk.cli._options import Json, Project
 from hooksdk.config import fold, load_config
 from hooksdk.errors import PluginError, PluginRefused, did_you_mean, unknown_key
@@ -108,31 +109,42 @@ def enable_plugin(
         words = missing
     elif yes:
         words += missing
-    path = switch_plugin(project, plugin.id, enabled=True, grants=words)
+    edit = edit_project(project, plugin.id, enabled=True, grants=words)
+    _complain_of_trust(edit)
     now = _find(project, plugin.id)
     if as_json:
-        print_json({"schema": 1, "file": str(path), "granted": words, "plugin": _facts(now)})
+        print_json({"schema": 1, "file": str(edit.path), "granted": words, "plugin": _facts(now)})
     else:
         grants = f", with {', '.join(words)}" if words else ""
-        print(printable(f"{plugin.id} is on{grants}: {path}"))
+        print(printable(f"{plugin.id} is on{grants}: {edit.path}"))
     if not now.loaded:
         complain(f"it is not loaded yet ({now.status}): {now.reason}")
         raise typer.Exit(1)
+
+
+def _complain_of_trust(edit: Edit) -> None:
+    if edit.remarks:
+        entries = ", ".join(dict.fromkeys(remark.entry for remark in edit.remarks))
+        advice = trust_advice(edit.path.parent.resolve())
+        complain(f"{edit.path} is not trusted, and has more to look at: {entries}. {advice}")
 
 
 @plugins_app.command("disable")
 def disable_plugin(plugin_id: PluginId, as_json: Json = False, project: Project = Path()) -> None:
     """Switch a plugin off in the project's configuration, and take its grants back there."""
     plugin = _find(project, plugin_id)
-    path = switch_plugin(project, plugin.id, enabled=False, grants=[])
+    edit = edit_project(project, plugin.id, enabled=False, grants=[])
+    _complain_of_trust(edit)
     section = load_config(folder=project).plugin(plugin.id)
     remaining = list(section.grants) if section else []
     revoked = [word for word in plugin.grants if word not in remaining]
     if as_json:
-        print_json({"schema": 1, "file": str(path), "revoked": revoked, "plugin": _facts(_find(project, plugin.id))})
+        print_json(
+            {"schema": 1, "file": str(edit.path), "revoked": revoked, "plugin": _facts(_find(project, plugin.id))}
+        )
     else:
         grants = f", and its grants are taken back ({', '.join(revoked)})" if revoked else ""
-        print(printable(f"{plugin.id} is off{grants}: {path}"))
+        print(printable(f"{plugin.id} is off{grants}: {edit.path}"))
     if remaining:
         complain(f"another file still grants it {', '.join(remaining)}: see `hooksdk config show --origin`")
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,13 @@ HOSTILE = "\x1b[2J\x1b]0;title\x07\u202eevil\u2066\x9b31m"
 """Escape sequences, among them one of a single character, and characters that turn words around."""
 
 
-def hooksdk(*arguments: str, folder: Path, stdin: str = "") -> Done:
+def hooksdk(*arguments: str, folder: Path, stdin: str = "", variables: Mapping[str, str] | None = None) -> Done:
     """Run the command in a folder where plugins are installed, too; its children find these as well."""
-    where = {**environment(folder), "PYTHONPATH": os.pathsep.join([str(folder), str(Path(__file__).parents[2])])}
+    where = {
+        **environment(folder),
+        **(variables or {}),
+        "PYTHONPATH": os.pathsep.join([str(folder), str(Path(__file__).parents[2])]),
+    }
     return run(arguments, folder=folder, environment=where, stdin=stdin)
 
 
@@ -78,8 +83,7 @@ def test_help_and_completion_import_no_plugin(tmp_path: Path) -> None:
 
 def test_the_project_s_plugins_file_is_listed_and_not_run(tmp_path: Path) -> None:
     (tmp_path / "hooksdk_plugins.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w')\n")
-    write_user_file(tmp_path, "plugins_file = true\n")
-    done = hooksdk("plugins", "list", "--json", folder=tmp_path)
+    done = hooksdk("plugins", "list", "--json", folder=tmp_path, variables={"HOOKSDK_PLUGINS_FILE": "true"})
     assert entry(done, "hooksdk_plugins")["status"] == "loaded"
     assert not strangers.was_imported(tmp_path)
 

@@ -11,7 +11,8 @@ import pytest
 from pydantic import BaseModel, PositiveInt, model_validator
 
 from hooksdk import Host, MemoryStore, PluginState, hooks, tool
-from hooksdk._plugins.registry import Plugin, Registry
+from hooksdk._plugins.plugin import Plugin
+from hooksdk._plugins.registry import Registry
 from hooksdk.config import Config
 from hooksdk.errors import (
     ConfigError,
