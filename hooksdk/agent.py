@@ -13,8 +13,9 @@ from typing import Any, Literal, Protocol
 import anyio
 
 from hooksdk import schema
+from hooksdk.approvals import Approver
 from hooksdk.calls import ToolCall
-from hooksdk.errors import HookSDKError
+from hooksdk.errors import ApprovalPending, HookSDKError
 from hooksdk.formats import Message, MessageFormat, get_format
 from hooksdk.run import Run
 from hooksdk.session import Session
@@ -22,8 +23,9 @@ from hooksdk.tools import Tool
 
 __all__ = ["Limits", "Model", "ModelReply", "ModelUnavailable", "Outcome", "OutcomeReason", "run_agent", "tokens_of"]
 
-OutcomeReason = Literal["completed", "turn_limit", "token_limit", "time_limit"]
-"""Why the agent stopped: it had no more calls to make, or a limit was reached."""
+OutcomeReason = Literal["completed", "paused", "turn_limit", "token_limit", "time_limit"]
+"""Why the agent stopped: it had no more calls to make, calls wait for an approval, or a limit was reached."""
+WAITS = "calls wait for an approval"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +170,8 @@ class Outcome:
     attempts: int
     stats: Mapping[str, Any] = field(repr=False)
     """The run's counters, those of the drain at its end among them."""
+    pending: Sequence[ToolCall] = ()
+    """The calls that wait, when it is paused. `run_agent(session, model, None)` asks about them again, and goes on."""
 
 
 async def run_agent(
@@ -181,21 +185,24 @@ async def run_agent(
     agent_id: str = "main",
     workspace_dir: str | None = None,
     requester: Mapping[str, Any] | None = None,
-    trigger: str = "user",
+    trigger: str | None = None,
     metadata: Mapping[str, Any] | None = None,
+    approver: Approver | None = None,
 ) -> Outcome:
     """Run the agent until it answers without calling a tool, or a limit is reached.
 
     `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause left
     open. `system` is recorded when the session has no messages yet. `tools` may be a function, which is asked again for
-    each attempt. Raises what the model raises (the run ends as `error`), `RunBlocked`, `PolicyFailed` and the errors of
-    the store; a cancellation ends the run as `cancelled`. However it ends, no call stays without a result.
+    each attempt. `approver` answers in this run, in the place of the host's; while calls wait for its answer, the run is
+    paused when the others of the reply have their results. Raises what the model raises (the run ends as `error`), `RunBlocked`, `PolicyFailed` and the errors of
+    the store; a cancellation ends the run as `cancelled`. However it ends, no call stays without a result but those that
+    wait for an approval.
     """
     message_format = get_format(model.format)
     run = session.run(
         prompt, agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger,
         metadata=metadata, provider=getattr(model, "provider", None), model=model.name,
-        context_window=model.context_window, format=message_format,
+        context_window=model.context_window, format=message_format, approver=approver,
     )  # fmt: skip
     loop = _Loop(run, model, message_format, tools if callable(tools) else tuple(tools), limits)
     async with run:
@@ -204,7 +211,10 @@ async def run_agent(
             await loop.go_on()
         if clock.cancelled_caught:
             loop.reason = "time_limit"
-    return Outcome(text=loop.text, reason=loop.reason, turns=loop.turns, attempts=run.info.attempt, stats=run.stats)
+    return Outcome(
+        text=loop.text, reason=loop.reason, turns=loop.turns, attempts=run.info.attempt, stats=run.stats,
+        pending=tuple(run.pending),
+    )  # fmt: skip
 
 
 @dataclass
@@ -234,7 +244,7 @@ class _Loop:
         self.definitions = self.message_format.tools(await self.run.resolve_tools(self.tools))
 
     async def go_on(self) -> None:
-        while True:
+        while self.reason != "paused":
             if self.turns >= self.limits.turns:
                 self.reason = "turn_limit"
                 return
@@ -277,11 +287,14 @@ class _Loop:
         """Each worker takes the next call, so calls begin in their order; the run records the results in it, too."""
         waiting = iter(calls)
         failed: list[Exception] = []
+        pending: list[ToolCall] = []
 
         async def work() -> None:
             for call in waiting:
                 try:
                     await self.run.call_tool(call)
+                except ApprovalPending:
+                    pending.append(call)
                 except Exception as error:
                     failed.append(error)
                     group.cancel_scope.cancel()
@@ -292,6 +305,9 @@ class _Loop:
                 group.start_soon(work)
         if failed:
             raise failed[0]
+        if pending:
+            self.run.pause(WAITS)
+            self.reason = "paused"
 
 
 _USED = (

@@ -83,8 +83,15 @@ class Catalog(Sequence[Tool]):
             name = next((name for name in (tool.name, tool.own_name, tool.id) if name in names), None)
             if name is not None:
                 reasons[tool.name] = names[name]
+        return self._narrowed((tool for tool in self if tool.name not in reasons), reasons) if reasons else self
+
+    def also_withholding(self, reasons: Mapping[str, str]) -> Catalog:
+        """This catalog, which also knows why these tools beside it are withheld: name to reason."""
+        return self._narrowed(self._tools, reasons) if reasons else self
+
+    def _narrowed(self, tools: Iterable[Tool], reasons: Mapping[str, str]) -> Catalog:
         return Catalog(
-            (tool for tool in self if tool.name not in reasons),
+            tools,
             withheld={**self.withheld, **reasons},
             shared_names=self._shared_names,
             removed_names=self.removed_names,
@@ -124,12 +131,15 @@ class Catalog(Sequence[Tool]):
 
 
 def build_catalog(
-    tools: Iterable[Tool], earlier: Iterable[str] = (), reserved: Collection[str] = frozenset()
+    tools: Iterable[Tool],
+    earlier: Iterable[str] = (),
+    reserved: Collection[str] = frozenset(),
+    runnable: dict[str, Tool] | None = None,
 ) -> Catalog:
     """Give every tool a name of its own. Where two owners chose one name, both become `owner__name`, and so does a tool
     with a name that is `reserved` for a bridge of this run. A tool without a name is left out, and so is a second one of the
     same owner and name. `diagnostics` says all that. Of the `earlier` names and ids, those that no tool has now are
-    `removed_names`."""
+    `removed_names`. With `runnable` the catalog's tools have no executors; those that have are put in there, by name."""
     notes: list[str] = []
     by_fold: dict[str, list[Tool]] = {}
     entries = list(_with_distinct_ids(tools, notes))
@@ -156,6 +166,9 @@ def build_catalog(
                 shared.setdefault(entry.name, []).append(name)
             notes.append(f"{entry.id}: offered as {name}, since {reason}")
     catalog = [entry.copy(name=new_names[id(entry)]) if id(entry) in new_names else entry for entry in entries]
+    if runnable is not None:
+        runnable.update((entry.name, entry) for entry in catalog)
+        catalog = [entry.without_executor() for entry in catalog]
     present = {name for entry in catalog for name in (entry.name, entry.id)}
     return Catalog(catalog, shared_names=shared, removed_names={*earlier} - present - shared.keys(), diagnostics=notes)
 
@@ -293,7 +306,7 @@ class ToolContext(Protocol):
         ...
 
     def mask(self, text: str) -> str:
-        """The text with the values of this call's secrets turned back into their placeholders. A tool's result is masked
+        """The text with the values that the session's calls were given turned back into their placeholders. A tool's result is masked
         in any case; this is for a tool that cuts text (half a value would not be recognised) or writes it elsewhere."""
         ...
 

@@ -1,31 +1,30 @@
-"""Configuration: one model, read from the user's file, the project's file, the environment and code, later ones over
-earlier ones."""
+"""Configuration: one model, read from the user's file, the project's file, the environment and code.
+
+Later ones are laid over earlier ones, but what a project's file widens counts only where the operator trusts its folder.
+"""
 
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from hooksdk._config.merge import Merged, merge
+from hooksdk._config.own_settings import OwnSettings, ProjectSettings
+from hooksdk._config.sources import fold, read_sources, split_store
+from hooksdk._config.words import printable_entry, trust_advice, why_untrusted
+from hooksdk._firing.hook import Grant
+from hooksdk._tasks.background import logger
 from hooksdk.errors import ConfigError, did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import HOOKS
 
-__all__ = ["Config", "PluginConfig", "fold", "load_config"]
+__all__ = ["Config", "PluginConfig", "ProjectSettings", "fold", "load_config", "read_config"]
 
 Seconds = Annotated[float, Field(gt=0)]
-FILE_NAME = "hooksdk.toml"
-OTHER_VARIABLES = {"HOOKSDK_HOME", "HOOKSDK_DISABLE_AUTOLOAD"}
-"""Variables that are read elsewhere."""
-
-
-def fold(plugin_id: str) -> str:
-    """Plugin ids count as equal whether they are written with `-` or `_`, in upper or lower case."""
-    return plugin_id.replace("-", "_").casefold()
 
 
 class _Strict(BaseModel):
@@ -39,6 +38,11 @@ def _known_hooks(value: dict[str, float]) -> dict[str, float]:
     return value
 
 
+def _known_store(value: str) -> str:
+    split_store(value)
+    return value
+
+
 Timeouts = Annotated[dict[str, Seconds], pydantic.AfterValidator(_known_hooks)]
 
 
@@ -46,7 +50,10 @@ class PluginConfig(_Strict):
     """`[plugins.ID]`. A section that is there switches its plugin on, unless it says `enabled = false`."""
 
     enabled: bool = True
-    grants: list[Literal["conversation"]] = Field(default_factory=list[Literal["conversation"]])
+    grants: list[Grant] = Field(default_factory=list[Grant])
+    """What an installed plugin may do: the words of `hooksdk.hooks.GRANTS`."""
+    mode: Literal["enforce", "shadow"] = "enforce"
+    """`shadow`: its policies are called, and their answers have no effect but are recorded."""
     timeouts: Timeouts = Field(default_factory=dict)
     """Seconds by hook; beats what the plugin's author wrote."""
     config: dict[str, Any] = Field(default_factory=dict)
@@ -65,21 +72,24 @@ class Config(_Strict):
     ```
     """
 
-    store: str | None = None
+    store: Annotated[str, pydantic.AfterValidator(_known_store)] | None = None
     """`memory`, `jsonl`, or `jsonl:FOLDER`. Unset, a host keeps nothing on disk; the commands use `jsonl`."""
     plugins_file: bool | str = False
     """Load a project-local `hooksdk_plugins.py` (true), or the file of this path. Off by default: it runs code."""
     allow: list[str] | None = None
-    """Only these installed plugins are loaded; None: all that are not denied."""
+    """Only these installed plugins are loaded; None: the built-in ones that are on by default, and those with a section of
+    their own."""
     deny: list[str] = Field(default_factory=list[str])
     """These plugins are never loaded; beats everything else."""
     on_missing_grant: Literal["refuse", "disable"] = "refuse"
-    """What happens when an installed plugin lacks a grant: the host does not start, or those hooks are left out."""
+    """What happens when an installed plugin lacks a grant: the host does not start, or what needs it is left out."""
     drain: Literal["agent_end", "next_model_call"] = "agent_end"
     """When queued trims are applied."""
     timeouts: Timeouts = Field(default_factory=dict)
     """Seconds by hook, for all plugins."""
     plugins: dict[str, PluginConfig] = Field(default_factory=dict)
+    _merged: Merged | None = PrivateAttr(default=None)
+    """What a project's file had to do with it, where that counts later on."""
 
     def plugin(self, plugin_id: str) -> PluginConfig | None:
         """The section of one plugin, or None."""
@@ -90,6 +100,21 @@ class Config(_Strict):
         section = self.plugin(plugin_id)
         return (section.timeouts.get(hook) if section else None) or self.timeouts.get(hook)
 
+    def own_settings(self, plugin_id: str) -> OwnSettings | None:
+        """Where the plugin's own settings come from, when a project's file has some that are still in force."""
+        settings = self._merged.own_settings.get(fold(plugin_id)) if self._merged else None
+        section = self.plugin(plugin_id)
+        # Whoever copied the configuration with other settings for the plugin meant those.
+        return settings if settings and section and section.config == settings.usual()[0] else None
+
+    def switched_off_by_project(self, plugin_id: str) -> bool:
+        """True when nobody but the file of a project that is not trusted denies the plugin or switches it off."""
+        return self._merged is not None and fold(plugin_id) in self._merged.switched_off
+
+    def named_by_project_alone(self, plugin_id: str) -> bool:
+        """True when nobody but the file of a project that is not trusted names the plugin."""
+        return self._merged is not None and fold(plugin_id) in self._merged.unconfirmed
+
 
 def load_config(
     overrides: Mapping[str, Any] | None = None,
@@ -97,63 +122,35 @@ def load_config(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Config:
-    """The configuration for a project folder (default: the current one). Raises `ConfigError` naming file and entry."""
-    env = os.environ if environment is None else environment
-    merged: dict[str, Any] = {}
-    for where, data in _sources(folder or Path.cwd(), env, overrides):
-        _validate(data, where)
-        _merge(merged, data)
-    return _validate(merged, "configuration")
+    """The configuration for a project folder (default: the current one). Raises `ConfigError` naming file and entry.
+
+    What would need the operator's trust and does not have it is left out, with one warning in the log.
+    """
+    config, merged = read_config(overrides, folder=folder, environment=environment)
+    if missing := merged.missing_trust():
+        entries = ", ".join(dict.fromkeys(printable_entry(remark.entry) for remark in missing))
+        logger.warning(
+            "%s: %s: %s. %s", merged.project, why_untrusted(merged), entries, trust_advice(merged.trust.folder)
+        )
+    return config
 
 
-def _sources(
-    folder: Path, env: Mapping[str, str], overrides: Mapping[str, Any] | None
-) -> list[tuple[str, Mapping[str, Any]]]:
-    home = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "hooksdk" / "config.toml"
-    project, pyproject = folder / FILE_NAME, folder / "pyproject.toml"
-    sources: list[tuple[str, Mapping[str, Any]]] = []
-    if home.is_file():
-        sources.append((str(home), _read_toml(home)))
-    if project.is_file():
-        sources.append((str(project), _read_toml(project)))
-    elif pyproject.is_file():
-        tools = _read_toml(pyproject).get("tool")
-        table = cast("dict[str, Any]", tools).get("hooksdk") if isinstance(tools, dict) else None
-        if table is not None:
-            sources.append((f"{pyproject} [tool.hooksdk]", table))
-    sources.append(("environment", _from_environment(env)))
-    if overrides:
-        sources.append(("Host(config=...)", overrides))
-    return sources
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(str(path), (f"cannot be read: {error.strerror}",)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), (f"is not TOML: {error}",)) from None
-
-
-def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
-    simple = {"store", "on_missing_grant", "drain", "plugins_file"}
-    settings: dict[str, Any] = {}
-    for variable, value in env.items():
-        if not variable.startswith("HOOKSDK_") or variable in OTHER_VARIABLES:
-            continue
-        name = variable.removeprefix("HOOKSDK_").lower()
-        if name in {"allow", "deny"}:
-            settings[name] = [part.strip() for part in value.split(",") if part.strip()]
-        elif name in simple:
-            words = {"true": True, "1": True, "false": False, "0": False, "": False}
-            settings[name] = words.get(value.lower(), value) if name == "plugins_file" else value
-        else:
-            known = [f"HOOKSDK_{field.upper()}" for field in sorted(simple | {"allow", "deny"})] + sorted(
-                OTHER_VARIABLES
-            )
-            raise ConfigError("environment", (unknown_key(variable, known),))
-    return settings
+def read_config(
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[Config, Merged]:
+    """The configuration, and how it came to be: who set what, and what does not count. Nothing is logged."""
+    sources = read_sources(folder or Path.cwd(), os.environ if environment is None else environment, overrides)
+    for source in sources:
+        _validate(source.data, source.where)
+    merged = merge(sources, folder or Path.cwd())
+    config = _validate(merged.data, "configuration")
+    # Only where it counts later on: the same settings, written in code, are an equal configuration.
+    if merged.own_settings or merged.switched_off or merged.unconfirmed:
+        config._merged = merged  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return config, merged
 
 
 def _validate(data: Mapping[str, Any], where: str) -> Config:
@@ -177,20 +174,3 @@ def _unknown_setting(path: list[str]) -> str:
         return unknown_key(name, Config.model_fields)
     hint = did_you_mean(path[-1], PluginConfig.model_fields)
     return f"'{name}' is not a setting." + (hint or f" The plugin's own settings go under [plugins.{path[1]}.config].")
-
-
-def _merge(into: dict[str, Any], data: Mapping[str, Any], parent: str = "") -> None:
-    for name, value in data.items():
-        # A plugin's section counts as the same whether its id is written with - or _.
-        same = (known for known in into if fold(known) == fold(name))
-        key = next(same, name) if parent == "plugins" else name
-        if isinstance(value, Mapping) and isinstance(into.get(key), dict):
-            _merge(into[key], cast("Mapping[str, Any]", value), "" if parent else key)
-        else:
-            into[key] = _plain(value)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(exclude_unset=True)
-    return {key: _plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value  # pyright: ignore[reportUnknownVariableType]

@@ -1,4 +1,4 @@
-"""Every error that hooksdk raises, and the words that they share: did-you-mean, and what pydantic found wrong.
+"""Every error that hooksdk raises.
 
 ```
 HookSDKError
@@ -13,6 +13,7 @@ HookSDKError
 ├── HostError            the person who runs the host can fix it
 │   ├── ConfigError, MissingGrant
 │   ├── SessionClosed, SessionBusy, RunAlreadyOpen, RunClosed, CallSettled
+│   ├── ApprovalPending  a call waits for a person's answer
 │   ├── FenceClosed      an edit of the transcript while a run is open
 │   ├── TranscriptChanged  somebody else changed the stored transcript, or a list does not match it
 │   ├── UnknownResult    no tool result has this handle or call id
@@ -27,55 +28,19 @@ Errors carry their facts as fields and rebuild under pickle.
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
+from hooksdk._errors.words import did_you_mean, nearest, problem_text, unknown_key
 
 __all__ = [
-    "BadAnswer", "CallSettled", "ConfigError", "DuplicatePlugin", "FenceClosed", "HookSDKError", "HookTimeout",
-    "HookUseError", "HostError", "MissingGrant", "PluginError", "PluginRefused", "PolicyError", "PolicyFailed",
+    "ApprovalPending", "BadAnswer", "CallSettled", "ConfigError", "DuplicatePlugin", "FenceClosed", "HookSDKError",
+    "HookTimeout", "HookUseError", "HostError", "MissingGrant", "PluginError", "PluginRefused", "PolicyError", "PolicyFailed",
     "RunAlreadyOpen", "RunBlocked", "RunClosed", "SessionBusy", "SessionClosed", "StoreError", "ToolError",
     "ToolSchemaError", "TranscriptChanged", "UnknownHook", "UnknownResult", "did_you_mean", "nearest", "problem_text",
     "unknown_key",
 ]  # fmt: skip
-
-
-def nearest(word: str, known: Iterable[str], limit: int = 3) -> list[str]:
-    """The up to `limit` known words that `word` was most likely meant to be, best first."""
-    folded = {name.casefold().replace("-", "_"): name for name in known}
-    matches = difflib.get_close_matches(word.casefold().replace("-", "_"), folded, n=limit, cutoff=0.6)
-    return [folded[match] for match in matches]
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """` Did you mean 'x'?`, with its leading blank, or nothing where no known word is near."""
-    matches = nearest(word, known)
-    return f" Did you mean {' or '.join(repr(match) for match in matches)}?" if matches else ""
-
-
-def unknown_key(name: str, known: Iterable[str], what: str = "a setting") -> str:
-    """The sentence that refuses a word which is not among the known ones, with the nearest of them or else all."""
-    words = list(known)
-    hint = did_you_mean(name, words) or f" Known: {', '.join(words)}."
-    return f"'{name}' is not {what}.{hint}"
-
-
-def problem_text(problem: ErrorDetails, *, quote_value: bool = False) -> str:
-    """One entry of a pydantic `ValidationError.errors()` as `'path': message`, with the nearest choice for a wrong one.
-    With `quote_value` the value that came is in it, clipped."""
-    message = problem["msg"].removeprefix("Value error, ")
-    if quote_value:
-        message += f" (got {problem['input']!r:.60})"
-    if problem["type"] == "literal_error":
-        hint = did_you_mean(str(problem["input"]), re.findall(r"'([^']*)'", problem["msg"]))
-        message += f".{hint}" if hint else ""
-    path = ".".join(str(part) for part in problem["loc"])
-    return f"'{path}': {message}" if path else message
 
 
 def _sentence(text: str) -> str:
@@ -236,18 +201,16 @@ class ConfigError(HostError):
 
 @dataclass(eq=False)
 class MissingGrant(HostError):
-    """An installed plugin needs a permission that the operator has not given."""
+    """An installed plugin needs grants that the operator has not given."""
 
     plugin: str
-    grant: str
-    hooks: tuple[str, ...]
+    grants: Mapping[str, tuple[str, ...]]
+    """Each missing grant, with what needs it: hooks, answers, tools."""
 
     def __str__(self) -> str:
-        carry = "carries" if len(self.hooks) == 1 else "carry"
-        return (
-            f"plugin '{self.plugin}' handles {', '.join(self.hooks)}, which {carry} message text, and has no "
-            f"'{self.grant}' grant. Give it with: hooksdk plugins enable {self.plugin} --grant {self.grant}"
-        )
+        needs = " and ".join(f"no '{grant}' grant for {', '.join(users)}" for grant, users in self.grants.items())
+        options = " ".join(f"--grant {grant}" for grant in self.grants)
+        return f"plugin '{self.plugin}' has {needs}. Give it with: hooksdk plugins enable {self.plugin} {options}"
 
 
 @dataclass(eq=False)
@@ -310,6 +273,29 @@ class CallSettled(HostError):
 
     def __str__(self) -> str:
         return f"call '{self.call_id}' of '{self.tool}' has its result already ({self.status}): read judged.result"
+
+
+@dataclass(eq=False)
+class ApprovalPending(HostError):
+    """A call waits for an approval and has no result yet: call it again when the answer has come, in this run or in a
+    later one of the session. A tool may raise it, too, when its own framework has paused.
+
+    ```python
+    from hooksdk.errors import ApprovalPending
+
+    def transfer(arguments: dict[str, int]) -> str:
+        raise ApprovalPending  # the bank asks its customer first
+    ```
+    """
+
+    request: Any = None
+    """The `ApprovalRequest` that waits for its answer; None, or what the tool gave, when a tool raised it."""
+    call: Any = None
+    """The `ToolCall`."""
+
+    def __str__(self) -> str:
+        who = "the call" if self.call is None else repr(self.call)
+        return f"{who} waits for an approval, so it has no result yet: run.pause(...) keeps it open for the next run"
 
 
 @dataclass(eq=False)

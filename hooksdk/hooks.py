@@ -1,17 +1,16 @@
 """Every hook, in the order in which a run fires them, with its event and its answers.
 
-The functions at the end of each section are the decorators: `@hooks.before_tool_call`. `None` means no opinion. Events
-are frozen, and everything that could be changed in them is a fresh copy at each access.
-"""
+The functions at the end of each section are the decorators: `@hooks.before_tool_call`. `None` means no opinion. Events are
+frozen, and everything that could be changed in them is a fresh copy at each access."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from hooksdk._firing.event import CallEvent, Checked, Event, RunInfo, Trace
-from hooksdk._firing.hook import Hook, define
+from hooksdk._firing.hook import GRANTS, Hook, define
 from hooksdk._schema.values import Fresh
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
@@ -21,7 +20,7 @@ from hooksdk.tools import Tool
 from hooksdk.transcript import Results, TranscriptEditor
 
 __all__ = [
-    "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",
+    "GRANTS", "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",
     "AgentStart", "Answer", "Ask", "AssembleTools", "BeforeCompaction", "BeforeModelCall", "BeforeToolCall", "Block",
     "CallStatus", "EndReason", "Event", "NarrowTools", "Offer", "Replace", "ReplaceMessages", "ResolveSecrets", "Rewrite",
     "RewriteToolCall", "RunInfo", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart", "Trace",
@@ -85,8 +84,9 @@ class Withhold(Checked):
 
 @define(kind="narrow", timeout=15)
 def narrow_tools(event: NarrowTools) -> Withhold | None:
-    """Policy takes tools away, once per attempt (and anew when tools are renamed); it can never add any. Each handler sees what the ones before it left.
-    A handler that fails ends the run: `PolicyFailed`."""
+    """Policy takes tools away, once per attempt (and anew when tools are renamed), and once more from the tools that plugins
+    offer; it can never add any. Each handler sees what the ones before it left. A handler that fails ends the run:
+    `PolicyFailed`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,8 @@ class AssembleTools(Event):
 
 @dataclass(frozen=True)
 class Offer(Checked):
-    """Tools to offer in addition (a new name each), and the names of deferrable tools not to show."""
+    """Tools to offer in addition (a new name each), and the names of deferrable tools not to show. What is offered is the
+    plugin's, whatever it says of itself, and passes `narrow_tools` as well."""
 
     tools: Sequence[Tool] = ()
     defer: Sequence[str] = ()
@@ -110,7 +111,7 @@ class Offer(Checked):
     """How the model calls what is not shown, as a sentence for it to read."""
 
 
-@define(kind="transform", timeout=15)
+@define(kind="transform", timeout=15, grant="offer")
 def assemble_tools(event: AssembleTools) -> Offer | None:
     """Decide what the model is shown, once per attempt. Each handler sees the deferrable tools that are still shown.
     When a handler fails the plain catalog is offered. A granted tool that has an offered tool's name is renamed first, and
@@ -205,7 +206,7 @@ class UnwrapToolCall(CallEvent):
     catalog: Catalog = field(repr=False)
 
 
-@define(kind="first_answer")
+@define(kind="first_answer", grant="offer")
 def unwrap_tool_call(event: UnwrapToolCall) -> ToolCall | None:
     """Turn a bridge call into the call that it stands for; the first answer counts. The named tool must be in the
     catalog. A handler that raises is answered to the model; raise `ToolError` to choose the words."""
@@ -229,7 +230,7 @@ class Rewrite(Checked):
     arguments: Mapping[str, Any]
 
 
-@define(kind="transform", timeout=15, options={"tools"})
+@define(kind="transform", timeout=15, options={"tools"}, grant="rewrite")
 def rewrite_tool_call(event: RewriteToolCall) -> Rewrite | None:
     """Change a call's arguments before they are checked and judged. Each handler sees the last one's. A failing handler
     blocks the call."""
@@ -257,10 +258,11 @@ class Answer(Checked):
     result: ToolResult | str
 
 
-@define(kind="decide", timeout=15, options={"tools"})
+@define(kind="decide", timeout=15, options={"tools"}, answer_grants={Answer: "answer"})
 def before_tool_call(event: BeforeToolCall) -> Block | Ask | Answer | None:
-    """Judge a call. `Block` beats `Ask` beats `Answer` whatever the order, the first of each kind counts, and only a
-    `Block` stops later handlers. A handler that raises, is late or answers nonsense blocks the call."""
+    """Judge a call. `Block` beats `Ask` beats `Answer` whatever the order: the first `Block` or `Answer` counts, a person
+    is asked all questions at once, and only a `Block` stops later handlers. A handler that raises, is late or answers
+    nonsense blocks the call."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,9 +280,13 @@ class Secrets(Checked):
     values: Mapping[str, str] = field(repr=False)
 
 
-@define(kind="first_answer", options={"tools"})
+@define(kind="first_answer", options={"tools"}, grant="secrets")
 def resolve_secrets(event: ResolveSecrets) -> Secrets | None:
     """Give values for secret placeholders, after the call was judged. Nobody else sees them. A failing handler blocks."""
+
+
+def _count_nothing(_counter: str, _amount: int = 1) -> None:
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,6 +296,8 @@ class TransformToolResult(CallEvent):
     tool: Tool | None = None
     """None for an unknown tool."""
     result: ToolResult
+    count: Callable[[str, int], None] = field(default=_count_nothing, repr=False)
+    """`event.count("redactions", 1)` adds to a counter of the plugin's own in the run's stats."""
 
 
 @dataclass(frozen=True)
@@ -315,7 +323,7 @@ class AfterToolCall(CallEvent):
     seconds: float = 0.0
 
 
-@define(kind="observe", options={"tools"})
+@define(kind="observe", options={"tools"}, grant="conversation")
 def after_tool_call(event: AfterToolCall) -> None:
     """Fires once for every call, whatever became of it; in the background."""
 

@@ -14,7 +14,10 @@ from typing import Any, Self, TypeVar, final
 import anyio
 
 from hooksdk._plugins.discovery import find_plugins
-from hooksdk._plugins.registry import Plugin, Registry, describe_plugins
+from hooksdk._plugins.handlers import judging_line
+from hooksdk._plugins.listing import describe_plugins
+from hooksdk._plugins.plugin import Plugin
+from hooksdk._plugins.registry import Registry
 from hooksdk._run.parts import PluginStorage
 from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
@@ -103,6 +106,11 @@ class Host:
         """Where transcripts and plugins' values live."""
         return self._store
 
+    @property
+    def judging(self) -> str:
+        """How many handlers judge tool calls, and whose: the line that is logged when the host starts."""
+        return judging_line(self._registry.plan.get("before_tool_call", ()))
+
     def describe(self) -> Sequence[dict[str, Any]]:
         """The plugins as JSON."""
         return describe_plugins(self._registry.plugins)
@@ -123,6 +131,7 @@ class Host:
                     self._shared[plugin.id] = await self.enter(manager, name=f"shared of {plugin.id}")
                 except Exception as error:
                     raise PluginRefused(plugin.id, f"its shared(...) raised {describe(error)}") from error
+            logger.info("%s", self.judging)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self._close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import json
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from hooksdk import schema
-from hooksdk.errors import ConfigError, PluginRefused, problem_text
+from hooksdk.errors import ConfigError, PluginRefused, problem_text, unknown_key
+from hooksdk.hooks import GRANTS
 
-__all__ = ["FILE_NAMES", "Activation", "Contracts", "Manifest", "find_manifest", "read_manifest"]
+__all__ = ["FILE_NAMES", "Activation", "Contracts", "Manifest", "find_manifest", "folders_of", "read_manifest"]
 
 FILE_NAMES = ("hooksdk.plugin.json", "openclaw.plugin.json")
 """The manifest's file name, and its ancestor's."""
@@ -52,14 +54,16 @@ class Manifest(BaseModel):
     contracts: Contracts = Field(default_factory=Contracts)
     config_schema: dict[str, Any] | None = Field(default=None, alias="configSchema")
     permissions: list[str] = Field(default_factory=list)
-    """Grants that the plugin asks for, such as `conversation`."""
+    """Grants that the plugin asks for: words of `hooksdk.hooks.GRANTS`. Others are named in `notices`."""
     enabled_by_default: bool | None = Field(default=None, alias="enabledByDefault")
 
     @property
     def notices(self) -> list[str]:
-        """Keys that hooksdk does not know, one line each."""
+        """Keys and permissions that hooksdk does not know, one line each."""
         unknown = [*(self.model_extra or {}), *(f"contracts.{key}" for key in self.contracts.model_extra or {})]
-        return [f"'{key}' is not a key that hooksdk knows; it is ignored" for key in unknown]
+        keys = [f"'{key}' is not a key that hooksdk knows; it is ignored" for key in unknown]
+        words = (word for word in self.permissions if word not in GRANTS)
+        return [*keys, *(f"{unknown_key(word, GRANTS, 'a permission')} It is ignored" for word in words)]
 
     def check_config(self, config: Mapping[str, Any], where: str) -> dict[str, Any]:
         """The configuration with the schema's defaults filled in. Raises `ConfigError` naming every wrong entry."""
@@ -87,9 +91,9 @@ def _fill_defaults(config_schema: Mapping[str, Any], values: dict[str, Any]) -> 
             _fill_defaults(part, values[name])  # pyright: ignore[reportUnknownArgumentType]
 
 
-def read_manifest(path: Path) -> Manifest:
-    """Read one manifest. Raises `PluginRefused` with every wrong entry."""
-    who = path.parent.name
+def read_manifest(path: Path | zipfile.Path) -> Manifest:
+    """Read one manifest, in a folder or in a wheel. Raises `PluginRefused` with every wrong entry."""
+    who = Path(str(path)).parent.name
     try:
         data = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -105,11 +109,18 @@ def read_manifest(path: Path) -> Manifest:
 
 def find_manifest(module: str) -> Path | None:
     """The manifest beside a module, found without running any of its code (nor its parent packages')."""
+    candidates = (Path(folder) / name for folder in folders_of(module) for name in FILE_NAMES)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def folders_of(module: str) -> list[str]:
+    """Where a module lies, found without running any of its code: its package's folders, or a plain module's. None of a
+    module that is not there."""
     top, *rest = module.split(".")
     try:
         spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):
-        return None
+        return []
     folders: list[str] = list(spec.submodule_search_locations or ()) if spec else []
     if spec and not folders and spec.origin:
         folders = [str(Path(spec.origin).parent)]
@@ -120,5 +131,4 @@ def find_manifest(module: str) -> Path | None:
         if inner.submodule_search_locations is None:
             break  # a plain module: its manifest lies beside it
         folders = list(inner.submodule_search_locations)
-    candidates = (Path(folder) / name for folder in folders for name in FILE_NAMES)
-    return next((path for path in candidates if path.is_file()), None)
+    return folders

@@ -1,8 +1,8 @@
 """What the trace holds: one class for each kind of record, in the order in which a run writes them.
 
-Records hold names, sizes and times; never arguments, results, messages or secrets. But reasons, titles, progress texts and tool
-names are what plugins, tools and servers wrote, and a plugin may quote arguments in a reason. New kinds and new fields may be
-added; read what you know.
+Records hold names, sizes and times; never arguments, results, messages or secrets. But tool names, the reasons of `withheld` and
+progress texts are what servers, plugins and tools wrote, and a tool may tell its progress in the words of its arguments. New kinds
+and new fields may be added; read what you know.
 
     @hooks.trace
     def show(self, event: Trace) -> None:
@@ -46,6 +46,7 @@ __all__ = [
     "ToolsResolved",
     "TrimDrained",
     "TrimQueued",
+    "Unmatched",
     "Unwrapped",
     "Withheld",
 ]  # fmt: skip
@@ -108,6 +109,17 @@ class Withheld(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unmatched(Record):
+    """A plugin speaks of tools that there are not."""
+
+    plugin: str
+    where: Literal["tools", "Withhold"]
+    """The `tools` option of its handlers, or its answer to `narrow_tools`."""
+    names: Sequence[str]
+    """The patterns or names that match no tool."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ToolsResolved(Record):
     """The catalog of this attempt is settled."""
 
@@ -156,18 +168,21 @@ class HookFired(Record, kind="hook"):
     seconds: float
     problem: str | None = None
     """The error's type, when it failed."""
+    shadow: bool = False
+    """True when its plugin is in shadow mode, so that nothing came of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision(Record):
-    """A handler of a `decide` hook answered."""
+    """A handler of a `decide` hook answered, or one in shadow mode did."""
 
     hook: str
     plugin: str
     handler: str
     decision: str
-    """The answer's name, such as `Block`."""
-    reason: str = ""
+    """The answer's name, such as `Block`. Its reason is for the model, and may quote arguments: it is not in the trace."""
+    shadow: bool = False
+    """True when its plugin is in shadow mode, so that nothing came of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,15 +217,29 @@ class ApprovalAsked(Record):
 
     call_id: str
     plugin: str
-    title: str
+    """The plugin with the gravest question. Its title is for the person, and may quote arguments: it is not in the trace."""
+    severity: str
+    """Of the gravest question."""
+    questions: int
+    """How many plugins' handlers ask."""
+    digest: str
+    """64 hex digits that stand for the arguments that are asked about; empty for what is not JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalAnswered(Record):
-    """The person answered, or could not be asked."""
+    """The person answered, or could not be asked. There is none yet for an answer that comes later."""
 
     call_id: str
     granted: bool
+    by: str
+    """Who answered, as the approver says; empty when it does not say, and when nobody answered."""
+    scope: str
+    """`once`, `session` or `always`."""
+    remembered: bool
+    """True when an earlier answer was remembered, so that nobody was asked."""
+    digest: str
+    """64 hex digits that stand for the arguments that run, if they do: `ApprovalAsked` has the same."""
 
 
 @dataclass(frozen=True, kw_only=True)

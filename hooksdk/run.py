@@ -14,12 +14,14 @@ from typing import Any, Self, final
 import anyio
 
 from hooksdk import hooks, schema
+from hooksdk._run.compaction import Compaction
 from hooksdk._run.judged import JudgedCall, end_judged_calls, judge_call
+from hooksdk._run.masked import MaskedEditor, mask_messages
 from hooksdk._run.messages import before_model_call, drain_trims
 from hooksdk._run.parts import RunParts
 from hooksdk._run.state import CallInProgress, RunState
 from hooksdk._run.text_calls import names_called_in, reminder_of
-from hooksdk._run.tools import settle_catalog
+from hooksdk._run.tools import settle_tools
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
@@ -39,7 +41,6 @@ from hooksdk.records import (
     ToolsResolved,
 )  # fmt: skip
 from hooksdk.tools import Tool
-from hooksdk.transcript import Transcript, TranscriptEditor
 
 __all__ = ["Compaction", "JudgedCall", "Run"]
 
@@ -116,7 +117,8 @@ class Run:
 
     @property
     def tools(self) -> Catalog:
-        """The resolved catalog, for whoever wants to pull instead of being told. Raises `RunClosed` before it is."""
+        """The resolved catalog, for whoever wants to pull instead of being told; its tools have no executors. Raises
+        `RunClosed` before it is."""
         return self._state.tools
 
     @property
@@ -143,14 +145,17 @@ class Run:
     # A run begins
 
     async def __aenter__(self) -> Self:
-        self._parts.open_run.claim(self.info.run_id)
+        self._parts.open_run.claim(self._state)
+        self._hooks.on_shadow = self._state.stats.in_shadow
         try:
             await self._agent_start()
             await self._transcript.use_format(self._parts.format)
             await self._state.trace(RunStarted(trigger=self.info.trigger, model=self.info.model))
-        except BaseException:
-            self._parts.open_run.release(self.info.run_id)
+        except BaseException as error:
+            self._parts.open_run.release(self._state)
+            self._parts.secrets.error(error)
             raise
+        self._parts.open_run.began()
         self._state.open = True
         self._transcript.close_fence()
         return self
@@ -166,16 +171,19 @@ class Run:
 
     async def resolve_tools(self, tools: Iterable[Tool] | Callable[[], Iterable[Tool]] = ()) -> list[Tool]:
         """Settle the catalog of this attempt and answer what to offer the model. Given tools and the plugins' tools
-        pass `narrow_tools` and `assemble_tools`. Raises `PolicyFailed` when a narrowing plugin fails."""
+        pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
+        `PolicyFailed` when a narrowing plugin fails."""
         self._state.check_open()
-        candidates = [*(tools() if callable(tools) else tools), *self._parts.tools]
         state = self._state
+        candidates = [*map(state.itself, tools() if callable(tools) else tools), *self._parts.tools]
         try:
-            catalog, offered = await settle_catalog(state, candidates, self._earlier_names)
-        except BaseException:
+            offered = await settle_tools(state, candidates, self._earlier_names)
+        except BaseException as error:
             state.catalog = None  # what an earlier attempt was granted is granted no more
+            state.secrets.error(error)
             raise
-        state.catalog = catalog
+        catalog = state.tools
+        await state.parts.unmatched.check_patterns(self._hooks, self.info, [*candidates, *catalog, *offered])
         self._offered = tuple(offered)
         self._earlier_names.update(name for tool in (*catalog, *offered) for name in (tool.name, tool.id))
         state.stats.resolved(catalog, self._offered)
@@ -205,12 +213,14 @@ class Run:
         match."""
         self._state.check_open()
         if messages is not None:
+            messages = mask_messages(messages, self._transcript.view, self._state.secrets)
             known = await self._transcript.match(messages)
             await self._show_replies(messages[known:])
         await self._transcript.close_turn("not run: no result came before the next model call")
         if self._parts.drain_early:
             await drain_trims(self._state)
         prepared = await before_model_call(self._state)
+        self._state.asked_model = True
         self._state.stats.sent(prepared)
         await self._state.trace(ModelCalled(messages=len(prepared), characters=self._state.stats.message_characters))
         return prepared
@@ -226,6 +236,8 @@ class Run:
         calls and is shown to `after_model_call`."""
         self._state.check_open()
         messages: list[Message] = [message] if isinstance(message, dict) else list(message)
+        if self._state.secrets:
+            messages = [self._state.secrets.value(one) for one in messages]
         await self._transcript.append(messages)
         await self._show_replies(messages, None if usage is None else schema.clone(dict(usage)), stop_reason)
         await self._parts.states.save()
@@ -234,6 +246,7 @@ class Run:
         self, messages: Sequence[Message], usage: Mapping[str, Any] | None = None, stop_reason: str | None = None
     ) -> None:
         for reply in replies_in(messages, self._parts.format):
+            self._state.asked_model = False
             await self._after_model_call(reply, usage, stop_reason)
 
     async def _after_model_call(
@@ -267,12 +280,17 @@ class Run:
 
     async def call_tool(self, call: ToolCall) -> ToolResult:
         """Judge a call, run its tool, and record its result. Whatever goes wrong with the call is a result that the model
-        can read; only the host's own mistakes raise."""
-        judged = await self.judge(call)
+        can read; only the host's own mistakes raise, and `ApprovalPending` for a call whose approval comes later: call it
+        again then, in this run or in a later one. It is not judged again, and runs with the arguments that were. A call of
+        the newest reply that has its result already, such as when a loop is resumed, is not run again: that result is the
+        answer."""
+        self._state.check_open()
+        judged = await judge_call(self._state, CallInProgress(call, runs_at_once=True))
         return await judged.execute()
 
     async def judge(self, call: ToolCall) -> JudgedCall:
-        """Take one call through every policy and approval, without running it: for a loop that runs its tools itself."""
+        """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
+        One that was judged before and waits is not judged again: its approver is asked."""
         self._state.check_open()
         return await judge_call(self._state, CallInProgress(call))
 
@@ -283,7 +301,7 @@ class Run:
         """While the host shortens its messages: `async with run.compaction() as compaction:`, and in it
         `await compaction.replace(messages)`. The stored messages stay whole; the view starts anew from these."""
         self._state.check_open()
-        compaction = Compaction(self._transcript)
+        compaction = Compaction(self._transcript, self._state.secrets)
         self._compacting = True
         try:
             if self._hooks.has("before_compaction"):
@@ -324,14 +342,18 @@ class Run:
             try:
                 await run_shielded(self._make_durable, reason, problems)  # also when asyncio cancels the task once more
             finally:
-                self._parts.open_run.release(self.info.run_id)
+                self._parts.open_run.release(self._state)
         if problems and error is None:
             raise problems[0]
 
     def _ending(self, error: BaseException | None) -> tuple[EndReason, str | None]:
         if error is None:
             return ("paused", self._paused) if self._paused is not None else ("completed", None)
-        return ("error", describe(error)) if isinstance(error, (Exception, SystemExit)) else ("cancelled", None)
+        return (
+            ("error", describe(error, clean=self._state.secrets.text))
+            if isinstance(error, (Exception, SystemExit))
+            else ("cancelled", None)
+        )
 
     async def _end(self, reason: EndReason, message: str | None, problems: list[Exception]) -> None:
         if reason != "paused":
@@ -343,7 +365,7 @@ class Run:
         await self._hooks.flush(FLUSH_TIMEOUT)
         self._transcript.open_fence()
         if self._hooks.has("agent_end"):
-            editor = TranscriptEditor(self._transcript, "agent_end")
+            editor = MaskedEditor(self._transcript, "agent_end", mask=self._state.secrets)
             event = hooks.AgentEnd(info=self.info, reason=reason, error=message, stats=self.stats, transcript=editor)
             await self._hooks.notify("agent_end", event, backwards=True)
 
@@ -366,16 +388,5 @@ class Run:
                 problems.append(problem)
                 logger.error("the end of run %s could not be stored: %s", self.info.run_id, describe(problem))
         self._transcript.close_fence()
+        self._state.stats.log_shadow(self.info.run_id)
         await self._state.trace(RunEnded(reason=reason, stats=self.stats))
-
-
-@final
-class Compaction:
-    """An open compaction."""
-
-    def __init__(self, transcript: Transcript) -> None:
-        self._transcript = transcript
-
-    async def replace(self, messages: Sequence[Message]) -> None:
-        """Let the model's view begin with these messages instead of all that was recorded so far."""
-        await self._transcript.compact(messages)

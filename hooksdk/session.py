@@ -13,8 +13,12 @@ import anyio
 
 from hooksdk import hooks, schema
 from hooksdk._firing.dispatcher import Dispatcher
-from hooksdk._plugins.registry import Registry, instantiate
+from hooksdk._plugins.plugin import instantiate
+from hooksdk._plugins.registry import Registry
+from hooksdk._run.masked import MaskedResults
 from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts
+from hooksdk._run.secrets import SecretMask
+from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
@@ -79,7 +83,14 @@ class Session:
     """
 
     def __init__(
-        self, session_id: str, parts: SessionParts, *, allowed: Sequence[Sequence[ToolPattern]] = (), parent: str = ""
+        self,
+        session_id: str,
+        parts: SessionParts,
+        *,
+        allowed: Sequence[Sequence[ToolPattern]] = (),
+        parent: str = "",
+        parent_runs: OpenRun | None = None,
+        secrets: SecretMask | None = None,
     ) -> None:
         self.id = session_id
         self.resumed = False
@@ -87,6 +98,10 @@ class Session:
         self._parts = parts
         self._allowed = allowed
         self._parent = parent
+        self._parent_runs = parent_runs
+        self._parent_run = parent_runs.run if parent_runs else None
+        """The run that was open when this session was made as a sub-agent's."""
+        self._secrets = SecretMask() if secrets is None else secrets
         self._children = 0
         self._log: SessionLog | None = None
         self._transcript: Transcript | None = None
@@ -97,6 +112,7 @@ class Session:
         self._is_open = False
         """True once it has opened, until it begins to close."""
         self._open_run = OpenRun(session_id, parts.on_rest)
+        self._unmatched = UnmatchedNames(subagent=bool(parent))
         self._info = RunInfo(session_id=session_id)
 
     # What whoever holds it may ask
@@ -121,7 +137,7 @@ class Session:
     def results(self) -> Results:
         """The session's tool results, to list, read and trim. What is queued here is applied at the open run's end, or by
         `drain()`."""
-        return Results(self._need_transcript(), "host")
+        return MaskedResults(self._need_transcript(), "host", mask=self._secrets)
 
     async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
         """Shorten a tool result for the model, by its handle or call id: applied at once, or at the end of the run that is
@@ -173,7 +189,7 @@ class Session:
                 logger.info("session '%s': %d queued trims of an earlier run are drained", self.id, len(report.trims))
             await self._open_plugins()
             dispatcher = self._dispatcher = Dispatcher(
-                self._parts.registry.plans(self._instances), self._parts.background
+                self._parts.registry.plans(self._instances), self._parts.background, clean=self._secrets.record
             )
             await dispatcher.trace(self._info, SessionStarted(resumed=self.resumed, parent=self._parent or None))
             await dispatcher.notify("session_start", hooks.SessionStart(info=self._info, resumed=self.resumed))
@@ -189,7 +205,7 @@ class Session:
         return self
 
     async def _open_plugins(self) -> None:
-        self._states = states = PluginStates(self._need_transcript())
+        self._states = states = PluginStates(self._need_transcript(), self._secrets)
         for plugin in self._parts.registry.loaded:
             if not plugin.is_class:
                 continue
@@ -199,7 +215,7 @@ class Session:
             if "state" in plugin.asks_for:
                 available["state"] = states.open(plugin.id)
             if "storage" in plugin.asks_for:
-                available["storage"] = PluginStorage(self._parts.store, plugin.id)
+                available["storage"] = PluginStorage(self._parts.store, plugin.id, self._secrets)
             instance = instantiate(plugin, available)
             lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = getattr(instance, "lifespan", None)
             if lifespan is not None:
@@ -220,49 +236,69 @@ class Session:
         agent_id: str = "main",
         workspace_dir: str | None = None,
         requester: Mapping[str, Any] | None = None,
-        trigger: str = "user",
+        trigger: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         provider: str | None = None,
         model: str | None = None,
         context_window: int | None = None,
         format: str | MessageFormat = "openai-chat",  # noqa: A002 - the field's own word
+        approver: Approver | None = None,
     ) -> Run:
         """A run of this session, to use as `async with session.run(...) as run`.
 
         `input` is what `agent_start` handlers judge; record it yourself. `context_window` is in tokens. `requester` is a
-        mapping with id, is_owner and roles; `trigger` is user, schedule, subagent or other. Entering raises
-        `RunAlreadyOpen`, `RunBlocked` or `PolicyFailed`.
+        mapping with id, is_owner and roles; `trigger` is user (unless you say so), schedule, subagent or other. In a
+        sub-agent's session `requester` and `workspace_dir` are the parent's unless others are given, and `trigger` is
+        subagent. `approver` answers in this run, in the place of the host's. Entering raises `RunAlreadyOpen`, `RunBlocked`
+        or `PolicyFailed`.
         """
+        if trigger is None:
+            trigger = "subagent" if self._parent else "user"
         if trigger not in TRIGGERS:  # a rule about a trigger would hold for no run with a misspelt one
             raise ConfigError("trigger", (f"'{trigger}' is not one of {', '.join(TRIGGERS)}",))
         dispatcher, transcript, states = self._dispatcher, self._need_transcript(), self._states
         assert dispatcher is not None
         assert states is not None
         extra = {"parent_session": self._parent} if self._parent else {}
+        parent_run = self._parent_run or (self._parent_runs.newest if self._parent_runs else None)
+        above = parent_run.info if parent_run else RunInfo()
+        requester = above.requester if requester is None else requester
+        workspace_dir = above.workspace_dir if workspace_dir is None else workspace_dir
         info = RunInfo(
             session_id=self.id, run_id=f"run-{uuid.uuid4().hex[:12]}", attempt=1, agent_id=agent_id,
             workspace_dir=None if workspace_dir is None else str(workspace_dir), provider=provider, model=model,
             requester=None if requester is None else schema.clone(dict(requester)), trigger=trigger,
+            triggers=(*above.triggers, trigger) if parent_run else (trigger,),
+            agents=(*above.agents, agent_id) if parent_run else (agent_id,),
             metadata=schema.clone({**extra, **(metadata or {})}),
         )  # fmt: skip
 
         registry = self._parts.registry
         parts = RunParts(
             dispatcher=dispatcher, transcript=transcript, store=self._parts.store, format=get_format(format),
-            tools=self._tools(), approver=self._parts.approver, states=states, open_run=self._open_run,
-            allowed=self._allowed, drain_early=self._parts.config.drain == "next_model_call",
-            missing_grants={plugin.id: plugin.missing_grant for plugin in registry.loaded if plugin.missing_grant},
+            tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states,
+            secrets=self._secrets, open_run=self._open_run,
+            allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call",
+            contracts=registry.contracts, built_in=registry.built_in, unmatched=self._unmatched,
+            missing_grants=registry.missing_conversation(),
         )  # fmt: skip
         return Run(parts, info, input=schema.clone(input), context_window=context_window)
 
     def child(self, session_id: str | None = None, *, tools: Iterable[str] | None = None) -> Session:
         """A sub-agent's session, with a transcript and plugin instances of its own. `tools` are patterns (`read_*`,
-        `mcp:github:*`): what matches none of them is withheld there. It never gets more than its parent."""
+        `mcp:github:*`): what matches none of them is withheld there.
+
+        It never gets more than its parent: a tool that the parent's run does not have, or has lost since, is withheld.
+        Its runs inherit the requester, the workspace, and the chains of triggers and agents of the run that is open now;
+        where none is, of the one that is open, or was last, when they begin."""
         self._children += 1
         patterns = (tools,) if isinstance(tools, str) else tools
         layer = () if patterns is None else (tuple(ToolPattern(pattern) for pattern in patterns),)
         child_id = session_id or f"{self.id}/{self._children}-{uuid.uuid4().hex[:8]}"
-        return Session(child_id, self._parts, allowed=(*self._allowed, *layer), parent=self.id)
+        return Session(
+            child_id, self._parts, allowed=(*self._allowed, *layer), parent=self.id, parent_runs=self._open_run,
+            secrets=self._secrets,
+        )  # fmt: skip
 
     def _tools(self) -> list[Tool]:
         registry = self._parts.registry

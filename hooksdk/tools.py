@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import ModuleType
 from typing import Any, TypedDict, TypeVar, Unpack, cast, final, overload
 
 from hooksdk import schema
+from hooksdk._firing.marks import is_own, note_marked
 from hooksdk._firing.signature import Executor, locate, read_signature, takes_context
 from hooksdk._schema.values import Fresh, peek
 from hooksdk.calls import ToolCall, ToolResult
@@ -22,6 +23,7 @@ DEFAULT_TIMEOUT = 120.0
 """Seconds that a tool may take unless it says otherwise."""
 
 _MARK = "__hooksdk_tool__"
+_BARE = "_without_executor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +136,8 @@ class Tool:
     """The JSON Schema of the structured result, or None; a fresh copy at each access, as `parameters`."""
     execute: Executor | None = None
     """`(arguments) -> str | ToolResult`, plain or async; a second parameter annotated `ToolContext` gets the context. A
-    plain one runs in a worker thread. None: it cannot be run here."""
+    plain one runs in a worker thread. None: it cannot be run here. In all tools that a run hands out, to plugins and to the
+    host, it is None: only `call_tool` runs them, past the policies."""
     timeout: float = DEFAULT_TIMEOUT
     """Seconds that one call may take."""
     disposable: bool = False
@@ -142,7 +145,8 @@ class Tool:
     own_name: str = field(init=False)
     """The name that the owner gave it; `name` differs from it where two owners chose the same."""
     bridge: bool = field(init=False, default=False)
-    """True for a tool that a plugin offers through `Offer`, such as one that searches the others."""
+    """True for a tool that hooksdk's own plugins offer to find and call the others. It opens nothing by itself, so a default
+    of policy is not meant for it."""
     takes_context: bool = field(init=False)
     """True where `execute` has a second parameter, for the context."""
     diagnostics: tuple[str, ...] = field(init=False)
@@ -228,12 +232,23 @@ class Tool:
             raise TypeError(f"Tool.copy() takes no field {name!r}.{did_you_mean(name, known)}")
         twin = object.__new__(Tool)
         vars(twin).update(vars(self))
-        for name in ("bridge", "fingerprint", "tokens"):  # the run marks bridges; a hash is of one definition
+        # The run marks bridges; a hash and the form without an executor are of one definition.
+        for name in ("bridge", "fingerprint", "tokens", _BARE):
             vars(twin).pop(name, None)
         for name, value in changes.items():
             object.__setattr__(twin, name, value)
         twin.__post_init__()
         return twin
+
+    def without_executor(self) -> Tool:
+        """The tool as a run hands it out: all but its executor, so that nobody runs it past the policies. The same one each
+        time, and never the tool itself: what somebody sets on it changes nothing that runs."""
+        bare: Tool | None = vars(self).get(_BARE)
+        if bare is None:
+            bare = object.__new__(Tool)
+            vars(bare).update(vars(self), execute=None, takes_context=False)
+            vars(self)[_BARE] = bare
+        return bare
 
     def __repr__(self) -> str:
         return f"Tool({self.id!r})" if self.name == self.own_name else f"Tool({self.id!r}, name={self.name!r})"
@@ -263,15 +278,18 @@ def tool(function: Any = None, /, **options: Any) -> Any:
             raise ToolSchemaError(str(name), repr(function), "@tool is for functions and methods", "Decorate a `def`")
         read_signature(function, late=True)
         setattr(function, _MARK, options)
+        note_marked(function)
         return function
 
     return mark if function is None else mark(function)
 
 
-def marked_tools(holder: object, owner: str) -> list[Tool]:
-    """The tools that `@tool` marks on a plugin's instance, or defined in its module, in source order."""
+def marked_tools(holder: object, owner: str, *, others: Container[str] = ()) -> list[Tool]:
+    """The tools that `@tool` marks on a plugin's instance, or in its module, in source order. A module's are those defined
+    in it, and those imported from its own package, but not from the modules in `others`, which are plugins too."""
     if isinstance(holder, ModuleType):
-        members = [member for member in vars(holder).values() if getattr(member, "__module__", None) == holder.__name__]
+        members = filter(inspect.isfunction, vars(holder).values())
+        members = [member for member in members if hasattr(member, _MARK) and is_own(holder, member, others)]
     else:
         # Looked up on the class first, so that no property of the instance is run.
         names = [name for name in dir(type(holder)) if hasattr(getattr(type(holder), name, None), _MARK)]

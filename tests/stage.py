@@ -106,6 +106,7 @@ class Stage:
     async def observed(self) -> None:
         """Wait until the observers have seen everything so far."""
         await self.dispatcher.flush(60)
+        await self.dispatcher.flush_trace(60)
 
     @property
     def dispatcher(self) -> Any:

@@ -90,7 +90,8 @@ def test_the_reference_agrees_with_the_hook(name: str) -> None:
     assert quoted(section["Event"]) == [hook.event.__name__, *fields]
     assert quoted(section["Answers"]) == answers
     assert section["Limit"] == limit_of(hook.timeout)
-    assert section["Grant"] == (hook.grant or "none")
+    by_answer = [f"`{word}` for `{answer.__name__}`" for answer, word in hook.answer_grants.items()]
+    assert section["Grant"] == "; ".join([hook.grant or "none", *by_answer])
     assert quoted(section.get("Options", "")) == sorted(hook.allowed_options - {"timeout", "thread"})
     assert section["When"].endswith(".")
     assert section["A handler that fails"].endswith(".")
@@ -213,6 +214,8 @@ def samples() -> list[Exception]:
 
 def sample(kind: str, name: str) -> Any:
     values: dict[str, Any] = {"str": f"the {name}", "int": 7, "float": 2.5, "tuple[str, ...]": ("one", "two")}
+    values["Mapping[str, tuple[str, ...]]"] = {"conversation": ("one", "two")}
+    values["Any"] = f"any {name}"
     return values[kind]
 
 

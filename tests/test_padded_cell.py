@@ -24,7 +24,7 @@ MANIFEST = (
     '"proxyAllowlist": {"type": "array", "items": {"type": "string"}, "default": []}}}}'
 )
 """As its authors wrote it."""
-GRANTS: list[str] = []
+GRANTS = ["offer", "secrets"]
 """What the operator grants it."""
 SCRIPT = """
     import json, sys

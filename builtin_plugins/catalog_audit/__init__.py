@@ -1,45 +1,32 @@
-"""Notice when a tool is no longer the one that was trusted: its description, its schema or its annotations have changed.
+"""Notice when a tool is no longer the one that was trusted, and when a new one is not what it seems.
 
-The definitions are kept as fingerprints in the plugin's storage, by source and owner, for all sessions of the store. Where
-something may be withheld the audit is part of narrowing the tools, and a definition is recorded before its tool is granted.
-Otherwise it runs in the background, so that nobody waits for it.
+Of every granted tool the definition is kept as fingerprints in the plugin's storage, by source and owner, for all sessions of
+the store. A definition that changed, a name that looks like a known one, text that people do not see and orders to the model
+are reported, or the tool is withheld until somebody approves it. Where something may be withheld the audit is part of
+narrowing the tools, and a definition is recorded before its tool is granted. Otherwise it runs in the background, so that
+nobody waits for it.
 """
 
 from __future__ import annotations
 
-import json
-import logging
 import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 import anyio
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from hooksdk import Storage, Tool, hooks, schema
+from builtin_plugins.catalog_audit._definition import Records, fingerprint_of, new_record, owner_of
+from builtin_plugins.catalog_audit._log import report
+from builtin_plugins.catalog_audit._review import Action, Finding, KnownNames, Review, review_tool
+from hooksdk import Storage, Tool, hooks
 from hooksdk.errors import did_you_mean
 from hooksdk.hooks import AfterToolsResolved, NarrowTools, Withhold
 from hooksdk.patterns import SOURCES, ToolPattern
 
-__all__ = ["CatalogAudit", "fingerprint_of"]
-
-logger = logging.getLogger("hooksdk")
-
-MAX_NAMED = 20
-"""Tools that one line of the log names."""
-
-Records = dict[str, dict[str, str]]
-
-
-def fingerprint_of(tool: Tool) -> str:
-    """What an approval names: the tool's fingerprint under the name that its owner gave it, so that another server's tool
-    of the same name changes nothing; with its annotations, where it has any, since policies go by them."""
-    own = tool if tool.name == tool.own_name else tool.copy(name=tool.own_name)
-    annotations = {name: value for name, value in asdict(tool.annotations).items() if value is not None}
-    return schema.fingerprint([own.fingerprint, annotations]) if annotations else own.fingerprint
+__all__ = ["CatalogAudit", "Finding", "Review", "fingerprint_of"]
 
 
 @dataclass
@@ -54,7 +41,7 @@ class _SharedReport:
 
 
 class CatalogAudit:
-    """Report or withhold tools whose definition has changed, and new ones."""
+    """Report or withhold tools whose definition has changed, new ones, and ones that are not what they seem."""
 
     class Config(BaseModel):
         """Settings."""
@@ -62,8 +49,14 @@ class CatalogAudit:
         model_config = ConfigDict(extra="forbid")
         on_change: Literal["report", "withhold"] = "report"
         """`report`: logged once, and the new definition counts from then on. `withhold`: until it is approved."""
-        on_new: Literal["accept", "report", "withhold"] = "accept"
+        on_new: Action = "accept"
         """What happens with a tool that was never seen."""
+        on_lookalike: Action = "report"
+        """What happens with a new tool whose name resembles that of a known one."""
+        hidden_text: Action = "report"
+        """What happens with a tool whose definition holds text that people do not see."""
+        instructions: Action = "report"
+        """What happens with a tool whose texts look like orders to the model."""
         approved: dict[str, str] = Field(default_factory=dict)
         """Definitions that are right: tool id to fingerprint, as the log shows them."""
         exclude: list[str] = Field(default_factory=list[str])
@@ -99,116 +92,107 @@ class CatalogAudit:
         self._storage = storage
         self._report = shared
         self._excluded = [ToolPattern(pattern) for pattern in config.exclude]
-        self._withholds = "withhold" in {config.on_change, config.on_new}
+        self._withholds = "withhold" in {
+            config.on_change, config.on_new, config.on_lookalike, config.hidden_text, config.instructions,
+        }  # fmt: skip
 
     @hooks.narrow_tools.last
     async def withhold(self, event: NarrowTools) -> Withhold | None:
         """Withhold what must be approved first."""
         names = await self._audit(event.tools) if self._withholds else []
         return (
-            Withhold(names, "its definition is new or has changed, and nobody has approved it yet") if names else None
+            Withhold(names, "its definition is new, has changed or is suspect, and nobody has approved it yet")
+            if names
+            else None
         )
 
     @hooks.after_tools_resolved
-    async def report(self, event: AfterToolsResolved) -> None:
+    async def observe(self, event: AfterToolsResolved) -> None:
         """Report what is new and what has changed, where nothing can be withheld."""
         if not self._withholds:
-            await self._audit(event.catalog)
+            offered = [tool for tool in event.offered if tool.name not in event.catalog]
+            await self._audit([*event.catalog, *offered])
+
+    async def review(self, tools: Iterable[Tool]) -> list[Review]:
+        """What is to be said of these tools, those that are excluded aside. Nothing is recorded or logged."""
+        tools = [tool for tool in tools if not self._is_excluded(tool)]
+        names = await self._known_names(tools) if tools else None
+        return [review for own in _by_owner(tools).values() for review in await self._review(own, names)]
+
+    async def approve(self, tools: Iterable[Tool]) -> None:
+        """Record these tools as they are now, and as approved."""
+        for owner, own in _by_owner(tools).items():
+            async with self._report.lock:
+                records: Records = await self._storage.get(owner, {})
+                fingerprints = {tool: fingerprint_of(tool) for tool in own}
+                records |= {tool.own_name: new_record(tool, fingerprints[tool], approved=True) for tool in own}
+                await self._storage.set(owner, records)
 
     async def _audit(self, tools: Iterable[Tool]) -> list[str]:
         """Compare with what is recorded, record what is accepted, and answer the ids of what is not."""
-        by_owner: dict[str, list[tuple[Tool, str]]] = {}
-        for tool in tools:
-            fingerprint = fingerprint_of(tool)
-            if self._report.fingerprints.get(tool.id) != fingerprint and not self._is_excluded(tool):
-                by_owner.setdefault(f"{tool.source}:{tool.owner}", []).append((tool, fingerprint))
+        tools = list(tools)
+        unsettled = [
+            tool
+            for tool in tools
+            if self._report.fingerprints.get(tool.id) != fingerprint_of(tool) and not self._is_excluded(tool)
+        ]
+        names = await self._known_names(tools) if unsettled else None
         withheld: list[str] = []
-        for owner, unsettled in by_owner.items():
+        for owner, own in _by_owner(unsettled).items():
             async with self._report.lock:
-                withheld += await self._audit_owner(owner, unsettled)
+                withheld += await self._settle(owner, await self._review(own, names))
         return withheld
 
     def _is_excluded(self, tool: Tool) -> bool:
-        return any(pattern.matches(tool) for pattern in self._excluded)
+        # The bridges of hooksdk's own plugins say how many tools they stand for, so they change with every catalog.
+        return tool.bridge or any(pattern.matches(tool) for pattern in self._excluded)
 
-    async def _audit_owner(self, owner: str, tools: Sequence[tuple[Tool, str]]) -> list[str]:
-        records: Records = await self._storage.get(owner, {})
-        accepted: list[tuple[Tool, str]] = []
-        withheld: list[tuple[Tool, str]] = []
-        new: list[tuple[Tool, str]] = []
-        news = False
-        for tool, fingerprint in tools:
-            record = records.get(tool.own_name)
-            if record is not None and record["fingerprint"] == fingerprint:
-                accepted.append((tool, fingerprint))
-                continue
-            approved = self._config.approved.get(tool.id) == fingerprint
-            closed = not approved and (self._config.on_new if record is None else self._config.on_change) == "withhold"
-            if record is None and not approved:
-                new.append((tool, fingerprint))
-            elif record is not None and (approved or self._is_unreported(tool.id, fingerprint)):
-                _report_change(tool, record, fingerprint, approved=approved, withheld=closed)
-            if closed:
-                withheld.append((tool, fingerprint))
-            else:
-                news = True
-                records[tool.own_name] = _record(tool, fingerprint)
-                accepted.append((tool, fingerprint))
-        if self._config.on_new != "accept":
-            unreported = [(tool, fingerprint) for tool, fingerprint in new if self._is_unreported(tool.id, fingerprint)]
-            _report_new(owner, unreported, withheld=self._config.on_new == "withhold")
+    async def _review(self, tools: Sequence[Tool], names: tuple[KnownNames, set[str]] | None) -> list[Review]:
+        """What is to be said of tools of one owner."""
+        records: Records = await self._storage.get(owner_of(tools[0]), {})
+        known, newcomers = names or (KnownNames(), set[str]())
+        return [
+            review_tool(tool, fingerprint_of(tool), records.get(tool.own_name), self._config, known, newcomers)
+            for tool in tools
+        ]
+
+    async def _known_names(self, catalog: Sequence[Tool]) -> tuple[KnownNames, set[str]]:
+        """The names of all that is recorded or in the catalog, and the ids of what is in the catalog alone."""
+        known, recorded = KnownNames(), set[str]()
+        for owner in await self._storage.keys():
+            recorded.update(f"{owner}:{name}" for name in await self._storage.get(owner, {}))
+        ids = {tool.id for tool in catalog}
+        for tool_id in (*recorded, *ids):
+            known.add(tool_id)
+        return known, {tool.id for tool in catalog if tool.id not in recorded and not self._is_excluded(tool)}
+
+    async def _settle(self, owner: str, reviews: Sequence[Review]) -> list[str]:
+        """Record what is accepted, report what is worth it, and answer the ids of what is withheld."""
+        withheld = [review for review in reviews if review.withheld]
+        news = [review for review in reviews if not review.withheld and not _is_recorded(review)]
+        seen = {(review.tool.id, review.fingerprint) for review in withheld} & self._report.reports
+        report(owner, [review for review in reviews if (review.tool.id, review.fingerprint) not in seen])
         if news:
+            records: Records = await self._storage.get(owner, {})
+            for review in news:
+                records[review.tool.own_name] = new_record(review.tool, review.fingerprint, approved=review.approved)
             await self._storage.set(owner, records)
-        self._report.fingerprints.update((tool.id, fingerprint) for tool, fingerprint in accepted)
-        self._report.reports.update((tool.id, fingerprint) for tool, fingerprint in withheld)
-        return [tool.id for tool, _ in withheld]
-
-    def _is_unreported(self, tool_id: str, fingerprint: str) -> bool:
-        return (tool_id, fingerprint) not in self._report.reports
+        accepted = (review for review in reviews if not review.withheld)
+        self._report.fingerprints.update((review.tool.id, review.fingerprint) for review in accepted)
+        self._report.reports.update((review.tool.id, review.fingerprint) for review in withheld)
+        return [review.tool.id for review in withheld]
 
 
-def _parts(tool: Tool) -> dict[str, str]:
-    parts = {"description": tool.description, "schema": tool.parameters, "annotations": asdict(tool.annotations)}
-    return {name: schema.fingerprint(part) for name, part in parts.items()}
+def _by_owner(tools: Iterable[Tool]) -> dict[str, list[Tool]]:
+    owners: dict[str, list[Tool]] = {}
+    for tool in tools:
+        owners.setdefault(owner_of(tool), []).append(tool)
+    return owners
 
 
-def _record(tool: Tool, fingerprint: str) -> dict[str, str]:
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"fingerprint": fingerprint, **_parts(tool), "recorded": now}
-
-
-def _report_change(tool: Tool, record: dict[str, str], fingerprint: str, *, approved: bool, withheld: bool) -> None:
-    changed = [name for name, part in _parts(tool).items() if record.get(name) != part]
-    facts: dict[str, Any] = {
-        "plugin": "catalog_audit", "tool": tool.id, "changed": changed, "old": record["fingerprint"],
-        "new": fingerprint, "withheld": withheld,
-    }  # fmt: skip
-    if approved:
-        consequence = "which is approved"
-    elif withheld:
-        approve = f"{_quoted(tool.id)} = {_quoted(fingerprint)}"
-        consequence = f"so it is withheld; if that is right, add to [plugins.catalog_audit.config.approved]: {approve}"
-    else:
-        consequence = "and is used as it is now"
-    logger.log(
-        logging.INFO if approved else logging.WARNING, "tool %s has another %s than when it was recorded at %s (%s -> %s), %s",
-        _quoted(tool.id), " and ".join(changed), record.get("recorded"), record["fingerprint"], fingerprint, consequence,
-        extra=facts,
-    )  # fmt: skip
-
-
-def _report_new(owner: str, tools: Sequence[tuple[Tool, str]], *, withheld: bool) -> None:
-    if not tools:
-        return
-    entries = ", ".join(f"{_quoted(tool.id)} = {_quoted(fingerprint)}" for tool, fingerprint in tools[:MAX_NAMED])
-    more = f" and {len(tools) - MAX_NAMED} more" if len(tools) > MAX_NAMED else ""
-    consequence = ", withheld until they are in [plugins.catalog_audit.config.approved]" if withheld else ""
-    logger.warning(
-        "%d tools of %s were never seen before%s: %s%s", len(tools), _quoted(owner), consequence, entries, more,
-        extra={"plugin": "catalog_audit", "tools": [tool.id for tool, _ in tools], "withheld": withheld},
-    )  # fmt: skip
-
-
-def _quoted(text: str) -> str:
-    """As it stands in TOML, in one line whatever a server has put into its names."""
-    return json.dumps(text if len(text) <= 300 else text[:299] + "…")
+def _is_recorded(review: Review) -> bool:
+    """True when the record says all that there is to say."""
+    record = review.record
+    return (
+        review.unchanged and record is not None and "label" in record and ("approved" in record or not review.approved)
+    )

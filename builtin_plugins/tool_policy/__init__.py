@@ -1,4 +1,5 @@
-"""Allow, deny or ask, by rules from the configuration. The first rule that fits decides; after the last, `default`.
+"""Allow, deny or ask, by rules from the configuration. Deny beats ask beats allow, wherever the rules stand; where none
+fits, `default` decides.
 
 What no call could ever be allowed is withheld: the model does not see it. What depends on a call's arguments is judged when
 the call is made. Every call is judged in full, so a tool that came round the narrowing is caught there.
@@ -6,16 +7,21 @@ the call is made. Every call is judged in full, so a tool that came round the na
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from builtin_plugins.tool_policy._rules import Action, CompiledRule, Rule, Undecidable, read_rules
+from builtin_plugins.tool_policy._dead import dead_rules, problem_of
+from builtin_plugins.tool_policy._explain import Explanation, RuleFit, text_of
+from builtin_plugins.tool_policy._layers import add_project
+from builtin_plugins.tool_policy._lint import problems_of
+from builtin_plugins.tool_policy._rules import GRAVITY, Action, CompiledRule, Rule, Undecidable, read_rules
 from hooksdk import Tool, hooks
+from hooksdk.config import ProjectSettings
 from hooksdk.hooks import Ask, BeforeToolCall, Block, NarrowTools, Withhold
 
-__all__ = ["ToolPolicy"]
+__all__ = ["Explanation", "RuleFit", "ToolPolicy"]
 
 
 class ToolPolicy:
@@ -26,7 +32,7 @@ class ToolPolicy:
 
         model_config = ConfigDict(extra="forbid")
         rules: Annotated[list[Rule], BeforeValidator(read_rules)] = Field(default_factory=list[Rule])
-        """Asked in order; the first that fits decides."""
+        """A deny that fits beats every ask, and an ask every allow."""
         default: Action = "allow"
         """What holds where no rule fits."""
 
@@ -34,11 +40,24 @@ class ToolPolicy:
         def _check(self) -> ToolPolicy.Config:
             if not self.rules and "default" not in self.model_fields_set:
                 raise ValueError('there are no rules; write one, such as {action = "deny", tools = "delete_*"}')
+            if dead := dead_rules(self.rules):
+                raise ValueError("; ".join(problem_of(self.rules, *pair) for pair in dead))
             return self
 
+        @classmethod
+        def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
+            """The user's rules, with those of a project's file that may be added to them."""
+            return add_project(own, project.values, trusted=project.trusted)
+
+    @classmethod
+    def diagnose(cls, config: Config, tools: Sequence[Tool] | None) -> Iterator[str]:
+        """What `hooksdk doctor` says of these rules: patterns that stop less than they seem to, and ones that meet nothing."""
+        return problems_of(config.rules, tools)
+
     def __init__(self, config: Config) -> None:
-        self._rules = [CompiledRule(rule, f"rule {number}") for number, rule in enumerate(config.rules, 1)]
-        self._default = CompiledRule(Rule(action=config.default, reason=_NO_RULE[config.default]), "the default")
+        numbered = [CompiledRule(rule, number) for number, rule in enumerate(config.rules, 1)]
+        self._rules = sorted(numbered, key=lambda rule: GRAVITY[rule.rule.action])  # of equals the first stays first
+        self._default = CompiledRule(Rule(action=config.default, reason=_NO_RULE[config.default]), 0)
 
     @hooks.narrow_tools
     def narrow(self, event: NarrowTools) -> Withhold | None:
@@ -60,18 +79,42 @@ class ToolPolicy:
 
     @hooks.before_tool_call.first
     def judge(self, event: BeforeToolCall) -> Block | Ask | None:
-        """Let the first rule that fits the call decide."""
+        """Let the gravest rule that fits the call decide."""
         arguments = event.arguments
         for rule in self._for_tool(event.tool, self._rules):
             if not rule.fits_run(event):
                 continue
             try:
-                if rule.conditional and not rule.fits_arguments(arguments):
+                if rule.conditional and rule.why_not(arguments, event.tool, event.workspace_dir):
                     continue
             except Undecidable as problem:
-                return Block(f"the arguments cannot be checked against {rule.name} of the tool policy: {problem}")
+                return Block(_undecidable(rule, problem))
             return _verdict(rule, event.tool)
         return None
+
+    def explain(self, event: BeforeToolCall) -> Explanation:
+        """What the policy says of a call, by which rule and why. It is judged as `judge` does, and nothing runs."""
+        arguments = event.arguments
+        fits: list[RuleFit] = []
+        others: list[RuleFit] = []
+        for rule in self._for_tool(event.tool, self._rules):
+            text = text_of(rule.rule) if rule.number else f'default = "{rule.rule.action}"'
+            action, why, fitting = rule.rule.action, "", fits
+            try:
+                if not rule.fits_run(event):
+                    why, fitting = "it is not about this run (agent, trigger, workspace or requester)", others
+                elif rule.conditional and (why := rule.why_not(arguments, event.tool, event.workspace_dir)):
+                    fitting = others
+                elif action != "allow":
+                    why = rule.why(arguments, event.workspace_dir)
+            except Undecidable as problem:
+                action, why = "deny", _undecidable(rule, problem)
+            fitting.append(RuleFit(number=rule.number, action=action, text=text, why=why))
+        deciding, *beaten = fits or [None]
+        action = deciding.action if deciding else "allow"
+        return Explanation(
+            action=action, deciding=deciding, also_fit=[one for one in beaten if one and one.number], do_not_fit=others
+        )
 
     def _for_tool(self, tool: Tool, rules: list[CompiledRule]) -> Iterator[CompiledRule]:
         """The rules that are about this tool, then the default. It is not meant for the bridge tools, which show and run
@@ -82,6 +125,10 @@ class ToolPolicy:
 
 
 _NO_RULE: dict[Action, str] = {"allow": "", "deny": "no rule of the tool policy allows it", "ask": ""}
+
+
+def _undecidable(rule: CompiledRule, problem: Undecidable) -> str:
+    return f"the arguments cannot be checked against {rule.name} of the tool policy: {problem}"
 
 
 def _verdict(compiled: CompiledRule, tool: Tool) -> Block | Ask | None:

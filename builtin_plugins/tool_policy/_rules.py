@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Any, Literal, cast, final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from builtin_plugins.tool_policy._commands import CommandReader, check_program
+from builtin_plugins.tool_policy._conditions import EVERY, Condition, Targets
+from builtin_plugins.tool_policy._hosts import HostReader, check_host
+from builtin_plugins.tool_policy._paths import PathReader, check_folder
+from builtin_plugins.tool_policy._patterns import says_part_of_a_name, wildcard
 from hooksdk import Annotations, Tool, schema
 from hooksdk.errors import did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import Event
 from hooksdk.patterns import SOURCES, ToolPattern
 
 Action = Literal["allow", "deny", "ask"]
+GRAVITY: dict[Action, int] = {"deny": 0, "ask": 1, "allow": 2}
+"""The lower one decides, wherever it stands."""
 
 _KEYWORDS = {
     "$schema", "$id", "$anchor", "$dynamicAnchor", "$ref", "$dynamicRef", "$recursiveRef", "$recursiveAnchor",
@@ -42,6 +50,26 @@ def _as_list(value: object) -> object:
 
 
 Texts = Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_as_list)]
+
+
+def _as_targets(value: object) -> object:
+    """A text or a list is for every argument; a table says it for each by name."""
+    if isinstance(value, Mapping):
+        named = cast("Mapping[str, object]", value)
+        if not named:
+            raise ValueError("it is empty; write what the arguments must be")
+        return {name: _as_list(one) for name, one in named.items()}
+    return {EVERY: _as_list(value)}
+
+
+ByArgument = Annotated[dict[str, Texts], BeforeValidator(_as_targets)]
+
+_READERS = {"path_inside": PathReader(), "url_host": HostReader(), "command": CommandReader()}
+_CHECKS: dict[str, Callable[[str], str]] = {
+    "path_inside": check_folder, "url_host": check_host, "command": check_program,
+}  # fmt: skip
+_UNSAID = {"read_only": False, "destructive": True, "idempotent": False, "open_world": True}
+"""What MCP says of a tool that says nothing."""
 
 
 class _Strict(BaseModel):
@@ -98,16 +126,25 @@ class Rule(_Strict):
     tools: Texts = Field(default_factory=lambda: ["*"])
     """Patterns: `delete_*`, `mcp:github:*`."""
     annotations: dict[str, bool] | None = None
-    """What the tool says of itself. One that it does not say holds neither as true nor as false."""
+    """What the tool says of itself. What it does not say never allows anything; for a deny and an ask MCP's defaults
+    hold, such as `destructive`."""
     sources: Texts | None = None
     owners: Texts | None = None
     """Servers and plugins; `*` and `?` as in patterns."""
     agents: Texts | None = None
     """Agent ids; `*` and `?` as in patterns."""
     triggers: Texts | None = None
+    workspaces: Texts | None = None
+    """Folders that the run's workspace lies in; `*` and `?` stand for part of one folder's name."""
     requester: Requester | None = None
     arguments: dict[str, Any] | None = None
     """A JSON Schema that the call's final arguments fit."""
+    path_inside: ByArgument | None = None
+    """Folders that the paths in the arguments lie in."""
+    url_host: ByArgument | None = None
+    """Hosts that the addresses in the arguments lead to."""
+    command: ByArgument | None = None
+    """Programs that the command lines in the arguments run."""
     reason: str = ""
     """What the model reads when the rule denies, and the person when it asks."""
     title: str = ""
@@ -137,6 +174,20 @@ class Rule(_Strict):
         for word in value or ():
             _check_known(word, known, info.field_name.removesuffix("s"))
         return value
+
+    @field_validator("workspaces")
+    @classmethod
+    def _check_workspaces(cls, value: list[str] | None) -> list[str] | None:
+        for text in value or ():
+            if not text.startswith(("/", "*")) or ".." in text.split("/"):
+                raise ValueError(f"'{text}' is not an absolute folder; write one such as '/srv/*'")
+        return value
+
+    @field_validator(*_CHECKS)
+    @classmethod
+    def _check_conditions(cls, value: Targets | None, info: Any) -> Targets | None:
+        check = _CHECKS[info.field_name]
+        return None if value is None else {name: [check(text) for text in texts] for name, texts in value.items()}
 
     @field_validator("arguments")
     @classmethod
@@ -202,26 +253,34 @@ class Undecidable(ValueError):
 class CompiledRule:
     """One rule, made ready for many questions."""
 
-    def __init__(self, rule: Rule, name: str) -> None:
+    def __init__(self, rule: Rule, number: int) -> None:
         self.rule = rule
-        self.name = name
+        self.number = number
+        """From 1; 0 is the default."""
+        self.name = f"rule {number}" if number else "the default"
         self._patterns = [ToolPattern(text) for text in rule.tools]
         # A bridge tool opens nothing by itself, so a pattern for all names of some source is not meant for it.
-        self._bridge_patterns = [one for one in self._patterns if one.text.rpartition(":")[2].strip("*?")]
-        self._owners = None if rule.owners is None else [_wildcard(text) for text in rule.owners]
-        self._agents = None if rule.agents is None else [_wildcard(text) for text in rule.agents]
+        self._bridge_patterns = [one for one in self._patterns if says_part_of_a_name(one.text)]
+        self._owners = None if rule.owners is None else [wildcard(text) for text in rule.owners]
+        self._agents = None if rule.agents is None else [wildcard(text) for text in rule.agents]
+        self._workspaces = [_below_folder(text) for text in rule.workspaces or ()]
+        self._conditions = [
+            Condition(key, reader, targets) for key, reader in _READERS.items() if (targets := getattr(rule, key))
+        ]
 
     @property
     def conditional(self) -> bool:
         """True when the call itself decides, so that nothing can be said of the tool alone."""
-        return self.rule.arguments is not None
+        return self.rule.arguments is not None or bool(self._conditions)
 
     def fits_run(self, event: Event) -> bool:
         """True for runs that the rule is about."""
         rule = self.rule
-        if self._agents is not None and not _any(self._agents, event.agent_id):
+        if self._agents is not None and not any(_any(self._agents, agent) for agent in event.agents):
             return False
-        if rule.triggers is not None and event.trigger not in rule.triggers:
+        if rule.triggers is not None and not set(rule.triggers).intersection(event.triggers):
+            return False
+        if rule.workspaces is not None and not _lies_in(event.workspace_dir, self._workspaces):
             return False
         return rule.requester is None or rule.requester.fits(event.requester or {})
 
@@ -230,26 +289,52 @@ class CompiledRule:
         rule = self.rule
         if not any(pattern.matches(tool) for pattern in (self._bridge_patterns if tool.bridge else self._patterns)):
             return False
-        if rule.annotations is not None and not tool.annotations.matches(rule.annotations):
+        if rule.annotations is not None and not self._fits_annotations(tool, rule.annotations):
             return False
         if rule.sources is not None and tool.source not in rule.sources:
             return False
         return self._owners is None or _any(self._owners, tool.owner)
 
-    def fits_arguments(self, arguments: Mapping[str, Any]) -> bool:
-        """True when the arguments fit the rule's schema. Raises `Undecidable`."""
-        problems = schema.check(self.rule.arguments, arguments, quote_values=False)
-        unsure = next((one for one in problems if one.constraint in {"schema", "limit", "json"}), None)
-        if unsure is not None:
-            raise Undecidable(unsure.message)
-        return not problems
+    def _fits_annotations(self, tool: Tool, wanted: Mapping[str, bool]) -> bool:
+        if self.rule.action == "allow":
+            return tool.annotations.matches(wanted)
+        said = {name: getattr(tool.annotations, name) for name in wanted}
+        unsaid = {**_UNSAID, "destructive": tool.annotations.read_only is not True}
+        return all((unsaid[name] if said[name] is None else said[name]) is value for name, value in wanted.items())
+
+    def why_not(self, arguments: Mapping[str, Any], tool: Tool, workspace: str | None) -> str:
+        """Why the rule does not fit the call's arguments; empty when it does. An allow fits only what is sure, a deny and
+        an ask whatever may be meant. Raises `Undecidable`."""
+        if self.rule.arguments is not None:
+            problems = schema.check(self.rule.arguments, arguments, quote_values=False)
+            unsure = next((one for one in problems if one.constraint in {"schema", "limit", "json"}), None)
+            if unsure is not None:
+                raise Undecidable(unsure.message)
+            if problems:
+                return f"they do not fit its schema: {problems[0].message}"
+        for condition in self._conditions:
+            if self.rule.action == "allow":
+                if problem := condition.why_not(arguments, tool, workspace):
+                    return problem
+            elif not condition.why(arguments, workspace):
+                return f"nothing in the arguments fits {condition.key}"
+        return ""
+
+    def why(self, arguments: Mapping[str, Any], workspace: str | None) -> str:
+        """What in the arguments a deny or an ask goes by; empty where it goes by nothing in them."""
+        whys = [condition.why(arguments, workspace) for condition in self._conditions]
+        return "; ".join(why for why in whys if why)
 
 
-def _wildcard(text: str) -> re.Pattern[str]:
-    pieces = re.split(r"(\*+|\?)", text)
-    return re.compile(
-        "".join(".*" if piece[:1] == "*" else "." if piece == "?" else re.escape(piece) for piece in pieces), re.DOTALL
-    )
+def _below_folder(text: str) -> re.Pattern[str]:
+    """Fits the folder and whatever lies below it; `*` and `?` stay within one name."""
+    pieces = re.split(r"(\*+|\?)", text.rstrip("/"))
+    names = ("[^/]*" if piece[:1] == "*" else "[^/]" if piece == "?" else re.escape(piece) for piece in pieces)
+    return re.compile("".join(names) + r"(/[\s\S]*)?")
+
+
+def _lies_in(workspace: str | None, folders: Iterable[re.Pattern[str]]) -> bool:
+    return workspace is not None and _any(folders, os.path.normpath(workspace).replace(os.sep, "/"))
 
 
 def _any(patterns: Iterable[re.Pattern[str]], text: str) -> bool:

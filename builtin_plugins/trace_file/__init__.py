@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import os
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from builtin_plugins.trace_file._writer import LineFile, encode, locate
 from hooksdk import hooks
+from hooksdk.config import ProjectSettings
 from hooksdk.hooks import Trace
 
 __all__ = ["TraceFile"]
@@ -31,6 +35,22 @@ class TraceFile:
         """From this size on the file is put aside as `NAME.1` and a new one begun; None: it grows."""
         keep: int = Field(default=3, ge=1, le=1000)
         """How many files are kept aside."""
+
+        @classmethod
+        def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
+            """A project's path is of its folder. Without trust its settings count only where they are about a file inside,
+            and not about one that the user chose."""
+            values = {**project.values, **own}
+            path = None if "path" in own else values.get("path")
+            if not isinstance(path, str):  # the user's file, the default one, or a mistake that is told later
+                inside = path is not None
+            else:
+                place = (project.folder / Path(path).expanduser()).resolve()
+                inside = place.is_relative_to(project.folder)
+                values["path"] = f"{place}/" if path.endswith(("/", os.sep)) else str(place)
+            if project.trusted or (inside and not own):
+                return values, []
+            return dict(own), [name for name in project.values if name not in own]
 
     @classmethod
     @asynccontextmanager

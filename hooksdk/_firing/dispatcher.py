@@ -8,19 +8,20 @@ cancellation.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, final
+from typing import Any, Self, TypeVar, cast, final
 
-from hooksdk._firing.calling import Failure, call_handler, failure_of
+from hooksdk._firing.calling import Failure, call_handler, settle
 from hooksdk._firing.event import Event, RunInfo, Trace
 from hooksdk._firing.hook import Handler
 from hooksdk._firing.mailbox import Mailbox
 from hooksdk._tasks.background import Background, logger
-from hooksdk._tasks.limits import Attempt
+from hooksdk._tasks.limits import Attempt, is_uncatchable
 from hooksdk.errors import HookTimeout
 from hooksdk.records import Decision, HookFired, Record
 
+T = TypeVar("T")
 Plans = Mapping[str, Sequence[Handler]]
 """The handlers of each hook in firing order; a hook without handlers is not in it."""
 
@@ -28,7 +29,7 @@ TRACE_CAPACITY = 1024
 """Trace records that wait for one handler before the run waits for it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """What one handler came to: an answer, or a failure."""
 
@@ -36,13 +37,46 @@ class Outcome:
     answer: Any
     failure: Failure | None
 
+    def log(self, consequence: str = "") -> None:
+        """Say in the log what went wrong, if anything did, and what follows from it."""
+        if self.failure is not None:
+            self.failure.log(consequence)
+
+    async def use(self, step: Callable[[Any], Awaitable[T] | T]) -> T | None:
+        """What `step` makes of the answer. None where the handler failed, and where `step` raises: that counts as the
+        handler's failure, since the values in its answer are its own."""
+        if self.failure is None:
+            try:
+                value = step(self.answer)
+            except BaseException as error:
+                if is_uncatchable(error):
+                    raise
+                self.failure = Failure(self.handler, error)
+                return None
+            if not isinstance(value, Awaitable):
+                return value
+            try:
+                return await cast("Awaitable[T]", value)
+            except Exception as error:
+                self.failure = Failure(self.handler, error)
+        return None
+
+    @property
+    def name(self) -> str:
+        """`failed`, `passed` (no opinion), or the answer's name, such as `Block`."""
+        return "failed" if self.failure else "passed" if self.answer is None else type(self.answer).__name__
+
 
 @final
 class Dispatcher:
     """Fires the hooks of one session."""
 
-    def __init__(self, plans: Plans, background: Background) -> None:
+    def __init__(
+        self, plans: Plans, background: Background, *, clean: Callable[[Record], Record] = lambda record: record
+    ) -> None:
+        """`clean` takes out of each trace record what nobody may see."""
         self.plans = plans
+        self._clean = clean
         self._background = background
         self._stopped = False
         self._observing: dict[str, Mailbox] = {}
@@ -52,10 +86,16 @@ class Dispatcher:
         }
         self.tracing = bool(self._tracing)
         """True when anybody takes trace records."""
+        self.on_shadow: Callable[[str, str], None] | None = None
+        """Called with plugin and outcome of each handler in shadow mode that answered or failed: the open run counts them."""
 
     def has(self, hook: str) -> bool:
         """True when anybody handles this hook: nothing else needs doing otherwise."""
         return hook in self.plans
+
+    def enforces(self, hook: str) -> bool:
+        """True when anybody handles this hook with effect: a handler in shadow mode does not."""
+        return any(not handler.shadow for handler in self.plans.get(hook, ()))
 
     # Handlers that the run waits for
 
@@ -95,7 +135,7 @@ class Dispatcher:
         limit is taken out, and that is logged."""
         if not self._tracing:
             return
-        event = Trace(info=info, record=record, time=time.time())
+        event = Trace(info=info, record=self._clean(record), time=time.time())
         for handler, box in list(self._tracing.items()):
             if box.full and not await box.wait(handler.timeout, until_quiet=False):
                 self._take_out(handler)
@@ -131,19 +171,25 @@ class Dispatcher:
     async def trace_handler(self, handler: Handler, info: RunInfo, seconds: float, outcome: Outcome) -> None:
         """Tell the trace that a handler was called, and what it decided."""
         failure, answer = outcome.failure, outcome.answer
-        result = "failed" if failure else "passed" if answer is None else type(answer).__name__
         problem = type(failure.error).__name__ if failure else None
         await self.trace(
             info,
-            HookFired(hook=handler.hook, plugin=handler.plugin, handler=handler.function, outcome=result,
-                      seconds=round(seconds, 6), problem=problem),
+            HookFired(hook=handler.hook, plugin=handler.plugin, handler=handler.function, outcome=outcome.name,
+                      seconds=round(seconds, 6), problem=problem, shadow=handler.shadow),
         )  # fmt: skip
-        if handler.decides and answer is not None and not failure:
+        if (handler.decides or handler.shadow) and answer is not None and not failure:
             await self.trace(
                 info,
-                Decision(hook=handler.hook, plugin=handler.plugin, handler=handler.function, decision=result,
-                         reason=getattr(answer, "reason", "")),
+                Decision(hook=handler.hook, plugin=handler.plugin, handler=handler.function, decision=outcome.name,
+                         shadow=handler.shadow),
             )  # fmt: skip
+
+    def note_shadow(self, outcome: Outcome) -> None:
+        """Count what a handler in shadow mode would have done, and log why it failed."""
+        if outcome.failure:
+            outcome.failure.log(", without effect: it is in shadow mode")
+        if self.on_shadow is not None:
+            self.on_shadow(outcome.handler.plugin, outcome.name)
 
     async def _observed(self, handler: Handler, event: Event, seconds: float, failure: Failure | None) -> None:
         if failure:
@@ -218,8 +264,10 @@ class Firing:
                     handler = None
             if handler is None:
                 raise StopAsyncIteration
-            outcome = Outcome(handler, answer, failure_of(handler, attempt, answer))
+            outcome = Outcome(handler, *settle(handler, attempt, answer))
             if tracing and current is not None:
                 await self._dispatcher.trace_handler(handler, current.info, attempt.seconds, outcome)
-            if outcome.failure or answer is not None:
-                return outcome
+            if outcome.failure or outcome.answer is not None:
+                if not handler.shadow:
+                    return outcome
+                self._dispatcher.note_shadow(outcome)

@@ -59,7 +59,17 @@ class RunInfo:
     """Who asked: id, is_owner, roles."""
     trigger: str = "user"
     """user, schedule, subagent or other."""
+    triggers: tuple[str, ...] = ()
+    """What began the run and those around it, the outermost first: `("schedule", "subagent")` in a sub-agent of a scheduled
+    run. The last is `trigger`."""
+    agents: tuple[str, ...] = ()
+    """The agents of the run and of those around it, the outermost first. The last is `agent_id`."""
     metadata: Fresh[Mapping[str, Any] | None] = Fresh(None)
+
+    def __post_init__(self) -> None:
+        for chain, own in (("triggers", self.trigger), ("agents", self.agent_id)):
+            if not getattr(self, chain):
+                object.__setattr__(self, chain, (own,))
 
 
 def _nowhere() -> RunInfo:
@@ -118,6 +128,17 @@ class Event:
         return self.info.trigger
 
     @property
+    def triggers(self) -> tuple[str, ...]:
+        """What began the run and those around it, the outermost first: ask `"schedule" in event.triggers`, so that it
+        holds in a sub-agent of a scheduled run, too."""
+        return self.info.triggers
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The agents of the run and of those around it, the outermost first."""
+        return self.info.agents
+
+    @property
     def metadata(self) -> Mapping[str, Any]:
         """What the host added, a fresh copy."""
         return self.info.metadata or {}
@@ -128,7 +149,8 @@ class CallEvent(Event):
     """What the events of a tool call carry."""
 
     call: ToolCall
-    """The call: id, origin (model, bridge, code, tool) and parent id."""
+    """The call: id, origin (model, bridge, code, tool) and parent id. Its arguments are those of the event; before they are
+    checked, and where they are invalid, as the model wrote them."""
     arguments: Fresh[dict[str, Any]] = Fresh()
     """A fresh copy at each access."""
 

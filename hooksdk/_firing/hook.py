@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import types
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import (
     Any,
@@ -25,12 +25,24 @@ from typing import (
 import anyio
 import pluggy
 
+from hooksdk._firing.marks import note_marked
 from hooksdk._firing.signature import is_async, locate
-from hooksdk.errors import HookUseError, did_you_mean
+from hooksdk.errors import HookSDKError, HookUseError, did_you_mean
 from hooksdk.patterns import PatternError, ToolPattern
 
 Kind = Literal["notify", "observe", "decide", "narrow", "transform", "first_answer", "trace"]
 """How a hook is fired: `docs/explanation/dispatch.md`."""
+
+Grant = Literal["conversation", "rewrite", "answer", "secrets", "offer"]
+GRANTS: Mapping[Grant, str] = {
+    "conversation": "reads message text and tool results, and may change or shorten them",
+    "rewrite": "changes the arguments of tool calls",
+    "answer": "gives results of its own instead of running the tool",
+    "secrets": "gives the values for secrets that calls ask for",
+    "offer": "puts tools of its own into the model's list, and decides which tools are shown",
+}
+"""What an operator may grant an installed plugin, and what it can do then. Judging calls, taking tools away and observing
+without text need none."""
 
 PROJECT: Final = "hooksdk"
 THREADS: Final = 4
@@ -75,7 +87,14 @@ class Hook(Generic[E, R]):
     """
 
     def __init__(
-        self, spec: Callable[[E], R], *, kind: Kind, timeout: float, options: frozenset[str], grant: str | None
+        self,
+        spec: Callable[[E], R],
+        *,
+        kind: Kind,
+        timeout: float,
+        options: frozenset[str],
+        grant: Grant | None,
+        answer_grants: Mapping[type, Grant],
     ) -> None:
         hints = get_type_hints(spec)
         answers = hints.get("return", type(None))
@@ -87,7 +106,8 @@ class Hook(Generic[E, R]):
         self.kind: Final[Kind] = kind
         self.timeout: Final[float] = timeout
         self.allowed_options: Final[frozenset[str]] = options | {"timeout", "thread"}
-        self.grant: Final[str | None] = grant
+        self.grant: Final[Grant | None] = grant
+        self.answer_grants: Final[Mapping[type, Grant]] = answer_grants
         self.spec: Final[Callable[[E], R]] = spec
         self._options = HandlerOptions()
         self.__doc__ = spec.__doc__
@@ -119,14 +139,16 @@ class Hook(Generic[E, R]):
             return self._configured(options)
         _check_function(self, function, self._options)
         setattr(function, _MARK, self._options)
+        note_marked(function)
         return _mark_impl(
             function, specname=self.name, tryfirst=self._options.order == -1, trylast=self._options.order == 1
         )
 
     def _with(self, **changes: Any) -> Hook[E, R]:
         other: Hook[E, R] = Hook(
-            self.spec, kind=self.kind, timeout=self.timeout, options=self.allowed_options, grant=self.grant
-        )
+            self.spec, kind=self.kind, timeout=self.timeout, options=self.allowed_options, grant=self.grant,
+            answer_grants=self.answer_grants,
+        )  # fmt: skip
         other._options = replace(self._options, **changes)
         return other
 
@@ -162,12 +184,20 @@ class Hook(Generic[E, R]):
 
 
 def define(
-    *, kind: Kind, timeout: float = 5.0, options: Iterable[str] = (), grant: str | None = None
+    *,
+    kind: Kind,
+    timeout: float = 5.0,
+    options: Iterable[str] = (),
+    grant: Grant | None = None,
+    answer_grants: Mapping[type, Grant] | None = None,
 ) -> Callable[[Callable[[E], R]], Hook[E, R]]:
-    """Turn a spec function into the hook of its name: the event and answer types are its annotations."""
+    """Turn a spec function into the hook of its name: the event and answer types are its annotations. An installed plugin
+    needs `grant` to handle it at all, and one of `answer_grants` to give that answer."""
 
     def make(spec: Callable[[E], R]) -> Hook[E, R]:
-        return Hook(spec, kind=kind, timeout=timeout, options=frozenset(options), grant=grant)
+        return Hook(
+            spec, kind=kind, timeout=timeout, options=frozenset(options), grant=grant, answer_grants=answer_grants or {}
+        )
 
     return make
 
@@ -246,8 +276,8 @@ class Handler:
     """One handler, bound to its plugin's instance, with everything that firing it needs worked out."""
 
     __slots__ = (
-        "answers", "call", "decides", "function", "hook", "is_async", "limiter", "plugin", "required", "source", "threaded",
-        "timeout", "tools", "who",
+        "answers", "call", "decides", "function", "hook", "is_async", "limiter", "plugin", "required", "shadow", "source",
+        "threaded", "timeout", "tools", "ungranted", "who",
     )  # fmt: skip
 
     def __init__(
@@ -259,12 +289,15 @@ class Handler:
         *,
         timeout: float | None = None,
         limiter: anyio.CapacityLimiter | None = None,
+        ungranted: Mapping[type, HookSDKError] | None = None,
     ) -> None:
         options = options_of(function)
         innermost: Any = inspect.unwrap(function)
         code = innermost.__code__
         self.hook = hook.name
-        self.answers = hook.answers
+        # Answers that the operator has not granted this plugin, with what to say when it gives one.
+        self.ungranted = ungranted or {}
+        self.answers = tuple(kind for kind in hook.answers if kind not in self.ungranted)
         self.decides = hook.kind == "decide"
         self.call = call
         self.function: str = function.__qualname__
@@ -275,6 +308,7 @@ class Handler:
         self.timeout = timeout or options.timeout or hook.timeout
         self.tools = options.tools
         self.required = options.required
+        self.shadow = False
         # A plain `def` that observes would stall the run's event loop; one that decides is meant to be quick.
         wraps_async = self.is_async or is_async(innermost)
         self.threaded = not wraps_async and (options.thread or hook.kind in {"observe", "trace"})

@@ -8,7 +8,7 @@ from typing import Any, final
 
 import anyio
 
-from hooksdk._firing.calling import Failure, call_handler, failure_of
+from hooksdk._firing.calling import Failure, call_handler, settle
 from hooksdk._firing.hook import Handler
 from hooksdk._tasks.background import Background, logger
 from hooksdk._tasks.limits import Attempt, cancel_requests
@@ -115,4 +115,5 @@ class Mailbox:
         # Ctrl-C arrives neither in threads nor, under trio, in background tasks: there it is the handler's own.
         async with Attempt(handler.timeout, keep_interrupts=handler.threaded or cancel_requests() < 0) as attempt:
             answer = await call_handler(handler, event)
-        await self._on_outcome(handler, event, attempt.seconds, failure_of(handler, attempt, answer))
+        _, failure = settle(handler, attempt, answer)
+        await self._on_outcome(handler, event, attempt.seconds, failure)

@@ -70,11 +70,23 @@ def is_async(function: Any) -> bool:
 def to_result(value: object) -> ToolResult:
     """What a tool returned, as a result: text as it is, None as no text, anything else as JSON, with its structured form."""
     if isinstance(value, ToolResult):
-        return value
+        return own_result(value)
     if value is None or isinstance(value, str):
         return ToolResult(value or "")
     plain = pydantic.TypeAdapter(Any).dump_python(value, mode="json", fallback=str)
     return ToolResult(json.dumps(plain, ensure_ascii=False), structured=plain)
+
+
+def own_result(result: ToolResult) -> ToolResult:
+    """A result of our own class: a plugin's subclass may have fields that are missing, that raise, or that change from one
+    reading to the next. Raises whatever reading it raises, and `TypeError` for a text that is none."""
+    if type(result) is ToolResult and type(vars(result).get("text")) is str:
+        return result
+    if not isinstance(result.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"ToolResult(text=...) must be str, got {type(result.text).__name__}")
+    blocks = () if result.plain else result.blocks
+    text = str.__str__(result.text)
+    return ToolResult(text, is_error=bool(result.is_error), blocks=blocks, structured=result.structured)
 
 
 def read_signature(function: Callable[..., Any], *, late: bool = False) -> Signature | None:

@@ -4,93 +4,43 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, final
 
 import pluggy
-import pydantic
-from pydantic import BaseModel
 
 from hooksdk._firing.hook import PROJECT, Handler, options_of, other_parameters
+from hooksdk._firing.marks import is_own
+from hooksdk._firing.shadow import EFFECTIVE_KINDS, in_shadow
 from hooksdk._firing.signature import locate
-from hooksdk._tasks.background import logger
-from hooksdk.config import Config, PluginConfig, fold
+from hooksdk._plugins.grants import needed_grants
+from hooksdk._plugins.handlers import check_bare, check_empty, check_lost
+from hooksdk._plugins.plugin import Plugin, configure, constructor_parameters
+from hooksdk.config import Config, fold
 from hooksdk.errors import (
-    ConfigError,
     DuplicatePlugin,
     HookUseError,
     MissingGrant,
     PluginRefused,
     UnknownHook,
     did_you_mean,
-    problem_text,
-    unknown_key,
 )  # fmt: skip
 from hooksdk.hooks import HOOKS
-from hooksdk.manifest import Manifest
-from hooksdk.patterns import ToolPattern
 from hooksdk.tools import Tool, marked_tools
-
-CONSTRUCTOR = {"config", "host", "state", "shared", "storage"}
-"""What a plugin class may ask for."""
-
-
-@dataclass(kw_only=True)
-class Plugin:
-    """One plugin that a host knows, loaded or not."""
-
-    id: str
-    origin: str
-    """`code`, `installed`, `built-in` or the path of a plugins file."""
-    holder: Any = None
-    """The module or class."""
-    manifest: Manifest | None = None
-    version: str = ""
-    status: str = "loaded"
-    """`loaded`, `off`, `denied`, `not allowed` or `refused`."""
-    reason: str = ""
-    config: Any = None
-    """The plugin's own configuration, checked: an instance of its `Config`, or a mapping."""
-    hooks: list[str] = field(default_factory=list[str])
-    tools: list[str] = field(default_factory=list[str])
-    missing_grant: MissingGrant | None = None
-    """Why its conversation hooks are left out, when they are."""
-    asks_for: tuple[str, ...] = ()
-    """What its constructor takes."""
-
-    @property
-    def is_class(self) -> bool:
-        """True for a class: each session has an instance of its own."""
-        return isinstance(self.holder, type)
-
-    @property
-    def loaded(self) -> bool:
-        """True when its handlers are called."""
-        return self.status == "loaded"
 
 
 class _Manager(pluggy.PluginManager):
-    """pluggy's manager, which takes a module's handlers only where they are defined."""
+    """pluggy's manager, which takes those of a module's handlers that are its own."""
+
+    def __init__(self, others: set[str]) -> None:
+        super().__init__(PROJECT)
+        self._others = others
 
     def parse_hookimpl_opts(self, plugin: object, name: str) -> Any:
         options = super().parse_hookimpl_opts(plugin, name)
-        if options is not None and isinstance(plugin, types.ModuleType):
-            function = getattr(plugin, name)
-            if getattr(function, "__module__", None) != plugin.__name__:
-                return None
-        return options
-
-
-def plugin_id_of(holder: Any) -> str:
-    """A plugin's id: its `plugin_id`, or the module's or class's name in snake_case."""
-    plugin_id = getattr(holder, "plugin_id", None)
-    if isinstance(plugin_id, str) and plugin_id:
-        return plugin_id
-    name = str(getattr(holder, "__name__", type(holder).__name__)).rpartition(".")[2]
-    if isinstance(holder, types.ModuleType):
-        return name
-    return "".join(f"_{char.lower()}" if char.isupper() and index else char.lower() for index, char in enumerate(name))
+        if options is None or not isinstance(plugin, types.ModuleType):
+            return options
+        return options if is_own(plugin, getattr(plugin, name), self._others) else None
 
 
 @final
@@ -99,7 +49,9 @@ class Registry:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._manager = _Manager(PROJECT)
+        self.modules: set[str] = set()
+        """Names of the modules that are given as plugins: what another one imports from them is theirs."""
+        self._manager = _Manager(self.modules)
         marker = pluggy.HookspecMarker(PROJECT)
         specs = {name: staticmethod(marker(_plain_spec(name))) for name in HOOKS}
         self._manager.add_hookspecs(type("hooksdk hooks", (), specs))
@@ -115,14 +67,19 @@ class Registry:
         if not isinstance(holder, (type, types.ModuleType)):
             raise _no_plugin(plugin)
         section = self._config.plugin(plugin.id)
-        plugin.asks_for = _constructor(plugin)
-        plugin.config = _configure(plugin, section)
+        plugin.asks_for = constructor_parameters(plugin)
         hooks = {self._check_handler(plugin, name, opts) for name, opts in self._marked(holder)}
         plugin.hooks = [name for name in HOOKS if name in hooks]
-        plugin.tools = [tool.name for tool in self.tools_of(plugin, None)]
-        _warn_of_undecorated(plugin, {name for name, _ in self._marked(holder)})
+        plugin.tools = [tool.name for tool in self._marked_tools(plugin, None)]
+        plugin.grants = tuple(section.grants) if section else ()
+        plugin.config = configure(plugin, self._config)
+        check_lost(plugin.id, holder, self.modules)
+        expected = ["self", "event"] if plugin.is_class else ["event"]
+        check_bare(plugin.id, holder, expected, {name for name, _ in self._marked(holder)} | {*plugin.tools})
+        if not plugin.hooks and not plugin.tools:
+            check_empty(plugin.id, holder)
         _check_contracts(plugin)
-        self._check_grants(plugin, section)
+        self._check_grants(plugin)
         self._register(plugin)
         self.plugins.append(plugin)
         self._plan = None
@@ -141,31 +98,47 @@ class Registry:
         return [plugin for plugin in self.plugins if plugin.loaded]
 
     def tools_of(self, plugin: Plugin, instance: object) -> list[Tool]:
-        """The tools that `@tool` marks: of a module or an instance; of a class's blank instance when there is none yet."""
+        """The tools that `@tool` marks: of a module or an instance; of a class's blank instance when there is none yet.
+        None of a plugin that may not offer any."""
+        if not plugin.may("offer"):
+            return []
+        return self._marked_tools(plugin, instance)
+
+    def _marked_tools(self, plugin: Plugin, instance: object) -> list[Tool]:
         if plugin.is_class and instance is None:
             try:
                 instance = object.__new__(plugin.holder)
             except TypeError as error:
                 raise PluginRefused(plugin.id, f"no instance of it can be made: {error}") from None
-        return marked_tools(plugin.holder if instance is None else instance, plugin.id)
+        return marked_tools(plugin.holder if instance is None else instance, plugin.id, others=self.modules)
 
     def plans(self, instances: Mapping[str, object]) -> dict[str, tuple[Handler, ...]]:
         """The handlers of every hook in firing order, bound to these instances (by plugin id)."""
-        if self._plan is None:
-            self._plan = self._make_plan()
         return {
-            hook: tuple(
-                handler.bound_to(instances[handler.plugin]) if handler.plugin in instances else handler
-                for handler in handlers
-            )
-            for hook, handlers in self._plan.items()
+            hook: tuple(_bind(handler, instances.get(handler.plugin)) for handler in handlers)
+            for hook, handlers in self.plan.items()
         }
 
-    def patterns(self) -> list[tuple[Plugin, str, ToolPattern]]:
-        """Every tool pattern that limits a handler: plugin, handler, pattern."""
-        by_id = {plugin.id: plugin for plugin in self.loaded}
-        all_handlers = (handler for handlers in (self._plan or self._make_plan()).values() for handler in handlers)
-        return [(by_id[one.plugin], one.who, pattern) for one in all_handlers for pattern in one.tools or ()]
+    @property
+    def contracts(self) -> dict[str, frozenset[str]]:
+        """The tools that the manifests list, by plugin, where they list any: a plugin offers no others."""
+        return {
+            plugin.id: frozenset(names)
+            for plugin in self.loaded
+            if plugin.manifest and (names := plugin.manifest.contracts.tools) is not None
+        }
+
+    @property
+    def built_in(self) -> frozenset[str]:
+        """The plugins that come with hooksdk."""
+        return frozenset(plugin.id for plugin in self.loaded if plugin.origin == "built-in")
+
+    @property
+    def plan(self) -> Mapping[str, Sequence[Handler]]:
+        """The handlers of every hook in firing order, bound to no instance."""
+        if self._plan is None:
+            self._plan = self._make_plan()
+        return self._plan
 
     def _register(self, plugin: Plugin) -> None:
         try:
@@ -206,19 +179,26 @@ class Registry:
             raise refuse(f"its parameters are {parameters}", f"Write def {name}({', '.join(expected)})")
         return hook
 
-    def _check_grants(self, plugin: Plugin, section: PluginConfig | None) -> None:
-        if plugin.origin != "installed" or (section and "conversation" in section.grants):
+    def _check_grants(self, plugin: Plugin) -> None:
+        permissions = plugin.manifest.permissions if plugin.manifest else ()
+        needs = needed_grants(plugin.hooks, plugin.tools, permissions)
+        missing = {grant: users for grant, users in needs.items() if not plugin.may(grant)}
+        if not missing:
             return
-        conversation_hooks = tuple(name for name in plugin.hooks if HOOKS[name].grant == "conversation")
-        requested = "conversation" in plugin.manifest.permissions if plugin.manifest else False
-        if not conversation_hooks and not requested:
-            return
-        missing = MissingGrant(plugin.id, "conversation", conversation_hooks or ("tool results through its tools",))
+        plugin.missing_grant = MissingGrant(plugin.id, missing)
         if self._config.on_missing_grant == "refuse":
-            raise missing
-        plugin.missing_grant = missing
-        plugin.reason = f"left out: {', '.join(conversation_hooks or ('trims',))}. {missing}"
-        plugin.hooks = [name for name in plugin.hooks if name not in conversation_hooks]
+            raise plugin.missing_grant
+        plugin.reason = (
+            f"left out: {', '.join(user for users in missing.values() for user in users)}. {plugin.missing_grant}"
+        )
+        plugin.hooks = [name for name in plugin.hooks if HOOKS[name].grant not in missing]
+        plugin.tools = [] if "offer" in missing else plugin.tools
+
+    def missing_conversation(self) -> dict[str, MissingGrant]:
+        """The plugins whose tools may not read or trim results, with the reason."""
+        users = ("tool results through its tools",)
+        blind = (plugin.id for plugin in self.loaded if not plugin.may("conversation"))
+        return {plugin_id: MissingGrant(plugin_id, {"conversation": users}) for plugin_id in blind}
 
     def _make_plan(self) -> dict[str, list[Handler]]:
         position = {id(plugin.holder): index for index, plugin in enumerate(self.loaded)}
@@ -241,7 +221,20 @@ class Registry:
         return plan
 
     def _handler(self, plugin: Plugin, hook: Any, function: Any) -> Handler:
-        return Handler(hook, function, function, plugin.id, timeout=self._config.timeout(plugin.id, hook.name))
+        ungranted = {
+            kind: MissingGrant(plugin.id, {grant: (f"{kind.__name__} in {hook.name}",)})
+            for kind, grant in hook.answer_grants.items()
+            if not plugin.may(grant)
+        }
+        timeout, section = self._config.timeout(plugin.id, hook.name), self._config.plugin(plugin.id)
+        handler = Handler(hook, function, function, plugin.id, timeout=timeout, ungranted=ungranted)
+        handler.shadow = section is not None and section.mode == "shadow" and hook.kind in EFFECTIVE_KINDS
+        return handler
+
+
+def _bind(handler: Handler, instance: object) -> Handler:
+    bound = handler if instance is None else handler.bound_to(instance)
+    return in_shadow(bound) if handler.shadow else bound
 
 
 def _group(impl: Any) -> int:
@@ -279,58 +272,6 @@ def _no_plugin(plugin: Plugin) -> PluginRefused:
     return PluginRefused(plugin.id, problem, advice)
 
 
-def _warn_of_undecorated(plugin: Plugin, marked: Container[str]) -> None:
-    """A handler without its decorator is never called, and a policy would be missing without a message."""
-    expected = ["self", "event"] if plugin.is_class else ["event"]
-    for name in HOOKS:
-        function = inspect.getattr_static(plugin.holder, name, None)
-        bare = inspect.isfunction(function) and name not in marked and name not in plugin.tools
-        if bare and other_parameters(function, expected) is None:
-            logger.warning(
-                "plugin '%s': %s has the name of a hook but no decorator, so it is never called. Write @hooks.%s above it",
-                plugin.id, locate(function), name,
-            )  # fmt: skip
-    if plugin.is_class and not plugin.hooks and not plugin.tools:
-        logger.warning(
-            "plugin '%s' does nothing: %s has no handler (@hooks.…) and no tool (@tool)", plugin.id, _where(plugin)
-        )
-
-
-def _constructor(plugin: Plugin) -> tuple[str, ...]:
-    if not plugin.is_class:
-        return ()
-    parameters = list(inspect.signature(plugin.holder).parameters.values())
-    for parameter in parameters:
-        if parameter.name not in CONSTRUCTOR and parameter.default is parameter.empty and parameter.kind not in {
-            parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD,
-        }:  # fmt: skip
-            advice = f"A plugin class may take {', '.join(sorted(CONSTRUCTOR))}; give anything else a default"
-            raise PluginRefused(plugin.id, f"its constructor wants '{parameter.name}'", advice)
-    return tuple(parameter.name for parameter in parameters if parameter.name in CONSTRUCTOR)
-
-
-def _configure(plugin: Plugin, section: PluginConfig | None) -> Any:
-    where = f"[plugins.{plugin.id}.config]"
-    values = dict(section.config) if section else {}
-    if plugin.manifest:
-        values = plugin.manifest.check_config(values, where)
-    model = getattr(plugin.holder, "Config", None)
-    if isinstance(model, type) and issubclass(model, BaseModel):
-        known = {info.alias or name for name, info in model.model_fields.items()} | set(model.model_fields)
-        unknown = [name for name in values if name not in known]
-        if unknown and model.model_config.get("extra") != "allow":
-            raise ConfigError(where, tuple(unknown_key(name, sorted(known)) for name in unknown))
-        try:
-            return model.model_validate(values)
-        except pydantic.ValidationError as error:
-            raise ConfigError(where, tuple(map(problem_text, error.errors()))) from None
-    if plugin.is_class and isinstance(model, type):
-        raise PluginRefused(plugin.id, "its Config is not a pydantic model", "Write class Config(pydantic.BaseModel)")
-    if values and "config" not in plugin.asks_for and not plugin.manifest:
-        raise ConfigError(where, (f"plugin '{plugin.id}' takes no configuration",))
-    return values
-
-
 def _check_contracts(plugin: Plugin) -> None:
     if plugin.manifest is None:
         return
@@ -342,34 +283,3 @@ def _check_contracts(plugin: Plugin) -> None:
         if outside:
             advice = f"List it under contracts.{what}s, or remove it"
             raise PluginRefused(plugin.id, f"its manifest does not list the {what} '{outside[0]}'", advice)
-
-
-def instantiate(plugin: Plugin, available: Mapping[str, Any]) -> object:
-    """A session's own instance of a plugin class. Raises `PluginRefused` when its constructor does."""
-    try:
-        return plugin.holder(**{name: available[name] for name in plugin.asks_for})
-    except (Exception, SystemExit) as error:
-        raise PluginRefused(plugin.id, f"its constructor raised {type(error).__name__}: {error}") from error
-
-
-def describe_plugins(plugins: Iterable[Plugin]) -> Sequence[dict[str, Any]]:
-    """The plugins as JSON, for listings."""
-    return [
-        {
-            "id": plugin.id,
-            "status": plugin.status,
-            "reason": plugin.reason,
-            "origin": plugin.origin,
-            "version": plugin.version,
-            "description": _description(plugin),
-            "hooks": plugin.hooks,
-            "tools": plugin.tools,
-        }
-        for plugin in plugins
-    ]
-
-
-def _description(plugin: Plugin) -> str:
-    if plugin.manifest and plugin.manifest.description:
-        return plugin.manifest.description
-    return (inspect.getdoc(plugin.holder) or "").partition("\n")[0] if plugin.holder is not None else ""

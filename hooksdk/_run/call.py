@@ -5,20 +5,21 @@ A step answers None when the call goes on, or the `CallEnd` that it found; the s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from hooksdk import hooks, schema
-from hooksdk._firing.dispatcher import Failure
-from hooksdk._firing.hook import Handler
+from hooksdk._approvals.request import Question
+from hooksdk._firing.dispatcher import Outcome
+from hooksdk._firing.signature import own_result
 from hooksdk._run import refusals
+from hooksdk._run.asking import ask_person, read_question
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
-from hooksdk._schema.values import peek
-from hooksdk.approvals import ApprovalRequest, ask_approver
+from hooksdk._schema.values import Fresh, peek
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import ToolError
-from hooksdk.records import ApprovalAnswered, ApprovalAsked, CallStarted, CallStatus, Unwrapped
-from hooksdk.tools import Tool
+from hooksdk.records import CallStarted, CallStatus, Unwrapped
 
 MAX_DEPTH = 8
 """How deep tools may call tools."""
@@ -36,7 +37,7 @@ async def unwrap_tool_call(state: RunState, work: CallInProgress, catalog: Catal
         if work.tool.name != call.name:  # called by its id: every hook sees the name all the same
             work.call = _renamed(call, work.tool.name)
         return None
-    if work.depth:
+    if work.depth or call.name in catalog.withheld:
         return None
     work.tool = state.bridges.get(call.name)
     if not state.hooks.has("unwrap_tool_call"):
@@ -45,21 +46,25 @@ async def unwrap_tool_call(state: RunState, work: CallInProgress, catalog: Catal
         info=state.info, call=call, arguments=_readable(call.arguments), tool=work.tool, catalog=catalog
     )
     async for outcome in state.hooks.fire("unwrap_tool_call", event):
-        failure, answer = outcome.failure, outcome.answer
-        if failure is None and not isinstance(answer.name, str):
-            error = TypeError(f"ToolCall(name=...) must be str, got {type(answer.name).__name__}")
-            failure = Failure(outcome.handler, error)
-        if failure is not None:
+        name = await outcome.use(_name_in)
+        if (failure := outcome.failure) is not None:
             if isinstance(failure.error, ToolError):  # the plugin's own words for the model
                 return _refused("invalid", str(failure.error))
             failure.log()
             return _refused("invalid", refusals.bridge_failed(call.name, failure))
-        work.tool = catalog.get(answer.name)
-        name = work.tool.name if work.tool is not None else answer.name
-        work.call = ToolCall(call.id, name, peek(answer, "arguments"), origin="bridge")
+        assert name is not None
+        work.tool = catalog.get(name)
+        name = work.tool.name if work.tool is not None else name
+        work.call = with_arguments(ToolCall(call.id, name, origin="bridge"), peek(outcome.answer, "arguments"))
         await state.trace(Unwrapped(call_id=call.id, bridge=call.name, tool=name))
         break
     return None
+
+
+def _name_in(answer: ToolCall) -> str:
+    if not isinstance(answer.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"ToolCall(name=...) must be str, got {type(answer.name).__name__}")
+    return answer.name
 
 
 def _readable(written: object) -> dict[str, Any]:
@@ -72,6 +77,18 @@ def _readable(written: object) -> dict[str, Any]:
 
 def _renamed(call: ToolCall, name: str) -> ToolCall:
     return ToolCall(call.id, name, peek(call, "arguments"), origin=call.origin, parent_id=call.parent_id)
+
+
+_ARGUMENTS: Fresh[Any] = vars(ToolCall)["arguments"]
+_set_uncopied: Callable[[Fresh[Any], object, object], None] = cast("Any", Fresh).__set__
+
+
+def with_arguments(call: ToolCall, arguments: object) -> ToolCall:
+    """The same call with other arguments, which are not copied: nobody may change them any more."""
+    twin = object.__new__(ToolCall)
+    vars(twin).update(vars(call))
+    _set_uncopied(_ARGUMENTS, twin, arguments)
+    return twin
 
 
 async def trace_start(state: RunState, work: CallInProgress) -> None:
@@ -91,7 +108,7 @@ def check_scope(state: RunState, work: CallInProgress, catalog: Catalog) -> Call
         return _refused("blocked", refusals.too_deep(name, MAX_DEPTH))
     if tool is None:
         return _refused("unknown", refusals.no_such_tool(name, catalog, state.call_hint))
-    if tool.bridge and tool.execute is None:
+    if name in state.bridges and state.runnable[name].execute is None:
         return _refused("unknown", refusals.bridge_not_unwrapped(name))
     return None
 
@@ -124,14 +141,10 @@ async def rewrite_tool_call(state: RunState, work: CallInProgress) -> CallEnd | 
         return hooks.RewriteToolCall(info=state.info, call=work.call, tool=tool, arguments=own)
 
     async for outcome in state.hooks.fire("rewrite_tool_call", event, tool):
-        failure = outcome.failure
-        if failure is None:
-            try:
-                work.arguments = schema.clone(dict(outcome.answer.arguments))
-            except Exception as error:
-                failure = Failure(outcome.handler, error)
-        if failure is not None:
-            return policy_failed(failure)
+        arguments = await outcome.use(lambda answer: schema.clone(dict(answer.arguments)))
+        if arguments is None:
+            return policy_failed(outcome)
+        work.arguments = arguments
         work.problems = tool.check(work.arguments)
     return None
 
@@ -142,6 +155,8 @@ def validate_arguments(work: CallInProgress) -> CallEnd | None:
     if work.problems:
         return _refused("invalid", work.tool.refusal(work.problems))
     work.own_arguments = schema.clone(work.arguments)
+    if work.arguments is not peek(work.call, "arguments"):  # read from text, repaired or rewritten
+        work.call = with_arguments(work.call, work.arguments)
     return None
 
 
@@ -152,43 +167,51 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
     if not state.hooks.has("before_tool_call"):
         return None
     event = hooks.BeforeToolCall(info=state.info, call=work.call, tool=tool, arguments=work.arguments)
-    ask: tuple[Handler, hooks.Ask] | None = None
-    answer: hooks.Answer | None = None
+    questions: list[Question] = []
+    answer: ToolResult | None = None
     async for outcome in state.hooks.fire("before_tool_call", event, tool):
-        if outcome.failure is not None:
-            return policy_failed(outcome.failure)
         if isinstance(outcome.answer, hooks.Block):
             return _refused("blocked", refusals.verdict(outcome.handler.plugin, outcome.answer.reason))
         if isinstance(outcome.answer, hooks.Ask):
-            ask = ask or (outcome.handler, outcome.answer)
-        else:
-            answer = answer or outcome.answer
-    if ask is not None:
-        refusal = await _ask(state, work, tool, *ask)
-        if refusal is not None:
-            return refusal
+            plugin = outcome.handler.plugin
+            question = await outcome.use(lambda ask, plugin=plugin: read_question(plugin, ask))
+            questions += [question] if question is not None else []
+        elif answer is None:
+            answer = await outcome.use(_result_in)
+        if outcome.failure is not None:
+            return policy_failed(outcome)
+    if questions:
+        end = await ask_person(state, work, questions)
+        if end is not None:
+            return end
     elif answer is not None:
-        return CallEnd("answered", ToolResult(answer.result) if isinstance(answer.result, str) else answer.result)
+        return CallEnd("answered", answer)
     if work.arguments != work.own_arguments:  # somebody reached into an event: not everybody judged what would run
         return _refused("blocked", refusals.arguments_changed(work.call.name))
     return None
 
 
-async def _ask(state: RunState, work: CallInProgress, tool: Tool, handler: Handler, ask: hooks.Ask) -> CallEnd | None:
-    info = state.info
-    request = ApprovalRequest(
-        title=ask.title, description=ask.description, severity=ask.severity, timeout=ask.timeout,
-        plugin=handler.plugin, session_id=info.session_id, run_id=info.run_id, agent_id=info.agent_id,
-        requester=info.requester, trigger=info.trigger, call=work.call, tool=tool, arguments=work.arguments,
-    )  # fmt: skip
-    await state.trace(ApprovalAsked(call_id=work.call.id, plugin=handler.plugin, title=ask.title))
-    with work.clock_stopped():
-        approval = await ask_approver(state.parts.approver, request)
-    await state.trace(ApprovalAnswered(call_id=work.call.id, granted=approval.granted))
-    return None if approval.granted else _refused("blocked", refusals.approval_refused(ask.title, approval.reason))
+def check_still_granted(state: RunState, work: CallInProgress) -> CallEnd | None:
+    """A person may have taken long to answer, and the tools may have been resolved anew since the call was judged: a tool
+    that is withheld now does not run, nor one whose arguments would have to be checked again."""
+    tool, name = work.tool, work.call.name
+    assert tool is not None
+    now = state.granted(name)
+    if now is tool:
+        return None
+    if now is None or now.id != tool.id:
+        reason = state.catalog.withheld.get(name) if state.catalog is not None else None
+        return _refused("blocked", refusals.granted_no_more(name, reason or "it is not granted any more"))
+    if peek(now, "parameters") != peek(tool, "parameters") or now.annotations != tool.annotations:
+        return _refused("blocked", refusals.definition_changed(name))
+    return None
 
 
-def policy_failed(failure: Failure) -> CallEnd:
+def _result_in(answer: hooks.Answer) -> ToolResult:
+    return ToolResult(answer.result) if isinstance(answer.result, str) else own_result(answer.result)
+
+
+def policy_failed(outcome: Outcome) -> CallEnd:
     """A policy that cannot judge lets nothing through."""
-    failure.log(", so the call is blocked")
-    return _refused("blocked", refusals.policy_failed(failure.handler.plugin))
+    outcome.log(", so the call is blocked")
+    return _refused("blocked", refusals.policy_failed(outcome.handler.plugin))

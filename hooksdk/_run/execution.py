@@ -5,29 +5,30 @@ from __future__ import annotations
 import inspect
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar, final
 
 import anyio
 from anyio.lowlevel import RunVar
 
 from hooksdk import hooks, schema
-from hooksdk._firing.dispatcher import Failure
-from hooksdk._firing.signature import is_async, to_result
+from hooksdk._firing.signature import is_async, own_result, to_result
 from hooksdk._run import refusals
 from hooksdk._run.call import policy_failed
 from hooksdk._run.parts import PluginStorage
-from hooksdk._run.secrets import fill, mask, mask_result, placeholders
+from hooksdk._run.secrets import MIN_MASKED, SecretMask, fill, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._schema.values import peek
 from hooksdk._tasks.limits import Attempt, describe
 from hooksdk._tasks.shielding import in_abandonable_thread
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog, Storage
-from hooksdk.errors import RunClosed, ToolError
+from hooksdk.errors import ApprovalPending, RunClosed, ToolError
 from hooksdk.records import CallFinished, Progress
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results
+
+T = TypeVar("T")
 
 THREADS = 40
 """Worker threads that one tool may hold at a time, those that were abandoned among them."""
@@ -42,45 +43,47 @@ NestedCall = Callable[[RunState, CallInProgress, str, Mapping[str, Any], Origin]
 
 
 async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """Fill `{{secret:NAME}}` in the tool's own copy of the arguments. A bridge gets no values: a script could print one
-    in another form. The calls that it makes get theirs."""
+    """Fill `{{secret:NAME}}` in the tool's own copy of the arguments. A tool that a plugin offers to call others with gets no
+    values: a script could print one in another form. The calls that it makes get theirs."""
     tool = work.tool
     assert tool is not None
-    if tool.bridge or not state.hooks.has("resolve_secrets"):
+    if work.call.name in state.bridges or not state.hooks.has("resolve_secrets"):
         return None
     names = placeholders(work.own_arguments)
     if not names:
         return None
-    values: dict[str, str] = {}
+    values: dict[str, str] | None = None
     event = hooks.ResolveSecrets(
         info=state.info, call=work.call, tool=tool, arguments=work.arguments, names=tuple(names)
     )
     async for outcome in state.hooks.fire("resolve_secrets", event, tool):
-        failure = outcome.failure
-        if failure is None:
-            try:
-                answers: Mapping[str, Any] = outcome.answer.values
-                values = {name: value for name in names if isinstance(value := answers.get(name), str)}
-            except Exception as error:
-                failure = Failure(outcome.handler, error)
-        if failure is not None:
-            return policy_failed(failure)
+        values = await outcome.use(lambda answer: _values_of(answer.values, names))
+        if outcome.failure is not None:
+            return policy_failed(outcome)
         break
+    values = values or {}
+    if not state.hooks.enforces("resolve_secrets"):
+        return None
     if missing := [name for name in names if name not in values]:
         return CallEnd("blocked", ToolResult.error(refusals.no_secret_value(missing)))
-    work.secrets = values
+    state.secrets.add(values)
+    if short := [(name, value) for name, value in values.items() if len(value.strip()) < MIN_MASKED]:
+        work.short_secrets = SecretMask(short, shortest=1)
     work.own_arguments = fill(work.own_arguments, values)
     if problems := tool.check(work.own_arguments, quote_values=False):
         return CallEnd("invalid", ToolResult.error(tool.refusal(problems)))
     return None
 
 
+def _values_of(answers: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
+    return {name: str.__str__(value) for name in names if isinstance(value := answers.get(name), str)}
+
+
 async def run_tool(state: RunState, work: CallInProgress, catalog: Catalog, call_nested: NestedCall) -> CallEnd:
     """Run the tool with exactly the arguments that were judged. What it raises, and a limit that it misses, are results."""
-    tool = work.tool
-    assert tool is not None
+    tool = state.runnable[work.call.name]
     if tool.execute is None:
-        return take_result(work, ToolResult.error(refusals.no_executor(tool.name)))
+        return take_result(state, work, ToolResult.error(refusals.no_executor(tool.name)))
     context = Context(state, work, catalog, call_nested)
     inputs = (work.own_arguments, context) if tool.takes_context else (work.own_arguments,)
     result = ToolResult()
@@ -97,26 +100,36 @@ async def run_tool(state: RunState, work: CallInProgress, catalog: Catalog, call
         work.abandoned = True
     if attempt.cancelled:
         result = ToolResult.error(refusals.too_late(tool.name, tool.timeout))
+    elif isinstance(attempt.error, ApprovalPending) and not work.depth:
+        raise attempt.error
     elif attempt.error is not None:
-        result = ToolResult.error(_problem(work, attempt.error))
-    return take_result(work, result)
+        result = ToolResult.error(_problem(state, work, attempt.error))
+    return take_result(state, work, result)
 
 
-def _problem(work: CallInProgress, error: BaseException) -> str:
+def _problem(state: RunState, work: CallInProgress, error: BaseException) -> str:
     name = work.call.name
     if isinstance(error, ToolError):
         return error.text
+    if isinstance(error, ApprovalPending):
+        return refusals.cannot_pause(name)
     if isinstance(error, anyio.get_cancelled_exc_class()):
         return refusals.tool_cancelled(name)
     # Masked before it is clipped and set in one line: half a secret, or one on two lines, would not be recognised.
-    return refusals.tool_failed(name, describe(error, MAX_PROBLEM, lambda text: mask(text, work.secrets)))
+    return refusals.tool_failed(name, describe(error, MAX_PROBLEM, lambda text: _without_secrets(state, work, text)))
 
 
-def take_result(work: CallInProgress, result: ToolResult) -> CallEnd:
+def _without_secrets(state: RunState, work: CallInProgress, value: T) -> T:
+    value = state.secrets.value(value)
+    return work.short_secrets.value(value) if work.short_secrets else value
+
+
+def take_result(state: RunState, work: CallInProgress, result: ToolResult) -> CallEnd:
     """A tool's result, wherever the tool ran: without the values of secrets, and with a note for the model where it does
     not match the tool's declared output schema."""
-    if work.secrets:
-        result = mask_result(result, work.secrets)
+    result = state.secrets.result(result)
+    if work.short_secrets:
+        result = work.short_secrets.result(result)
     if work.tool is not None and not result.is_error and peek(work.tool, "output_schema") is not None:
         result = _checked(work.tool, result)
     return CallEnd("error" if result.is_error else "ok", result)
@@ -153,22 +166,24 @@ async def transform_tool_result(state: RunState, work: CallInProgress, end: Call
 
     def event() -> hooks.TransformToolResult:
         return hooks.TransformToolResult(
-            info=state.info, call=work.call, arguments=work.arguments, tool=work.tool, result=result
-        )
+            info=state.info, call=work.call, arguments=work.arguments, tool=work.tool, result=result,
+            count=state.stats.count,
+        )  # fmt: skip
 
     async for outcome in state.hooks.fire("transform_tool_result", event, work.tool):
-        failure, handler = outcome.failure, outcome.handler
-        if failure is None:
-            try:
-                replacement: ToolResult | str = outcome.answer.result
-                result = result.with_text(replacement) if isinstance(replacement, str) else replacement
-            except Exception as error:
-                failure = Failure(handler, error)
-        if failure is not None:
-            failure.log(", so the result is withheld" if handler.required else "")
+        handler = outcome.handler
+        replacement = await outcome.use(lambda answer, before=result: _replaced(before, answer.result))
+        if replacement is not None:
+            result = replacement
+        elif outcome.failure is not None:
+            outcome.log(", so the result is withheld" if handler.required else "")
             if handler.required:
                 result = ToolResult.error(refusals.result_withheld(handler.plugin))
     return CallEnd(end.status, result)
+
+
+def _replaced(result: ToolResult, replacement: ToolResult | str) -> ToolResult:
+    return result.with_text(replacement) if isinstance(replacement, str) else own_result(replacement)
 
 
 async def after_tool_call(state: RunState, work: CallInProgress, end: CallEnd) -> None:
@@ -212,7 +227,7 @@ class Context:
 
     @property
     def storage(self) -> Storage:
-        return PluginStorage(self._state.parts.store, self._owner)
+        return PluginStorage(self._state.parts.store, self._owner, self._state.secrets)
 
     @property
     def session_id(self) -> str:
@@ -252,17 +267,18 @@ class Context:
             return False
 
     def mask(self, text: str) -> str:
-        return mask(text, self._work.secrets)
+        return _without_secrets(self._state, self._work, text)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], *, origin: Origin = "tool") -> ToolResult:
         if self._over:
             raise RunClosed(
                 f"the call of '{self._work.call.name}' has returned, so its context calls no tools any more"
             )
-        return await self._call_nested(self._state, self._work, name, mask(dict(arguments), self._work.secrets), origin)
+        masked = _without_secrets(self._state, self._work, dict(arguments))
+        return await self._call_nested(self._state, self._work, name, masked, origin)
 
     async def progress(self, text: str, share: float | None = None) -> None:
         work = self._work
         if work.end is None:
-            text = mask(text, work.secrets)[:MAX_PROGRESS]
+            text = _without_secrets(self._state, work, text)[:MAX_PROGRESS]
             await self._state.trace(Progress(call_id=work.call.id, text=text, share=share))

@@ -9,23 +9,27 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, final
 
 from hooksdk import schema
+from hooksdk._approvals.request import Approval, ApprovalRequest
+from hooksdk._run import asking, execution, refusals
 from hooksdk._run import call as judging
-from hooksdk._run import execution, refusals
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
-from hooksdk.errors import CallSettled
+from hooksdk.errors import ApprovalPending, CallSettled
 from hooksdk.records import CallStatus
 from hooksdk.tools import Tool
+
+YES = Approval(True)
 
 
 @final
 class JudgedCall:
     """A call that went through unwrapping, scope, repair, rewriting, validation, the policies and their approvals.
 
-    It ends once: it is settled already, or by `execute()` or `supply()`. One that nobody ends is `not_run` when its run
-    ends, and stays open when the run is paused.
+    It ends once: it is settled already, or by `execute()`, `supply()` or `refuse()`. One that nobody ends is `not_run` when
+    its run ends, and stays open when the run is paused. One whose approval comes later is `pending`: after `approve()`, or
+    once it is judged again and the approver says yes, it can be executed.
 
     ```python
     import anyio
@@ -47,16 +51,24 @@ class JudgedCall:
 
     def __init__(self, state: RunState, work: CallInProgress) -> None:
         self._state = state
-        self._work = work
+        self._first = work
+
+    @property
+    def _work(self) -> CallInProgress:
+        work = self._first
+        while work.replaced_by is not None:
+            work = work.replaced_by
+        return work
 
     @property
     def call(self) -> ToolCall:
-        """The call under the tool's real name, whatever bridge it came by, with the arguments as they were written."""
+        """The call under the tool's real name, whatever bridge it came by, with the arguments that run; where they are invalid,
+        as they were written."""
         return self._work.call
 
     @property
     def tool(self) -> Tool | None:
-        """The real tool; None for a name that nobody granted."""
+        """The real tool, without its executor; None for a name that nobody granted."""
         return self._work.tool
 
     @property
@@ -75,19 +87,50 @@ class JudgedCall:
         """The result of a call that is settled (blocked, answered, invalid, unknown, or executed since); else None."""
         return self._work.end.result if self._work.end else None
 
+    @property
+    def pending(self) -> ApprovalRequest | None:
+        """What a person is still to answer, while the call waits for it; else None."""
+        return self._work.pending
+
+    async def approve(self, approval: Approval = YES) -> None:
+        """Give the answer that the call waits for, in the approver's place; `execute()` runs it then. An `Approval` that
+        grants nothing refuses it. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
+        if self._work.end is None and self._work.pending is None:
+            return
+        self._claim()
+        try:
+            await _go_on(self._state, self._work, _approve(self._state, self._work, approval))
+        finally:
+            self._work.running = False
+
+    async def refuse(self, reason: str = "", *, by: str = "") -> ToolResult:
+        """A person said no: the result is a refusal with this reason, recorded, observed and traced like any other. `by` is
+        who said so. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
+        self._claim()
+        return await self._finish(asking.take_refusal(self._state, self._work, reason, by))
+
     async def execute(self) -> ToolResult:
-        """Run the tool, and record its result; of a settled call answer the result. Raises `CallSettled` while another
-        task executes it, and `RunClosed` after its run."""
+        """Run the tool, and record its result; of a settled call answer the result. Raises `ApprovalPending` while it waits
+        for an approval, `CallSettled` while another task executes it, and `RunClosed` after its run."""
         if self._work.end is not None:
             return self._work.end.result
+        self._check_approved()
         self._claim()
         return await self._finish(_execute(self._state, self._work))
 
     async def supply(self, result: ToolResult | str) -> ToolResult:
         """Record a result made elsewhere, after the same masking, output check and transforming as the tool's own;
-        answers what was recorded. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
+        answers what was recorded. Raises `CallSettled` for a call that has a result, `ApprovalPending` for one that waits for
+        an approval, and `RunClosed` after its run."""
+        self._check_approved()
         self._claim()
-        return await self._finish(_supply(self._work, ToolResult(result) if isinstance(result, str) else result))
+        return await self._finish(
+            _supply(self._state, self._work, ToolResult(result) if isinstance(result, str) else result)
+        )
+
+    def _check_approved(self) -> None:
+        if self._work.pending is not None:
+            raise ApprovalPending(self._work.pending, self._work.call)
 
     def _claim(self) -> None:
         work = self._work
@@ -105,6 +148,9 @@ class JudgedCall:
 async def judge_call(state: RunState, work: CallInProgress) -> JudgedCall:
     """Take a call through all steps before its tool runs."""
     catalog = state.tools
+    if work.depth == 0 and not state.asked_model and (result := state.parts.transcript.result_of(work.call)):
+        work.end = CallEnd("error" if result.is_error else "ok", result)
+        return JudgedCall(state, work)
     state.open_calls.append(work)
     await _go_on(state, work, _judge(state, work, catalog))
     if work.end is None and state.ended not in {None, "paused"}:  # meanwhile, so `end_judged_calls` left it out
@@ -114,6 +160,12 @@ async def judge_call(state: RunState, work: CallInProgress) -> JudgedCall:
 
 
 async def _judge(state: RunState, work: CallInProgress, catalog: Catalog) -> CallEnd | None:
+    if asking.take_up(state, work):
+        await judging.trace_start(state, work)
+        state.stats.called(work.call)
+        end = await asking.ask_again(state, work) or judging.check_still_granted(state, work)
+        work.judged = True
+        return end
     end = await judging.unwrap_tool_call(state, work, catalog)
     await judging.trace_start(state, work)
     end = end or judging.check_scope(state, work, catalog)
@@ -121,30 +173,49 @@ async def _judge(state: RunState, work: CallInProgress, catalog: Catalog) -> Cal
     end = end or await judging.rewrite_tool_call(state, work)
     end = end or judging.validate_arguments(work)
     end = end or await judging.before_tool_call(state, work)
+    end = end or judging.check_still_granted(state, work)
     work.judged = True
     return end
 
 
+async def _approve(state: RunState, work: CallInProgress, approval: Approval) -> CallEnd | None:
+    end = await asking.take_answer(state, work, approval)
+    return end if end or work.pending else judging.check_still_granted(state, work)
+
+
 async def _execute(state: RunState, work: CallInProgress) -> CallEnd:
+    await state.verdicts.forget(work.written)  # a crash from here on has it judged anew: its tool may have run
     end = await execution.resolve_secrets(state, work)
-    return end or await execution.run_tool(state, work, state.tools, _call_nested)
+    end = end or judging.check_still_granted(state, work)
+    try:
+        return end or await execution.run_tool(state, work, state.tools, _call_nested)
+    except ApprovalPending as error:
+        raise await asking.pause_tool(state, work, error) from None
 
 
-async def _supply(work: CallInProgress, result: ToolResult) -> CallEnd:
-    return execution.take_result(work, result)
+async def _supply(state: RunState, work: CallInProgress, result: ToolResult) -> CallEnd:
+    return execution.take_result(state, work, result)
 
 
 async def _go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd | None]) -> None:
     """Take a call further. When its end is reached, or something interrupts it, its result is recorded and everybody who
     observes is told, once."""
     end: CallEnd | None = None
+    clean: BaseException | None = None
     try:
         end = await steps
         if end is not None:
-            end = await execution.transform_tool_result(state, work, end)
+            # Before the plugins see it, and of what they made of it: a refusal, an answer and a change quote things, too.
+            end = _masked(state, end)
+            if state.hooks.has("transform_tool_result"):
+                end = _masked(state, await execution.transform_tool_result(state, work, end))
+    except ApprovalPending:  # its tool has paused: there is no result yet
+        raise
     except BaseException as error:
         end = CallEnd("error", ToolResult.error(refusals.interrupted(work.call.name, error)))
-        raise
+        clean = state.secrets.error(error)
+        if clean is error:
+            raise
     finally:
         if end is not None:
             work.end = end
@@ -154,10 +225,17 @@ async def _go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd
                     await run_shielded(_record_result, state, work, end.result)
             finally:
                 await execution.after_tool_call(state, work, end)
+    if clean is not None:  # here, where nothing is handled any more, or the error with the value would be its context
+        raise clean
+
+
+def _masked(state: RunState, end: CallEnd) -> CallEnd:
+    return CallEnd(end.status, state.secrets.result(end.result)) if state.secrets else end
 
 
 async def _record_result(state: RunState, work: CallInProgress, result: ToolResult) -> None:
     await state.parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end)
+    await state.verdicts.forget(work.written)
     await state.parts.states.save()
 
 

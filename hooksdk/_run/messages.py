@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hooksdk import hooks, schema
-from hooksdk._firing.dispatcher import Failure
 from hooksdk._run.state import RunState
 from hooksdk.formats import Message
 from hooksdk.records import TrimDrained
@@ -27,20 +28,16 @@ async def before_model_call(state: RunState) -> list[Message]:
         return hooks.BeforeModelCall(info=state.info, messages=now, tokens=schema.estimate_tokens(now), results=results)
 
     async for outcome in state.hooks.fire("before_model_call", event):
-        failure, answer = outcome.failure, outcome.answer
-        if failure is None:
-            try:
-                if isinstance(answer, hooks.AddContext):
-                    context.append(str(answer.text))
-                elif isinstance(answer, hooks.ReplaceMessages):
-                    base, context = _checked(state, answer), []
-                else:
-                    await _trim(state, answer, outcome.handler.plugin)
-            except Exception as error:
-                failure = Failure(outcome.handler, error)
-        if failure is not None:
-            failure.log()
-    return messages()
+        answer, plugin = outcome.answer, outcome.handler.plugin
+        if isinstance(answer, hooks.AddContext):
+            context.append(answer.text)
+        elif isinstance(answer, hooks.ReplaceMessages):
+            replaced = await outcome.use(lambda answer: _checked(state, answer))
+            base, context = (base, context) if replaced is None else (replaced, [])
+        else:
+            await outcome.use(lambda answer, plugin=plugin: _trim(state, _handles_in(answer), answer.reason, plugin))
+        outcome.log()
+    return state.secrets.value(messages())
 
 
 def _checked(state: RunState, answer: hooks.ReplaceMessages) -> list[Message]:
@@ -51,10 +48,14 @@ def _checked(state: RunState, answer: hooks.ReplaceMessages) -> list[Message]:
     return messages
 
 
-async def _trim(state: RunState, answer: hooks.Trim, plugin: str) -> None:
+def _handles_in(answer: hooks.Trim) -> list[str]:
+    return [answer.handles] if isinstance(answer.handles, str) else [*answer.handles]
+
+
+async def _trim(state: RunState, handles: Sequence[str], reason: str, plugin: str) -> None:
     results = state.results(plugin)
-    for handle in [answer.handles] if isinstance(answer.handles, str) else answer.handles:
-        await results.trim(handle, reason=answer.reason)
+    for handle in handles:
+        await results.trim(handle, reason=reason)
     await drain_trims(state)
 
 

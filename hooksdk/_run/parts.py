@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, final
 
 from hooksdk import schema
 from hooksdk._firing.dispatcher import Dispatcher
+from hooksdk._run.secrets import SecretMask
+from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import logger
 from hooksdk.approvals import Approver
-from hooksdk.errors import MissingGrant, RunAlreadyOpen
+from hooksdk.errors import MissingGrant, PluginRefused, RunAlreadyOpen
 from hooksdk.formats import MessageFormat
+from hooksdk.hooks import RunInfo
 from hooksdk.patterns import ToolPattern
 from hooksdk.state import PluginState
 from hooksdk.tools import Tool
 from hooksdk.transcript import Store, Transcript
+
+OWN_IDS = "hooksdk."
+
+
+class ParentRun(Protocol):
+    """The run whose sub-agent a session is: what it lacks the sub-agent does not get."""
+
+    @property
+    def info(self) -> RunInfo:
+        """Where it comes from."""
+        ...
+
+    def has(self, tool: Tool) -> bool:
+        """True when the run has the tool now."""
+        ...
+
+    def itself(self, tool: Tool) -> Tool:
+        """The tool with its executor, where the run handed it out without."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,15 +54,35 @@ class RunParts:
     """Plugins that may not read or trim results, with the reason."""
     approver: Approver | None
     states: PluginStates
+    secrets: SecretMask
+    """The values that the session's calls were given."""
     open_run: OpenRun
     allowed: Sequence[Sequence[ToolPattern]]
     """Which tools this session may be granted at all: each layer is a sub-agent's, and every layer must match."""
+    parent_run: ParentRun | None = None
+    """The run whose sub-agent this session is."""
+    contracts: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
+    """The names of tools that plugins' manifests list, by plugin; one that is not here may have any."""
+    built_in: Collection[str] = frozenset()
+    """The plugins that come with hooksdk: the tools that they offer are bridges."""
+    unmatched: UnmatchedNames = field(default_factory=UnmatchedNames)
     drain_early: bool = False
     """Drain queued trims before each model call already."""
 
-    def allows(self, tool: Tool) -> bool:
-        """True when this session may be granted the tool."""
-        return all(any(pattern.matches(tool) for pattern in layer) for layer in self.allowed)
+    @property
+    def limited(self) -> bool:
+        """True in a sub-agent's session."""
+        return bool(self.allowed) or self.parent_run is not None
+
+    def why_not(self, tool: Tool) -> str | None:
+        """Why this session may not be granted the tool, or None. A bridge opens nothing by itself."""
+        if tool.bridge:
+            return None
+        if not all(any(pattern.matches(tool) for pattern in layer) for layer in self.allowed):
+            return "not granted to this session"
+        if self.parent_run is not None and not self.parent_run.has(tool):
+            return "the run that this sub-agent belongs to does not have it"
+        return None
 
 
 @final
@@ -49,24 +91,31 @@ class OpenRun:
 
     def __init__(self, session_id: str, on_release: Callable[[], None]) -> None:
         self._session_id = session_id
-        self._run_id: str | None = None
+        self.run: ParentRun | None = None
+        """The open run."""
+        self.newest: ParentRun | None = None
+        """The open run, or the one that was open last."""
         self._on_release = on_release
 
     @property
     def claimed(self) -> bool:
         """True while a run has the session."""
-        return self._run_id is not None
+        return self.run is not None
 
-    def claim(self, run_id: str) -> None:
+    def claim(self, run: ParentRun) -> None:
         """Take the session for this run. Raises `RunAlreadyOpen`."""
-        if self._run_id is not None:
-            raise RunAlreadyOpen(self._session_id, self._run_id)
-        self._run_id = run_id
+        if self.run is not None:
+            raise RunAlreadyOpen(self._session_id, self.run.info.run_id)
+        self.run = run
 
-    def release(self, run_id: str) -> None:
+    def began(self) -> None:
+        """The run that has the session was let through."""
+        self.newest = self.run
+
+    def release(self, run: ParentRun) -> None:
         """Let the session go, if this run has it."""
-        if self._run_id == run_id:
-            self._run_id = None
+        if self.run is run:
+            self.run = None
             self._on_release()
 
 
@@ -79,16 +128,24 @@ class _Saved:
     """Why it cannot be saved at the moment, logged once."""
 
 
+def _check_id(plugin_id: str) -> None:
+    """Approvals that are remembered, and verdicts, are kept beside what plugins keep: no plugin may reach them."""
+    if plugin_id.casefold().startswith(OWN_IDS):
+        raise PluginRefused(plugin_id, f"ids that begin with '{OWN_IDS}' are hooksdk's own", "Give it another id")
+
+
 @final
 class PluginStates:
     """What the plugins keep in a session, saved when it changed."""
 
-    def __init__(self, transcript: Transcript) -> None:
+    def __init__(self, transcript: Transcript, mask: SecretMask) -> None:
         self._transcript = transcript
+        self._mask = mask
         self._by_plugin: dict[str, _Saved] = {}
 
     def open(self, plugin_id: str) -> PluginState:
         """A plugin's state, as it was last saved."""
+        _check_id(plugin_id)
         state = PluginState(self._transcript.state(plugin_id))
         self._by_plugin[plugin_id] = _Saved(state, schema.canonical(dict(state)))
         return state
@@ -99,7 +156,8 @@ class PluginStates:
             try:
                 text = schema.canonical(dict(saved.state))
                 if text != saved.text:
-                    await self._transcript.save_state(plugin_id, schema.clone(dict(saved.state)))
+                    masked = self._mask.value(schema.clone(dict(saved.state)))
+                    await self._transcript.save_state(plugin_id, masked)
                     saved.text = text
                 saved.problem = ""
             except (ValueError, TypeError) as error:
@@ -120,23 +178,25 @@ def _why_not(state: PluginState, error: Exception) -> str:
 
 @final
 class PluginStorage:
-    """One plugin's key-value space in a store."""
+    """One plugin's key-value space in a store; what goes into it out of a session holds no value of a secret."""
 
-    def __init__(self, store: Store, plugin_id: str) -> None:
+    def __init__(self, store: Store, plugin_id: str, mask: SecretMask | None = None) -> None:
+        _check_id(plugin_id)
         self._store = store
         self._space = plugin_id
+        self._mask = SecretMask() if mask is None else mask
 
     async def get(self, key: str, default: Any = None) -> Any:
         """The value kept under `key`, or `default`."""
-        return await self._store.get_value(self._space, key, default)
+        return await self._store.get_value(self._space, self._mask.text(key), default)
 
     async def set(self, key: str, value: Any) -> None:
         """Keep `value` under `key`; durable when this returns."""
-        await self._store.set_value(self._space, key, value)
+        await self._store.set_value(self._space, self._mask.text(key), self._mask.value(value))
 
     async def delete(self, key: str) -> None:
         """Forget `key`."""
-        await self._store.delete_value(self._space, key)
+        await self._store.delete_value(self._space, self._mask.text(key))
 
     async def keys(self) -> Sequence[str]:
         """All keys, sorted."""

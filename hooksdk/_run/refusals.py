@@ -21,6 +21,16 @@ def no_such_tool(name: str, catalog: Catalog, call_hint: str) -> str:
     return f"'{clip(name, 200)}' was not run: there is no such tool.{advice}"
 
 
+def granted_no_more(name: str, reason: str) -> str:
+    """The tool was withheld after its call was judged."""
+    return f"'{name}' was not run: it has been withheld from this run meanwhile ({reason}). Do not retry."
+
+
+def definition_changed(name: str) -> str:
+    """The tool was defined anew after its call was judged."""
+    return f"'{name}' was not run: its definition has changed since this call was judged. Call it again."
+
+
 def bridge_not_unwrapped(name: str) -> str:
     """A bridge tool that only stands for other calls, and no plugin turned it into one."""
     return f"'{name}' was not run: it is not offered to you now. Call the tools that are, each by its own name."
@@ -61,6 +71,10 @@ def approval_refused(title: str, reason: str) -> str:
     return f"Blocked: '{title}' was not approved: {reason or 'a person said no'}"
 
 
+CANNOT_WAIT = "its answer comes later, and a call that another tool makes cannot wait"
+NOT_JSON = "its answer comes later, and its arguments cannot be kept until then: they are not JSON"
+
+
 def no_secret_value(names: list[str]) -> str:
     """The arguments hold placeholders that nobody can fill."""
     return f"Blocked: no plugin gives a value for {', '.join(names)}"
@@ -79,6 +93,11 @@ def too_late(name: str, seconds: float) -> str:
 def tool_cancelled(name: str) -> str:
     """The tool raised a cancellation that nobody asked for."""
     return f"'{name}' failed: it was cancelled from inside"
+
+
+def cannot_pause(name: str) -> str:
+    """The tool waits for an approval of its own, inside another tool's call."""
+    return f"'{name}' was not finished: it waits for an approval, and a call that another tool makes cannot wait."
 
 
 def tool_failed(name: str, problem: str) -> str:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, final
 
 from hooksdk import schema
+from hooksdk._approvals.request import ApprovalRequest, Question
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._run.parts import RunParts
+from hooksdk._run.secrets import SecretMask
+from hooksdk._run.shadow import RunResults
 from hooksdk._run.stats import RunStats
+from hooksdk._run.verdicts import Verdicts
 from hooksdk._tasks.limits import Attempt
 from hooksdk.calls import ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog
@@ -48,12 +53,22 @@ class CallInProgress:
     """What is wrong with them by the tool's schema."""
     own_arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     """The tool's own copy, taken before the first policy sees the call."""
-    secrets: dict[str, str] = field(default_factory=dict[str, str])
-    """The values that were filled in, to be masked in what comes back."""
+    short_secrets: SecretMask | None = None
+    """Values that were filled in and are too short to be looked for in the whole session."""
     attempt: Attempt | None = None
     """The tool's time limit, while it runs."""
     abandoned: bool = False
     """The tool returned or was given up; a thread of it may go on."""
+    questions: tuple[Question, ...] = ()
+    """What the policies ask a person about it."""
+    answered_by: str | None = None
+    """Who approved it before, in this run or an earlier one."""
+    pending: ApprovalRequest | None = None
+    """What it waits for."""
+    runs_at_once: bool = False
+    """It is executed as soon as it is judged, so an approval need not be kept until then."""
+    replaced_by: CallInProgress | None = None
+    """The same call, judged again."""
     judged: bool = False
     running: bool = False
     """Somebody executes it, or supplies its result."""
@@ -88,20 +103,32 @@ class RunState:
     replies_at_end: int | None = None
     """How many replies of the model the transcript had then."""
     catalog: Catalog | None = None
-    bridges: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    bridges: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     """Tools that plugins offer beside the catalog, by name."""
+    runnable: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    """The tools with their executors, by name. Everything else here, and everything that is handed out, is without."""
     bridge_names: set[str] = field(default_factory=set[str])
     """Names of bridges that another tool has, too: that tool is renamed."""
     call_hint: str = ""
     """How the model calls what it is not shown."""
+    asked_model: bool = False
+    """Messages were prepared for the model, and no reply is recorded since: the calls of the newest recorded one are over."""
     reminder: str | None = None
     """What to tell a model whose last reply wrote a call as text."""
     open_calls: list[CallInProgress] = field(default_factory=list[CallInProgress])
     """Calls that were begun and have no result yet."""
-    stats: RunStats = field(default_factory=RunStats)
 
     def __post_init__(self) -> None:
         self.hooks: Dispatcher = self.parts.dispatcher
+        self._ids: set[str] = set()
+        self._ids_of: Catalog | None = None
+        self.secrets: SecretMask = self.parts.secrets
+        self.stats = RunStats(self.secrets.text)
+
+    @cached_property
+    def verdicts(self) -> Verdicts:
+        """What is kept of calls that were judged and have no result yet."""
+        return Verdicts(self.parts.transcript)
 
     @property
     def tools(self) -> Catalog:
@@ -109,6 +136,27 @@ class RunState:
         if self.catalog is None:
             raise RunClosed("no tools are resolved yet: call run.resolve_tools(...) first")
         return self.catalog
+
+    def granted(self, name: str) -> Tool | None:
+        """The tool that goes by this name in the newest attempt, or the one that a plugin offers under it; None also
+        where the run that this is a sub-agent's run of has lost it."""
+        tool = None if self.catalog is None else self.catalog.get(name) or self.bridges.get(name)
+        parent = self.parts.parent_run
+        return tool if tool is None or parent is None or tool.bridge or parent.has(tool) else None
+
+    def has(self, tool: Tool) -> bool:
+        """True when the newest attempt has a tool of this id."""
+        if self._ids_of is not self.catalog:
+            self._ids_of = self.catalog
+            self._ids = {each.id for each in (*(self.catalog or ()), *self.bridges.values())}
+        parent = self.parts.parent_run
+        return tool.id in self._ids and (parent is None or parent.has(tool))
+
+    def itself(self, tool: Tool) -> Tool:
+        """The tool with its executor, where this run or one around it handed it out without."""
+        if tool.execute is None and self.catalog is not None and self.catalog.get(tool.name) is tool:
+            return self.runnable[tool.name]
+        return self.parts.parent_run.itself(tool) if self.parts.parent_run else tool
 
     def check_open(self) -> None:
         """Raise `RunClosed` before the run has begun and after its end."""
@@ -131,4 +179,6 @@ class RunState:
             )
 
         missing_grant = self.parts.missing_grants.get(owner)
-        return Results(self.parts.transcript, owner, missing_grant=missing_grant, on_queued=on_queued)
+        return RunResults(
+            self.parts.transcript, owner, missing_grant=missing_grant, on_queued=on_queued, mask=self.secrets
+        )

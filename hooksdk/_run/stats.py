@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
+from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.tools import Tool
@@ -20,7 +21,8 @@ MAX_CALLS = 1000
 class RunStats:
     """Counts what a run does; `as_dict()` is what `run.stats` and the `AgentEnd` event show."""
 
-    def __init__(self) -> None:
+    def __init__(self, clean: Callable[[str], str] = str) -> None:
+        self._clean = clean
         self.tokens_direct = 0
         self.tokens_offered = 0
         self.message_characters = 0
@@ -36,6 +38,8 @@ class RunStats:
         self._tokens_trimmed = 0
         self._calls_in_text = 0
         self._nested = 0
+        self.shadow: dict[str, Counter[str]] = {}
+        """What plugins in shadow mode would have done, by plugin: the answers' names, and `failed`."""
 
     def resolved(self, catalog: Catalog, offered: Sequence[Tool]) -> None:
         """The tools are settled."""
@@ -71,7 +75,19 @@ class RunStats:
 
     def count(self, counter: str, amount: int = 1) -> None:
         """A plugin's own counter."""
-        self._counters[counter] += amount
+        self._counters[self._clean(counter)] += amount
+
+    def in_shadow(self, plugin: str, outcome: str) -> None:
+        """A plugin in shadow mode would have done this."""
+        self.shadow.setdefault(plugin, Counter())[outcome] += 1
+
+    def log_shadow(self, run_id: str) -> None:
+        """Tell the operator what the plugins in shadow mode would have done in this run."""
+        for plugin, outcomes in self.shadow.items():
+            counts = ", ".join(f"{name} {count}" for name, count in outcomes.items())
+            logger.warning(
+                "plugin '%s' is in shadow mode; in run %s it would have answered: %s", plugin, run_id, counts
+            )
 
     def drained(self, report: DrainReport) -> None:
         """Queued trims were applied."""
@@ -100,4 +116,5 @@ class RunStats:
             "calls": [dict(call) for call in self._calls],
             "trims": dict(self._trims),
             "tokens_trimmed": self._tokens_trimmed,
+            "shadow": {plugin: dict(outcomes) for plugin, outcomes in self.shadow.items()},
         }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from hooksdk import hooks
-from hooksdk._firing.dispatcher import Failure
 from hooksdk._run.state import RunState
 from hooksdk.catalog import Catalog, build_catalog
 from hooksdk.errors import PolicyFailed
@@ -21,46 +22,62 @@ class NameTaken(Exception):
         self.names = names
 
 
-async def settle_catalog(state: RunState, tools: Sequence[Tool], earlier: set[str]) -> tuple[Catalog, list[Tool]]:
-    """The catalog of this attempt, and what to offer. A tool that has the name of a bridge is renamed, as two owners'
-    tools of one name are: the policies are asked anew then, about the names that the model will see. Once: a plugin
-    that offers another taken name when it is asked again has failed, and so has one that offers the name of a host's
-    own tool."""
+@dataclass
+class Settlement:
+    """What is settled for one attempt, before it takes the place of the last one's."""
+
+    catalog: Catalog
+    runnable: dict[str, Tool]
+    """The tools with their executors, by name."""
+    bridges: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    hints: list[str] = field(default_factory=list[str])
+
+
+async def settle_tools(state: RunState, tools: Sequence[Tool], earlier: set[str]) -> list[Tool]:
+    """Settle the catalog of this attempt, and answer what to offer. A tool that has the name of a bridge is renamed, as two
+    owners' tools of one name are: the policies are asked anew then, about the names that the model will see. Once: a plugin
+    that offers another taken name when it is asked again has failed, and so has one that offers the name of a host's own
+    tool."""
     host_names = frozenset(tool.name for tool in tools if tool.source == "host")
-    catalog = await _granted(state, tools, earlier)
+    settlement = await _granted(state, tools, earlier)
     try:
-        return catalog, await assemble_tools(state, catalog, host_names, may_rename=True)
+        offered = await assemble_tools(state, settlement, host_names, may_rename=True)
     except NameTaken as error:
         state.bridge_names.update(error.names)
-    catalog = await _granted(state, tools, earlier)
-    return catalog, await assemble_tools(state, catalog, host_names, may_rename=False)
+        settlement = await _granted(state, tools, earlier)
+        offered = await assemble_tools(state, settlement, host_names, may_rename=False)
+    state.catalog, state.bridges, state.runnable = settlement.catalog, settlement.bridges, settlement.runnable
+    state.call_hint = " ".join(settlement.hints)
+    return offered
 
 
-async def _granted(state: RunState, tools: Sequence[Tool], earlier: set[str]) -> Catalog:
-    catalog = build_catalog(tools, earlier, state.bridge_names)
-    refused = {tool.name: "not granted to this session" for tool in catalog if not state.parts.allows(tool)}
-    return await narrow_tools(state, catalog.without(refused))
+async def _granted(state: RunState, tools: Sequence[Tool], earlier: set[str]) -> Settlement:
+    runnable: dict[str, Tool] = {}
+    catalog = build_catalog(tools, earlier, state.bridge_names, runnable)
+    return Settlement(await narrow_tools(state, catalog), runnable)
 
 
-async def narrow_tools(state: RunState, catalog: Catalog) -> Catalog:
-    """Each handler sees what the ones before it left; one that fails ends the run."""
+async def narrow_tools(state: RunState, catalog: Catalog, *, more: bool = False) -> Catalog:
+    """What this session may not have is taken out, then the plugins are asked. Each handler sees what the ones before it
+    left; one that fails ends the run. With `more` these are tools beside the catalog, of which a name may say nothing."""
+    if state.parts.limited:
+        catalog = catalog.without({tool.name: why for tool in catalog if (why := state.parts.why_not(tool))})
 
     def event() -> hooks.NarrowTools:
         return hooks.NarrowTools(info=state.info, tools=tuple(catalog))
 
+    every_tool = catalog
     async for outcome in state.hooks.fire("narrow_tools", event):
-        handler, failure = outcome.handler, outcome.failure
-        names: list[str] = []
-        if failure is None:
-            try:
-                names = _names_in(outcome.answer)
-            except Exception as error:
-                failure = Failure(handler, error)
-        if failure is not None:
-            raise PolicyFailed("narrow_tools", handler.who, str(failure))
+        handler, names = outcome.handler, await outcome.use(_names_in)
+        if names is None:
+            raise PolicyFailed("narrow_tools", handler.who, str(outcome.failure))
         reason: str = outcome.answer.reason
-        catalog = catalog.without(dict.fromkeys(names, reason))
-        await state.trace(Withheld(plugin=handler.plugin, names=tuple(names), reason=reason))
+        if not more:
+            await state.parts.unmatched.check_withheld(state.hooks, state.info, handler.plugin, names, every_tool)
+        narrowed = catalog.without(dict.fromkeys(names, reason))
+        if narrowed is not catalog:
+            await state.trace(Withheld(plugin=handler.plugin, names=tuple(names), reason=reason))
+        catalog = narrowed
     return catalog
 
 
@@ -68,18 +85,18 @@ def _names_in(answer: hooks.Withhold) -> list[str]:
     names: list[object] = [answer.names] if isinstance(answer.names, str) else list(answer.names)
     if wrong := [type(name).__name__ for name in names if not isinstance(name, str)]:
         raise TypeError(f"Withhold(names=...) must hold names or ids, not {wrong[0]}")
-    return [str(name) for name in names]
+    return [str.__str__(name) for name in names if isinstance(name, str)]
 
 
 async def assemble_tools(
-    state: RunState, catalog: Catalog, host_names: frozenset[str], *, may_rename: bool
+    state: RunState, settlement: Settlement, host_names: frozenset[str], *, may_rename: bool
 ) -> list[Tool]:
     """What to offer; when a handler fails, the plain catalog. Raises `NameTaken` when bridges need names that tools of
     the catalog have, and these may be renamed."""
-    state.bridges, state.call_hint = {}, ""
+    catalog = settlement.catalog
     shown = {tool.name: tool for tool in catalog}
-    bridges: dict[str, Tool] = {}
-    hints: list[str] = []
+    offers: list[_Offer] = []
+    added: dict[str, Tool] = {}
 
     def event() -> hooks.AssembleTools:
         deferrable = tuple(tool for tool in shown.values() if not tool.core)
@@ -91,48 +108,78 @@ async def assemble_tools(
     def taken(names: Iterable[str]) -> list[str]:
         return [name for name in names if name in catalog or name in catalog.withheld]
 
+    def read(answer: hooks.Offer, plugin: str) -> _Offer:
+        offer = _read_offer(state, answer, plugin, shown, added)
+        if names := [name for name in offer.tools if name in host_names] if may_rename else taken(offer.tools):
+            raise NameTaken(names)
+        return offer
+
     async for outcome in state.hooks.fire("assemble_tools", event):
-        failure, offer = outcome.failure, outcome.answer
-        if failure is None:
-            try:
-                added, deferred = _read_offer(offer, shown, bridges)
-                names = [name for name in added if name in host_names] if may_rename else taken(added)
-                if names:
-                    raise NameTaken(names)
-                bridges |= added
-                shown = {name: tool for name, tool in shown.items() if name not in deferred}
-            except Exception as error:
-                failure = Failure(outcome.handler, error)
-        if failure is not None:
-            failure.log(", so the plain catalog is offered")
+        offer = await outcome.use(lambda answer, plugin=outcome.handler.plugin: read(answer, plugin))
+        if offer is None:
+            outcome.log(", so the plain catalog is offered")
             return list(catalog)
-        if offer.call_hint:
-            hints.append(str(offer.call_hint))
-    if names := taken(bridges):
+        offers.append(offer)
+        added |= offer.tools
+        shown = {name: tool for name, tool in shown.items() if name not in offer.deferred}
+    if names := taken(added):
         raise NameTaken(names)
-    state.bridges, state.call_hint = bridges, " ".join(hints)
-    return [*shown.values(), *bridges.values()]
+    return await _offer(state, settlement, offers)
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """One plugin's `Offer`, checked."""
+
+    tools: Mapping[str, Tool]
+    """The tools that it adds, by name, with their executors."""
+    deferred: frozenset[str]
+    call_hint: str
 
 
 def _read_offer(
-    offer: hooks.Offer, shown: Mapping[str, Tool], bridges: Mapping[str, Tool]
-) -> tuple[dict[str, Tool], set[str]]:
-    """The bridges that a plugin adds, by name, and the names that it defers."""
-    added: dict[str, Tool] = {}
-    for tool in offer.tools:
-        if not tool.name or tool.name in bridges or tool.name in added:
+    state: RunState, answer: hooks.Offer, plugin: str, shown: Mapping[str, Tool], added: Mapping[str, Tool]
+) -> _Offer:
+    contract = state.parts.contracts.get(plugin)
+    tools: dict[str, Tool] = {}
+    for each in answer.tools:
+        tool = as_offered(each, plugin, bridge=plugin in state.parts.built_in)
+        if not tool.name or tool.name in added or tool.name in tools:
             raise ValueError(f"the offered tool '{tool.name}' has a name that is offered already")
-        added[tool.name] = as_bridge(tool)
-    deferred = {*offer.defer}
+        if contract is not None and tool.name not in contract:
+            raise ValueError(f"its manifest does not list the tool '{tool.name}'. List it under contracts.tools")
+        tools[tool.name] = tool
+    deferred = frozenset(answer.defer)
     for name in deferred:
         if name not in shown or shown[name].core:
             raise ValueError(f"'{name}' is not one of the deferrable tools")
-    return added, deferred
+    return _Offer(tools, deferred, answer.call_hint)
 
 
-def as_bridge(tool: Tool) -> Tool:
-    """A copy of a tool that a plugin offers through `Offer`, with `bridge` set. Neither the constructor nor `Tool.copy` can:
-    policies let a bridge pass where they block unknown tools."""
-    marked = tool.copy()
-    object.__setattr__(marked, "bridge", True)
-    return marked
+async def _offer(state: RunState, settlement: Settlement, offers: Sequence[_Offer]) -> list[Tool]:
+    """What plugins offer is narrowed as the catalog is. Where a tool of an `Offer` is withheld nothing is hidden for it: the
+    model might not find again what it was to stand for."""
+    tools = {name: tool for offer in offers for name, tool in offer.tools.items()}
+    if tools:
+        narrowed = await narrow_tools(state, Catalog(tool.without_executor() for tool in tools.values()), more=True)
+        settlement.bridges = {tool.name: tool for tool in narrowed}
+        settlement.catalog = settlement.catalog.also_withholding(narrowed.withheld)
+        settlement.runnable.update((name, tools[name]) for name in settlement.bridges)
+    hidden: set[str] = set()
+    for offer in offers:
+        if settlement.bridges.keys() >= offer.tools.keys():
+            hidden |= offer.deferred
+            if offer.call_hint:
+                settlement.hints.append(offer.call_hint)
+    return [*(tool for tool in settlement.catalog if tool.name not in hidden), *settlement.bridges.values()]
+
+
+def as_offered(tool: Any, plugin: str, *, bridge: bool) -> Tool:
+    """A copy of a tool that a plugin offers through `Offer`: it is the plugin's, whatever it says of itself. Only hooksdk's
+    own plugins offer bridges, which policies let pass where they block unknown tools."""
+    if not isinstance(tool, Tool) or not isinstance(tool.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"Offer(tools=...) must hold tools, not {type(tool).__name__}")
+    copy = Tool.copy(tool, name=str.__str__(tool.name), source="plugin", owner=plugin)
+    object.__setattr__(copy, "own_name", copy.name)
+    object.__setattr__(copy, "bridge", bridge)
+    return copy

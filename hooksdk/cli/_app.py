@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from hooksdk._plugins.discovery import find_plugins
-from hooksdk._plugins.registry import Plugin, Registry, describe_plugins
-from hooksdk.cli._console import print_json, stderr_console, stdout_console
-from hooksdk.cli._edit import switch_plugin
-from hooksdk.config import fold, load_config
-from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
+from hooksdk.cli._approvals import approvals_app
+from hooksdk.cli._console import complain
+from hooksdk.cli._options import Json, Project
+from hooksdk.cli._plugins import plugins_app
+from hooksdk.cli._policy import policy_app
+from hooksdk.errors import ConfigError, HookSDKError
 
 INTERRUPTED = 130
 BAD_CONFIG = 3
@@ -31,15 +29,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-plugins_app = typer.Typer(help="Look at plugins and switch them.", no_args_is_help=True)
 app.add_typer(plugins_app, name="plugins")
+app.add_typer(approvals_app, name="approvals")
 tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
+app.add_typer(policy_app, name="policy")
+config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Project = Annotated[
-    Path, typer.Option("--project", help="The folder whose configuration counts.", exists=True, file_okay=False)
-]
 Mcp = Annotated[
     list[Path] | None,
     typer.Option("--mcp", metavar="FILE", help="A JSON file with `mcpServers`; may be given several times."),
@@ -68,7 +65,7 @@ def run(arguments: Sequence[str]) -> int:
         # What is still to be written, at the end of the process too, goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not reader_left:
-            _complain(f"the output cannot be written: {error.strerror}")
+            complain(f"the output cannot be written: {error.strerror}")
             code = 1
     return code
 
@@ -81,10 +78,10 @@ def _run(arguments: Sequence[str]) -> int:
     except typer.Exit as end:
         code = end.exit_code
     except ConfigError as error:
-        _complain(str(error))
+        complain(str(error))
         code = BAD_CONFIG
     except HookSDKError as error:
-        _complain(str(error))
+        complain(str(error))
         code = 1
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # typer's answer to it
@@ -95,15 +92,11 @@ def _run(arguments: Sequence[str]) -> int:
             raise
         usage: Any = error  # a usage error of the command line itself
         if message := usage.format_message():
-            _complain(message)
+            complain(message)
         code = usage.exit_code
     if code == INTERRUPTED:  # typer, too, turns Ctrl-C into this code without a word
-        _complain("stopped")
+        complain("stopped")
     return code if isinstance(code, int) else 0
-
-
-def _complain(text: str) -> None:
-    stderr_console().print(f"[red]hooksdk:[/red] {escape(text)}", soft_wrap=True)
 
 
 def _model(text: str) -> str:
@@ -137,12 +130,12 @@ def demo(
 ) -> None:
     """Let a scripted model do a real job on real MCP servers, with every hook at work. Needs no key and no network."""
     if interactive and as_json:
-        _complain("--json prints nothing but the document, so nothing can be asked: leave --interactive out")
+        complain("--json prints nothing but the document, so nothing can be asked: leave --interactive out")
         raise typer.Exit(2)
     try:
         from hooksdk.cli._demo import run_demo
     except ModuleNotFoundError as error:
-        _complain(f"the demo needs {error.name}: pip install 'hooksdk[demo]'")
+        complain(f"the demo needs {error.name}: pip install 'hooksdk[demo]'")
         raise typer.Exit(1) from None
     raise typer.Exit(run_demo(folder=folder, interactive=interactive, as_json=as_json))
 
@@ -210,6 +203,22 @@ def run_agent(
     raise typer.Exit(run_prompt(options))
 
 
+@app.command()
+def doctor(
+    mcp: Mcp = None,
+    load_seconds: Annotated[
+        float, typer.Option("--limit", min=0.1, metavar="SECONDS", help="How long one plugin may take to be loaded.")
+    ] = 20.0,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Find what is wrong here: lost policies, missing grants, dead rules, patterns without a tool, servers, the store."""
+    from hooksdk.cli import _doctor
+
+    examination = _doctor.Examination(project=project, mcp=tuple(mcp or ()), load_seconds=load_seconds)
+    raise typer.Exit(_doctor.doctor(examination, as_json=as_json))
+
+
 @tools_app.command("list")
 def list_tools(
     mcp: Mcp = None, context_window: ContextWindow = WINDOW, as_json: Json = False, project: Project = Path()
@@ -238,86 +247,60 @@ def search_tools(
     raise typer.Exit(_tools.search_tools(look, queries, limit))
 
 
-@plugins_app.command("list")
-def list_plugins(as_json: Json = False, project: Project = Path()) -> None:
-    """List every plugin that a host here would know, loaded or not, with the reason."""
-    known = _find(project)
-    if as_json:
-        print_json({"schema": 1, "plugins": describe_plugins(known)})
-    else:
-        _print_plugins(known)
-    names = [plugin.id for plugin in known]
-    for name in load_config(folder=project).plugins:
-        if not any(fold(name) == fold(one) for one in names):
-            _complain(f"[plugins.{name}] is for a plugin that is not installed here.{did_you_mean(name, names)}")
-    if any(plugin.status == "refused" for plugin in known):
-        raise typer.Exit(1)
-
-
-@plugins_app.command("enable")
-def enable_plugin(
-    plugin_id: Annotated[str, typer.Argument(metavar="ID")],
-    grant: Annotated[list[str] | None, typer.Option(help="A permission to give, such as conversation.")] = None,
+@tools_app.command("audit")
+def audit_tools(
+    mcp: Mcp = None,
+    approve: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Approve a tool as it is now, by name or id; may be given several times."),
+    ] = None,
+    approve_all: Annotated[bool, typer.Option("--approve-all", help="Approve every tool as it is now.")] = False,
+    as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Switch a plugin on in the project's hooksdk.toml, and give it grants."""
-    _check_known(project, plugin_id)
-    path = switch_plugin(project, plugin_id, enabled=True, grants=grant or [])
-    grants = f", with {', '.join(grant)}" if grant else ""
-    print(f"{plugin_id} is on{grants}: {path}")
-    now = next(plugin for plugin in _find(project) if fold(plugin.id) == fold(plugin_id))
-    if not now.loaded:
-        _complain(f"it is not loaded yet ({now.status}): {now.reason}")
-        raise typer.Exit(1)
+    """Report tools that changed, look like others or hold hidden text, and approve those that are right.
+
+    The code is 1 when something is reported.
+    """
+    from hooksdk.cli import _audit
+
+    options = _audit.AuditOptions(
+        project=project, mcp=tuple(mcp or ()), approve=tuple(approve or ()), approve_all=approve_all, as_json=as_json
+    )
+    raise typer.Exit(_audit.audit_tools(options))
 
 
-@plugins_app.command("disable")
-def disable_plugin(plugin_id: Annotated[str, typer.Argument(metavar="ID")], project: Project = Path()) -> None:
-    """Switch a plugin off in the project's hooksdk.toml."""
-    _check_known(project, plugin_id)
-    print(f"{plugin_id} is off: {switch_plugin(project, plugin_id, enabled=False, grants=[])}")
+@config_app.command("show")
+def show_config(
+    origin: Annotated[bool, typer.Option("--origin", help="Say who set each value.")] = False,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Show the configuration that counts here, and what does not count and why. No plugin is imported."""
+    from hooksdk.cli._config import show
+
+    raise typer.Exit(show(project, origin=origin, as_json=as_json))
 
 
-def _find(project: Path) -> list[Plugin]:
-    config = load_config(folder=project)
-    registry = Registry(config)
-    find_plugins(registry, (), config, folder=project, on_refusal=lambda _plugin, _error: None)
-    return registry.plugins
+@app.command()
+def trust(
+    folder: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(),
+    yes: Annotated[bool, typer.Option("--yes", help="Trust it without asking.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="List the folders that you trust.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Trust the folder no longer.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what a folder's configuration would widen, such as running its plugins file, and trust it until it changes."""
+    from hooksdk.cli import _trust
 
-
-def _check_known(project: Path, plugin_id: str) -> None:
-    known = [plugin.id for plugin in _find(project)]
-    if not any(fold(name) == fold(plugin_id) for name in known):
-        hint = did_you_mean(plugin_id, known) or " `hooksdk plugins list` shows those that are."
-        raise PluginRefused(plugin_id, f"it is not installed here.{hint}")
-
-
-def _print_plugins(known: Sequence[Plugin]) -> None:
-    console = stdout_console()
-    if not known:
-        console.print("No plugins are installed.")
-        return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in ("plugin", "status", "from", "hooks, tools and what it does"):
-        table.add_column(heading, overflow="fold")
-    colours: dict[str, str] = {"loaded": "green", "refused": "red", "denied": "yellow"}
-    for entry in describe_plugins(known):
-        status = str(entry["status"])
-        table.add_row(
-            escape(str(entry["id"])),
-            f"[{colours.get(status, 'dim')}]{status}[/]",
-            escape(str(entry["origin"])),
-            _description(entry),
-        )
-    console.print(table)
-
-
-def _description(entry: dict[str, Any]) -> str:
-    lines = [escape(str(entry["description"]))] if entry["description"] else []
-    if entry["hooks"]:
-        lines.append(f"[dim]hooks: {escape(', '.join(entry['hooks']))}[/]")
-    if entry["tools"]:
-        lines.append(f"[dim]tools: {escape(', '.join(entry['tools']))}[/]")
-    if entry["reason"]:
-        lines.append(f"[yellow]{escape(str(entry['reason']))}[/]")
-    return "\n".join(lines)
+    if show_list + remove + yes > 1 or (as_json and not show_list):
+        raise typer.BadParameter("--list, --remove and --yes exclude each other, and --json goes with --list")
+    if show_list:
+        code = _trust.list_trusted(as_json=as_json)
+    elif remove:
+        code = _trust.remove_trust(folder)
+    elif folder.is_dir():
+        code = _trust.trust_folder(folder, yes=yes)
+    else:
+        raise typer.BadParameter(f"{folder} is not a folder")
+    raise typer.Exit(code)

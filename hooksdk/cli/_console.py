@@ -48,10 +48,17 @@ def stderr_console() -> Console:
     return _Progress(stderr=True, highlight=False, emoji=False)
 
 
+def complain(text: str) -> None:
+    """Say what is wrong, on stderr."""
+    stderr_console().print(f"[red]hooksdk:[/red] {safe(text)}", soft_wrap=True)
+
+
 def print_json(document: Any) -> None:
-    """Print one JSON document to stdout, in ASCII where its encoding lacks characters."""
+    """Print one JSON document to stdout, in ASCII where its encoding lacks characters. What could steer a terminal is
+    escaped, so the document means the same."""
     encoding = str(getattr(sys.stdout, "encoding", "utf-8")).lower()
-    print(json.dumps(document, indent=2, ensure_ascii=not encoding.startswith("utf")))
+    text = json.dumps(document, indent=2, ensure_ascii=not encoding.startswith("utf"))
+    print("".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text))
 
 
 def printable(text: str) -> str:
@@ -64,19 +71,24 @@ def safe(value: object) -> str:
     return escape(printable(str(value)))
 
 
+def one_line(value: object) -> str:
+    """The value's text in one line, `safe`: nobody else's words can look like a line of ours."""
+    return safe(" ".join(str(value).split()))
+
+
 def first_sentence(text: str) -> str:
     """The first sentence of a description, in one line."""
     paragraph = " ".join(text.strip().partition("\n\n")[0].split())
     return clip(printable(re.split(r"(?<=[.!?])\s+(?![a-z])", paragraph, maxsplit=1)[0]), _SENTENCE_CHARS)
 
 
-def print_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: str) -> None:
-    """Print a table to stdout in which nothing is wrapped; `numbers` is the heading of a column of them. On a terminal
-    the last column ends where the line does. (A table of rich's would leave out whole columns instead.)"""
+def print_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: str = "") -> None:
+    """Print a table to stdout in which nothing is wrapped; `numbers` is the heading of a column of them, if there is one.
+    On a terminal the last column ends where the line does. (A table of rich's would leave out whole columns instead.)"""
     console = stdout_console()
     widths = [max(cell_len(row[at]) for row in (headings, *rows)) for at in range(len(headings) - 1)]
     room = max(console.width - sum(widths) - 2 * len(widths), _LAST_COLUMN_CELLS) if console.is_terminal else None
-    right = headings.index(numbers)
+    right = headings.index(numbers) if numbers else -1
     for row in (headings, *rows):
         blanks = [" " * (width - cell_len(cell)) for width, cell in zip(widths, row, strict=False)]
         cells = [

@@ -22,7 +22,7 @@ from rich.table import Table
 from hooksdk import Config, Host, JsonlStore, ResultInfo, Session, schema
 from hooksdk._tasks.background import logger
 from hooksdk.agent import Outcome, run_agent
-from hooksdk.cli._approver import PersonAtTerminal, grant_all
+from hooksdk.cli._approver import ask_here, grant_all
 from hooksdk.cli._console import print_json
 from hooksdk.cli._demo_repository import make_repository
 from hooksdk.cli._demo_script import FILE_NAME, PROMPT, scripted_secretary
@@ -85,11 +85,12 @@ async def play(folder: Path, console: Console, interactive: bool) -> dict[str, A
     console.print(f"[dim]repository[/]  {commits} commits in {escape(str(folder / 'repository'))}")
     workspace = folder / "workspace"
     workspace.mkdir()
-    approver = PersonAtTerminal(console) if interactive else grant_all("granted by the demo")
+    approver = ask_here(console) if interactive else grant_all("granted by the demo")
     host = Host(
         plugins=[timeline(console)], store=JsonlStore(folder / "sessions"), config=_config(folder), approver=approver
     )
     async with host:
+        console.print(f"[dim]policies[/]    {escape(host.judging)}", soft_wrap=True)
         servers = await _start_servers(host, console)
         async with host.session("demo") as session:
             script = scripted_secretary(folder / "repository", workspace, folder / "elsewhere")

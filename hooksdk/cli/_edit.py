@@ -1,40 +1,67 @@
-"""Changing the project's configuration file without touching anything else in it."""
+"""Changing configuration files without touching anything else in them: the project's, and the trust in the user's."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from hooksdk.config import fold, load_config
+from hooksdk._config.rules import Remark
+from hooksdk._config.sources import TRUST_TABLE, user_file
+from hooksdk._config.trust import Trust
+from hooksdk.config import fold, read_config
 from hooksdk.errors import ConfigError, StoreError
 from hooksdk.stores._files import replace_file
 
 
+@dataclass(frozen=True)
+class Edit:
+    """What came of an edit of the project's file."""
+
+    path: Path
+    remarks: Sequence[Remark]
+    """What else is in the file and counts only where its folder is trusted; so it was not trusted with the edit."""
+
+
+def edit_project(project: Path, plugin_id: str, *, enabled: bool, grants: Sequence[str]) -> Edit:
+    """Switch a plugin in the project's file, as `switch_plugin`, and let it count: whoever types it means it. A folder
+    that had nothing to distrust, or was trusted, is trusted with the change."""
+    _, before = read_config(folder=project)
+    clear = before.trust.trusted or not before.to_look_at()
+    path = switch_plugin(project, plugin_id, enabled=enabled, grants=grants)
+    _, after = read_config(folder=project)
+    if clear and (before.trust.trusted or after.to_look_at()):
+        record_trust(after.trust)
+    return Edit(path, () if clear or after.trust.trusted else after.to_look_at())
+
+
 def switch_plugin(project: Path, plugin_id: str, *, enabled: bool, grants: Sequence[str]) -> Path:
-    """Write `[plugins.ID]` with `enabled` and more grants, and answer the file's path. Comments and everything else
-    stay. Raises `ConfigError`, with the file untouched, when the result would not be a valid configuration."""
+    """Write `[plugins.ID]` with `enabled` and more grants, and answer the file's path; one that is switched off loses
+    its grants. Comments and everything else stay. Raises `ConfigError`, with the file untouched, when the result would
+    not be a valid configuration."""
     path, inside = _file(project)
-    try:
-        document = tomlkit.parse(path.read_text(encoding="utf-8")) if path.exists() else tomlkit.document()
-    except (OSError, TOMLKitError) as error:
-        raise ConfigError(str(path), (f"cannot be read: {error}",)) from None
+    read_config(folder=project)
+    document = _parse(path)
     table: Any = document
     for key in (*inside, "plugins"):
         table = table.setdefault(key, tomlkit.table(is_super_table=True))
     name = next((known for known in table if fold(known) == fold(plugin_id)), plugin_id)
     section = table.setdefault(name, tomlkit.table())
     section["enabled"] = enabled
+    if not enabled:  # switched on again, it gets what is granted then
+        section.pop("grants", None)
     all_grants = [*section.get("grants", []), *(grant for grant in grants if grant not in section.get("grants", []))]
     if all_grants:
         section["grants"] = all_grants
     before = path.read_bytes() if path.exists() else None
     _write(path, tomlkit.dumps(document))
     try:
-        load_config(folder=project, environment={})
+        read_config(folder=project)
     except ConfigError:
         _write(path, before.decode("utf-8")) if before is not None else path.unlink()
         raise
@@ -49,9 +76,38 @@ def _file(project: Path) -> tuple[Path, tuple[str, ...]]:
     return own, ()
 
 
-def _write(path: Path, text: str) -> None:
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+def record_trust(trust: Trust) -> Path:
+    """Remember in the user's file that a folder is trusted at its content, and answer that file's path."""
+    path = user_file(os.environ)
+    document: Any = _parse(path)
+    document.setdefault(TRUST_TABLE, tomlkit.table())[str(trust.folder)] = trust.digest
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _write(path, tomlkit.dumps(document), mode=0o600)
+    return path
+
+
+def forget_trust(folder: Path) -> Path | None:
+    """Take a folder out of the user's file, and answer that file's path; None where it was not in there."""
+    path = user_file(os.environ)
+    document: Any = _parse(path)
+    if str(folder) not in document.get(TRUST_TABLE, {}):
+        return None
+    del document[TRUST_TABLE][str(folder)]
+    _write(path, tomlkit.dumps(document), mode=0o600)
+    return path
+
+
+def _parse(path: Path) -> tomlkit.TOMLDocument:
     try:
-        replace_file(path, text.encode(), mode=mode)
+        return tomlkit.parse(path.read_text(encoding="utf-8")) if path.exists() else tomlkit.document()
+    except (OSError, UnicodeDecodeError, TOMLKitError) as error:
+        raise ConfigError(str(path), (f"cannot be read: {error}",)) from None
+
+
+def _write(path: Path, text: str, *, mode: int = 0o644) -> None:
+    """Whole or not at all; `mode` is for a new file. A symbolic link stays one."""
+    target = path.resolve()
+    try:
+        replace_file(target, text.encode(), mode=target.stat().st_mode & 0o777 if target.exists() else mode)
     except StoreError as error:
         raise ConfigError(str(path), (error.problem,)) from None

@@ -16,7 +16,7 @@ from rich.markup import escape
 from hooksdk import Host, JsonlStore, Tool
 from hooksdk.agent import Limits, Outcome, run_agent, tokens_of
 from hooksdk.approvals import Approver
-from hooksdk.cli._approver import PersonAtTerminal, grant_all, refuse_all
+from hooksdk.cli._approver import ask_here, grant_all, refuse_all
 from hooksdk.cli._console import counted, print_json, printable, stderr_console, warnings_shown
 from hooksdk.cli._project import open_servers, project_config
 from hooksdk.cli._provider import ATTEMPTS, CommandModel, ModelOptions
@@ -75,6 +75,10 @@ def run_prompt(options: RunOptions) -> int:
     console.print(f"[dim]run[/]         {escape(_summary(outcome, session_id))}", soft_wrap=True)
     if outcome.reason == "completed":
         return 0
+    if outcome.reason == "paused":
+        waiting = counted(len(outcome.pending), "call")
+        console.print(f"[yellow]hooksdk:[/] stopped: {waiting} without an approval yet", soft_wrap=True)
+        return AT_A_LIMIT
     limit = f"{counted(options.max_turns, 'turn')} (--max-turns)" if outcome.reason == "turn_limit" else outcome.reason
     console.print(f"[yellow]hooksdk:[/] stopped at the limit of {limit}", soft_wrap=True)
     return AT_A_LIMIT
@@ -90,6 +94,7 @@ async def _play(options: RunOptions, model: CommandModel, console: Console) -> t
         ) as host,
     ):  # fmt: skip
         groups = await open_servers(host, options.mcp, console)
+        console.print(f"[dim]policies[/]    {escape(host.judging)}", soft_wrap=True)
         console.print(f"[dim]store[/]       {escape(_place(host.store))}", soft_wrap=True)
 
         def tools() -> list[Tool]:
@@ -112,7 +117,7 @@ def _approver(options: RunOptions) -> Approver:
     if options.approve:
         return grant_all("granted by --yes")
     if options.approve is False or (sys.stdin.isatty() and sys.stderr.isatty()):
-        return PersonAtTerminal(stderr_console())
+        return ask_here(stderr_console())
     return refuse_all(stderr_console())
 
 

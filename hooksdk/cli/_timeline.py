@@ -91,12 +91,12 @@ def _line(record: records.Record) -> str | None:
             names = safe(", ".join(record.names))
             return f"[yellow]no call[/]     the model wrote a call of {names} as text, which does nothing"
         case records.Decision():
-            reason = f": {record.reason}" if record.reason else ""
-            return _indented(record.hook, f"{record.plugin} says {record.decision}{reason}")
+            return _indented(record.hook, f"{record.plugin} says {record.decision}")
         case records.ApprovalAsked():
-            return _indented("approval", record.title)
+            return _indented("approval", f"{record.plugin} asks ({record.severity})")
         case records.ApprovalAnswered():
-            return _indented("approval", "granted" if record.granted else "refused")
+            who = " as before" if record.remembered else f" by {record.by}" if record.by else ""
+            return _indented("approval", f"{'granted' if record.granted else 'refused'}{who}")
         case records.RestoreQueued():
             return None
         case records.TrimQueued():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hooksdk.errors import ConfigError, did_you_mean
+from hooksdk._config.sources import split_store
+from hooksdk.errors import ConfigError
 from hooksdk.stores.jsonl import JsonlStore
 from hooksdk.stores.memory import MemoryStore
 from hooksdk.transcript import SessionLog, Store
@@ -15,10 +16,8 @@ def open_store(spec: str | None) -> Store:
     `ConfigError`."""
     if spec is None or spec == "memory":
         return MemoryStore()
-    kind, _, directory = spec.partition(":")
-    if kind == "jsonl":
-        return JsonlStore(directory or None)
-    known = ("memory", "jsonl")
-    raise ConfigError(
-        "store", (f"'{spec}' is not a store: memory, jsonl or jsonl:DIRECTORY.{did_you_mean(kind, known)}",)
-    )
+    try:
+        _, directory = split_store(spec)
+    except ValueError as error:
+        raise ConfigError("store", (str(error),)) from None
+    return JsonlStore(directory or None)

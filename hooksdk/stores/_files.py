@@ -80,6 +80,20 @@ def _read(fd: int) -> bytes:
     return data
 
 
+def held_locks(directory: Path) -> list[Path]:
+    """The lock files of a folder that somebody holds now; none is changed. Raises `OSError` for one that cannot be opened.
+    A lock goes with its process, so a file that nobody holds means nothing."""
+    held: list[Path] = []
+    for path in sorted(directory.glob("*.lock")):
+        fd = os.open(path, os.O_RDWR | _BINARY)
+        try:
+            if not _lock(fd):
+                held.append(path)
+        finally:
+            os.close(fd)
+    return held
+
+
 @final
 class Lease:
     """The right to write one session, with a token that rises with every holder."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import final
 
-from hooksdk.approvals import Approval, ApprovalRequest
+from hooksdk.approvals import Approval, ApprovalRequest, Later
 
 
 @final
 class ScriptedApprover:
     """An approver that gives these answers in order, the last one for all further questions; without any it grants all.
 
-    True grants, False refuses, a text refuses with that reason. `requests` holds what was asked.
+    True grants, False refuses, a text refuses with that reason, `Later()` lets the call wait. `requests` holds what was asked.
 
     ```python
     import anyio
@@ -40,17 +40,17 @@ class ScriptedApprover:
     ```
     """
 
-    def __init__(self, *answers: bool | str | Approval) -> None:
+    def __init__(self, *answers: bool | str | Approval | Later) -> None:
         self._answers = [_approval(answer) for answer in answers or (True,)]
         self.requests: list[ApprovalRequest] = []
 
-    async def __call__(self, request: ApprovalRequest) -> Approval:
+    async def __call__(self, request: ApprovalRequest) -> Approval | Later:
         """Answer one request."""
         self.requests.append(request)
         return self._answers[min(len(self.requests), len(self._answers)) - 1]
 
 
-def _approval(answer: bool | str | Approval) -> Approval:
-    if isinstance(answer, Approval):
+def _approval(answer: bool | str | Approval | Later) -> Approval | Later:
+    if isinstance(answer, Approval | Later):
         return answer
     return Approval(False, answer) if isinstance(answer, str) else Approval(answer)

@@ -12,7 +12,7 @@ from typing import Any
 from hooksdk import hooks
 from hooksdk.agent import DEFAULT_LIMITS, Limits, Outcome, OutcomeReason, run_agent
 from hooksdk.approvals import Approver
-from hooksdk.config import load_config
+from hooksdk.config import fold, load_config
 from hooksdk.errors import PluginRefused, did_you_mean
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.host import Host
@@ -34,15 +34,23 @@ async def open_host(
     config: Mapping[str, Any] | None = None,
     store: Store | None = None,
     approver: Approver | None = None,
+    grants: Iterable[str] = (),
 ) -> AsyncGenerator[Host, None]:
     """A host for tests: no configuration file and no variable of the environment is read, nothing is written to disk.
 
     `plugins` are modules and classes, or the ids of installed plugins, such as `"tool_search"`; no other installed plugin
-    is loaded. `tools` are what `play` hands to each run. `config` is the host's configuration as a mapping.
+    is loaded. `tools` are what `play` hands to each run. `config` is the host's configuration as a mapping. `grants` are what
+    the installed plugins named here may do, such as `"conversation"`; modules and classes need none.
     """
     ids = [plugin for plugin in plugins if isinstance(plugin, str)]
     holders = [plugin for plugin in plugins if not isinstance(plugin, str)]
-    overrides = {**(config or {}), "allow": [*ids, *(config or {}).get("allow", ())]}
+    overrides: dict[str, Any] = {**(config or {}), "allow": [*ids, *(config or {}).get("allow", ())]}
+    if words := list(grants):
+        sections: dict[str, Any] = overrides.get("plugins", {})
+        known = {fold(name): name for name in sections}
+        named = {known.get(fold(plugin_id), plugin_id) for plugin_id in ids}
+        granted = {name: {**sections.get(name, {}), "grants": words} for name in named}
+        overrides["plugins"] = {**sections, **granted}
     settings = load_config(overrides, folder=Path(os.devnull), environment={"XDG_CONFIG_HOME": os.devnull})
     host = Host(
         plugins=[_make_kit(tools), *holders], store=MemoryStore() if store is None else store, config=settings,
@@ -64,12 +72,13 @@ async def open_session(
     config: Mapping[str, Any] | None = None,
     store: Store | None = None,
     approver: Approver | None = None,
+    grants: Iterable[str] = (),
     session_id: str = "test",
 ) -> AsyncGenerator[Session, None]:
     """One session of a host for tests; the parameters are those of `open_host`. With the same `store` and `session_id`
     a second one goes on where the first has ended."""
     async with (
-        open_host(*plugins, tools=tools, config=config, store=store, approver=approver) as host,
+        open_host(*plugins, tools=tools, config=config, store=store, approver=approver, grants=grants) as host,
         host.session(session_id) as session,
     ):
         yield session
@@ -137,7 +146,7 @@ async def play(
     agent_id: str = "main",
     workspace_dir: str | None = None,
     requester: Mapping[str, Any] | None = None,
-    trigger: str = "user",
+    trigger: str | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Played:
     """Play one whole run with a scripted model. `session` comes from `open_session` or `open_host`; its tools are used

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builtin_plugins.tool_policy import ToolPolicy
 from hooksdk import Annotations, ApprovalRequest, Host, MemoryStore, Tool, hooks
 from hooksdk.errors import ConfigError
 from hooksdk.hooks import AssembleTools, Offer
@@ -92,8 +94,9 @@ IN_TMP = {"properties": {"path": {"pattern": "^/tmp/"}}, "required": ["path"]}
         ({"tools": "delete_*"}, ["delete_issue"]),
         ({"tools": ["delete_*", "send_mail"]}, ["delete_issue", "send_mail"]),
         ({"tools": "mcp:github:*"}, ["create_issue", "delete_issue"]),
-        ({"annotations": {"destructive": True}}, ["write_file", "delete_issue"]),
-        ({"annotations": {"destructive": True}, "sources": "mcp"}, ["delete_issue"]),
+        ({"annotations": {"destructive": True}}, ["write_file", "create_issue", "delete_issue", "send_mail"]),
+        ({"annotations": {"destructive": True}, "sources": "host"}, ["write_file"]),
+        ({"annotations": {"read_only": True}}, ["read_file"]),
         ({"sources": ["host"]}, ["read_file", "write_file"]),
         ({"owners": "g*"}, ["create_issue", "delete_issue", "send_mail"]),
         ({"owners": ["gmai?"]}, ["send_mail"]),
@@ -109,16 +112,48 @@ async def test_a_deny_without_conditions_on_the_call_withholds_the_tools_it_is_a
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-async def test_an_annotation_that_a_tool_does_not_say_never_fits(wanted: bool):
-    async with judged({"action": "deny", "annotations": {"destructive": wanted}}) as stage:
-        assert "create_issue" in stage.granted
+@pytest.mark.parametrize("name", ["read_only", "destructive", "idempotent", "open_world"])
+async def test_an_allow_never_goes_by_an_annotation_that_a_tool_does_not_say(name: str, wanted: bool):
+    async with judged({"action": "allow", "annotations": {name: wanted}}, tools=[ISSUE], default="deny") as stage:
+        assert stage.granted == []
 
 
-async def test_the_first_rule_that_fits_decides():
-    rules = [{"action": "allow", "tools": "delete_issue"}, {"action": "deny", "tools": "*_issue"}]
+@pytest.mark.parametrize(
+    ("name", "unsaid"), [("read_only", False), ("destructive", True), ("idempotent", False), ("open_world", True)]
+)
+async def test_of_a_tool_that_says_nothing_a_deny_takes_what_mcp_takes(name: str, unsaid: bool):
+    async with judged({"action": "deny", "annotations": {name: unsaid}}, tools=[ISSUE]) as stage:
+        assert stage.granted == []
+    async with judged({"action": "deny", "annotations": {name: not unsaid}}, tools=[ISSUE]) as stage:
+        assert stage.granted == ["create_issue"]
+
+
+async def test_a_tool_that_says_that_it_only_reads_is_not_taken_for_destructive():
+    async with judged({"action": "deny", "annotations": {"destructive": True}}, tools=[READ]) as stage:
+        assert stage.granted == ["read_file"]
+
+
+DENY_ISSUES = {"action": "deny", "tools": "*_issue", "arguments": {"required": ["force"]}}
+ASK_ISSUES = {"action": "ask", "tools": "*_issue", "arguments": {"required": ["title"]}}
+ALLOW_ISSUES = {"action": "allow", "tools": "*_issue"}
+
+
+@pytest.mark.parametrize("rules", list(itertools.permutations([DENY_ISSUES, ASK_ISSUES, ALLOW_ISSUES])))
+async def test_deny_beats_ask_beats_allow_in_every_order(rules: Sequence[object]):
+    async with judged(*rules, default="deny", approve=True) as stage:
+        assert (await stage.call("create_issue", {"force": True, "title": "x"})).is_error
+        assert stage.asked == []
+        assert not (await stage.call("create_issue", {"title": "x"})).is_error
+        assert len(stage.asked) == 1
+        assert not (await stage.call("create_issue", {})).is_error
+        assert len(stage.asked) == 1
+
+
+async def test_of_two_denies_that_fit_the_first_one_gives_the_reason():
+    conditions = {"tools": "*_issue", "arguments": {"required": ["force"]}}
+    rules = [{"action": "deny", **conditions, "reason": "one"}, {"action": "deny", **conditions, "reason": "two"}]
     async with judged(*rules) as stage:
-        assert "delete_issue" in stage.granted
-        assert "create_issue" not in stage.granted
+        assert "one" in (await stage.call("create_issue", {"force": True})).text
 
 
 @pytest.mark.parametrize(
@@ -137,6 +172,11 @@ async def test_the_first_rule_that_fits_decides():
         ({"requester": {"roles": "guest"}}, {"requester": {"roles": "guest"}}, {}),
         ({"requester": {"id": "u1"}}, {"requester": {"id": "u1"}}, {"requester": {"id": "u2"}}),
         ({"requester": {"id": "7"}}, {"requester": {"id": 7}}, {}),
+        ({"workspaces": "/srv"}, {"workspace_dir": "/srv/a/b"}, {"workspace_dir": "/srvother"}),
+        ({"workspaces": "/srv/*"}, {"workspace_dir": "/srv/a"}, {"workspace_dir": "/srv"}),
+        ({"workspaces": "/srv/*/web"}, {"workspace_dir": "/srv/a/web/x"}, {"workspace_dir": "/srv/a/b/web"}),
+        ({"workspaces": ["/opt", "/srv/"]}, {"workspace_dir": "/srv"}, {"workspace_dir": "/srv/../etc"}),
+        ({"workspaces": "/srv"}, {"workspace_dir": "/etc/../srv"}, {}),
     ],
 )
 async def test_conditions_on_the_run_withhold_in_the_runs_they_fit(
@@ -163,9 +203,8 @@ async def test_a_deny_with_conditions_on_the_arguments_blocks_the_call_and_only_
         assert stage.ran == ["write_file"]
 
 
-async def test_an_allow_with_conditions_lets_only_the_fitting_calls_past_a_later_deny():
-    rules = [{"action": "allow", "tools": "write_file", "arguments": IN_TMP}, {"action": "deny", "tools": "write_file"}]
-    async with judged(*rules) as stage:
+async def test_an_allow_with_conditions_lets_only_the_fitting_calls_past_a_default_of_deny():
+    async with judged({"action": "allow", "tools": "write_file", "arguments": IN_TMP}, default="deny") as stage:
         assert "write_file" in stage.granted
         assert not (await stage.call("write_file", {"path": "/tmp/x"})).is_error
         assert (await stage.call("write_file", {"path": "/etc/x"})).is_error
@@ -203,7 +242,7 @@ async def test_a_withheld_tool_cannot_be_called_and_the_model_reads_why():
         assert stage.ran == []
 
 
-async def test_a_tool_that_came_round_the_narrowing_is_blocked_when_it_is_called():
+async def test_a_tool_that_a_plugin_offers_is_withheld_like_any_other():
     class Sneaky:
         @hooks.assemble_tools
         def offer(self, event: AssembleTools) -> Offer:
@@ -212,7 +251,7 @@ async def test_a_tool_that_came_round_the_narrowing_is_blocked_when_it_is_called
     async with judged({"action": "deny", "tools": "delete_*"}, plugins=[Sneaky]) as stage:
         result = await stage.call("delete_all")
         assert result.is_error
-        assert "rule 1" in result.text
+        assert "the tool policy denies it" in result.text
 
 
 # Asking
@@ -283,7 +322,7 @@ async def test_a_strict_default_does_not_close_the_search_for_allowed_tools(defa
 
 
 async def test_a_rule_for_all_tools_does_not_close_the_search_either():
-    rules = [{"action": "allow", "tools": "create_issue"}, {"action": "deny"}]
+    rules = [{"action": "deny", "arguments": {"required": ["force"]}}, {"action": "deny", "tools": "*:gmail:*"}]
     async with judged(*rules, search=True) as stage:
         assert "create_issue" in (await stage.call("tool_search", {"queries": ["create issue"]})).text
 
@@ -345,6 +384,15 @@ async def test_a_foreign_tool_that_is_named_like_a_bridge_is_judged_like_any_oth
         ({"action": "deny", "arguments": {"anyOf": [{"requird": ["x"]}]}}, "'anyOf.0.requird'"),
         ({"action": "deny", "arguments": {"not": {"requird": ["x"]}}}, "'not.requird'"),
         ({"action": "ask", "severity": "high"}, "severity"),
+        ({"action": "deny", "workspaces": "srv"}, "not an absolute folder"),
+        ({"action": "deny", "path_inside": {}}, "it is empty"),
+        ({"action": "deny", "path_inside": []}, "an empty list fits nothing"),
+        ({"action": "deny", "path_inside": "/srv/*"}, "is not a folder"),
+        ({"action": "deny", "path_inside": "/srv/../etc"}, "goes upwards"),
+        ({"action": "deny", "url_host": "https://example.org"}, "without scheme, port and path"),
+        ({"action": "deny", "url_host": {"url": "exam*.org"}}, "is not a host"),
+        ({"action": "deny", "url_host": "b\u00fccher.example"}, "write 'xn--bcher-kva.example'"),
+        ({"action": "deny", "command": "git status"}, "write its name alone"),
         ("deny", "dictionary"),
     ],
 )
@@ -368,6 +416,97 @@ async def test_a_policy_without_rules_or_with_wrong_settings_is_refused(config: 
         Host(store=MemoryStore(), config=settings(**config))
 
 
+@pytest.mark.parametrize(
+    ("dead", "by"),
+    [
+        ({"action": "allow", "tools": "read_file"}, {"action": "deny"}),
+        ({"action": "allow", "tools": "mcp:github:delete_issue"}, {"action": "deny", "tools": "delete_*"}),
+        ({"action": "ask", "tools": "mcp:github:delete_*"}, {"action": "deny", "tools": "mcp:g*:*"}),
+        ({"action": "allow", "tools": ["a_x", "b_x"]}, {"action": "ask", "tools": ["a_*", "b_*", "c"]}),
+        (
+            {"action": "allow", "tools": "x", "agents": "worker-1"},
+            {"action": "deny", "tools": "x", "agents": "worker-*"},
+        ),
+        (
+            {"action": "allow", "tools": "x", "triggers": "user"},
+            {"action": "ask", "tools": "x", "triggers": ["user", "other"]},
+        ),
+        ({"action": "allow", "path_inside": "/srv", "tools": "x"}, {"action": "deny", "tools": "x"}),
+        ({"action": "allow", "path_inside": "/srv", "tools": "x"}, {"action": "allow", "tools": "x*"}),
+    ],
+)
+async def test_a_rule_that_another_one_always_beats_is_told_at_the_start_with_both_numbers(
+    dead: dict[str, Any], by: dict[str, Any]
+):
+    for rules, numbers in (([dead, by], (1, 2)), ([by, dead], (2, 1))):
+        with pytest.raises(ConfigError) as caught:
+            Host(store=MemoryStore(), config=settings(rules))
+        assert f"rule {numbers[0]} (" in str(caught.value)
+        assert f"never decides: rule {numbers[1]} (" in str(caught.value)
+
+
+async def test_the_second_of_two_like_rules_is_told():
+    with pytest.raises(ConfigError, match=r"rule 2 \(deny x\) never decides: rule 1"):
+        Host(
+            store=MemoryStore(), config=settings([{"action": "deny", "tools": "*x*"}, {"action": "deny", "tools": "x"}])
+        )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"action": "allow", "tools": "x"}, {"action": "deny", "tools": "x", "triggers": "schedule"}),
+        ({"action": "allow", "tools": "x"}, {"action": "deny", "tools": "x", "requester": {"is_owner": False}}),
+        ({"action": "allow", "tools": "x"}, {"action": "deny", "tools": "x", "arguments": {"required": ["force"]}}),
+        ({"action": "allow", "tools": "x"}, {"action": "deny", "tools": "x", "path_inside": "/etc"}),
+        ({"action": "allow", "tools": "x"}, {"action": "deny", "annotations": {"destructive": True}}),
+        ({"action": "allow", "tools": "x"}, {"action": "deny", "sources": "mcp"}),
+        ({"action": "allow", "tools": "a*"}, {"action": "deny", "tools": "a?"}),
+        ({"action": "allow", "tools": "x"}, {"action": "deny", "tools": "mcp:github:x"}),
+        ({"action": "deny", "tools": "tool_search"}, {"action": "deny"}),
+        ({"action": "deny", "tools": "x", "reason": "one"}, {"action": "deny", "tools": "x*", "reason": "other"}),
+    ],
+)
+async def test_rules_that_can_both_decide_are_no_mistake(one: dict[str, Any], other: dict[str, Any]):
+    Host(store=MemoryStore(), config=settings([one, other]))
+
+
 async def test_a_schema_may_have_arguments_that_are_named_like_a_misspelling():
     schema = {"properties": {"patern": {"x-note": "ours", "additionalProperties": {"type": "string"}}}}
     Host(store=MemoryStore(), config=settings([{"action": "deny", "arguments": schema}]))
+
+
+# What doctor is told
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ({"arguments": {"properties": {"a": {"pattern": "^x$"}}}}, 'add type = "string"'),
+        ({"arguments": {"properties": {"a": {"type": "string", "pattern": "^x"}}}}, "end it with $"),
+        ({"arguments": {"properties": {"a": {"type": "string", "pattern": "^x.*$"}}}}, "stops at the end of a line"),
+        ({"arguments": {"properties": {"a": {"type": "string", "pattern": "^x$"}}}}, "add required = ['a']"),
+        (
+            {"arguments": {"properties": {"a": {"type": "string", "pattern": "^x$"}}}},
+            "add additionalProperties = false",
+        ),
+        ({"action": "deny", "arguments": {"properties": {"a": {"pattern": "^/etc"}}}}, "use path_inside"),
+        ({"command": ["git", "/usr/bin/env"]}, "/usr/bin/env runs any other program"),
+        ({"action": "deny", "command": "rm"}, "is no wall"),
+        ({"action": "deny", "url_host": "example.org"}, "is no wall"),
+        ({"tools": ["act", "atc"]}, "no tool here is meant by 'atc'"),
+    ],
+)
+async def test_the_doctor_is_told_of_rules_that_stop_less_than_they_seem_to(rule: dict[str, Any], problem: str):
+    config = ToolPolicy.Config.model_validate({"rules": [{"action": "allow", "tools": "act", **rule}]})
+    problems = list(ToolPolicy.diagnose(config, [make("act")]))
+    assert [one for one in problems if problem in one and one.startswith("rule 1 (")], problems
+
+
+async def test_the_doctor_has_nothing_to_say_of_a_safe_rule():
+    schema = {
+        "type": "object", "required": ["a"], "additionalProperties": False,
+        "properties": {"a": {"type": "string", "pattern": r"^[\s\S.]\.x{1,2}[^.]$"}},
+    }  # fmt: skip
+    rules = [{"action": "allow", "tools": "act", "arguments": schema}, {"action": "deny", "path_inside": "/etc"}]
+    assert list(ToolPolicy.diagnose(ToolPolicy.Config.model_validate({"rules": rules}), None)) == []

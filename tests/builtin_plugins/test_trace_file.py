@@ -110,11 +110,7 @@ async def test_decisions_are_told_with_whose_they_are(tmp_path: Path):
     async with a_host(NoDeletes, path=str(tmp_path / "t.jsonl")) as host:
         await play(host, "delete_file")
     (record,) = [line for line in lines(tmp_path / "t.jsonl") if line["kind"] == "decision"]
-    assert (record["plugin"], record["decision"], record["reason"]) == (
-        "no_deletes",
-        "Block",
-        "nothing is deleted here",
-    )
+    assert (record["plugin"], record["handler"], record["decision"]) == ("no_deletes", "NoDeletes.judge", "Block")
 
 
 async def test_no_argument_and_no_message_is_written(tmp_path: Path):

@@ -59,8 +59,16 @@ def write_servers(path: Path, **entries: dict[str, Any]) -> str:
     return str(path)
 
 
-def install_plugin(folder: Path, code: str) -> dict[str, str]:
-    """Install a plugin class `Watch` of the id `watch`, as pip would; answers the environment that finds it."""
+def write_user_file(folder: Path, text: str) -> None:
+    """The configuration of the user who runs commands in this folder."""
+    path = folder / "none" / "hooksdk" / "config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def install_plugin(folder: Path, code: str, *grants: str) -> dict[str, str]:
+    """Install a plugin class `Watch` of the id `watch`, as pip would, and let the user of the project around the folder
+    enable it with these grants; answers the environment that finds it."""
     package, info = folder / "fake_watch", folder / "fake_watch-1.0.dist-info"
     package.mkdir(parents=True)
     info.mkdir()
@@ -68,4 +76,5 @@ def install_plugin(folder: Path, code: str) -> dict[str, str]:
     (package / "hooksdk.plugin.json").write_text('{"id": "watch"}')
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fake-watch\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[hooksdk.plugins]\nwatch = fake_watch:Watch\n")
+    write_user_file(folder.parent, f"[plugins.watch]\ngrants = {json.dumps(grants)}\n")
     return {"PYTHONPATH": str(folder)}

@@ -150,6 +150,99 @@ async def test_a_run_that_is_cancelled_while_a_person_is_asked_runs_nothing(appr
         assert stage.executed == []
 
 
+async def test_all_questions_about_a_call_are_one_request_the_gravest_first() -> None:
+    class Formats:
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> Ask:
+            return Ask("Format the text?", severity="info")
+
+    class Wires:
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> Ask:
+            return Ask("Wire 10,000 USD?", "to a new account", severity="critical", timeout=60)
+
+    class Logs:
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> Ask:
+            return Ask("Log it?", severity="info")
+
+    requests: list[ApprovalRequest] = []
+
+    async def approver(request: ApprovalRequest) -> Approval:
+        requests.append(request)
+        return Approval(False, "no")
+
+    async with playing(Formats, Wires, Logs, approver=approver) as stage:
+        result = await stage.call()
+    (request,) = requests
+    assert [(one.plugin, one.title, one.severity) for one in request.questions] == [
+        ("wires", "Wire 10,000 USD?", "critical"),
+        ("formats", "Format the text?", "info"),
+        ("logs", "Log it?", "info"),
+    ]
+    assert (request.title, request.description, request.severity) == (
+        "Wire 10,000 USD?",
+        "to a new account",
+        "critical",
+    )
+    assert (request.plugin, request.timeout) == ("wires", 60)
+    assert result.text == "Blocked: 'Wire 10,000 USD?' was not approved: no"
+
+
+@pytest.mark.parametrize("name", ["granted", "reason", "scope", "by", "arguments", "expires", "__class__"])
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, asyncio.CancelledError])
+async def test_an_answer_whose_attributes_raise_means_no(name: str, kind: type[BaseException]) -> None:
+    def fails(self: Any) -> Any:
+        raise kind("no")
+
+    hostile: Any = type("Hostile", (Approval,), {name: property(fails)})
+
+    async def approver(request: ApprovalRequest) -> Any:
+        answer: Any = object.__new__(hostile)
+        for field, value in vars(Approval(True)).items():
+            object.__setattr__(answer, field, value)
+        return answer
+
+    assert await play(approver) == "the approval could not be asked for"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"granted": 1}, {"reason": 5}, {"scope": "for ever"}, {"scope": None}, {"by": b"ann"}, {"arguments": ["a"]},
+        {"arguments": {"a": object()}}, {"expires": 0}, {"expires": -1}, {"expires": float("nan")},
+        {"expires": float("inf")}, {"expires": True}, {"expires": "soon"},
+    ],
+)  # fmt: skip
+async def test_an_answer_with_a_wrong_field_means_no(fields: dict[str, Any]) -> None:
+    async def approver(request: ApprovalRequest) -> Approval:
+        values: dict[str, Any] = {"granted": True, **fields}
+        return Approval(**values)
+
+    assert await play(approver) == "the approval could not be asked for"
+
+
+async def test_a_question_that_cannot_be_put_blocks_the_call() -> None:
+    class Sloppy:
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> Ask:
+            return Ask("May I?", severity="urgent")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+    async with playing(Sloppy, approver=says_true) as stage:
+        assert "plugin 'sloppy' failed while it judged this call" in (await stage.call()).text
+        assert stage.executed == []
+
+
+async def test_what_an_approver_changes_in_its_request_changes_nothing() -> None:
+    async def meddles(request: ApprovalRequest) -> Approval:
+        vars(request)["arguments"].value["path"] = "/etc/passwd"
+        return Approval(True)
+
+    async with playing(Asks, approver=meddles) as stage:
+        await stage.call("act", {"path": "a"})
+        assert stage.executed == [{"path": "a"}]
+
+
 async def test_the_clock_of_the_tool_around_it_stands_still_while_a_person_thinks() -> None:
     async def slow(request: ApprovalRequest) -> Approval:
         await anyio.sleep(9)

@@ -41,10 +41,15 @@ async def remote(arguments: dict[str, Any]) -> str:
 FAR = make("far", remote, source="mcp", owner="far", properties={})
 
 
-async def test_an_offered_tool_is_a_bridge_and_no_other_one_is() -> None:
+SEARCH: dict[str, Any] = {"allow": ["tool_search"], "plugins": {"tool_search": {"config": {"enabled": "on"}}}}
+
+
+async def test_only_what_hooksdks_own_plugins_offer_is_a_bridge() -> None:
     async with playing(Scripts, tools=[make(), FAR]) as stage:
-        assert {tool.name: tool.bridge for tool in stage.run.offered} == {"read_file": False, "run_script": True}
+        assert {tool.name: tool.bridge for tool in stage.run.offered} == {"read_file": False, "run_script": False}
         assert [tool.bridge for tool in stage.run.tools] == [False, False]
+    async with playing(tools=[make(), FAR], config=SEARCH) as stage:
+        assert [tool.name for tool in stage.run.offered if tool.bridge] == ["tool_search", "tool_describe", "tool_call"]
 
 
 async def test_a_foreign_bridge_gets_no_secrets() -> None:
@@ -54,10 +59,28 @@ async def test_a_foreign_bridge_gets_no_secrets() -> None:
         assert "K E Y" in result.text
 
 
-async def test_a_default_of_deny_is_not_meant_for_bridges() -> None:
-    rules = [{"tools": "mcp:far:*", "action": "allow"}]
-    config = {"allow": ["tool_policy"], "plugins": {"tool_policy": {"config": {"default": "deny", "rules": rules}}}}
-    async with playing(Scripts, tools=[FAR], config=config) as stage:
+def denying(*allowed: str) -> dict[str, Any]:
+    """Nothing is allowed but these."""
+    rules = [{"tools": pattern, "action": "allow"} for pattern in allowed]
+    return {"allow": ["tool_policy"], "plugins": {"tool_policy": {"config": {"default": "deny", "rules": rules}}}}
+
+
+async def test_a_default_of_deny_is_not_meant_for_hooksdks_own_bridges() -> None:
+    config = denying("mcp:far:*")
+    config = {"allow": [*config["allow"], *SEARCH["allow"]], "plugins": {**config["plugins"], **SEARCH["plugins"]}}
+    async with playing(tools=[FAR], config=config) as stage:
+        assert (await stage.call("tool_call", {"name": "far", "arguments": {}})).text == "the remote answer"
+        assert "far" in (await stage.call("tool_search", {"query": "far"})).text
+
+
+async def test_a_default_of_deny_holds_for_what_a_foreign_plugin_offers_and_hides_nothing_for_it() -> None:
+    async with playing(Scripts, tools=[FAR], config=denying("mcp:far:*")) as stage:
+        assert [tool.name for tool in stage.run.offered] == ["far"]
+        assert "no rule of the tool policy allows it" in (await stage.call("run_script", {"code": "far"})).text
+
+
+async def test_a_rule_allows_what_a_foreign_plugin_offers() -> None:
+    async with playing(Scripts, tools=[FAR], config=denying("mcp:far:*", "plugin:scripts:*")) as stage:
         assert (await stage.call("run_script", {"code": "far"})).text == "f a r; the remote answer"
 
 
@@ -73,9 +96,8 @@ async def test_a_foreign_bridge_works_beside_the_built_in_one() -> None:
             return Offer([Tool(name="run_script", parameters=parameters, execute=self.run)], ["far"])
 
     near = make("near", remote, source="mcp", owner="near", properties={}, description="Ask somebody near.")
-    config = {"allow": ["tool_search"], "plugins": {"tool_search": {"config": {"enabled": "on"}}}}
-    async with playing(One, Vault, tools=[FAR, near], config=config) as stage:
-        assert {tool.name for tool in stage.run.offered if tool.bridge} >= {"run_script", "tool_search", "tool_call"}
+    async with playing(One, Vault, tools=[FAR, near], config=SEARCH) as stage:
+        assert {tool.name for tool in stage.run.offered} >= {"run_script", "tool_search", "tool_call"}
         assert (await stage.call("run_script", {"code": "far"})).text == "f a r; the remote answer"
         call: dict[str, Any] = {"name": "near", "arguments": {}}
         assert (await stage.call("tool_call", call)).text == "the remote answer"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hooksdk import Tool
-from hooksdk._run.tools import as_bridge
+from hooksdk._run.tools import as_offered
 from hooksdk.catalog import build_catalog
 from tests.stage import echo, make, playing
 
@@ -91,7 +91,7 @@ def test_a_reserved_name_is_given_to_no_tool() -> None:
 
 
 def test_a_tool_that_another_run_offered_is_no_bridge_of_this_one() -> None:
-    bridge = as_bridge(make("find", source="plugin", owner="search"))
+    bridge = as_offered(make("find"), "search", bridge=True)
     assert [tool.bridge for tool in build_catalog([bridge])] == [False]
 
 

@@ -32,6 +32,7 @@ def test_plugins_list_names_every_built_in_with_its_status(tmp_path: Path) -> No
     assert done.returncode == 0
     assert listed == {
         "catalog_audit": "off",
+        "secrets": "off",
         "tool_policy": "off",
         "tool_results": "off",
         "tool_search": "loaded",
@@ -76,10 +77,11 @@ def test_enabling_in_a_project_that_configures_in_pyproject_writes_there(tmp_pat
     assert not (tmp_path / "hooksdk.toml").exists()
 
 
-def test_enabling_a_plugin_that_cannot_be_loaded_yet_says_what_is_missing(tmp_path: Path) -> None:
+def test_enabling_a_plugin_that_is_not_loaded_even_so_says_why(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text('deny = ["tool_policy"]\n')
     done = hooksdk("plugins", "enable", "tool_policy", folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "tool_policy is on: hooksdk.toml\n")
-    assert "not loaded yet (refused): [plugins.tool_policy.config]: there are no rules" in done.stderr
+    assert "it is not loaded yet (denied): denied by the configuration" in done.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no modes there")
@@ -101,7 +103,11 @@ def test_a_section_for_no_plugin_is_told_with_the_list(tmp_path: Path) -> None:
     ("arguments", "code", "told"),
     [
         (("plugins", "enable", "tool_serch"), 1, "Did you mean 'tool_search'?"),
-        (("plugins", "enable", "tool_search", "--grant", "conversaton"), 3, "Input should be 'conversation'"),
+        (
+            ("plugins", "enable", "tool_search", "--grant", "conversaton"),
+            2,
+            "'conversaton' is not a grant. Did you mean 'conversation'?",
+        ),
         (("plugins", "lst"), 2, "Did you mean 'list'?"),
         (("plugins", "list", "--jsn"), 2, "--json"),
         (("demo", "--json", "--interactive"), 2, "leave --interactive out"),
@@ -125,13 +131,14 @@ def test_a_misspelt_setting_names_file_and_setting_and_suggests(tmp_path: Path) 
     assert "hooksdk.toml: 'plugins.tool_search.enabeld' is not a setting. Did you mean 'enabled'?" in done.stderr
 
 
-def test_a_plugin_that_is_configured_wrongly_is_listed_as_refused_and_the_code_is_1(tmp_path: Path) -> None:
+def test_a_plugin_that_is_configured_wrongly_is_told_when_it_is_looked_at_at_runtime(tmp_path: Path) -> None:
     (tmp_path / "hooksdk.toml").write_text("[plugins.tool_search.config]\nthreshold = 5\n")
-    done = hooksdk("plugins", "list", "--json", folder=tmp_path)
-    plugin = next(one for one in json.loads(done.stdout)["plugins"] if one["id"] == "tool_search")
+    done = hooksdk("plugins", "inspect", "tool_search", "--runtime", "--json", folder=tmp_path)
+    runtime = json.loads(done.stdout)["runtime"]
     assert done.returncode == 1
-    assert plugin["status"] == "refused"
-    assert "'threshold' is not a setting. Did you mean 'threshold_pct'?" in plugin["reason"]
+    assert runtime["outcome"] == "refused"
+    assert "'threshold' is not a setting. Did you mean 'threshold_pct'?" in runtime["problem"]
+    assert runtime["hooks"] == ["assemble_tools", "unwrap_tool_call", "after_tool_call"]
 
 
 def test_the_version_is_told(tmp_path: Path) -> None:

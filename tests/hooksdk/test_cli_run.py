@@ -83,6 +83,7 @@ async def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(provider:
         )
     assert (done.code, done.out) == (0, "The answer is 5.\n")
     assert "servers     6 tools (plain 6) after" in done.err
+    assert "policies    no handler judges tool calls" in done.err
     assert "turn 1   add\n         ✓ ok, " in done.err
     assert done.complaint.startswith("run         2 turns, 1 call; ")
     assert re.search(r"; \d+ tokens of schemas; the model used \d+ tokens; session \w+$", done.complaint)
@@ -284,7 +285,8 @@ async def test_an_approval_is_refused_unless_somebody_grants_it(
             "run", *MODEL, *option, "--json", "--mcp", servers, "Add.", folder=tmp_path, server=server, stdin=answer
         )
     assert done.json()["stats"]["tool_calls"] == {status: 1}
-    assert ('Add these?  add {"a": 2, "b": 3}\n' in done.err) is (option == ("--ask",))
+    question = "Add these?" in done.err and "| arguments    a = 2\n|              b = 3\n" in done.err
+    assert question is (option == ("--ask",))
     refused = "nobody can be asked here; run it on a terminal, or with --ask or --yes"
     assert (refused in done.err.partition("turn 1   add\n")[2]) is (not option), "below its call"
 

@@ -107,7 +107,7 @@ async def test_a_reason_of_several_lines_is_told_in_one_and_one_tool_is_no_tools
 
 async def test_the_tools_of_the_project_s_plugins_are_listed_too(tmp_path: Path) -> None:
     code = "from hooksdk import tool\nclass Watch:\n    @tool\n    def look(self) -> str:\n        '''Look around.'''\n"
-    done = await hooksdk("tools", "list", folder=tmp_path, variables=install_plugin(tmp_path / "site", code))
+    done = await hooksdk("tools", "list", folder=tmp_path, variables=install_plugin(tmp_path / "site", code, "offer"))
     assert "watch  look" in done.out
 
 

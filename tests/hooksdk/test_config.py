@@ -33,7 +33,9 @@ def test_without_any_source_the_defaults_hold(project: Path) -> None:
     assert Config().plugins_file is False
 
 
-def test_later_sources_win_over_earlier_ones_key_by_key(project: Path) -> None:
+def test_later_sources_win_over_earlier_ones_key_by_key_and_a_project_never_over_the_user_s_own_word(
+    project: Path,
+) -> None:
     user(
         project,
         'store = "jsonl:user"\ndeny = ["a"]\n[timeouts]\nbefore_tool_call = 1\nagent_end = 1\n[plugins.x.config]\na = 1\nb = 1\nc = 1\n',
@@ -45,8 +47,8 @@ def test_later_sources_win_over_earlier_ones_key_by_key(project: Path) -> None:
     assert config.store == "memory"
     assert config.drain == "next_model_call"
     assert config.deny == ["b", "c"]
-    assert config.timeouts == {"before_tool_call": 2, "agent_end": 1}
-    assert config.plugin("x") == PluginConfig(config={"a": 1, "b": 2, "c": 4})
+    assert config.timeouts == {"before_tool_call": 1, "agent_end": 1}
+    assert config.plugin("x") == PluginConfig(config={"a": 1, "b": 1, "c": 4})
 
 
 def test_code_wins_over_the_environment(project: Path) -> None:
@@ -68,11 +70,11 @@ def test_a_pyproject_that_says_nothing_of_hooksdk_is_left_alone(project: Path, t
 
 def test_a_plugins_id_may_be_written_in_several_ways_across_sources(project: Path) -> None:
     (project / "hooksdk.toml").write_text(
-        '[plugins.tool-search]\ngrants = ["conversation"]\n[plugins.tool-search.config]\na = 1\n'
+        "[plugins.tool-search]\nenabled = true\n[plugins.tool-search.config]\na = 1\n"
     )
     config = load(project, {"plugins": {"Tool_Search": {"enabled": False, "config": {"b": 2}}}})
     section = config.plugin("tool_search")
-    assert section == PluginConfig(enabled=False, grants=["conversation"], config={"a": 1, "b": 2})
+    assert section == PluginConfig(enabled=False, config={"a": 1, "b": 2})
     assert fold("Tool-Search") == fold("tool_search")
 
 

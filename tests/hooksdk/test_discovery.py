@@ -13,7 +13,7 @@ import pytest
 
 from hooksdk import Host, MemoryStore, hooks
 from hooksdk.errors import ConfigError, DuplicatePlugin, MissingGrant, PluginRefused
-from hooksdk.hooks import BeforeToolCall, Block
+from hooksdk.hooks import GRANTS, BeforeToolCall, Block
 
 CODE = """
 from hooksdk import hooks, tool
@@ -31,14 +31,14 @@ Install = Callable[..., Path]
 @pytest.fixture(autouse=True)
 def no_built_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what a test installs is there."""
-    from importlib.metadata import entry_points
+    from importlib.metadata import distributions
 
-    from hooksdk._plugins import discovery
+    from hooksdk._plugins import installed
 
-    def installed(group: str) -> list[Any]:
-        return [entry for entry in entry_points(group=group) if entry.dist and entry.dist.name.startswith("fake-")]
+    def fakes() -> list[Any]:
+        return [one for one in distributions() if one.name.startswith("fake-")]
 
-    monkeypatch.setattr(discovery, "entry_points", installed)
+    monkeypatch.setattr(installed, "distributions", fakes)
 
 
 @pytest.fixture
@@ -70,6 +70,11 @@ def host(config: dict[str, Any] | None = None, *plugins: Any, **options: Any) ->
     return Host(plugins, store=MemoryStore(), config=config or {}, **options)
 
 
+def enabled(*names: str, **config: Any) -> dict[str, Any]:
+    """A configuration that names these plugins."""
+    return {**config, "plugins": {name: {} for name in names or ["guard"]}}
+
+
 def statuses(found: Host) -> dict[str, tuple[str, str]]:
     return {plugin.id: (plugin.status, plugin.reason) for plugin in found.plugins}
 
@@ -79,22 +84,24 @@ def statuses(found: Host) -> dict[str, tuple[str, str]]:
 
 def test_an_installed_plugin_is_found_and_described(install: Install) -> None:
     install("guard", manifest={"description": "Guards.", "name": "Guard"})
-    (told,) = host().describe()
+    (told,) = host({"plugins": {"guard": {"grants": ["answer"]}}}).describe()
     assert told == {
-        "id": "guard", "status": "loaded", "reason": "", "origin": "installed", "version": "1.2",
-        "description": "Guards.", "hooks": ["before_tool_call"], "tools": [],
+        "id": "guard", "status": "loaded", "reason": "", "origin": "installed", "distribution": "fake-guard",
+        "version": "1.2", "description": "Guards.", "permissions": [], "grants": ["answer"],
+        "hooks": ["before_tool_call"], "tools": [],
     }  # fmt: skip
 
 
 def test_a_module_is_a_plugin_too(install: Install) -> None:
     install("mod", "from hooksdk import hooks\n@hooks.before_tool_call\ndef judge(event): ...\n", target="")
-    assert host().plugins[0].hooks == ["before_tool_call"]
+    assert host(enabled("mod")).plugins[0].hooks == ["before_tool_call"]
 
 
 @pytest.mark.parametrize(
     ("config", "status", "reason"),
     [
-        ({}, "loaded", ""),
+        ({}, "not enabled", "switch it on with: hooksdk plugins enable guard"),
+        ({"plugins": {"Guard": {}}}, "loaded", ""),
         ({"allow": ["guard"]}, "loaded", ""),
         ({"allow": ["Gu-ard"]}, "not allowed", "not in the configuration's allow list"),
         ({"allow": ["GUARD"]}, "loaded", ""),
@@ -126,10 +133,10 @@ def test_the_operator_can_switch_off_what_the_code_gives(config: Any) -> None:
     assert [plugin.loaded for plugin in found.plugins] == [False]
 
 
-def test_off_by_default_unless_it_is_configured(install: Install) -> None:
-    install("guard", manifest={"enabledByDefault": False})
-    assert statuses(host())["guard"] == ("off", "off unless configured: hooksdk plugins enable guard")
-    assert statuses(host({"plugins": {"guard": {}}}))["guard"] == ("loaded", "")
+def test_a_stranger_cannot_switch_itself_on(install: Install) -> None:
+    install("guard", manifest={"enabledByDefault": True})
+    assert statuses(host())["guard"] == ("not enabled", "switch it on with: hooksdk plugins enable guard")
+    assert statuses(host(enabled()))["guard"] == ("loaded", "")
 
 
 def test_a_plugin_given_in_code_goes_before_the_installed_one(install: Install) -> None:
@@ -154,14 +161,17 @@ def test_installed_plugins_come_in_the_order_of_their_names_after_the_code(insta
         def judge(self, event: BeforeToolCall) -> Block | None:
             return None
 
-    assert [plugin.id for plugin in host({}, Zed).plugins] == ["zed", "a", "b"]
+    assert [plugin.id for plugin in host(enabled("a", "b"), Zed).plugins] == ["zed", "a", "b"]
 
 
 def test_two_installed_plugins_of_one_id_are_refused(install: Install) -> None:
     install("one", entry="same")
     install("two", entry="same")
-    with pytest.raises(DuplicatePlugin, match="two plugins are called 'same'"):
-        host()
+    with pytest.raises(
+        DuplicatePlugin, match="two plugins are called 'same': fake_one:Guard of fake-one and fake_two:"
+    ):
+        host(enabled("same"))
+    assert [plugin.status for plugin in host().plugins] == ["not enabled", "not enabled"]
 
 
 @pytest.mark.parametrize(
@@ -172,6 +182,8 @@ def test_two_installed_plugins_of_one_id_are_refused(install: Install) -> None:
         ({"target": "Gard"}, "importing fake_guard:Gard raised AttributeError"),
         ({"code": "import no_such_module"}, "importing fake_guard:Guard raised ModuleNotFoundError: No module named 'no_such_module'"),
         ({"code": "raise SystemExit(3)"}, "importing fake_guard:Guard raised SystemExit: 3"),
+        ({"code": "raise BaseException('odd')"}, "importing fake_guard:Guard raised BaseException: odd"),
+        ({"code": "raise GeneratorExit"}, "importing fake_guard:Guard raised GeneratorExit"),
         ({"code": CODE + "\nGuard = Guard()\n"}, "it is an instance of Guard, not a module or class. Give the class itself (Guard, not Guard())"),
         ({"manifest": {"contracts": {"hooks": ["agent_end"]}}}, "its manifest does not list the hook 'before_tool_call'. List it under contracts.hooks, or remove it"),
         ({"manifest": {"contracts": {"hooks": []}}}, "its manifest does not list the hook 'before_tool_call'"),
@@ -181,7 +193,7 @@ def test_two_installed_plugins_of_one_id_are_refused(install: Install) -> None:
 def test_what_cannot_be_loaded_refuses_the_host(install: Install, arguments: Any, words: str) -> None:
     install("guard", **arguments)
     with pytest.raises(PluginRefused) as caught:
-        host()
+        host({"plugins": {"guard": {"grants": ["offer"]}}})
     assert str(caught.value).startswith("plugin 'guard' refused: ")
     assert words in str(caught.value)
 
@@ -190,7 +202,7 @@ def test_listing_more_in_the_contract_than_is_registered_is_fine(install: Instal
     install(
         "guard", manifest={"contracts": {"hooks": ["before_tool_call", "agent_end", "future_hook"], "tools": ["a"]}}
     )
-    assert host().plugins[0].loaded
+    assert host(enabled()).plugins[0].loaded
 
 
 def test_the_configuration_is_checked_against_the_manifest_and_handed_over(install: Install) -> None:
@@ -201,7 +213,7 @@ def test_the_configuration_is_checked_against_the_manifest_and_handed_over(insta
         "properties": {"limit": {"type": "integer", "default": 5}},
     }
     install("guard", code, {"configSchema": schema})
-    assert host().plugins[0].config == {"limit": 5}
+    assert host(enabled()).plugins[0].config == {"limit": 5}
     assert host({"plugins": {"guard": {"config": {"limit": 9}}}}).plugins[0].config == {"limit": 9}
     with pytest.raises(ConfigError, match=r"\[plugins\.guard\.config\]: config\.limit"):
         host({"plugins": {"guard": {"config": {"limit": "x"}}}})
@@ -210,7 +222,7 @@ def test_the_configuration_is_checked_against_the_manifest_and_handed_over(insta
 def test_autoload_can_be_switched_off(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install("guard")
     monkeypatch.setitem(os.environ, "HOOKSDK_DISABLE_AUTOLOAD", "1")
-    assert host().plugins == ()
+    assert host({"allow": ["guard"]}).plugins == ()
 
 
 # Grants
@@ -234,24 +246,53 @@ class Guard:
 def test_an_installed_plugin_without_a_grant_refuses_the_host_and_prints_the_command(install: Install) -> None:
     install("guard", READER)
     with pytest.raises(MissingGrant) as caught:
-        host()
+        host(enabled())
     assert str(caught.value) == (
-        "plugin 'guard' handles before_model_call, agent_end, which carry message text, and has no 'conversation' grant. "
-        "Give it with: hooksdk plugins enable guard --grant conversation"
+        "plugin 'guard' has no 'conversation' grant for before_model_call, agent_end and no 'offer' grant for its tools "
+        "(shorten). Give it with: hooksdk plugins enable guard --grant conversation --grant offer"
     )
 
 
-def test_a_plugin_that_only_asks_for_the_grant_needs_it_too(install: Install) -> None:
-    install("guard", manifest={"permissions": ["conversation"]})
-    with pytest.raises(MissingGrant, match="hooksdk plugins enable guard --grant conversation"):
-        host()
-    assert host({"plugins": {"guard": {"grants": ["conversation"]}}}).plugins[0].loaded
+@pytest.mark.parametrize("word", GRANTS)
+def test_a_plugin_that_only_asks_for_a_grant_needs_it_too(install: Install, word: str) -> None:
+    install("guard", manifest={"permissions": [word]})
+    with pytest.raises(MissingGrant, match=f"hooksdk plugins enable guard --grant {word}$"):
+        host(enabled())
+    assert host({"plugins": {"guard": {"grants": [word]}}}).plugins[0].loaded
 
 
-def test_with_the_grant_everything_is_loaded(install: Install) -> None:
+def test_a_permission_that_nobody_knows_needs_no_grant(install: Install) -> None:
+    install("guard", manifest={"permissions": ["root"]})
+    assert host(enabled()).plugins[0].loaded
+
+
+HOOKS_BY_GRANT = [
+    ("rewrite_tool_call", "rewrite"), ("resolve_secrets", "secrets"), ("after_tool_call", "conversation"),
+    ("transform_tool_result", "conversation"), ("assemble_tools", "offer"), ("unwrap_tool_call", "offer"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("hook", "word"), HOOKS_BY_GRANT)
+def test_a_hook_that_sees_text_or_changes_something_needs_its_grant_whatever_the_manifest_says(
+    install: Install, hook: str, word: str
+) -> None:
+    install("guard", f"from hooksdk import hooks\nclass Guard:\n    @hooks.{hook}\n    def handle(self, event): ...\n")
+    with pytest.raises(MissingGrant, match=f"no '{word}' grant for {hook}. Give it with: .* --grant {word}$"):
+        host(enabled())
+    assert host({"plugins": {"guard": {"grants": [word]}}}).plugins[0].hooks == [hook]
+
+
+@pytest.mark.parametrize("hook", [name for name, hook in hooks.HOOKS.items() if hook.grant is None])
+def test_judging_narrowing_and_observing_without_text_need_no_grant(install: Install, hook: str) -> None:
+    install("guard", f"from hooksdk import hooks\nclass Guard:\n    @hooks.{hook}\n    def handle(self, event): ...\n")
+    assert host(enabled()).plugins[0].hooks == [hook]
+
+
+def test_with_the_grants_everything_is_loaded(install: Install) -> None:
     install("guard", READER)
-    (plugin,) = host({"plugins": {"guard": {"grants": ["conversation"]}}}).plugins
+    (plugin,) = host({"plugins": {"guard": {"grants": ["conversation", "offer"]}}}).plugins
     assert plugin.hooks == ["before_model_call", "before_tool_call", "agent_end"]
+    assert plugin.tools == ["shorten"]
     assert plugin.missing_grant is None
 
 
@@ -267,7 +308,7 @@ def test_plugins_given_in_code_need_no_grant() -> None:
 @pytest.mark.anyio
 async def test_with_disable_those_hooks_are_left_out_and_a_queued_trim_fails_at_once(install: Install) -> None:
     install("guard", READER)
-    config = {"on_missing_grant": "disable"}
+    config = {"on_missing_grant": "disable", "plugins": {"guard": {"grants": ["offer"]}}}
     async with host(config) as opened, opened.session("s") as session, session.run() as run:
         (plugin,) = opened.plugins
         assert plugin.hooks == ["before_tool_call"]

@@ -11,7 +11,7 @@ import pluggy
 import pytest
 
 from hooksdk import Host, MemoryStore
-from hooksdk._plugins.registry import Plugin
+from hooksdk._plugins.plugin import Plugin
 from hooksdk.errors import PluginRefused
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]

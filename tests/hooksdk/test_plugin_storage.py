@@ -32,6 +32,9 @@ class Other:
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
 
+    @hooks.narrow_tools
+    def look(self, event: NarrowTools) -> None: ...
+
 
 async def resolve_once(host: Host, session_id: str) -> None:
     async with host.session(session_id) as session, session.run() as run:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import functools
+import html
 import json
 import logging
+import textwrap
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -32,12 +35,21 @@ CANARIES = {
     **{f"UNICODE_{n}": f"cänary{n:02}-ключ-🔑" for n in range(3)},
     **{f"URL_{n}": f"canary{n:02}&a=b/c?d=é" for n in range(3)},
     **{f"NAMED.{n}-x": f"canary.{n:02}.[a-z]+(x|y)*" for n in range(3)},
+    **{f"WORD_{n}": word for n, word in enumerate(["k7Qz", "Zx9!", "p@ss", "hunter2", "0xBADF00D", "tr0ub4dor&3"])},
+    **{f"BASE64_{n}": f"Y2FuYXJ5{n}ZGVhZGJlZWY" + "=" * n for n in range(3)},
+    **{f"REGEX_{n}": f"({n}canary|^$)[^x]{{2,}}\\d+?" for n in range(6)},
+    **{f"EDGES_{n}": f"  canary{n:02} at the edges\t\n" for n in range(4)},
+    **{f"BRACES_{n}": f"{{{{canary{n:02}}}}}%s%(name)s{{0}}" for n in range(4)},
+    **{f"MARKUP_{n}": f"<canary{n:02} a='1'>&amp;</canary>" for n in range(4)},
+    **{f"WIDE_{n}": f"канарейка{n:02}-İstanbul-ﬁ-é" for n in range(2)},
+    "DIGITS": "4929133754",
     "LONG": "canary" + "x1" * 900,
     "PREFIX": "canary-00-d41d8cd98f00b204-and-more",
 }
 SCHEMA = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
 
 
+@functools.cache
 def forms(value: str) -> set[str]:
     """What nobody may see: the value as it is, and as it is commonly written."""
     raw = value.encode()
@@ -49,7 +61,17 @@ def forms(value: str) -> set[str]:
         base64.b64encode(raw).decode(),
         " ".join(value.split()),
     }
+    spelt |= {raw.hex(), raw.hex().upper(), html.escape(value)}
+    if len(value) >= 8:  # a shorter one is looked for as it is written: in any case it would be found everywhere
+        spelt |= {value.upper(), value.lower(), "\n".join(textwrap.wrap(value, 5))}
+    if len(raw) >= 6:
+        spelt |= {b64encode(f"{user}:{value}") for user in ("a", "ab", "abc")}
+        spelt.add(base64.encodebytes(f"user:{value}".encode()).decode().strip())
     return spelt
+
+
+def b64encode(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
 
 
 def leaks(text: str) -> list[str]:
@@ -163,19 +185,18 @@ async def everything(stage: Stage, text: str, caplog: pytest.LogCaptureFixture) 
     )
 
 
-async def test_no_canary_gets_out_of_a_tool_in_any_way(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("execute", EXECUTORS)
+async def test_no_canary_gets_out_of_a_tool_in_any_way(execute: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    assert len(CANARIES) == 30
-    got.clear()
+    assert len(CANARIES) == 60
     told: list[str] = []
-    async with playing(Vault, Sees, tools=[make(execute) for execute in EXECUTORS]) as stage:
-        for execute in EXECUTORS:
-            for name, value in CANARIES.items():
-                got.clear()
-                result = await stage.call(execute.__name__, {"key": f"{{{{secret:{name}}}}}"})
-                assert got == [value], (execute.__name__, name)
-                told.append(f"{execute.__name__} {name} {result.text} {result.blocks} {result.structured}")
-                assert leaks(told[-1]) == []
+    async with playing(Vault, Sees, tools=[make(one) for one in {execute, echo}]) as stage:
+        for name, value in CANARIES.items():
+            got.clear()
+            result = await stage.call(execute.__name__, {"key": f"{{{{secret:{name}}}}}"})
+            assert got == [value]
+            told.append(f"{execute.__name__} {name} {result.text} {result.blocks} {result.structured}")
+            assert leaks(told[-1]) == []
         await stage.session._dispatcher.flush(10)  # type: ignore[union-attr]  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
         text = await everything(stage, "\n".join(told), caplog)
     assert leaks(text) == []

@@ -81,6 +81,9 @@ async def test_a_state_that_is_no_json_is_not_kept_and_that_is_said(caplog: pyte
         def __init__(self, state: PluginState) -> None:
             state["odd"] = object()
 
+        @hooks.session_start
+        def start(self, event: SessionStart) -> None: ...
+
     with caplog.at_level(logging.WARNING):
         async with open_host(Odd) as host, host.session("s") as session:
             assert await call(session) == "ran with {}"

@@ -191,6 +191,11 @@ async def test_configuration_reaches_the_plugins_and_is_checked():
         def __init__(self, config: dict[str, Any]) -> None:
             self.calls = config["calls"]
 
+        @tool
+        def count(self) -> int:
+            """Count."""
+            return self.calls
+
     async with open_session(Counting, config={"plugins": {"counting": {"config": {"calls": 3}}}}) as session:
         assert session.plugin("counting").calls == 3
     with pytest.raises(ConfigError, match="Did you mean 'timeouts'"):

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 from hooksdk import Annotations, Tool, ToolContext, tool
 from hooksdk import ToolContext as Renamed
-from hooksdk._run.tools import as_bridge
+from hooksdk._run.tools import as_offered
 from hooksdk.errors import ToolSchemaError
 from hooksdk.tools import marked_tools
 from tests.stage import make, playing
@@ -365,8 +365,8 @@ def test_arguments_that_fit_come_back_as_they_are_and_others_repaired_with_what_
 def test_only_the_run_can_mark_a_tool_as_a_bridge() -> None:
     one = make()
     assert not one.bridge
-    bridge = as_bridge(one)
-    assert (bridge.bridge, one.bridge, bridge.id) == (True, False, one.id)
+    bridge = as_offered(one, "searches", bridge=True)
+    assert (bridge.bridge, one.bridge, bridge.id) == (True, False, f"plugin:searches:{one.name}")
     assert not bridge.copy(name="other").bridge
     with pytest.raises(TypeError):
         Tool(name="one", bridge=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -141,7 +141,7 @@ async def test_a_trim_taken_back_before_the_drain_leaves_everything_as_it_was(tr
 
 
 async def test_a_plugin_without_its_grant_is_told_at_once(transcript: Transcript) -> None:
-    results = Results(transcript, "p", missing_grant=MissingGrant("p", "conversation", ("agent_end",)))
+    results = Results(transcript, "p", missing_grant=MissingGrant("p", {"conversation": ("agent_end",)}))
     with pytest.raises(MissingGrant):
         await results.trim("r1")
     with pytest.raises(MissingGrant):

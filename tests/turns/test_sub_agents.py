@@ -45,7 +45,7 @@ async def test_a_sub_agents_answer_is_the_result_of_the_call(form: str):
     async with open_session() as session:
         delegate = delegate_of(session, [call("read_file", path="a"), "it says: content of a"], form, None)
         script = [call("delegate", task="read a"), "thank you"]
-        played = await play(session, script, tools=[delegate], format=form)
+        played = await play(session, script, tools=[delegate, *WORKERS], format=form)
     assert played.turns[1].result.text == "it says: content of a"
     assert "content of a" not in str(played.messages[0])
     assert [one.call.name for one in played.calls] == ["delegate"]
@@ -57,7 +57,7 @@ async def test_a_sub_agent_gets_only_the_tools_that_it_was_granted(form: str):
     async with open_session() as session:
         script = [call("delete_file", path="a"), "it was refused"]
         delegate = delegate_of(session, script, form, ["read_*"])
-        played = await play(session, [call("delegate", task="delete a"), "ok"], tools=[delegate], format=form)
+        played = await play(session, [call("delegate", task="delete a"), "ok"], tools=[delegate, *WORKERS], format=form)
     assert played.turns[1].result.text == "it was refused"
     assert deleted == []
 
@@ -77,7 +77,7 @@ async def test_plugins_see_the_sub_agents_calls_under_its_own_session(form: str)
     seen = recorder("after_tool_call", "agent_start")
     async with open_session(seen) as session:
         delegate = delegate_of(session, [call("read_file", path="a"), "done"], form, None)
-        await play(session, [call("delegate", task="read a"), "ok"], tools=[delegate], format=form)
+        await play(session, [call("delegate", task="read a"), "ok"], tools=[delegate, *WORKERS], format=form)
         parent = session.id
     inner, outer = seen.of(AfterToolCall)
     assert (inner.call.name, inner.agent_id, inner.trigger) == ("read_file", "helper", "subagent")
@@ -100,7 +100,7 @@ async def test_a_sub_agent_has_plugin_instances_of_its_own(form: str):
 
     async with open_session(Once) as session:
         delegate = delegate_of(session, [call("read_file", path="a"), "done"], form, None)
-        played = await play(session, [call("delegate", task="read a"), "ok"], tools=[delegate], format=form)
+        played = await play(session, [call("delegate", task="read a"), "ok"], tools=[delegate, *WORKERS], format=form)
         assert played.call("delegate").status == "ok"
         assert session.plugin("once").left == 0
 
@@ -110,5 +110,5 @@ async def test_the_child_is_closed_before_its_parent_goes_on(form: str):
     seen = recorder("session_start", "session_end", "agent_end")
     async with open_session(seen) as session:
         delegate = delegate_of(session, ["done"], form, None)
-        await play(session, [call("delegate", task="nothing"), "ok"], tools=[delegate], format=form)
+        await play(session, [call("delegate", task="nothing"), "ok"], tools=[delegate, *WORKERS], format=form)
     assert seen.fired() == ["session_start", "session_start", "agent_end", "session_end", "agent_end", "session_end"]

@@ -1,0 +1,118 @@
+"""What is to be said of one tool, by what is recorded of it and of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from builtin_plugins.catalog_audit._definition import Record, is_old, old_fingerprint_of, parts_of
+from builtin_plugins.catalog_audit._likeness import fold, resembling
+from builtin_plugins.catalog_audit._texts import hidden_text, instructions
+from hooksdk import Tool
+
+Action = Literal["accept", "report", "withhold"]
+Kind = Literal["changed", "new", "lookalike", "hidden_text", "instructions"]
+
+
+class Settings(Protocol):
+    """What the review goes by."""
+
+    on_change: Literal["report", "withhold"]
+    on_new: Action
+    on_lookalike: Action
+    hidden_text: Action
+    instructions: Action
+    approved: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is to be said of a tool."""
+
+    kind: Kind
+    action: Action
+    """What the settings say of it; `accept` is worth no report."""
+    details: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Review:
+    """One tool, and all that is to be said of it."""
+
+    tool: Tool = field(repr=False)
+    fingerprint: str
+    record: Record | None = None
+    """What was recorded of it."""
+    approved: bool = False
+    """This very definition is approved: by the configuration, or by an earlier approval."""
+    findings: Sequence[Finding] = ()
+
+    @property
+    def withheld(self) -> bool:
+        """True when it may not be granted before it is approved."""
+        return any(finding.action == "withhold" for finding in self.findings)
+
+    @property
+    def unchanged(self) -> bool:
+        """True when this definition is recorded, and nothing is to be added to the record."""
+        return self.record is not None and self.record["fingerprint"] == self.fingerprint
+
+
+class KnownNames:
+    """The names of the tools that are known, by what they look like."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, set[str]] = {}
+
+    def add(self, tool_id: str) -> None:
+        """From now on the name is known."""
+        self._ids.setdefault(fold(_name_of(tool_id)), set()).add(tool_id)
+
+    def like(self, tool: Tool, newcomers: set[str]) -> list[str]:
+        """Ids of other tools whose names this one resembles. Of newcomers that have the very same name nobody can say who
+        took it from whom."""
+        others = sorted(one for one in resembling(tool.own_name, self._ids) if one != tool.id)
+        return [one for one in others if not (one in newcomers and _name_of(one) == tool.own_name)]
+
+
+def review_tool(
+    tool: Tool, fingerprint: str, record: Record | None, settings: Settings, known: KnownNames, newcomers: set[str]
+) -> Review:
+    """Everything that is to be said of a tool."""
+    if record is not None and is_old(record) and record["fingerprint"] == old_fingerprint_of(tool):
+        # Of an earlier version: what it did not look at counts from now on.
+        record = {**record, "fingerprint": fingerprint}
+    same = record is not None and record["fingerprint"] == fingerprint
+    approved = same and "approved" in (record or {})
+    wanted = settings.approved.get(tool.id)
+    if wanted is not None and not approved:
+        old = (record is None or is_old(record)) and wanted == old_fingerprint_of(tool)
+        approved = old or wanted == fingerprint
+    findings: list[Finding] = []
+    if record is None and not approved:
+        findings.append(Finding(kind="new", action=settings.on_new))
+        if settings.on_lookalike != "accept" and (others := known.like(tool, newcomers)):
+            findings.append(Finding(kind="lookalike", action=settings.on_lookalike, details=others))
+    elif record is not None and not same:
+        action: Action = "accept" if approved else settings.on_change
+        findings.append(Finding(kind="changed", action=action, details=changed_parts(tool, record)))
+    if not approved:
+        kinds: Mapping[Kind, Action] = {"hidden_text": settings.hidden_text, "instructions": settings.instructions}
+        for kind, action in kinds.items():
+            # What is recorded was reported then, but it is withheld until somebody approves it.
+            if action == "withhold" or (action == "report" and not same):
+                details = hidden_text(tool) if kind == "hidden_text" else instructions(tool)
+                if details:
+                    findings.append(Finding(kind=kind, action=action, details=details))
+    return Review(tool=tool, fingerprint=fingerprint, record=record, approved=approved, findings=findings)
+
+
+def changed_parts(tool: Tool, record: Record) -> list[str]:
+    """The names of the parts that are not as recorded."""
+    recorded = {name: part for name, part in parts_of(tool).items() if name in record}
+    return [name for name, part in recorded.items() if record[name] != part]
+
+
+def _name_of(tool_id: str) -> str:
+    return tool_id.split(":", 2)[2]

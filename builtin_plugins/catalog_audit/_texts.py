@@ -1,0 +1,140 @@
+"""What is written in a tool's definition for the model and not for people: text that nobody sees, and orders to the model."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Any, cast
+
+from hooksdk import Tool
+
+MAX_FINDINGS = 5
+"""Of one tool; the first say enough."""
+
+_BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_TAGS = "\U000e0000-\U000e007f"
+_INVISIBLE = "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
+_KINDS = {
+    "text direction marks": re.compile(f"[{_BIDI}]+"),
+    "tag characters": re.compile(f"[{_TAGS}]+"),
+    "invisible characters": re.compile(f"[{_INVISIBLE}]+"),
+    "variation selectors in a row": re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}"),
+    "control characters": re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]+"),
+    # Looked for in texts without blanks at their end; `+` after a quantifier keeps hostile ones from taking long.
+    "text far out of sight": re.compile(r"(?<![ \t\u00a0])[ \t\u00a0]{200,}+(?=\S)|(?<!\n)\n(?:[ \t]*+\n){30,}+"),
+}
+_FLAG_OF_TAGS = re.compile("\U0001f3f4[\U000e0030-\U000e007a]{2,6}\U000e007f")
+"""The flags of England, Scotland and Wales are the one proper use of tag characters."""
+_JOINER = re.compile("(?<=[^\x00-\xff\u200b-\u200f])[\u200c\u200d\ufe0f]{1,2}(?=[^\x00-\xff\u200b-\u200f])")
+"""Joiners between letters of scripts that need them, and in emoji."""
+
+_OTHERS = r"(?:all |any |the |your |my |of |these |those |previous |prior |above |earlier |other |system |original )*"
+_FILES = (
+    r"(?:\.ssh\b|id_rsa|id_ed25519|\.aws\b|\.env\b|/etc/passwd|/etc/shadow|\.npmrc|\.netrc|mcp\.json|private keys?\b)"
+)
+_ORDERS = {
+    "a mark of another speaker": re.compile(
+        r"(?<!\w)</?(?:important|system|instructions?|secret)>|<\|[a-z_]{2,20}\|>|\[/?(?:inst|system)\]"
+    ),
+    "an order to ignore other instructions": re.compile(
+        rf"\b(?:ignore|disregard|forget|override|bypass) {_OTHERS}"
+        r"(?:instructions?|prompts?|rules|directives?|guidelines|polic(?:y|ies)|restrictions|safety)\b"
+    ),
+    "an order to keep something from the user": re.compile(
+        r"\b(?:do not|don't|never|must not|without|avoid|not) (?:ever )?"
+        r"(?:tell|telling|inform|informing|notify|notifying|alert|alerting|mention|mentioning|reveal|revealing|disclose|disclosing)\b"
+        r"[^.\n]{0,50}\b(?:user|users|human|anyone|anybody)\b"
+        r"|\b(?:hide|conceal|keep)\b[^.\n]{0,50}\bfrom (?:the )?(?:user|human)s?\b"
+    ),
+    "an order to read secrets": re.compile(
+        r"\b(?:read|cat|open|load|send|include|attach|upload|pass|copy|put|append|fetch)\b[^.\n]{0,60}"
+        rf"(?:~/\S{{0,40}})?{_FILES}"
+    ),
+    "an order about other tools": re.compile(
+        r"\b(?:before|after|when|whenever|instead of|while) (?:you )?(?:use|using|call|calling|invoke|invoking|run|running) "
+        r"(?:any|every|all|each|another) (?:of the )?(?:other |the )?(?:tools?|functions?)\b"
+    ),
+    "an order to send the conversation": re.compile(
+        r"\b(?:send|forward|include|append|upload|post|attach|transmit)\b[^.\n]{0,50}"
+        r"\b(?:system prompt|whole conversation|entire conversation|conversation history|chat history|previous messages|all messages)\b"
+    ),
+    "a new role for the model": re.compile(r"\byou are (?:now|no longer)\b|\bfrom now on,? (?:you|always|never)\b|\bnew instructions:"),
+    "a comment that is not shown": re.compile(r"<!--"),
+}  # fmt: skip
+
+
+def hidden_text(tool: Tool) -> list[str]:
+    """What nobody sees in the tool's definition, one line each: where, what, and the characters by number."""
+    return _look(tool, _hidden_in)
+
+
+def instructions(tool: Tool) -> list[str]:
+    """What in the texts that the model reads looks like an order to it, one line each: where, what, and the words."""
+    return _look(tool, _orders_in)
+
+
+def visible(text: str) -> str:
+    """The text without what nobody sees."""
+    for pattern in _KINDS.values():
+        text = pattern.sub("", text)
+    return text
+
+
+def _look(tool: Tool, look: Any) -> list[str]:
+    findings: list[str] = []
+    for where, text in texts_of(tool):
+        for finding in look(text, where):
+            findings.append(f"{where}: {finding}")
+            if len(findings) == MAX_FINDINGS:
+                return findings
+    return findings
+
+
+def texts_of(tool: Tool) -> Iterator[tuple[str, str]]:
+    """Every text in the definition with its place."""
+    yield "name", tool.own_name
+    yield "owner", tool.owner
+    yield "description", tool.description
+    yield "label", tool.label
+    yield from _texts_in("parameters", tool.parameters)
+    yield from _texts_in("output schema", tool.output_schema)
+
+
+def _texts_in(where: str, part: object) -> Iterator[tuple[str, str]]:
+    waiting: list[object] = [part]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, str):
+            yield where, one
+        elif isinstance(one, dict):
+            for key, inner in cast("dict[str, object]", one).items():
+                yield where, key
+                waiting.append(inner)
+        elif isinstance(one, list):
+            waiting.extend(cast("list[object]", one))
+
+
+def _hidden_in(text: str, where: str) -> Iterator[str]:
+    text = text.rstrip(" \t\n\u00a0")
+    if text.isascii() and text.isprintable():
+        # Nearly all texts are so; only blanks can hide something there.
+        if match := _KINDS["text far out of sight"].search(text):
+            yield f"text far out of sight (after {len(match[0])} blanks)"
+        return
+    plain = _JOINER.sub("", _FLAG_OF_TAGS.sub("", text))
+    for kind, pattern in _KINDS.items():
+        if match := pattern.search(plain):
+            codes = " ".join(f"U+{ord(char):04X}" for char in match[0][:4])
+            yield f"{kind} ({codes}{' ...' if len(match[0]) > 4 else ''})"
+    if where in {"name", "owner"} and any(char in "\n\r\t\u2028\u2029" for char in plain):
+        yield "a line break"
+
+
+def _orders_in(text: str, _where: str) -> Iterator[str]:
+    if len(text) < 8:
+        return
+    plain = " ".join(unicodedata.normalize("NFKC", visible(text)).casefold().replace("\u2019", "'").split())
+    for kind, pattern in _ORDERS.items():
+        if match := pattern.search(plain):
+            yield f"{kind} ({match[0][:80]})"

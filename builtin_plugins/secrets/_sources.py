@@ -1,0 +1,217 @@
+"""Where the value of a secret comes from. It is read when a call asks for it, and kept nowhere."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import os
+import stat
+import sys
+import tomllib
+from abc import abstractmethod
+from importlib import import_module
+from io import StringIO
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import anyio.to_thread
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+
+from hooksdk import Tool
+from hooksdk.patterns import ToolPattern
+
+logger = logging.getLogger("hooksdk")
+
+INSTALL = "pip install 'hooksdk[secrets]'"
+
+
+class NoValue(Exception):
+    """A secret has no value now; the text says why, to the operator, and quotes nothing."""
+
+
+class _Source(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    tools: list[str]
+    """Patterns of the tools that may have the value. `*` for all must be written."""
+    _patterns: list[ToolPattern] = PrivateAttr(default_factory=list[ToolPattern])
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _read_patterns(self) -> _Source:
+        self._patterns = [ToolPattern(pattern) for pattern in self.tools]
+        return self
+
+    def is_for(self, tool: Tool) -> bool:
+        """True when the tool may have the value."""
+        return any(pattern.matches(tool) for pattern in self._patterns)
+
+    async def read(self, name: str) -> str:
+        """The value of the secret with this name. Raises `NoValue`."""
+        value = await self._look_up(name)
+        if not isinstance(value, str):
+            raise NoValue(
+                f"{self._place(name)} is {'missing' if value is None else f'no text: {type(value).__name__}'}"
+            )
+        if not value.strip():
+            raise NoValue(f"{self._place(name)} is empty")
+        return value
+
+    @abstractmethod
+    async def _look_up(self, name: str) -> object: ...
+
+    @abstractmethod
+    def _place(self, name: str) -> str: ...
+
+
+class Environment(_Source):
+    """A variable of the host's environment."""
+
+    origin: Literal["env"] = Field(alias="from")
+    variable: str | None = None
+    """By default the secret's name."""
+
+    async def _look_up(self, name: str) -> object:
+        return os.environ.get(self.variable or name)
+
+    def _place(self, name: str) -> str:
+        return f"the environment variable {self.variable or name}"
+
+
+class File(_Source):
+    """An entry of a file: JSON and TOML by their endings, any other is read as `NAME=value` lines."""
+
+    origin: Literal["file"] = Field(alias="from")
+    path: str
+    """From the folder in which the host was started, unless it is absolute; `~` is the home folder."""
+    key: str | None = None
+    """By default the secret's name. In JSON and TOML dots lead into tables: `github.token`."""
+    _file: Path = PrivateAttr(default_factory=Path)
+    _is_reported: bool = PrivateAttr(default=False)
+
+    @model_validator(mode="after")
+    def _resolve(self) -> File:
+        self._file = Path.cwd() / Path(self.path).expanduser()  # now: the process may go elsewhere later
+        if self._file.suffix not in {".json", ".toml"}:
+            need("dotenv", f"'{self.path}' is read with the package python-dotenv")
+        return self
+
+    async def _look_up(self, name: str) -> object:
+        try:
+            return await anyio.to_thread.run_sync(self._read, self.key or name)
+        except OSError as error:
+            raise NoValue(f"{self._file} cannot be read: {error.strerror}") from None
+        except (ValueError, RecursionError) as error:  # its text may quote the file
+            raise NoValue(f"{self._file} is not valid {self._format}: {type(error).__name__}") from None
+
+    def _place(self, name: str) -> str:
+        return f"'{self.key or name}' in {self._file}"
+
+    @property
+    def _format(self) -> str:
+        return {".json": "JSON", ".toml": "TOML"}.get(self._file.suffix, "text of NAME=value lines")
+
+    def _read(self, key: str) -> object:
+        with self._file.open(encoding="utf-8-sig") as file:
+            self._warn_of_readers(file.fileno())
+            text = file.read()
+        if self._format not in {"JSON", "TOML"}:
+            from dotenv import dotenv_values
+
+            return dotenv_values(stream=StringIO(text), interpolate=False).get(key)
+        content = json.loads(text) if self._format == "JSON" else tomllib.loads(text)
+        return _entry(content, key)
+
+    def _warn_of_readers(self, descriptor: int) -> None:
+        mode = os.fstat(descriptor).st_mode
+        if sys.platform != "win32" and mode & (stat.S_IROTH | stat.S_IWOTH) and not self._is_reported:
+            self._is_reported = True
+            logger.warning(
+                "secrets: every user of this machine can read %s; type: chmod 600 %s", self._file, self._file
+            )
+
+
+class Keyring(_Source):
+    """An entry of the system's keyring, such as `keyring set hooksdk GITHUB_TOKEN` makes."""
+
+    origin: Literal["keyring"] = Field(alias="from")
+    service: str = "hooksdk"
+    user: str | None = None
+    """By default the secret's name."""
+
+    @model_validator(mode="after")
+    def _check_package(self) -> Keyring:
+        need("keyring", "the system's keyring is read with the package keyring")
+        return self
+
+    async def _look_up(self, name: str) -> object:
+        import keyring
+
+        try:
+            return await anyio.to_thread.run_sync(keyring.get_password, self.service, self.user or name)
+        except Exception as error:  # every backend has errors of its own
+            raise NoValue(f"the keyring cannot be read: {type(error).__name__}: {error}") from error
+
+    def _place(self, name: str) -> str:
+        return f"the keyring's entry of service '{self.service}' and user '{self.user or name}'"
+
+
+class Function(_Source):
+    """A function of yours, plain or async: it is called with the secret's name and answers its value, or None."""
+
+    origin: Literal["function"] = Field(alias="from")
+    function: str
+    """`package.module:name`."""
+    _call: Any = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _load(self) -> Function:
+        module, _, attribute = self.function.partition(":")
+        try:
+            call = getattr(import_module(module), attribute)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ValueError(f"'{self.function}' cannot be loaded as package.module:name: {error}") from error
+        if not callable(call):
+            raise ValueError(f"'{self.function}' is no function, but {type(call).__name__}")  # noqa: TRY004 - pydantic's kind
+        self._call = call
+        return self
+
+    async def _look_up(self, name: str) -> object:
+        try:
+            if inspect.iscoroutinefunction(self._call):
+                return await self._call(name)
+            answer = await anyio.to_thread.run_sync(self._call, name)
+            return await answer if inspect.isawaitable(answer) else answer
+        except Exception as error:  # its text may quote the value
+            raise NoValue(f"{self._place(name)} raised {type(error).__name__}") from error
+
+    def _place(self, name: str) -> str:
+        return f"the answer of {self.function} for '{name}'"
+
+
+Source = Annotated[Environment | File | Keyring | Function, Field(discriminator="origin")]
+
+
+def need(module: str, why: str) -> None:
+    """Raise `ValueError` where a package is not installed."""
+    try:
+        import_module(module)
+    except ImportError:
+        raise ValueError(f"{why}, which is not installed. Type: {INSTALL}") from None
+
+
+def _entry(content: object, key: str) -> object:
+    """The entry with this very name, or the one that its dots lead to."""
+    if key in _table(content):
+        return _table(content)[key]
+    for part in key.split("."):
+        content = _table(content).get(part)
+    return content
+
+
+def _table(value: object) -> dict[str, object]:
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}

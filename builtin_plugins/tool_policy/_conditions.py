@@ -1,0 +1,161 @@
+"""What the conditions on a call's arguments share: which arguments they are about, and which way doubt counts.
+
+An allow must fit only what it surely means, a deny or an ask whatever it may mean. So every condition is asked in two ways:
+`surely` answers why something is not sure (nothing when it is), `possibly` answers why something may be meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from hooksdk import Tool
+
+EVERY = "*"
+"""Under this name a condition holds what counts for arguments that it does not name."""
+MAX_CHARS = 4096
+"""Characters of a path, an address or a command line that is still read; POSIX has the same limit for paths."""
+
+Targets = dict[str, list[str]]
+"""Argument name, or `EVERY`, to what a condition lists for it."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One value in the arguments, or one key of an object in them."""
+
+    name: str
+    """The names on the way to it, with dots and without places in lists: `files.path`."""
+    value: Any
+    in_list: bool
+
+    @property
+    def argument(self) -> str:
+        """The name of the argument that it is part of."""
+        return self.name.partition(".")[0]
+
+
+def leaves_of(arguments: Mapping[str, Any]) -> Iterator[Leaf]:
+    """Every value in the arguments that holds no other, and every key below the arguments' own names."""
+    waiting: list[tuple[str, Any, bool]] = [(name, arguments[name], False) for name in reversed(list(arguments))]
+    while waiting:
+        name, value, in_list = waiting.pop()
+        if isinstance(value, Mapping):
+            for key, inner in cast("Mapping[str, Any]", value).items():
+                yield Leaf(name, key, in_list)
+                waiting.append((f"{name}.{key}", inner, in_list))
+        elif isinstance(value, list):
+            waiting.extend((name, inner, True) for inner in reversed(cast("list[Any]", value)))
+        else:
+            yield Leaf(name, value, in_list)
+
+
+def words_of(name: str) -> list[str]:
+    """The words of the last part of a name, in lower case: `sourceFile` and `source_file` have two."""
+    last = name.rpartition(".")[2]
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", last)]
+
+
+class Reader(Protocol):
+    """One kind of condition: paths, addresses or command lines."""
+
+    noun: str
+    """What an argument holds, such as `a path`."""
+    lists: bool
+    """Whether a list may hold several of them."""
+    only_named: bool
+    """Whether other arguments mean nothing where one has a name that says so."""
+
+    def is_named(self, name: str) -> bool:
+        """True for an argument whose name says that it holds one."""
+        ...
+
+    def resembles(self, text: str) -> bool:
+        """True for a text that a tool would hardly take for anything else."""
+        ...
+
+    def surely(self, text: str, wanted: Sequence[str], workspace: str | None) -> str:
+        """Why the text is not surely one of those wanted; empty when it is."""
+        ...
+
+    def possibly(self, text: str, wanted: Sequence[str], workspace: str | None, *, named: bool) -> bool:
+        """True when the text may be one of those wanted. `named`: the argument's name says that it holds one."""
+        ...
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A reader with what one rule lists for it."""
+
+    key: str
+    """The rule's key, such as `path_inside`."""
+    reader: Reader
+    targets: Targets
+
+    def why_not(self, arguments: Mapping[str, Any], tool: Tool, workspace: str | None) -> str:
+        """Why an allow does not fit the call; empty when it surely fits."""
+        judged: set[str] = set()
+        declared = set(tool.parameter_names)
+        others = self.targets.get(EVERY)
+        for leaf in leaves_of(arguments):
+            wanted = self._named(leaf)
+            if wanted is None:
+                unknown = leaf.argument not in declared
+                if not (unknown or self._is_meant(leaf, by_value=others is not None)):
+                    continue
+                if unknown and (declared or others is None):
+                    return f"the argument '{leaf.argument}' is not in the tool's schema, so what it does is not known"
+                if others is None:
+                    return f"the argument '{leaf.name}' may hold {self.reader.noun}, and {self.key} does not name it"
+                wanted = others
+            if not isinstance(leaf.value, str):
+                return f"the argument '{leaf.name}' is not text"
+            if leaf.in_list and not (self.reader.lists and _takes_list(tool, leaf.argument)):
+                return f"the argument '{leaf.name}' is a list, which the tool's schema does not ask for"
+            if problem := self.reader.surely(leaf.value, wanted, workspace):
+                return f"the argument '{leaf.name}' {problem}"
+            judged.update(_with_outer(leaf.name))
+        if missing := [name for name in self.targets if name not in {EVERY, *judged}]:
+            return f"the argument '{missing[0]}' is missing, and what the tool does then is not known"
+        return "" if judged else f"no argument holds {self.reader.noun}"
+
+    def why(self, arguments: Mapping[str, Any], workspace: str | None) -> str:
+        """Why a deny or an ask fits the call: what it may mean. Empty when it surely means something else."""
+        leaves = list(leaves_of(arguments))
+        named_ones = [leaf for leaf in leaves if self._named(leaf) is not None or self._is_meant(leaf, by_value=False)]
+        for leaf in named_ones if named_ones and self.reader.only_named else leaves:
+            named = leaf in named_ones
+            wanted = self._named(leaf) or self.targets.get(EVERY)
+            if wanted is None or leaf.value is None:
+                continue
+            if not isinstance(leaf.value, str):
+                if named:
+                    return f"the argument '{leaf.name}' is not text, so it cannot be read as {self.reader.noun}"
+            elif self.reader.possibly(leaf.value, wanted, workspace, named=named):
+                return f"the argument '{leaf.name}' fits {self.key} ({', '.join(wanted)}), or may fit it"
+        return ""
+
+    def _named(self, leaf: Leaf) -> list[str] | None:
+        """What is listed for this argument by its name, or for one that it is part of."""
+        return next((self.targets[name] for name in _with_outer(leaf.name) if name in self.targets), None)
+
+    def _is_meant(self, leaf: Leaf, *, by_value: bool) -> bool:
+        if any(self.reader.is_named(name) for name in _with_outer(leaf.name)):
+            return True
+        return by_value and isinstance(leaf.value, str) and self.reader.resembles(leaf.value)
+
+
+def _with_outer(name: str) -> Iterator[str]:
+    """`a.b.c`, `a.b`, `a`."""
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
+
+
+def _takes_list(tool: Tool, argument: str) -> bool:
+    properties: Any = (tool.parameters or {}).get("properties") or {}
+    declared: Any = properties.get(argument)
+    kind: Any = cast("dict[str, Any]", declared).get("type") if isinstance(declared, dict) else None
+    return kind == "array" or (isinstance(kind, list) and "array" in cast("list[Any]", kind))

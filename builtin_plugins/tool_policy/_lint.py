@@ -1,0 +1,74 @@
+"""What stands in rules that stops, or allows, something else than it seems to. Rules that are plainly wrong are refused at
+the start; these may be meant so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from builtin_plugins.tool_policy._commands import LAUNCHERS
+from builtin_plugins.tool_policy._rules import Rule
+from hooksdk import Tool
+from hooksdk.patterns import ToolPattern
+
+_PATH_LIKE = re.compile(r"(?<!\\)/[A-Za-z]|\\/[A-Za-z]")
+_SAFE_PIECES = re.compile(r"\\[\\^$.*+?()\[\]{}|/-]|\\[dDwWsS]|\[[^\]]*\]|[^.\\\[]")
+
+
+def problems_of(rules: Sequence[Rule], tools: Sequence[Tool] | None) -> Iterator[str]:
+    """One line for each, with the number of its rule and what to write."""
+    for number, rule in enumerate(rules, 1):
+        where = f"rule {number} ({rule.action} {', '.join(rule.tools)})"
+        for problem in (*_schema_problems(rule), *_command_problems(rule)):
+            yield f"{where}: {problem}"
+        for text in rule.tools if tools is not None else ():
+            pattern = ToolPattern(text)
+            if not any(pattern.matches(tool) for tool in tools or ()):
+                yield f"{where}: no tool here is meant by {text!r}; `hooksdk tools list` shows their names"
+
+
+def _schema_problems(rule: Rule) -> Iterator[str]:
+    schema = rule.arguments
+    if schema is None:
+        return
+    properties = cast("dict[str, Any]", schema.get("properties") or {})
+    patterns = {
+        name: str(cast("dict[str, Any]", one)["pattern"])
+        for name, one in properties.items()
+        if isinstance(one, dict) and "pattern" in one
+    }
+    for name, pattern in patterns.items():
+        if rule.action == "allow":
+            if properties[name].get("type") != "string":
+                yield f'the pattern of {name!r} fits everything that is not text; add type = "string"'
+            if not (pattern.startswith("^") and pattern.endswith("$")):
+                yield f"the pattern of {name!r} fits longer text too; begin it with ^ and end it with $"
+            if _has_plain_dot(pattern):
+                yield f"the . in the pattern of {name!r} stops at the end of a line; write [\\s\\S] for any character"
+            if name not in schema.get("required", ()):
+                yield f"a call without {name!r} fits too; add required = [{name!r}]"
+        if _PATH_LIKE.search(pattern):
+            yield f"the pattern of {name!r} looks at a path as text (//etc, /tmp/../etc and links pass it); use path_inside"
+    if rule.action == "allow" and patterns and schema.get("additionalProperties") is not False:
+        yield "further arguments fit too; add additionalProperties = false, and every argument under properties"
+
+
+def _has_plain_dot(pattern: str) -> bool:
+    """True for a `.` that means any character but a newline, outside of brackets."""
+    return "." in _SAFE_PIECES.sub("", pattern)
+
+
+def _command_problems(rule: Rule) -> Iterator[str]:
+    for programs in (rule.command or {}).values():
+        starters = [one for one in programs if one.rpartition("/")[2] in LAUNCHERS]
+        if rule.action == "allow" and starters:
+            yield f"{', '.join(starters)} runs any other program, so this allows everything; list the programs themselves"
+    if rule.action == "deny" and rule.command is not None:
+        yield "a program can be run under another name, so a deny of programs is no wall; deny by default and allow by command"
+    if rule.action == "deny" and rule.url_host is not None and not _is_everything(rule.url_host):
+        yield "a host has other names and numbers, so a deny of hosts is no wall; deny by default and allow by url_host"
+
+
+def _is_everything(targets: Mapping[str, Sequence[str]]) -> bool:
+    return any("*" in hosts for hosts in targets.values())

@@ -1,0 +1,176 @@
+"""`path_inside`: whether a path that a model wrote lies in a folder, as the tool that opens it would see it."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import unicodedata
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+from builtin_plugins.tool_policy._conditions import MAX_CHARS, words_of
+
+_LAST_WORDS = {
+    "path", "paths", "file", "files", "filename", "filenames", "filepath", "filepaths", "pathname", "dir", "dirs",
+    "directory", "directories", "folder", "folders", "cwd", "root", "roots", "workdir", "src", "source", "sources", "dst",
+    "dest", "destination", "target", "targets", "location",
+}  # fmt: skip
+_PAIRS = {("file", "name"), ("file", "names"), ("folder", "name"), ("directory", "name"), ("path", "name")}
+_READ_ANOTHER_WAY = re.compile(
+    r"""
+    ^[~\-@]                   # a home, an option of a command, a file of arguments
+    | ^[A-Za-z][A-Za-z0-9+.-]*:   # file:, a drive
+    | [*?\[{]                 # patterns that some tools expand, and {{secret:...}}
+    | \$[A-Za-z_({] | %[0-9A-Za-z_]+% | %[0-9A-Fa-f]{2} | `   # variables, percent-encoding, commands
+    | //                      # a share, or what a tool makes of an empty name
+    """,
+    re.VERBOSE,
+)
+
+
+class PathReader:
+    """Reads paths."""
+
+    noun = "a path"
+    lists = True
+    only_named = False
+
+    def is_named(self, name: str) -> bool:
+        """True for `path`, `source_file`, `fileName`."""
+        words = words_of(name)
+        return bool(words) and (words[-1] in _LAST_WORDS or tuple(words[-2:]) in _PAIRS)
+
+    def resembles(self, text: str) -> bool:
+        """True for a text that begins as a path from the root, from a home or upwards, or that is a file's address."""
+        start = text.strip().casefold()
+        return start.startswith(("/", "~", "\\", "file:", "..", "./")) or bool(re.match(r"[a-z]:[/\\]", start))
+
+    def surely(self, text: str, wanted: Sequence[str], workspace: str | None) -> str:
+        """Why the path is not surely inside one of the folders; empty when it is."""
+        if problem := _doubt(text):
+            return problem
+        place = _absolute(text, workspace)
+        if place is None:
+            return "is a relative path, and the run has no workspace"
+        real = os.path.realpath(place)
+        if not _is_settled(real):
+            return "leads through something that cannot be followed"
+        folders = [_absolute(folder, workspace) for folder in wanted]
+        if any(folder is not None and _is_inside(real, os.path.realpath(folder)) for folder in folders):
+            return ""
+        return f"does not lie inside {' or '.join(wanted)}"
+
+    def possibly(self, text: str, wanted: Sequence[str], workspace: str | None, *, named: bool) -> bool:
+        """True when some reading of the text lies inside one of the folders, or when it cannot be read for sure."""
+        if (named or self.resembles(text)) and _hides_something(text):
+            return True
+        if len(text) > MAX_CHARS and named:
+            return True
+        folders = [_absolute(folder, workspace) for folder in wanted]
+        if None in folders:
+            return named or self.resembles(text)  # a folder of a workspace that nobody named
+        ends = {_folded(end) for folder in folders if folder for end in (os.path.normpath(folder), _real(folder))}
+        if len(text) > MAX_CHARS:  # other text; no system opens a path of this length before it is shortened
+            short = os.path.normpath(_absolute(text.strip(), workspace) or text.strip())
+            return any(_is_inside(_folded(short), end) for end in ends)
+        for reading in _readings(text):
+            # What a tool may fill in for a pattern lies below the last folder before it.
+            fixed, pattern, rest = (
+                reading.partition(first[0]) if (first := re.search(r"[*?\[{]", reading)) else (reading, "", "")
+            )
+            place = _absolute(
+                fixed.rpartition("/")[0] + "/" if pattern and "/" in fixed else "." if pattern else fixed, workspace
+            )
+            if place is None or (pattern and ".." in rest):
+                if named or self.resembles(text):
+                    return True
+                continue
+            for real in {_folded(os.path.normpath(place)), _folded(_real(place))}:
+                if any(_is_inside(real, end) or (pattern and _is_inside(end, real)) for end in ends):
+                    return True
+        return False
+
+
+def check_folder(text: str) -> str:
+    """A folder as a rule names it, with the home filled in. Raises `ValueError`."""
+    folder = os.path.expanduser(text)  # noqa: PTH111 - the text's own form stays: `.` is not made absolute here
+    if folder.startswith("~") or not folder.isprintable() or re.search(r"[*?\[{$]|//", folder):
+        raise ValueError(
+            f"'{text}' is not a folder; write one such as '/workspace', or '.' for the run's workspace, without * and $"
+        )
+    if ".." in folder.split("/"):
+        raise ValueError(f"'{text}' goes upwards; write the folder that it means")
+    return folder
+
+
+def _doubt(text: str) -> str:
+    """Why a tool may read this text as another path than we do; empty when it can hardly."""
+    if not text or len(text) > MAX_CHARS:
+        return "is empty" if not text else "is too long for a path"
+    if not text.isprintable() or text != text.strip():
+        return "has control characters or blanks at its ends"
+    if _READ_ANOTHER_WAY.search(text) or (os.sep == "/" and "\\" in text):
+        return "has something in it that tools read in several ways (such as ~, $, *, %2F, // or file:)"
+    compatible = unicodedata.normalize("NFKC", text)
+    if any(text.count(mark) != compatible.count(mark) for mark in "/\\.:~"):
+        return "has characters that look like separators"
+    if ".." in re.split(r"[/\\]", text):
+        return "goes upwards (..)"
+    return ""
+
+
+def _absolute(text: str, workspace: str | None) -> str | None:
+    """The path from the root; None for a relative one in a run without a workspace."""
+    if Path(text).is_absolute():
+        return text
+    if workspace is None or not Path(workspace).is_absolute():
+        return None
+    return os.path.join(workspace, text)  # noqa: PTH118 - a text that holds NUL is looked at too, and must not raise
+
+
+def _is_settled(real: str) -> bool:
+    """False when part of a resolved path is still a link (a circle), or cannot be looked at."""
+    for part in reversed([Path(real), *Path(real).parents]):
+        try:
+            mode = part.lstat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return True  # nothing is there yet, so nothing leads away from there
+        except (OSError, ValueError):
+            return False
+        if stat.S_ISLNK(mode):
+            return False
+    return True
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _hides_something(text: str) -> bool:
+    """True for a path of which a part is filled in elsewhere: a home, a variable, a secret, a command."""
+    return re.search(r"^\s*@?~(/|[\w-]*(/|$))|`|\{\{|\$[A-Za-z_({]|%[A-Za-z_]\w*%", text) is not None
+
+
+def _readings(text: str) -> Iterator[str]:
+    """The ways in which a tool may read a path: as it stands, decoded, without blanks, with other slashes."""
+    stripped = "".join(char for char in text if char.isprintable()).strip()
+    plain = re.sub(r"^(?i:file):(//[^/]*(?=/))?", "", stripped).lstrip("@")
+    for one in dict.fromkeys((text, stripped, text.partition("\0")[0], text.strip().partition("\n")[0], plain)):
+        decoded = unquote(unquote(one))
+        for reading in dict.fromkeys((one, decoded, unicodedata.normalize("NFKC", decoded).replace("\\", "/"))):
+            # An option such as --file=/etc/passwd holds its path behind the sign.
+            yield from (reading, reading.partition("=")[2]) if reading.startswith("-") else (reading,)
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # NUL, too long
+        return os.path.normpath(path)
+
+
+def _folded(path: str) -> str:
+    """For file systems that do not tell upper from lower case; POSIX keeps two slashes at the start apart."""
+    return "/" + unicodedata.normalize("NFKC", path).casefold().lstrip("/")

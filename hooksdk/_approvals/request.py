@@ -1,0 +1,224 @@
+"""What a person is asked before a call, and what they may answer."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from hooksdk import schema
+from hooksdk._firing.event import Checked
+from hooksdk._schema.values import Fresh, Uncloneable, canonical, clip, peek
+from hooksdk._tasks.background import logger
+from hooksdk._tasks.limits import Attempt, describe, is_uncatchable
+from hooksdk.calls import ToolCall
+from hooksdk.tools import Tool
+
+MAX_TIMEOUT = 600.0
+"""Seconds that a person may be asked for at most."""
+GRAVITY = {"info": 0, "warning": 1, "critical": 2}
+"""How grave each severity is."""
+SCOPES = ("once", "session", "always")
+DEFAULT_EXPIRY = 30 * 24 * 3600.0
+"""Seconds that a remembered answer holds, unless it says otherwise."""
+MAX_EXPIRY = 100 * 365 * 24 * 3600.0
+"""Seconds that it may hold at most: what is longer is no date."""
+MAX_BY = 200
+"""Characters of who answered that are kept."""
+
+Severity = Literal["info", "warning", "critical"]
+Scope = Literal["once", "session", "always"]
+
+
+def digest_of(arguments: object) -> str:
+    """64 hex digits that stand for exactly these arguments, or for another JSON value; empty for what is not JSON. Of full length: with a shorter one
+    somebody could prepare two calls with one digest, and have the harmless one approved."""
+    try:
+        return hashlib.sha256(canonical(arguments).encode("utf-8", "surrogatepass")).hexdigest()
+    except Uncloneable:
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(Checked):
+    """What one plugin asks about a call.
+
+    ```python
+    from hooksdk.approvals import Question
+
+    question = Question(title="Pay the bill?", plugin="payments", severity="critical")
+    assert f"{question.plugin} asks: {question.title}" == "payments asks: Pay the bill?"
+    ```
+    """
+
+    title: str
+    description: str = ""
+    severity: Severity = "warning"
+    plugin: str = ""
+    timeout: float = 120.0
+    """Seconds until no answer counts as no."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.severity not in GRAVITY:
+            raise ValueError(f"severity must be info, warning or critical, got {clip(repr(self.severity), 80)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalRequest:
+    """What a person is asked about one tool call with its final arguments. One answer is for all questions.
+
+    ```python
+    from hooksdk import ApprovalRequest, Tool, ToolCall
+
+    request = ApprovalRequest(
+        title="Pay the bill?", call=ToolCall("c1", "pay"), tool=Tool(name="pay", source="host"), arguments={"amount": 20}
+    )
+    assert f"{request.title} {request.arguments}" == "Pay the bill? {'amount': 20}"
+    assert [question.title for question in request.questions] == ["Pay the bill?"]
+    ```
+    """
+
+    title: str
+    """The gravest question's, as are description, severity, timeout and plugin."""
+    description: str = ""
+    severity: Severity = "warning"
+    timeout: float = 120.0
+    """Seconds until no answer counts as no."""
+    plugin: str = ""
+    """The plugin that asks."""
+    questions: tuple[Question, ...] = ()
+    """Every plugin's question, the gravest first; those of one severity in the order in which their handlers ran."""
+    session_id: str = ""
+    run_id: str = ""
+    agent_id: str = "main"
+    workspace_dir: str | None = None
+    requester: Fresh[Mapping[str, Any] | None] = Fresh(None)
+    trigger: str = "user"
+    call: ToolCall
+    tool: Tool = field(repr=False)
+    arguments: Fresh[dict[str, Any]] = Fresh()
+    """A fresh copy of what will run."""
+
+    def __post_init__(self) -> None:
+        if not self.questions:
+            own = Question(
+                title=self.title, description=self.description, severity=self.severity, plugin=self.plugin,
+                timeout=self.timeout,
+            )  # fmt: skip
+            object.__setattr__(self, "questions", (own,))
+
+    @cached_property
+    def digest(self) -> str:
+        """64 hex digits that stand for exactly these arguments, as the trace has them; empty for what is not JSON."""
+        return digest_of(peek(self, "arguments"))
+
+
+@dataclass(frozen=True)
+class Approval:
+    """The answer. `reason` reaches the model when the call is refused.
+
+    ```python
+    from hooksdk import Approval, ApprovalRequest
+
+    async def approver(request: ApprovalRequest) -> Approval:
+        if request.severity == "critical":
+            return Approval(False, reason="nobody is at the desk before nine")
+        return Approval(True, scope="session", by="ann")
+    ```
+    """
+
+    granted: bool
+    reason: str = ""
+    scope: Scope = "once"
+    """How long a yes or a no counts: for this call; for this session; or for every session of the store."""
+    by: str = field(default="", kw_only=True)
+    """Who answered, for the trace and for the list of remembered answers."""
+    arguments: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    """What a remembered answer counts for. None: exactly the arguments of this call. A mapping: every call whose arguments
+    of these names have these values; all others are free. It must fit this call."""
+    expires: float | None = field(default=None, kw_only=True)
+    """Seconds for which it is remembered; 30 days unless given."""
+
+
+@dataclass(frozen=True)
+class Later:
+    """The answer will come later: the call has no result until then, and everything else may go on or end.
+
+    ```python
+    from hooksdk.approvals import ApprovalRequest, Later
+
+    async def approver(request: ApprovalRequest) -> Later:
+        print(f"sent to the desk: {request.title}")
+        return Later()
+    ```
+    """
+
+
+Approver = Callable[[ApprovalRequest], Awaitable[Approval | Later]]
+"""How the host asks a person: `async def (request) -> Approval`, or `Later`."""
+
+NO_ANSWER = "the approval could not be asked for"
+
+
+async def ask_approver(approver: Approver | None, request: ApprovalRequest) -> Approval | Later:
+    """Ask, within the request's time limit. Nobody to ask, no answer in time, an answer of the wrong type and an
+    approver that raises all mean no."""
+    if approver is None:
+        return Approval(False, "it needs a person's approval, and nobody can be asked here")
+    answer: object = None
+    seconds = min(request.timeout, MAX_TIMEOUT) if request.timeout > 0 else 0.0  # NaN is no time at all
+    async with Attempt(seconds) as attempt:
+        answer = await approver(request)
+    if attempt.late:
+        return Approval(False, f"nobody approved it within {seconds:g} s")
+    if attempt.error is not None:
+        logger.warning("the approver failed, so the call is refused: %s", describe(attempt.error))
+        return Approval(False, NO_ANSWER)
+    return read_answer(answer, request)
+
+
+def read_answer(answer: object, request: ApprovalRequest) -> Approval | Later:
+    """A plain copy of the answer, whatever class it is of; a refusal where it is none that counts."""
+    try:
+        return Later() if isinstance(answer, Later) else _plain(answer, request)
+    except BaseException as error:  # attributes of somebody's subclass: none of them may decide by raising
+        if is_uncatchable(error):
+            raise
+        logger.warning("the approver's answer is none, so the call is refused: %s", describe(error))
+        return Approval(False, NO_ANSWER)
+
+
+def _plain(answer: object, request: ApprovalRequest) -> Approval:
+    if not isinstance(answer, Approval):
+        raise TypeError(f"an approver must answer an Approval or Later(), got {type(answer).__name__}")
+    # Copied first: what is checked is what counts.
+    granted, reason, scope, by = map(schema.clone, (answer.granted, answer.reason, answer.scope, answer.by))
+    equal, expires = answer.arguments, schema.clone(answer.expires)
+    if type(granted) is not bool:
+        raise TypeError(f"Approval(granted=...) must be bool, got {type(granted).__name__}")
+    if not isinstance(reason, str) or not isinstance(by, str):
+        raise TypeError("Approval(reason=..., by=...) must be text")
+    if scope not in SCOPES:
+        raise ValueError("Approval(scope=...) must be once, session or always")
+    if expires is not None and (isinstance(expires, bool) or not 0 < expires < math.inf):
+        raise ValueError("Approval(expires=...) must be a number of seconds above 0")
+    if equal is not None:
+        equal = schema.clone(dict(equal))
+        if not covers_arguments(equal, peek(request, "arguments")):
+            raise ValueError("Approval(arguments=...) does not fit the arguments of the call that it answers")
+    seconds = None if expires is None else min(float(expires), MAX_EXPIRY)
+    return Approval(granted, reason, scope, by=clip(by, MAX_BY), arguments=equal, expires=seconds)
+
+
+def covers_arguments(equal: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
+    """True when the call's arguments of these names have these values, to the letter: `1`, `1.0` and `true` differ."""
+    try:
+        return all(
+            name in arguments and canonical(arguments[name]) == canonical(value) for name, value in equal.items()
+        )
+    except Uncloneable:  # no JSON, so no pattern can speak of it
+        return False

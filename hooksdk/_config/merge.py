@@ -1,0 +1,218 @@
+"""Laying the sources over each other: the user's file, the project's as far as it may, the environment, code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from hooksdk._config.own_settings import OwnSettings, lay
+from hooksdk._config.rules import PLUGIN_SETTINGS, SETTINGS, Remark, Setting, Situation, settle
+from hooksdk._config.sources import Source, Sources, fold, plain
+from hooksdk._config.trust import Trust, look_up, plugins_path
+
+Place = tuple[str, ...]
+"""Where a setting stands, such as `("plugins", "x", "grants")`."""
+TABLES = 4
+"""A place has at most so many words; what is below is one value."""
+
+
+@dataclass
+class Merged:
+    """The settings that count, who said each, and what does not count."""
+
+    trust: Trust
+    project: str
+    """The place of the project's settings."""
+    data: dict[str, Any] = field(default_factory=dict[str, Any])
+    origins: dict[Place, str] = field(default_factory=dict[Place, str])
+    widening: list[Remark] = field(default_factory=list[Remark])
+    """What counts only where the folder is trusted."""
+    naming: list[Remark] = field(default_factory=list[Remark])
+    """The plugins that the project alone names; installed ones of strangers are loaded only where the folder is trusted."""
+    left_to_plugins: list[Remark] = field(default_factory=list[Remark])
+    """The project's settings for plugins: each plugin decides on its own when it is loaded."""
+    overruled: list[Remark] = field(default_factory=list[Remark])
+    """What does not count even where the folder is trusted."""
+    named: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The plugins that the operator configured or allowed, by folded id."""
+    unconfirmed: set[str] = field(default_factory=set[str])
+    """Folded ids of the plugins that nobody but the project names, without trust."""
+    switched_off: set[str] = field(default_factory=set[str])
+    """Folded ids of the plugins that nobody but the project, without trust, switches off."""
+    own_settings: dict[str, OwnSettings] = field(default_factory=dict[str, OwnSettings])
+    """By folded id, for plugins that the project has settings for."""
+
+    def to_look_at(self) -> list[Remark]:
+        """Everything of the project that trust would let count, or that a plugin may let count then."""
+        return [*self.widening, *self.naming, *self.left_to_plugins]
+
+    def missing_trust(self) -> list[Remark]:
+        """What does not count because the folder is not trusted."""
+        return [] if self.trust.trusted else self.widening
+
+
+def merge(sources: Sources, folder: Path) -> Merged:
+    """Everything that the sources say, in one."""
+    user, project, environment, code = (_tidy(source) for source in sources)
+    trust = look_up(folder, project.data, user.data.get("plugins_file"), sources.trusted)
+    named = _named(user.data, environment.data, code.data)
+    merged = Merged(trust, project.where, named=named)
+    _lay(merged, user)
+    here = Situation(trust.folder, trust.trusted, named)
+    _check_own_plugins_file(merged, here, user)
+    _lay_project(merged, here, user, project, code)
+    for source in (environment, code):
+        _lay(merged, source)
+    merged.origins.update({(name,): f"HOOKSDK_{name.upper()}" for name in environment.data if name not in code.data})
+    merged.overruled = here.overruled
+    later = {*environment.data, *code.data} - {"plugins", "timeouts"}
+    merged.widening = [remark for remark in here.widening if remark.entry not in later]
+    if not trust.trusted:
+        merged.unconfirmed = {fold(name) for name in _named(project.data)} - set(named)
+    merged.switched_off = here.switched_off - _off(user.data) - _off(environment.data) - _off(code.data)
+    return merged
+
+
+def _tidy(source: Source) -> Source:
+    """One spelling for each plugin: a file could otherwise say two things of one."""
+    data: dict[str, Any] = plain(source.data)
+    if "plugins" in data:
+        sections: dict[str, Any] = {}
+        for name, section in data["plugins"].items():
+            lay(sections, {_spelling(sections, name): section})
+        data["plugins"] = sections
+    return Source(source.where, data)
+
+
+def _spelling(sections: Mapping[str, Any], name: str) -> str:
+    return next((known for known in sections if fold(known) == fold(name)), name)
+
+
+def _named(*sources: Mapping[str, Any]) -> dict[str, str]:
+    """The plugins that have a section, unless it switches them off, or a place in `allow`."""
+    names = [
+        name
+        for data in sources
+        for name in (
+            *(data.get("allow") or ()),
+            *(one for one, section in _sections(data) if section.get("enabled", True)),
+        )
+    ]
+    return {fold(name): name for name in names}
+
+
+def _off(data: Mapping[str, Any]) -> set[str]:
+    off = [name for name, section in _sections(data) if not section.get("enabled", True)]
+    return {fold(name) for name in (*(data.get("deny") or ()), *off)}
+
+
+def _sections(data: Mapping[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
+    return data.get("plugins", {}).items()
+
+
+def _lay(merged: Merged, source: Source) -> None:
+    def put(into: dict[str, Any], data: Mapping[str, Any], above: Place) -> None:
+        for name, value in data.items():
+            key = _spelling(into, name) if above == ("plugins",) else name
+            place = (*above, key)
+            if isinstance(value, Mapping) and len(place) < TABLES:
+                if key not in into:
+                    into[key] = {}
+                    merged.origins[place] = source.where
+                put(into[key], value, place)  # pyright: ignore[reportUnknownArgumentType]
+            else:
+                lay(into, {key: value})
+                merged.origins[place] = source.where
+
+    put(merged.data, source.data, ())
+
+
+def _check_own_plugins_file(merged: Merged, here: Situation, user: Source) -> None:
+    """The user's `plugins_file = true` is about folders that they had not seen when they wrote it: without trust a folder's
+    own code does not run for that."""
+    own = merged.data.get("plugins_file", False)
+    if own is False or (isinstance(own, str) and Path(own).is_absolute()):
+        return
+    path = plugins_path(here.folder, own)
+    if not here.trusted:
+        del merged.data["plugins_file"], merged.origins["plugins_file",]
+    if path.is_relative_to(here.folder) and path.is_file():
+        here.widening.append(Remark("plugins_file", own, f"runs {path} in your process, as {user.where} says"))
+
+
+def _lay_project(merged: Merged, here: Situation, user: Source, project: Source, code: Source) -> None:
+    for name, value in project.data.items():
+        if name != "plugins":
+            setting = Setting(name, value, merged.data.get(name), here)
+            _put(merged, merged.data, (name,), settle(SETTINGS, name, setting), project.where)
+    user_allows = user.data.get("allow")
+    for name in project.data.get("allow") or ():
+        if fold(name) not in here.named:
+            merged.naming.append(Remark(f"allow {name}", True, "switches the plugin on, if it is installed"))
+    sections: dict[str, Any] = merged.data.setdefault("plugins", {})
+    for name, section in _sections(project.data):
+        folded = fold(name)
+        if user_allows is not None and folded not in here.named:
+            asking = Setting(f"plugins.{name}", section, None, here, folded)
+            if not asking.may_widen("the user's allow list does not have it"):
+                continue
+        if folded not in here.named and section.get("enabled", True):
+            merged.naming.append(Remark(f"plugins.{name}", True, "switches the plugin on, if it is installed"))
+        key = _spelling(sections, name)
+        own: Mapping[str, Any] = sections.get(key, {})
+        has_section = key in sections
+        into = sections.setdefault(key, {})
+        merged.origins.setdefault(("plugins", key), project.where)
+        for entry, value in section.items():
+            if entry == "config":
+                more = _code_settings(code, folded)
+                settings = OwnSettings(
+                    user=dict(own.get("config", {})), user_has_section=has_section, project=value, code=more,
+                    trusted=here.trusted, folder=here.folder,
+                )  # fmt: skip
+                _leave_to_plugin(merged, key, settings, project.where)
+            else:
+                setting = Setting(f"plugins.{key}.{entry}", value, own.get(entry), here, folded)
+                outcome = settle(PLUGIN_SETTINGS, entry, setting)
+                _put(merged, into, ("plugins", key, entry), outcome, project.where)
+    if not sections:
+        del merged.data["plugins"]
+
+
+def _code_settings(code: Source, folded: str) -> dict[str, Any]:
+    settings: list[dict[str, Any]] = [
+        one.get("config", {}) for name, one in _sections(code.data) if fold(name) == folded
+    ]
+    return settings[0] if settings else {}
+
+
+def _leave_to_plugin(merged: Merged, key: str, settings: OwnSettings, where: str) -> None:
+    merged.own_settings[fold(key)] = settings
+    values, _ = settings.usual()
+    into = merged.data["plugins"][key].setdefault("config", {})
+    for name, value in settings.project.items():
+        place = ("plugins", key, "config", name)
+        merged.left_to_plugins.append(Remark(".".join(place), value, "the plugin decides what of it counts"))
+        if name not in settings.user and name in values:
+            into[name] = value
+            merged.origins[place] = where
+    if not into:
+        del merged.data["plugins"][key]["config"]
+
+
+def _put(merged: Merged, into: dict[str, Any], place: Place, outcome: Any, where: str) -> None:
+    """Set a value that counts after the project's file; its origin is the project unless nothing has changed."""
+    name, known = place[-1], into.get(place[-1])
+    if outcome is None or outcome == known:
+        return
+    into[name] = outcome
+    if isinstance(outcome, dict):  # seconds by hook
+        before: Mapping[str, Any] = known or {}
+        changed = [key for key in cast("dict[str, Any]", outcome) if before.get(key) != outcome[key]]
+        merged.origins.update({(*place, key): where for key in changed})
+        merged.origins.setdefault(place, where)
+    else:
+        adds = isinstance(known, list) and outcome[: len(cast("list[Any]", known))] == known != []
+        merged.origins[place] = f"{merged.origins[place]} + {where}" if adds else where

@@ -1,0 +1,68 @@
+"""A plugin's own settings out of several sources: only the plugin knows which of a project's settings widen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from hooksdk._config.sources import plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectSettings:
+    """What a project's file says in `[plugins.ID.config]`, for a plugin's `Config.with_project`.
+
+    A cloned repository brings this file along: without `trusted` nothing of it may weaken what the operator has said.
+    """
+
+    values: Mapping[str, Any]
+    """As they stand in the file, not checked."""
+    trusted: bool
+    """True when the operator trusts the folder at what it holds now."""
+    folder: Path
+    """The project's folder, resolved: paths in the settings are outside of it or inside."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnSettings:
+    """`[plugins.ID.config]` of each source, kept apart until the plugin is loaded."""
+
+    user: Mapping[str, Any]
+    user_has_section: bool
+    """True when the user's file has `[plugins.ID]`, with or without settings."""
+    project: Mapping[str, Any]
+    code: Mapping[str, Any]
+    trusted: bool
+    folder: Path
+
+    def usual(self) -> tuple[dict[str, Any], list[str]]:
+        """The settings of a plugin that says nothing about it, and which of the project's are left out: what the user's
+        file sets holds, and a plugin that it configures takes more from a trusted folder only."""
+        closed = self.user_has_section and not self.trusted
+        more: Mapping[str, Any] = {} if closed else self.project
+        missing = [name for name in self.project if closed and name not in self.user]
+        return self._under_code({**more, **self.user}), missing
+
+    def as_merged_by(self, with_project: Any) -> tuple[dict[str, Any], list[str]]:
+        """The settings that the plugin's own method makes of them, and what it leaves out, in its words."""
+        project = ProjectSettings(values=plain(self.project), trusted=self.trusted, folder=self.folder)
+        values, missing = with_project(plain(self.user), project)
+        return self._under_code(dict(values)), list(missing)
+
+    def _under_code(self, values: dict[str, Any]) -> dict[str, Any]:
+        lay(values, self.code)
+        return values
+
+
+def lay(into: dict[str, Any], data: Mapping[str, Any]) -> None:
+    """Lay settings over others, key by key; a list is replaced as a whole."""
+    for name, value in data.items():
+        known: Any = into.get(name)
+        if isinstance(value, Mapping) and isinstance(known, dict):
+            copied = dict(cast("dict[str, Any]", known))
+            lay(copied, cast("Mapping[str, Any]", value))
+            into[name] = copied
+        else:
+            into[name] = plain(value)

@@ -1,0 +1,179 @@
+"""What a project's file may do to each setting: the table `SETTINGS`, and the functions that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from hooksdk._config.sources import fold, split_store
+from hooksdk._config.trust import plugins_path, resolve
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One entry of the project's file that does not simply count."""
+
+    entry: str
+    value: Any
+    why: str
+
+
+@dataclass
+class Situation:
+    """One project beside its operator, and what is remarked on while its settings are looked at."""
+
+    folder: Path
+    """Resolved."""
+    trusted: bool
+    named: Mapping[str, str]
+    """The plugins that the operator configured or allowed, by folded id."""
+    widening: list[Remark] = field(default_factory=list[Remark])
+    """What counts only where the folder is trusted."""
+    overruled: list[Remark] = field(default_factory=list[Remark])
+    """What does not count even there, since the operator's own word holds."""
+    switched_off: set[str] = field(default_factory=set[str])
+    """Folded ids of the plugins that the project alone, without trust, switches off."""
+
+
+@dataclass
+class Setting:
+    """One setting that the project's file has."""
+
+    entry: str
+    project: Any
+    own: Any
+    """The user's value; None where their file does not have it. (TOML has no null.)"""
+    here: Situation
+    plugin: str = ""
+    """The folded id, for settings of one plugin."""
+
+    def may_widen(self, why: str, value: Any = None) -> bool:
+        """True where the folder is trusted; it is remarked on either way."""
+        self.here.widening.append(Remark(self.entry, self.project if value is None else value, why))
+        return self.here.trusted
+
+    def overrule(self, why: str) -> Any:
+        """The user's value, which holds even where the folder is trusted."""
+        self.here.overruled.append(Remark(self.entry, self.project, why))
+        return self.own
+
+
+Outcome = Callable[[Setting], Any]
+"""The value that counts after the project's file, which has the setting; None: none."""
+
+
+def _project(setting: Setting) -> Any:
+    return setting.project
+
+
+def _store(setting: Setting) -> Any:
+    kind, folder = split_store(setting.project)
+    if not folder:
+        return kind
+    place = resolve(setting.here.folder / folder)
+    inside = place.is_relative_to(setting.here.folder)
+    return f"jsonl:{place}" if inside or setting.may_widen("sessions would be kept outside the folder") else setting.own
+
+
+def _plugins_file(setting: Setting) -> Any:
+    here = setting.here
+    if setting.own is False or (isinstance(setting.own, str) and Path(setting.own).is_absolute()):
+        return setting.own if setting.own == setting.project else setting.overrule("the user's file says otherwise")
+    if setting.project is False:
+        return False
+    path = plugins_path(here.folder, setting.project)
+    if not path.is_relative_to(here.folder):
+        return setting.overrule("a project's plugins file must lie in its folder; the user's file may name any")
+    return setting.project if setting.may_widen(f"runs {path} in your process") else setting.own
+
+
+def _allow(setting: Setting) -> Any:
+    if setting.own is not None:
+        same = set(map(fold, setting.own)) == set(map(fold, setting.project))
+        return setting.project if same or setting.may_widen("the user's file has an allow list") else setting.own
+    missing = _without(setting.here.named.values(), setting.project)
+    if missing and not setting.may_widen(f"leaves out {', '.join(missing)}, which you configured"):
+        return [*setting.project, *missing]
+    return setting.project
+
+
+def _deny(setting: Setting) -> Any:
+    own = list(setting.own or ())
+    more = _without(setting.project, own)
+    named = [name for name in more if fold(name) in setting.here.named]
+    if named and not setting.may_widen("you configured it", named):
+        more = _without(more, named)
+    if not setting.here.trusted:
+        setting.here.switched_off.update(map(fold, more))
+    return own + more
+
+
+def _on_missing_grant(setting: Setting) -> Any:
+    strict = setting.project in ("refuse", setting.own)
+    why = "a policy without its grant would be left out, instead of stopping the host"
+    return setting.project if strict or setting.may_widen(why) else setting.own
+
+
+def _timeouts(setting: Setting) -> Any:
+    trusted = setting.may_widen("a handler that has too little time is left out, and one without a limit may hang")
+    own: dict[str, Any] = setting.own or {}
+    return {**own, **setting.project} if trusted else setting.own
+
+
+def _enabled(setting: Setting) -> Any:
+    if setting.project:
+        return setting.overrule("the user's file says otherwise") if setting.own is False else True
+    if setting.own is not False and setting.plugin in setting.here.named:
+        return False if setting.may_widen("you configured it") else setting.own
+    if not setting.here.trusted:
+        setting.here.switched_off.add(setting.plugin)
+    return False
+
+
+def _grants(setting: Setting) -> Any:
+    own: list[str] = list(setting.own or ())
+    more = [grant for grant in setting.project if grant not in own]
+    return own + more if more and setting.may_widen("a right that the plugin would have", more) else own
+
+
+def _mode(setting: Setting) -> Any:
+    weakens = setting.project not in ("enforce", setting.own)  # also a plugin that code gives, which nobody names here
+    return setting.own if weakens and not setting.may_widen("its policies would have no effect") else setting.project
+
+
+def _unknown(setting: Setting) -> Any:
+    return setting.project if setting.may_widen("may widen") else setting.own
+
+
+def _without(names: Any, others: Sequence[str]) -> list[str]:
+    folded = set(map(fold, others))
+    return [name for name in names if fold(name) not in folded]
+
+
+Effect = Literal["neutral", "adds up", "widens"]
+SETTINGS: dict[str, tuple[Effect, Outcome]] = {
+    "store": ("neutral", _store),  # but widens outside the folder
+    "plugins_file": ("widens", _plugins_file),  # the user's false holds
+    "allow": ("widens", _allow),  # but narrows where the user has no list and configured nothing that it leaves out
+    "deny": ("adds up", _deny),  # but widens for plugins that the operator configured
+    "on_missing_grant": ("widens", _on_missing_grant),  # "refuse" narrows
+    "drain": ("neutral", _project),
+    "timeouts": ("widens", _timeouts),
+}
+"""How a project's settings meet the user's. What neither stands here nor is a plugin's section widens."""
+PLUGIN_SETTINGS: dict[str, tuple[Effect, Outcome]] = {
+    "enabled": ("adds up", _enabled),  # the user's false holds; false widens for plugins that the operator configured
+    "grants": ("widens", _grants),  # added to the user's
+    "mode": ("widens", _mode),  # "enforce" narrows
+    "timeouts": ("widens", _timeouts),
+}
+"""The same for `[plugins.ID]`. The plugin's own settings, `config`, are in `own_settings.py`: only the plugin knows
+what they mean."""
+
+
+def settle(table: Mapping[str, tuple[Effect, Outcome]], name: str, setting: Setting) -> Any:
+    """The value that counts for a setting of the project's file; None: none."""
+    _, outcome = table.get(name, ("widens", _unknown))
+    return outcome(setting)

@@ -1,0 +1,152 @@
+"""Where settings come from: the user's file, the project's file, the environment and code."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from hooksdk.errors import ConfigError, did_you_mean, unknown_key
+
+FILE_NAME = "hooksdk.toml"
+TRUST_TABLE = "trust"
+SIMPLE_VARIABLES = {"store", "on_missing_grant", "drain", "plugins_file"}
+LIST_VARIABLES = {"allow", "deny"}
+OTHER_VARIABLES = {"HOOKSDK_HOME", "HOOKSDK_DISABLE_AUTOLOAD"}
+"""Variables that are read elsewhere."""
+MAX_DEPTH = 100
+"""Levels of tables and lists in a file. No setting needs ten; a cloned repository's file may have thousands, which would
+end as a RecursionError in whatever reads them."""
+
+
+def fold(plugin_id: str) -> str:
+    """Plugin ids count as equal whether they are written with `-` or `_`, in upper or lower case."""
+    return plugin_id.replace("-", "_").casefold()
+
+
+@dataclass(frozen=True)
+class Source:
+    """Settings from one place."""
+
+    where: str
+    """The place, as a person reads it."""
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Everything that was said, lowest first."""
+
+    user: Source
+    project: Source
+    environment: Source
+    code: Source
+    trusted: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Digests by folder, from the user's file."""
+
+    def __iter__(self) -> Any:
+        return iter((self.user, self.project, self.environment, self.code))
+
+
+def read_sources(folder: Path, env: Mapping[str, str], overrides: Mapping[str, Any] | None) -> Sources:
+    """All sources of a project folder. Raises `ConfigError` for what cannot be read."""
+    user = user_file(env)
+    data = dict(_read_toml(user) or {})
+    trusted = data.pop(TRUST_TABLE, {})
+    if not isinstance(trusted, dict) or not all(
+        isinstance(one, str) for one in cast("dict[str, Any]", trusted).values()
+    ):
+        problem = f"'{TRUST_TABLE}' must be a table of folders and digests; `hooksdk trust` writes it"
+        raise ConfigError(str(user), (problem,))
+    return Sources(
+        user=Source(str(user), data), project=read_project(folder),
+        environment=Source("environment", _from_environment(env)), code=Source("Host(config=...)", overrides or {}),
+        trusted=cast("dict[str, str]", trusted),
+    )  # fmt: skip
+
+
+def user_file(env: Mapping[str, str]) -> Path:
+    """The user's own file, which need not exist."""
+    return Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "hooksdk" / "config.toml"
+
+
+def read_project(folder: Path) -> Source:
+    """The project's settings: `hooksdk.toml`, or where there is none `[tool.hooksdk]` of pyproject.toml."""
+    own, pyproject = folder / FILE_NAME, folder / "pyproject.toml"
+    data = _read_toml(own)
+    if data is not None:
+        if TRUST_TABLE in data:
+            raise ConfigError(str(own), (f"'{TRUST_TABLE}' counts in the user's file alone; take it out",))
+        return Source(str(own), data)
+    tools = (_read_toml(pyproject) or {}).get("tool")
+    table: Any = cast("dict[str, Any]", tools).get("hooksdk") if isinstance(tools, dict) else None
+    return Source(str(own), {}) if table is None else Source(f"{pyproject} [tool.hooksdk]", table)
+
+
+def _read_toml(path: Path) -> dict[str, Any] | None:
+    """The file's tables; None where there is no such file."""
+    try:
+        if not path.is_file():
+            return None
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(str(path), (f"cannot be read: {error.strerror}",)) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), (f"is not TOML: {error}",)) from None
+    except RecursionError:
+        data = None
+    if data is None or _depth(data) > MAX_DEPTH:
+        raise ConfigError(str(path), (f"is nested too deep: at most {MAX_DEPTH} levels",))
+    return data
+
+
+def _depth(data: object) -> int:
+    """Levels of tables and lists, counted without recursion."""
+    level, depth = [data], 0
+    while level:
+        depth += 1
+        level = [inner for outer in level for inner in _inside(outer)]
+    return depth
+
+
+def _inside(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return list(cast("dict[str, object]", value).values())
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for variable, value in env.items():
+        if not variable.startswith("HOOKSDK_") or variable in OTHER_VARIABLES:
+            continue
+        name = variable.removeprefix("HOOKSDK_").lower()
+        if name in LIST_VARIABLES:
+            settings[name] = [part.strip() for part in value.split(",") if part.strip()]
+        elif name in SIMPLE_VARIABLES:
+            words = {"true": True, "1": True, "false": False, "0": False, "": False}
+            settings[name] = words.get(value.lower(), value) if name == "plugins_file" else value
+        else:
+            known = [f"HOOKSDK_{field.upper()}" for field in sorted(SIMPLE_VARIABLES | LIST_VARIABLES)]
+            raise ConfigError("environment", (unknown_key(variable, [*known, *sorted(OTHER_VARIABLES)]),))
+    return settings
+
+
+def plain(value: Any) -> Any:
+    """A copy of tables and models as dicts, so that nothing is shared with the source."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(exclude_unset=True)
+    return {key: plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value  # pyright: ignore[reportUnknownVariableType]
+
+
+def split_store(spec: str) -> tuple[str, str]:
+    """Kind and folder of a store's spec. Raises `ValueError` for what is no store."""
+    kind, _, folder = spec.partition(":")
+    if spec == "memory" or (kind == "jsonl" and "\0" not in folder):
+        return kind, folder
+    known = ("memory", "jsonl")
+    raise ValueError(f"{spec!r} is not a store: memory, jsonl or jsonl:DIRECTORY.{did_you_mean(kind, known)}")

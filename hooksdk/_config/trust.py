@@ -1,0 +1,67 @@
+"""Whether the operator trusts a folder at what it holds now: its configuration and the plugins file that it would run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hooksdk.errors import ConfigError
+
+PLUGINS_FILE = "hooksdk_plugins.py"
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What the operator said of a folder."""
+
+    folder: Path
+    """Resolved: two ways to one folder are one."""
+    digest: str
+    """Of what it holds now."""
+    state: Literal["trusted", "changed", "unknown"]
+
+    @property
+    def trusted(self) -> bool:
+        """True at exactly this content."""
+        return self.state == "trusted"
+
+
+def look_up(folder: Path, project: Mapping[str, Any], own_plugins_file: object, known: Mapping[str, str]) -> Trust:
+    """The trust in a folder with this project configuration; `own_plugins_file` is the user's setting, `known` their
+    digests by folder."""
+    resolved = resolve(folder)
+    setting: Any = project.get("plugins_file") or own_plugins_file or True
+    digest = _digest(project, resolved, plugins_path(resolved, setting))
+    recorded = known.get(str(resolved))
+    state = "unknown" if recorded is None else "trusted" if recorded == digest else "changed"
+    return Trust(resolved, digest, state)
+
+
+def resolve(folder: Path) -> Path:
+    """The folder's one absolute path, symbolic links followed."""
+    try:
+        return folder.resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a null character
+        raise ConfigError(str(folder), (f"cannot be resolved: {error}",)) from None
+
+
+def plugins_path(folder: Path, setting: bool | str) -> Path:
+    """The plugins file that a setting means, symbolic links followed."""
+    return resolve(folder / (PLUGINS_FILE if setting is True else str(setting)))
+
+
+def _digest(project: Mapping[str, Any], folder: Path, plugins_file: Path) -> str:
+    """Of the settings, however they are laid out and commented, and of the code's bytes."""
+    settings = json.dumps(project, sort_keys=True, default=repr)
+    hashed = hashlib.sha256(settings.encode("utf-8", "surrogatepass"))
+    try:
+        own = plugins_file.is_relative_to(folder) and plugins_file.is_file()
+        code = plugins_file.read_bytes() if own else None
+    except OSError as error:
+        raise ConfigError(str(plugins_file), (f"cannot be read: {error.strerror}",)) from None
+    hashed.update(b"\0no code" if code is None else b"\0" + hashlib.sha256(code).digest())
+    return f"sha256:{hashed.hexdigest()}"

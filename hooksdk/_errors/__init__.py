@@ -1,0 +1,1 @@
+"""Below `errors.py`: the words that errors share."""

@@ -1,0 +1,44 @@
+"""The words that errors share: did-you-mean, and what pydantic found wrong."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+
+def nearest(word: str, known: Iterable[str], limit: int = 3) -> list[str]:
+    """The up to `limit` known words that `word` was most likely meant to be, best first."""
+    folded = {name.casefold().replace("-", "_"): name for name in known}
+    matches = difflib.get_close_matches(word.casefold().replace("-", "_"), folded, n=limit, cutoff=0.6)
+    return [folded[match] for match in matches]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """` Did you mean 'x'?`, with its leading blank, or nothing where no known word is near."""
+    matches = nearest(word, known)
+    return f" Did you mean {' or '.join(repr(match) for match in matches)}?" if matches else ""
+
+
+def unknown_key(name: str, known: Iterable[str], what: str = "a setting") -> str:
+    """The sentence that refuses a word which is not among the known ones, with the nearest of them or else all."""
+    words = list(known)
+    hint = did_you_mean(name, words) or f" Known: {', '.join(words)}."
+    return f"'{name}' is not {what}.{hint}"
+
+
+def problem_text(problem: ErrorDetails, *, quote_value: bool = False) -> str:
+    """One entry of a pydantic `ValidationError.errors()` as `'path': message`, with the nearest choice for a wrong one.
+    With `quote_value` the value that came is in it, clipped."""
+    message = problem["msg"].removeprefix("Value error, ")
+    if quote_value:
+        message += f" (got {problem['input']!r:.60})"
+    if problem["type"] == "literal_error":
+        hint = did_you_mean(str(problem["input"]), re.findall(r"'([^']*)'", problem["msg"]))
+        message += f".{hint}" if hint else ""
+    path = ".".join(str(part) for part in problem["loc"])
+    return f"'{path}': {message}" if path else message

@@ -1,0 +1,202 @@
+"""Installed plugins, known by metadata and manifests alone: nothing of a plugin, nor of its parent packages, is imported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from importlib.metadata import Distribution, EntryPoint, distributions
+from pathlib import Path
+
+from hooksdk._config.words import trust_advice
+from hooksdk._plugins.grants import needed_grants
+from hooksdk._plugins.plugin import Plugin
+from hooksdk._tasks.background import logger
+from hooksdk._tasks.limits import describe
+from hooksdk.config import Config, fold
+from hooksdk.errors import DuplicatePlugin, HookSDKError, MissingGrant, PluginRefused
+from hooksdk.manifest import find_manifest, folders_of, read_manifest
+
+ENTRY_POINTS = "hooksdk.plugins"
+"""The entry point group of installed plugins."""
+BUILT_INS = Path(__file__).resolve().parents[2] / "builtin_plugins"
+"""The built-in plugins of this very hooksdk, each in a folder of its id."""
+
+
+def installed_plugins(config: Config, *, every_manifest: bool = False) -> list[Plugin]:
+    """Every installed plugin by its id, with status, reason and, where it is to be loaded, its manifest; with
+    `every_manifest` those of the others too. What is wrong with one that was to be loaded is its `refusal`."""
+    plugins: list[Plugin] = []
+    for entry, distribution, built_in in _entries():
+        plugin = Plugin(
+            id=entry.name,
+            origin="built-in" if built_in else "installed",
+            distribution=_name_of(distribution),
+            version=_version_of(distribution),
+            entry=entry,
+        )
+        section = config.plugin(plugin.id)
+        plugin.grants = tuple(section.grants) if section else ()
+        decide(plugin, config)
+        plugins.append(plugin)
+    plugins.sort(key=lambda plugin: (plugin.id, plugin.distribution))
+    _refuse_twins(plugins)
+    for plugin in plugins:
+        if plugin.loaded or every_manifest:
+            try:
+                _read_manifest(plugin)
+            except HookSDKError as error:
+                refuse(plugin, error)
+        if plugin.loaded:
+            _check_default(plugin, config)
+    return plugins
+
+
+def foresee_refusal(plugin: Plugin, config: Config) -> None:
+    """Refuse a plugin that the host would, as far as its manifest tells: by its configuration and its grants."""
+    if not plugin.loaded or plugin.manifest is None:
+        return
+    manifest, section = plugin.manifest, config.plugin(plugin.id)
+    try:
+        manifest.check_config(section.config if section else {}, f"[plugins.{plugin.id}.config]")
+        needs = needed_grants(manifest.contracts.hooks or (), manifest.contracts.tools or (), manifest.permissions)
+        if missing := {grant: users for grant, users in needs.items() if not plugin.may(grant)}:
+            plugin.missing_grant = MissingGrant(plugin.id, missing)
+            if config.on_missing_grant == "refuse":
+                raise plugin.missing_grant
+            plugin.reason = f"in part: {plugin.missing_grant}"
+    except HookSDKError as error:
+        refuse(plugin, error)
+
+
+def refuse(plugin: Plugin, error: HookSDKError) -> None:
+    """Note why a plugin cannot be loaded. One that would not be loaded anyway keeps its status."""
+    plugin.refusal = error
+    if plugin.loaded:
+        plugin.status, plugin.reason = "refused", str(error)
+    else:
+        plugin.reason = f"{plugin.reason}; {error}" if plugin.reason else str(error)
+
+
+def switch_off(plugin: Plugin, config: Config, folder: Path | None = None) -> bool:
+    """True, with status and reason set, for what the operator denied or switched off, wherever it comes from."""
+    section = config.plugin(plugin.id)
+    if plugin.origin == "code" and config.switched_off_by_project(plugin.id):
+        advice = trust_advice(folder or Path.cwd())
+        logger.warning(
+            "plugin '%s' stays on: the project's file switches it off, but code gives it. %s", plugin.id, advice
+        )
+    elif any(fold(plugin.id) == fold(name) for name in config.deny):
+        plugin.status, plugin.reason = "denied", "denied by the configuration"
+    elif section is not None and not section.enabled:
+        plugin.status, plugin.reason = "off", "switched off by the configuration"
+    return not plugin.loaded
+
+
+def decide(plugin: Plugin, config: Config) -> None:
+    """`deny` beats `enabled = false` beats `allow` beats the default: a built-in is on, a stranger that nobody named is
+    not."""
+    if switch_off(plugin, config):
+        return
+    section, stranger = config.plugin(plugin.id), plugin.origin == "installed"
+    if stranger and config.named_by_project_alone(plugin.id):
+        plugin.status, plugin.reason = "off", "nobody but the project names it, and you have not trusted its folder"
+        logger.warning("plugin '%s' is off: %s. Look at it and type: hooksdk trust", plugin.id, plugin.reason)
+        return
+    allowed = any(fold(plugin.id) == fold(name) for name in config.allow or ())
+    if config.allow is not None and not allowed and (stranger or section is None):
+        plugin.status, plugin.reason = "not allowed", "not in the configuration's allow list"
+    elif stranger and not allowed and section is None:
+        plugin.status, plugin.reason = "not enabled", f"switch it on with: hooksdk plugins enable {plugin.id}"
+
+
+def _check_default(plugin: Plugin, config: Config) -> None:
+    named = config.plugin(plugin.id) is not None or any(fold(plugin.id) == fold(name) for name in config.allow or ())
+    if plugin.manifest and plugin.manifest.enabled_by_default is False and not named:
+        plugin.status, plugin.reason = "off", f"off unless configured: hooksdk plugins enable {plugin.id}"
+
+
+def _entries() -> Iterator[tuple[EntryPoint, Distribution, bool]]:
+    """The entry points of our group, each with its distribution and whether it is a built-in. Of two copies of a distribution the first on the path counts, as it does for
+    imports; but a copy that only calls itself hooksdk hides no built-in."""
+    only_built_ins = os.environ.get("HOOKSDK_DISABLE_AUTOLOAD", "") not in {"", "0"}
+    names: set[str] = set()
+    values: set[tuple[str, str]] = set()
+    for distribution in distributions():
+        try:
+            entries = [entry for entry in distribution.entry_points if entry.group == ENTRY_POINTS]
+        except Exception as error:  # somebody else's broken file
+            logger.warning("the entry points of %s cannot be read: %s", _name_of(distribution), describe(error))
+            continue
+        if not entries:
+            continue
+        name = fold(_name_of(distribution))
+        first_copy = name not in names
+        names.add(name)
+        for entry in entries:
+            built_in = _is_built_in(entry)
+            if (built_in or (first_copy and not only_built_ins)) and (entry.name, entry.value) not in values:
+                values.add((entry.name, entry.value))
+                yield entry, distribution, built_in
+
+
+def _name_of(distribution: Distribution) -> str:
+    try:
+        return str(distribution.name or "?")
+    except Exception:
+        return "?"
+
+
+def _version_of(distribution: Distribution) -> str:
+    try:
+        return str(distribution.version or "")
+    except Exception:
+        return ""
+
+
+def module_of(entry: EntryPoint) -> str:
+    """The module that an entry point names; empty for one that is no entry point."""
+    try:
+        return entry.module
+    except AttributeError:
+        return ""
+
+
+def _is_built_in(entry: EntryPoint) -> bool:
+    """By where the module lies, whatever its distribution calls itself."""
+    module = module_of(entry)
+    if module.partition(".")[0] != BUILT_INS.name:
+        return False
+    return [Path(folder).resolve() for folder in folders_of(module)] == [BUILT_INS / fold(entry.name)]
+
+
+def _refuse_twins(plugins: Sequence[Plugin]) -> None:
+    by_id: dict[str, list[Plugin]] = {}
+    for plugin in plugins:
+        by_id.setdefault(fold(plugin.id), []).append(plugin)
+    for plugin_id, same_id in by_id.items():
+        twins = same_id
+        if (BUILT_INS / plugin_id).is_dir():
+            twins = [plugin for plugin in same_id if plugin.origin == "built-in"]
+            for plugin in same_id:
+                if plugin.origin == "installed":
+                    problem = f"this is a built-in plugin's id, and distribution '{plugin.distribution}' cannot have it"
+                    error = PluginRefused(plugin.id, problem, "Uninstall it, or let its author rename the plugin")
+                    plugin.status, plugin.reason, plugin.refusal = "refused", str(error), error
+        if len(twins) > 1:
+            first, second, *_ = (f"{plugin.entry.value} of {plugin.distribution}" for plugin in twins if plugin.entry)
+            for plugin in twins:
+                refuse(plugin, DuplicatePlugin(plugin.id, first, second))
+
+
+def _read_manifest(plugin: Plugin) -> None:
+    assert plugin.entry is not None
+    module = module_of(plugin.entry)
+    path = find_manifest(module) if module else None
+    if path is None:
+        advice = f"Its package needs a hooksdk.plugin.json beside {module or plugin.entry.value}"
+        raise PluginRefused(plugin.id, "an installed plugin needs a manifest, and it has none", advice)
+    manifest = read_manifest(path)
+    if fold(manifest.id) != fold(plugin.id):
+        problem = f"its manifest says id '{manifest.id}', its entry point '{plugin.id}'"
+        raise PluginRefused(plugin.id, problem, "Make them equal")
+    plugin.manifest = manifest

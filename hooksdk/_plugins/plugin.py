@@ -1,0 +1,153 @@
+"""One plugin that a host knows: its id, its settings, its instances."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pydantic
+from pydantic import BaseModel
+
+from hooksdk._config.words import printable_entry, trust_advice
+from hooksdk._tasks.background import logger
+from hooksdk._tasks.limits import describe
+from hooksdk.config import Config
+from hooksdk.errors import (
+    ConfigError,
+    HookSDKError,
+    MissingGrant,
+    PluginRefused,
+    problem_text,
+    unknown_key,
+)  # fmt: skip
+from hooksdk.manifest import Manifest
+
+CONSTRUCTOR = {"config", "host", "state", "shared", "storage"}
+"""What a plugin class may ask for."""
+
+
+@dataclass(kw_only=True)
+class Plugin:
+    """One plugin that a host knows, loaded or not."""
+
+    id: str
+    origin: str
+    """`code`, `installed`, `built-in` or the path of a plugins file."""
+    holder: Any = None
+    """The module or class."""
+    manifest: Manifest | None = None
+    version: str = ""
+    status: str = "loaded"
+    """`loaded`, `off`, `denied`, `not allowed`, `not enabled` or `refused`."""
+    reason: str = ""
+    config: Any = None
+    """The plugin's own configuration, checked: an instance of its `Config`, or a mapping."""
+    hooks: list[str] = field(default_factory=list[str])
+    tools: list[str] = field(default_factory=list[str])
+    grants: Sequence[str] = ()
+    """What the operator lets it do. Only an installed plugin needs any."""
+    missing_grant: MissingGrant | None = None
+    """Why hooks or tools of it are left out, when they are."""
+    distribution: str = ""
+    """The installed distribution that it comes from."""
+    entry: EntryPoint | None = None
+    refusal: HookSDKError | None = None
+    """Why it is refused, known before anything of it is imported."""
+    asks_for: tuple[str, ...] = ()
+    """What its constructor takes."""
+
+    @property
+    def is_class(self) -> bool:
+        """True for a class: each session has an instance of its own."""
+        return isinstance(self.holder, type)
+
+    @property
+    def loaded(self) -> bool:
+        """True when its handlers are called."""
+        return self.status == "loaded"
+
+    def may(self, grant: str) -> bool:
+        """True when it has this grant, or needs none."""
+        return self.origin != "installed" or grant in self.grants
+
+
+def plugin_id_of(holder: Any) -> str:
+    """A plugin's id: its `plugin_id`, or the module's or class's name in snake_case."""
+    plugin_id = getattr(holder, "plugin_id", None)
+    if isinstance(plugin_id, str) and plugin_id:
+        return plugin_id
+    name = str(getattr(holder, "__name__", type(holder).__name__)).rpartition(".")[2]
+    if isinstance(holder, types.ModuleType):
+        return name
+    return "".join(f"_{char.lower()}" if char.isupper() and index else char.lower() for index, char in enumerate(name))
+
+
+def constructor_parameters(plugin: Plugin) -> tuple[str, ...]:
+    """What its constructor asks for. Raises `PluginRefused` for anything that nobody could give."""
+    if not plugin.is_class:
+        return ()
+    parameters = list(inspect.signature(plugin.holder).parameters.values())
+    for parameter in parameters:
+        if parameter.name not in CONSTRUCTOR and parameter.default is parameter.empty and parameter.kind not in {
+            parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD,
+        }:  # fmt: skip
+            advice = f"A plugin class may take {', '.join(sorted(CONSTRUCTOR))}; give anything else a default"
+            raise PluginRefused(plugin.id, f"its constructor wants '{parameter.name}'", advice)
+    return tuple(parameter.name for parameter in parameters if parameter.name in CONSTRUCTOR)
+
+
+def configure(plugin: Plugin, config: Config) -> Any:
+    """Its own settings, checked by the manifest and its `Config`. Raises `ConfigError` naming every wrong entry."""
+    where = f"[plugins.{plugin.id}.config]"
+    values = _values(plugin, config)
+    if plugin.manifest:
+        values = plugin.manifest.check_config(values, where)
+    model = getattr(plugin.holder, "Config", None)
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        known = {info.alias or name for name, info in model.model_fields.items()} | set(model.model_fields)
+        unknown = [name for name in values if name not in known]
+        if unknown and model.model_config.get("extra") != "allow":
+            raise ConfigError(where, tuple(unknown_key(name, sorted(known)) for name in unknown))
+        try:
+            return model.model_validate(values)
+        except pydantic.ValidationError as error:
+            raise ConfigError(where, tuple(map(problem_text, error.errors()))) from None
+    if plugin.is_class and isinstance(model, type):
+        raise PluginRefused(plugin.id, "its Config is not a pydantic model", "Write class Config(pydantic.BaseModel)")
+    if values and "config" not in plugin.asks_for and not plugin.manifest:
+        raise ConfigError(where, (f"plugin '{plugin.id}' takes no configuration",))
+    return values
+
+
+def _values(plugin: Plugin, config: Config) -> dict[str, Any]:
+    """The plugin's settings from all sources. What a project's file may add, its `Config.with_project` knows."""
+    section, sources = config.plugin(plugin.id), config.own_settings(plugin.id)
+    if sources is None:
+        return dict(section.config) if section else {}
+    with_project = getattr(getattr(plugin.holder, "Config", None), "with_project", None)
+    if with_project is None:
+        values, missing = sources.usual()
+    else:
+        try:
+            values, missing = sources.as_merged_by(with_project)
+        except Exception as error:
+            raise PluginRefused(plugin.id, f"its with_project raised {type(error).__name__}: {error}") from error
+    if missing:
+        advice = "" if sources.trusted else f". {trust_advice(sources.folder)}"
+        names = ", ".join(map(printable_entry, missing))
+        logger.warning("[plugins.%s.config] of the project: not used: %s%s", plugin.id, names, advice)
+    return values
+
+
+def instantiate(plugin: Plugin, available: Mapping[str, Any]) -> object:
+    """A session's own instance of a plugin class. Raises `PluginRefused` when its constructor does."""
+    try:
+        return plugin.holder(**{name: available[name] for name in plugin.asks_for})
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a plugin that means to end the process, or to look like it, is refused
+        raise PluginRefused(plugin.id, f"its constructor raised {describe(error)}") from error

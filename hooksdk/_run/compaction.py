@@ -1,0 +1,26 @@
+"""While the host shortens its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from hooksdk._run.secrets import SecretMask
+from hooksdk.formats import Message
+from hooksdk.transcript import Transcript
+
+
+@final
+class Compaction:
+    """An open compaction."""
+
+    def __init__(self, transcript: Transcript, mask: SecretMask) -> None:
+        self._transcript = transcript
+        self._mask = mask
+
+    async def replace(self, messages: Sequence[Message]) -> None:
+        """Let the model's view begin with these messages instead of all that was recorded so far."""
+        if self._mask:
+            stored = self._transcript.view  # what is in it stays as it is, or its results would count as gone
+            messages = [one if one in stored else self._mask.value(one) for one in messages]
+        await self._transcript.compact(messages)

@@ -1,0 +1,47 @@
+"""What plugins put into a session, without the values of secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hooksdk._run.secrets import SecretMask
+from hooksdk.calls import TrimReceipt
+from hooksdk.formats import Message
+from hooksdk.transcript import Results, Transcript, TranscriptEditor
+
+
+class _Masked(Results):
+    mask: SecretMask
+
+    async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
+        summary = None if replacement is None else self.mask.text(replacement)
+        return await super().trim(reference, summary, reason=self.mask.text(reason))
+
+
+class MaskedResults(_Masked):
+    """The session's tool results; what a trim leaves in their place holds no value of a secret."""
+
+    def __init__(self, transcript: Transcript, owner: str, *, mask: SecretMask, **options: Any) -> None:
+        super().__init__(transcript, owner, **options)
+        self.mask = mask
+
+
+class MaskedEditor(_Masked, TranscriptEditor):  # pyright: ignore[reportGeneralTypeIssues] - final for others' subclasses
+    """The same for `agent_end`."""
+
+    def __init__(self, transcript: Transcript, owner: str, *, mask: SecretMask) -> None:
+        super().__init__(transcript, owner)
+        self.mask = mask
+
+
+def mask_messages(messages: Sequence[Message], stored: Sequence[Message], mask: SecretMask) -> list[Message]:
+    """A host's list, to be compared with the view `stored`: what is new without values, and what is known as it was
+    stored. That may be with a value, from before the value was known, or without it while the host's own has it."""
+    if not mask:
+        return list(messages)
+    known = [
+        ours if theirs == ours or mask.value(theirs) == mask.value(ours) else theirs
+        for theirs, ours in zip(messages, stored, strict=False)
+    ]
+    return [*known, *map(mask.value, messages[len(stored) :])]

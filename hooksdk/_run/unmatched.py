@@ -1,0 +1,88 @@
+"""Patterns and names of plugins that meet no tool: most often a slip of the pen, and then a policy is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import final
+
+from hooksdk._firing.dispatcher import Dispatcher
+from hooksdk._firing.event import RunInfo
+from hooksdk._firing.hook import Handler
+from hooksdk._tasks.background import logger
+from hooksdk.catalog import Catalog
+from hooksdk.errors import did_you_mean
+from hooksdk.records import Unmatched
+from hooksdk.tools import Tool
+
+
+def unmatched_patterns(handlers: Iterable[Handler], tools: Sequence[Tool]) -> dict[str, list[str]]:
+    """The tool patterns of handlers that match none of these tools, by plugin."""
+    unmatched: dict[str, list[str]] = {}
+    for handler in handlers:
+        for pattern in handler.tools or ():
+            texts = unmatched.setdefault(handler.plugin, [])
+            if pattern.text not in texts and not any(pattern.matches(tool) for tool in tools):
+                texts.append(pattern.text)
+    return {plugin: texts for plugin, texts in unmatched.items() if texts}
+
+
+def near_tools(text: str, tools: Collection[Tool]) -> str:
+    """` Did you mean 'x'?` for a name or a pattern, or nothing where no tool is called alike."""
+    if ":" in text:
+        last = text.rpartition(":")[2]
+        owners = {f"{tool.source}:{tool.owner}:{last}" for tool in tools if "*" in last or tool.own_name == last}
+        names = owners or {tool.id for tool in tools}
+    else:
+        names = {name for tool in tools for name in (tool.name, tool.own_name)}
+    folded = [name for name in sorted(names) if fnmatchcase(name.casefold(), text.casefold())]
+    return f" Did you mean '{folded[0]}'?" if folded else did_you_mean(text, names)
+
+
+@final
+class UnmatchedNames:
+    """Tells once in a session what its plugins' patterns and names do not meet."""
+
+    def __init__(self, *, subagent: bool = False) -> None:
+        # A sub-agent is given some of the tools on purpose; its parent's session tells.
+        self._patterns_checked = subagent
+        self._withheld: set[tuple[str, str]] = set()
+
+    async def check_patterns(self, dispatcher: Dispatcher, info: RunInfo, tools: Sequence[Tool]) -> None:
+        """Log and trace the `tools` patterns of handlers that match nothing, at the first catalog that has tools."""
+        if self._patterns_checked or not tools:
+            return
+        self._patterns_checked = True
+        handlers = (handler for handlers in dispatcher.plans.values() for handler in handlers)
+        unmatched = unmatched_patterns(handlers, tools)
+        if not unmatched:
+            return
+        logger.warning(
+            "handlers that are for tools which this session does not have: %s",
+            "; ".join(
+                f"plugin '{plugin}': " + ", ".join(f"tools='{text}'.{near_tools(text, tools)}" for text in texts)
+                for plugin, texts in unmatched.items()
+            ),
+        )
+        for plugin, texts in unmatched.items():
+            await dispatcher.trace(info, Unmatched(plugin=plugin, where="tools", names=tuple(texts)))
+
+    async def check_withheld(
+        self, dispatcher: Dispatcher, info: RunInfo, plugin: str, names: Iterable[str], catalog: Catalog
+    ) -> None:
+        """Log and trace the names of a `Withhold` that name no tool, each once: as a warning where a tool is called alike
+        or the name is written as a pattern. A tool that is withheld only where it is there is no mistake."""
+        known = {name for tool in catalog for name in (tool.name, tool.own_name, tool.id)} | set(catalog.withheld)
+        unknown = [name for name in dict.fromkeys(names) if name not in known and (plugin, name) not in self._withheld]
+        if not unknown:
+            return
+        self._withheld.update((plugin, name) for name in unknown)
+        for name in unknown:
+            if re.search(r"[*?]", name):
+                hint = " It takes names and ids, no patterns: withhold the names of event.tools that match"
+            else:
+                hint = near_tools(name, [*catalog])
+            tell = logger.warning if hint else logger.info
+            tell("plugin '%s': Withhold names '%s', and there is no such tool.%s", plugin, name, hint)
+        await dispatcher.trace(info, Unmatched(plugin=plugin, where="Withhold", names=tuple(unknown)))

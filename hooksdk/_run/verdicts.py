@@ -1,0 +1,112 @@
+"""What was judged of calls that have no result yet, kept in the session: they go on from there, in a later run too."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, cast, final
+
+from hooksdk._approvals.request import Approval, Question, digest_of
+from hooksdk._schema.values import BadArguments, as_object, parse_arguments, peek
+from hooksdk._tasks.background import logger
+from hooksdk.calls import Origin, ToolCall
+from hooksdk.tools import Tool
+from hooksdk.transcript import Transcript
+
+STATE = "hooksdk.verdicts"
+"""The name of its state in the session. No plugin has it: `PluginStates` gives no ids that begin like this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """One call, as it was judged."""
+
+    reply: int
+    """The number of the reply that it belongs to: providers use ids again."""
+    written: str
+    """Stands for name and arguments as they were written."""
+    name: str
+    """The real tool's name; the call may have come by a bridge."""
+    origin: Origin
+    tool: str
+    """The tool's id."""
+    fingerprint: str
+    """Of its definition."""
+    arguments: dict[str, Any]
+    """Those that were judged, and will run."""
+    questions: tuple[Question, ...]
+    answered_by: str | None
+    """Who approved it; None while nobody has."""
+
+
+@final
+class Verdicts:
+    """The verdicts that one session keeps."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._transcript = transcript
+        self._stored: dict[str, Any] = transcript.state(STATE)
+        self._taken: set[str] = set()
+        """Calls that go on from their verdict now: nobody else does."""
+
+    def take(self, written: ToolCall) -> Verdict | None:
+        """The verdict of this call, once; None when it has to be judged."""
+        value: object = self._stored.get(written.id)
+        if value is None or written.id in self._taken:
+            return None
+        try:
+            fields = dict(cast("Mapping[str, Any]", value))
+            fields["questions"] = tuple(Question(**question) for question in fields["questions"])
+            verdict = Verdict(**fields)
+        except (KeyError, TypeError, ValueError) as error:
+            logger.warning("the verdict on call %r cannot be read, so it is judged anew: %r", written.id, error)
+            return None
+        if verdict.reply != self._reply_of(written) or verdict.written != _digest(written):
+            return None
+        self._taken.add(written.id)
+        return verdict
+
+    async def keep(
+        self, written: ToolCall, call: ToolCall, tool: Tool, arguments: dict[str, Any], questions: tuple[Question, ...],
+        approval: Approval | None,
+    ) -> bool:  # fmt: skip
+        """Keep what was judged; durable when this answers True. False where something is not JSON."""
+        verdict = Verdict(
+            reply=self._reply_of(written), written=_digest(written), name=call.name, origin=call.origin,
+            tool=tool.id, fingerprint=tool.fingerprint, arguments=arguments,
+            questions=questions, answered_by=approval.by if approval else None,
+        )  # fmt: skip
+        value = asdict(verdict)
+        if not (verdict.written and digest_of(value)):
+            return False
+        # Calls of earlier replies are closed: what was kept of them is good for nothing any more.
+        current = {
+            name: one for name, one in self._stored.items() if as_object(one).get("reply", 0) >= self._transcript.replies
+        }  # fmt: skip
+        await self._save({**current, written.id: value})
+        self._taken.discard(written.id)
+        return True
+
+    async def forget(self, written: ToolCall) -> None:
+        """The call is executed now, or has its result."""
+        if written.id in self._stored:
+            await self._save({name: one for name, one in self._stored.items() if name != written.id})
+            self._taken.discard(written.id)
+
+    async def _save(self, verdicts: dict[str, Any]) -> None:
+        await self._transcript.save_state(STATE, verdicts)
+        self._stored = self._transcript.state(STATE)
+
+    def _reply_of(self, written: ToolCall) -> int:
+        """The number of its reply: the newest, or the next one when its reply is not recorded yet."""
+        replies = self._transcript.replies
+        return replies if any(call.id == written.id for call in self._transcript.pending) else replies + 1
+
+
+def _digest(written: ToolCall) -> str:
+    """Stands for what the call says: a host may hand over its arguments as an object, or as the model's text."""
+    arguments = peek(written, "arguments")
+    with contextlib.suppress(BadArguments):
+        arguments = parse_arguments(arguments)
+    return digest_of([written.name, arguments])

@@ -1,0 +1,381 @@
+"""One open session's messages, calls, trims and view."""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, final
+
+import anyio
+
+from hooksdk import schema
+from hooksdk._tasks.background import logger
+from hooksdk._tasks.shielding import in_thread, run_shielded
+from hooksdk._transcript.encoding import encode, encode_for, plain_call, plain_result, request_of, save_result
+from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.matching import MismatchError, checked, compare, same, without_repeats
+from hooksdk._transcript.pairing import NO_RESULT, paired
+from hooksdk._transcript.requests import Plan, find_record
+from hooksdk._transcript.storage import SessionLog
+from hooksdk._transcript.trims import DrainReport, clean
+from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
+from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError, TranscriptChanged
+from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
+from hooksdk.formats._content import blocks_of
+from hooksdk.tools import Tool
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+@final
+class Transcript:
+    """One open session's messages, calls, trims and view. Steps that write run one at a time and to their end."""
+
+    fenced = False
+    """True while nobody may edit: from a run's begin on, but for the time of its `agent_end` handlers."""
+
+    def __init__(self, log: SessionLog, session_id: str) -> None:
+        self.session_id = session_id
+        self.existed = log.existed
+        self._log = log
+        self._lock = anyio.Lock()
+        self._ledger = Ledger(None)
+        self._closed = False
+        self._must_reload = False
+        """True while a step is under way: after one that ends in no answer and no error of ours, the log is read again."""
+
+    @classmethod
+    async def open(cls, log: SessionLog, session_id: str) -> Self:
+        """Rebuild everything from what is stored. Nothing is written, and queued trims stay queued until a drain."""
+        transcript = cls(log, session_id)
+        await transcript._load(None)
+        return transcript
+
+    async def _load(self, message_format: MessageFormat | None) -> None:
+        messages, journal = await self._log.read()
+        name = next((str(entry.get("name")) for entry in journal if entry.get("kind") == "format"), None)
+        if message_format is None and name in FORMATS:
+            message_format = get_format(name)
+        try:
+            self._ledger = await in_thread(Ledger.replay, messages, journal, message_format)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            problem = f"the journal cannot be understood ({type(error).__name__}: {error}); nothing was changed"
+            raise StoreError(f"session '{self.session_id}'", problem) from error
+        self._must_reload = False
+
+    @staticmethod
+    def _exclusive(
+        step: Callable[Concatenate[Transcript, P], Coroutine[Any, Any, T]],
+    ) -> Callable[Concatenate[Transcript, P], Coroutine[Any, Any, T]]:
+        """Let a step that writes run alone and to its end, over what is really stored."""
+
+        @functools.wraps(step)
+        async def alone(self: Transcript, *args: P.args, **kwargs: P.kwargs) -> T:
+            async with self._lock:
+                if self._closed:
+                    raise SessionClosed(f"session '{self.session_id}'")
+                if self._must_reload:
+                    await run_shielded(self._load, self._ledger.format)
+                self._must_reload = True
+                try:
+                    answer = await run_shielded(functools.partial(step, self, *args, **kwargs))
+                except HookSDKError:
+                    self._must_reload = False
+                    raise
+                self._must_reload = False
+                return answer
+
+        return alone
+
+    async def _journal(self, entry: Entry, *, verify: bool = False) -> None:
+        entry = {**entry, "m": len(self._ledger.messages), "time": round(time.time(), 3)}
+        await self._log.append_journal([entry], verify=verify)
+        self._ledger.apply(entry)
+
+    async def _store(self, messages: Sequence[Message]) -> None:
+        if messages:
+            await self._log.append_messages(messages)
+            for message in messages:
+                self._ledger.add(message)
+
+    # Messages
+
+    @property
+    def format(self) -> MessageFormat | None:
+        """The session's message format; None until the first run declares it."""
+        return self._ledger.format if self._ledger.format_name else None
+
+    def _need_format(self) -> MessageFormat:
+        if self.format is None:
+            problem = f"session '{self.session_id}' has no message format yet; begin a run with format='...' first"
+            raise ConfigError("format", (problem,))
+        return self.format
+
+    @_exclusive
+    async def use_format(self, message_format: MessageFormat) -> None:
+        """Declare the session's format. It stays the same for good: another one is a `ConfigError`."""
+        if (name := self._ledger.format_name) is None:
+            await self._journal({"kind": "format", "name": message_format.name})
+        elif name != message_format.name:
+            problem = f"session '{self.session_id}' is kept in '{name}', so '{message_format.name}' cannot be used"
+            raise ConfigError("format", (f"{problem}. Run it with format='{name}', or take another session id",))
+        if type(self._ledger.format) is not type(message_format):
+            if self._ledger.messages:
+                await self._load(message_format)
+            self._ledger.format = message_format
+        await self._flush()
+
+    @property
+    def messages(self) -> list[Message]:
+        """The stored messages, whole: fresh copies."""
+        return [schema.clone(message) for message in self._ledger.messages]
+
+    @property
+    def view(self) -> list[Message]:
+        """What the model sees: the newest compaction and what came after it, with the applied trims. Fresh copies."""
+        return [schema.clone(message) for message in self._ledger.view]
+
+    @property
+    def tokens(self) -> int:
+        """What the view costs, estimated."""
+        return sum(schema.estimate_tokens(message) for message in self._ledger.view)
+
+    @_exclusive
+    async def append(self, messages: Sequence[Message]) -> None:
+        """Store messages; durable when this returns. Raises `TranscriptChanged` for one that is not of the format.
+
+        A reply opens its calls; a result answers its call. A result that `answer` recorded already is not stored twice. When
+        the conversation goes on although calls are open, these get an error result first: no request may lack one.
+        """
+        await self._append(messages)
+
+    @_exclusive
+    async def match(self, messages: Sequence[Message]) -> int:
+        """Take a message list that the host keeps: it must begin with the view (each message as stored, as shown now, or as
+        shown before), and what follows is appended. Answers how many were known. Raises `TranscriptChanged` for anything
+        else.
+        """
+        self._need_format()
+        await self._flush()
+        try:
+            known = compare(messages, self._ledger)
+        except MismatchError as error:
+            raise TranscriptChanged(self.session_id, error.position, str(error)) from None
+        await self._append(messages[known:])
+        return known
+
+    async def _append(self, messages: Sequence[Message]) -> None:
+        message_format, start = self._need_format(), len(self._ledger.messages)
+        try:
+            fresh = [checked(message, message_format, start + number) for number, message in enumerate(messages)]
+            await self._flush()
+            fresh = without_repeats(fresh, self._ledger)
+            goes_on = bool(fresh and self.pending and self._ledger.leaves_turn(fresh[0]))
+            waiting = [] if goes_on else [slot.call for slot in self._ledger.slots if slot.record is None]
+            fresh = paired(fresh, message_format, open_calls=waiting, after=self._ledger)
+        except MismatchError as error:
+            raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
+        if goes_on:
+            await self._close_turn(NO_RESULT)
+        await self._store(fresh)
+        await self._flush()
+
+    # Calls
+
+    @property
+    def replies(self) -> int:
+        """How many replies of the model are stored."""
+        return self._ledger.replies
+
+    @property
+    def pending(self) -> tuple[ToolCall, ...]:
+        """Calls of the newest reply that have no result yet, also after a pause or in another process."""
+        return tuple(slot.call for slot in self._ledger.slots if slot.open)
+
+    def result_of(self, call: ToolCall) -> ToolResult | None:
+        """The result that this very call (id, name and arguments) of the newest reply has already; None for any other."""
+        same_id = [slot for slot in self._ledger.slots if slot.call.id == call.id]
+        if not same_id or any(slot.open for slot in same_id):
+            return None
+        slot = next((slot for slot in same_id if request_of(slot.call) == request_of(call)), None)
+        if slot is None or slot.staged is not None or slot.record is None:
+            return slot.staged if slot else None
+        stored = self._ledger.body(slot.record)
+        return ToolResult(stored.text, is_error=stored.is_error)
+
+    @_exclusive
+    async def answer(
+        self, call: ToolCall, result: ToolResult, tool: Tool | None, *, replies: int | None = None
+    ) -> None:
+        """Record a call's result; durable when this returns. It joins the messages in the order of the calls, as soon as the
+        earlier ones have theirs. A call whose reply is not recorded yet waits for it.
+
+        `replies` is how many replies there were when the call's run ended, if it has: a call of a later one has another's id,
+        and a result that no open call waits for is left out then.
+        """
+        result, slot = plain_result(result), self._ledger.slot_of(call)
+        if replies is not None and (slot is None or self._ledger.replies > replies):
+            logger.warning("left out of session %r: a result that came after its run (%s)", self.session_id, call.id)
+            return
+        disposable = tool is not None and tool.disposable
+        ran = tool.name if tool is not None and tool.name != call.name else ""
+        place = {"reply": self._ledger.last_reply, "order": slot.order if slot else None}
+        if slot is None or not self._ledger.completes(slot):
+            entry = {"kind": "staged", "call": plain_call(call), **place, "result": save_result(result)}
+            await self._journal({**entry, "disposable": disposable, "ran": ran})
+            return
+        slot.take(result, disposable, ran)
+        try:
+            due = self._ledger.due()
+            messages = self._result_messages([(each.call, each.staged) for each in due if each.staged])
+            message_format = self._need_format()
+            texts = [each.text for message in messages for each in message_format.results(message)]
+            reads_otherwise = texts[due.index(slot)] != result.text
+            if disposable or ran or reads_otherwise:
+                said = slot.answer_hash if reads_otherwise else None
+                await self._journal({"kind": "answered", **place, "disposable": disposable, "ran": ran, "said": said})
+            await self._store(messages)
+        except HookSDKError:
+            slot.staged, slot.by_run = None, False
+            raise
+
+    async def _flush(self) -> None:
+        """Store the results whose turn it is."""
+        if self._ledger.format and (due := self._ledger.due()):
+            await self._store(self._result_messages([(slot.call, slot.staged) for slot in due if slot.staged]))
+
+    def _result_messages(self, answered: Sequence[tuple[ToolCall, ToolResult]]) -> list[Message]:
+        return [json.loads(encode(message)) for message in self._need_format().result_messages(answered)]
+
+    @_exclusive
+    async def close_turn(self, text: str) -> int:
+        """Give every open call an error result with this text, and store the results that still wait. Answers how many."""
+        return await self._close_turn(text)
+
+    async def _close_turn(self, text: str) -> int:
+        ledger, missing = self._ledger, len(self.pending)
+        waiting = [(slot.call, slot.staged or ToolResult.error(text)) for slot in ledger.slots if slot.record is None]
+        if waiting:
+            await self._store(self._result_messages(waiting))
+        if ledger.orphans:
+            names = ", ".join(sorted({orphan[0].id for orphan in ledger.orphans}))[:200]
+            logger.warning(
+                "left out of session %r: results of calls that no recorded reply made (%s)", self.session_id, names
+            )
+            await self._journal({"kind": "dropped"})
+        return missing
+
+    # Results and trims
+
+    @property
+    def queued(self) -> int:
+        """How many trims and restores wait for the drain."""
+        return len(self._ledger.queue)
+
+    def list_results(self) -> list[ResultInfo]:
+        """All results, oldest first, without their bodies."""
+        return [self._ledger.info(record) for record in self._ledger.records]
+
+    def read_result(self, reference: str) -> ToolResult:
+        """The original result, its images and files among it."""
+        body = self._ledger.body(find_record(self._ledger, reference))
+        return ToolResult(body.text, blocks=[] if isinstance(body.content, str) else blocks_of(body.content))
+
+    @_exclusive
+    async def queue(self, plan: Callable[[Ledger], Plan], owner: str, reason: str) -> TrimReceipt:
+        """Queue what `plan` makes of the transcript as it is now; durable when this returns."""
+        self._need_format()
+        receipt, entry = plan(self._ledger)
+        if entry is not None:
+            await self._journal({**entry, "owner": owner, "reason": clean(reason, 500)})
+        return receipt
+
+    @_exclusive
+    async def drain(self) -> DrainReport:
+        """Apply everything queued in one atomic step. Doing it again changes nothing. Raises `TranscriptChanged` when
+        somebody else changed what is stored; the queue is kept then.
+        """
+        judged = self._ledger.judge() if self._ledger.format else {}
+        if judged:
+            statuses = [[n, trim.status] for n, trim in judged.items()]
+            await self._journal({"kind": "drain", "done": statuses}, verify=True)
+            await self._publish()
+        return DrainReport(tuple(judged.values()))
+
+    @_exclusive
+    async def publish(self) -> None:
+        """Write the view beside the stored messages, where the store wants that."""
+        await self._publish()
+
+    async def _publish(self) -> None:
+        if self._log.materialized and self._ledger.format:
+            try:
+                await self._log.write_view(self._ledger.view)
+            except StoreError as error:
+                logger.warning("the view of session %r could not be written: %s", self.session_id, error)
+
+    @_exclusive
+    async def compact(self, messages: Sequence[Message]) -> None:
+        """Let the view begin with these messages. What is stored stays whole; results that they stand for are gone for
+        trims. Messages at their end that the view ends with as well count as kept, so their results stay trimmable.
+        """
+        ledger, message_format = self._ledger, self._need_format()
+        try:
+            base = [checked(message, message_format, position) for position, message in enumerate(messages)]
+            base = paired(base, message_format, still_open={slot.call.id for slot in ledger.slots if not slot.record})
+        except MismatchError as error:
+            raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
+        later = ledger.view[len(ledger.base) :]
+        same_end = 0
+        while same_end < min(len(base), len(later)) and same(base[-1 - same_end], later[-1 - same_end]):
+            same_end += 1
+        waiting = next((slot.call.id for slot in ledger.slots if slot.record is None), None)
+        if waiting is not None and ledger.last_reply < len(ledger.messages) - same_end:
+            problem = (
+                f"call '{waiting}' waits for its result, so its reply and what follows must stay at the list's end"
+            )
+            raise TranscriptChanged(self.session_id, len(base), problem)
+        upto = len(ledger.messages) - same_end
+        compaction = {"base": base[: len(base) - same_end], "upto": upto, "hash": ledger.last_hash(upto)}
+        await self._journal({"kind": "compact", **compaction})
+        await self._publish()
+
+    # Plugin state, fence, end
+
+    def state(self, plugin: str) -> dict[str, Any]:
+        """What a plugin keeps in this session: a fresh copy."""
+        return schema.clone(self._ledger.states.get(plugin, {}))
+
+    @_exclusive
+    async def save_state(self, plugin: str, state: dict[str, Any]) -> None:
+        """Keep a plugin's state, if it changed; durable when this returns."""
+        fresh = json.loads(encode_for(f"state of plugin '{plugin}'", state))
+        if not same(fresh, self._ledger.states.get(plugin, {})):
+            await self._journal({"kind": "state", "plugin": plugin, "state": fresh})
+
+    def close_fence(self) -> None:
+        """No edits from now on: a run begins, or has drained its trims."""
+        self.fenced = True
+
+    def open_fence(self) -> None:
+        """Edits are possible: it is the turn of `agent_end`."""
+        self.fenced = False
+
+    @_exclusive
+    async def verify(self) -> None:
+        """Raise `TranscriptChanged` when somebody else changed what is stored."""
+        await self._log.verify()
+
+    async def close(self) -> None:
+        """Let the session go. Queued trims stay queued."""
+        if not self._closed:
+            self._closed = True
+            await run_shielded(self._close)
+
+    async def _close(self) -> None:
+        async with self._lock:
+            await self._log.close()

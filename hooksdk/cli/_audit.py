@@ -1,0 +1,163 @@
+"""`hooksdk tools audit`: what `catalog_audit` says of the tools here, and the approval of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from hooksdk import Config, Host, Tool
+from hooksdk.cli._console import (
+    CommandProblem,
+    counted,
+    print_json,
+    safe,
+    stderr_console,
+    stdout_console,
+    warnings_shown,
+)
+from hooksdk.cli._project import ThrowawayStore, open_servers, project_config
+from hooksdk.config import PluginConfig, fold
+from hooksdk.errors import did_you_mean
+from hooksdk.stores import Store, open_store
+
+AUDIT = "catalog_audit"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """What to look at, and what to approve."""
+
+    project: Path
+    mcp: tuple[Path, ...] = ()
+    approve: tuple[str, ...] = ()
+    approve_all: bool = False
+    as_json: bool = False
+
+
+def audit_tools(options: AuditOptions) -> int:
+    """Print what is to be said of the tools, after the approvals. The code is 1 when there is something."""
+    with warnings_shown(stderr_console()):
+        answer = anyio.run(_audit, options)
+    if options.as_json:
+        print_json(answer)
+    else:
+        _print(answer)
+    return 1 if answer["tools"] or answer["servers_down"] else 0
+
+
+async def _audit(options: AuditOptions) -> dict[str, Any]:
+    config = project_config(options.project)
+    async with AsyncExitStack() as stack:
+        stored = open_store(config.store)
+        store = ThrowawayStore(stored)
+        stack.push_async_callback(store.aclose)
+        tools, servers_down = await _tools(stack, options, config, store)
+        section = config.plugin(AUDIT) or PluginConfig()
+        only = Config.model_validate({"allow": [AUDIT], "plugins": {AUDIT: {"config": section.config}}})
+        host = await stack.enter_async_context(Host(store=store, config=only, folder=options.project))
+        session = await stack.enter_async_context(host.session())
+        audit = session.plugin(AUDIT)
+        approved = tools if options.approve_all else _wanted(tools, options.approve)
+        if approved:
+            await audit.approve(approved)
+            await _keep(store, stored)
+        reviews = await audit.review(tools)
+        return {
+            "schema": 1, "audited": len(reviews), "configured": config.plugin(AUDIT) is not None,
+            "durable": config.store != "memory", "servers_down": servers_down,
+            "approved": [tool.id for tool in approved],
+            "unseen": sum(review.record is None for review in reviews),
+            "tools": [entry for entry in map(_entry, reviews) if entry["findings"]],
+        }  # fmt: skip
+
+
+async def _tools(
+    stack: AsyncExitStack, options: AuditOptions, config: Config, store: ThrowawayStore
+) -> tuple[list[Tool], list[str]]:
+    """The tools of the servers and of the plugins, and the servers that could not be started. The audit itself is off, so
+    that nothing is recorded on the way."""
+    others = {name: one for name, one in config.plugins.items() if fold(name) != AUDIT}
+    without = config.model_copy(update={"plugins": others, "deny": [*config.deny, AUDIT]})
+    host = await stack.enter_async_context(Host(store=store, config=without, folder=options.project))
+    groups = await open_servers(host, options.mcp, stderr_console())
+    session = await stack.enter_async_context(host.session())
+    tools = [tool for servers in groups for tool in servers.tools()]
+    async with session.run(workspace_dir=str(options.project.resolve())) as run:
+        await run.resolve_tools([])
+        tools += run.tools
+    down = [name for servers in groups for name, one in servers.status.items() if one.state == "failed"]
+    return tools, down
+
+
+def _wanted(tools: Sequence[Tool], names: Sequence[str]) -> list[Tool]:
+    """The tools of these names or ids. Raises `CommandProblem` for a name that none or several have."""
+    wanted: list[Tool] = []
+    for name in names:
+        meant = [tool for tool in tools if name in {tool.id, tool.own_name}]
+        if len(meant) > 1:
+            raise CommandProblem(
+                f"several tools are named '{name}'; write one of {', '.join(tool.id for tool in meant)}"
+            )
+        if not meant:
+            advice = did_you_mean(name, [text for tool in tools for text in (tool.id, tool.own_name)])
+            raise CommandProblem(f"there is no tool '{name}' here, so nothing is approved.{advice}")
+        wanted += meant
+    return wanted
+
+
+async def _keep(changed: ThrowawayStore, stored: Store) -> None:
+    """Write the records with the approvals into the store; all else that the command did is thrown away."""
+    for owner in await changed.list_keys(AUDIT):
+        records = await changed.get_value(AUDIT, owner)
+        if records != await stored.get_value(AUDIT, owner):
+            await stored.set_value(AUDIT, owner, records)
+
+
+def _entry(review: Any) -> dict[str, Any]:
+    findings = [
+        {"kind": one.kind, "action": one.action, "details": list(one.details)}
+        for one in review.findings
+        if one.action != "accept"
+    ]
+    return {"id": review.tool.id, "fingerprint": review.fingerprint, "withheld": review.withheld, "findings": findings}
+
+
+_WORDS = {
+    "changed": "has changed since it was recorded",
+    "new": "was never seen before",
+    "lookalike": "has a name that looks like another's",
+    "hidden_text": "holds text that people do not see",
+    "instructions": "holds what looks like orders to the model",
+}
+
+
+def _print(answer: Mapping[str, Any]) -> None:
+    console = stdout_console()
+    tools: list[dict[str, Any]] = answer["tools"]
+    for tool in tools:
+        state = "[red]withheld[/]  " if tool["withheld"] else "[yellow]reported[/]  "
+        console.print(f"{state}{safe(tool['id'])}  {tool['fingerprint']}", soft_wrap=True)
+        for finding in tool["findings"]:
+            details = f": {', '.join(finding['details'])}" if finding["details"] else ""
+            console.print(
+                f"          {safe(_WORDS[finding['kind']] + ' '.join(details.split(chr(10))))}", soft_wrap=True
+            )
+    for name in answer["approved"]:
+        console.print(f"[green]approved[/]  {safe(name)}", soft_wrap=True)
+    unseen = f", {answer['unseen']} never seen before" if answer["unseen"] else ""
+    console.print(f"in all    {counted(answer['audited'], 'tool')}{unseen}; {len(tools)} to look at", soft_wrap=True)
+    if tools:
+        console.print("          what is right is approved with --approve NAME, or --approve-all", soft_wrap=True)
+    if answer["approved"] and not answer["durable"]:
+        console.print(
+            "[yellow]note[/]      the store is in memory, so the approvals end with this command", soft_wrap=True
+        )
+    if not answer["configured"]:
+        console.print(
+            "[yellow]note[/]      the audit is off here: hooksdk plugins enable catalog_audit", soft_wrap=True
+        )

@@ -1,0 +1,241 @@
+"""`hooksdk policy check`: what the policies of a project say of one call, without running anything."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import anyio
+import typer
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hooksdk import Annotations, Approval, ApprovalRequest, Host, Run, Session, Tool, ToolCall, ToolResult
+from hooksdk.cli._console import print_json, safe, stderr_console, stdout_console, warnings_shown
+from hooksdk.cli._project import ThrowawayStore, open_servers, project_config
+from hooksdk.errors import did_you_mean, problem_text, unknown_key
+from hooksdk.formats import get_format
+from hooksdk.hooks import BeforeToolCall
+from hooksdk.stores import open_store
+
+policy_app = typer.Typer(help="See what the policies say.", no_args_is_help=True)
+POLICY = "tool_policy"
+
+
+class CallFile(BaseModel):
+    """What stands in CALL.json."""
+
+    model_config = ConfigDict(extra="forbid")
+    tool: str = Field(min_length=1)
+    """A name or an id such as `mcp:github:create_issue`."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    source: Literal["host", "mcp", "plugin", "client"] = "mcp"
+    owner: str = ""
+    annotations: dict[str, bool] = Field(default_factory=dict)
+    parameters: dict[str, Any] | None = None
+    """The tool's JSON Schema; by default every argument of the call is one of it."""
+    agent_id: str = "main"
+    trigger: Literal["user", "schedule", "subagent", "other"] = "user"
+    requester: dict[str, Any] | None = None
+    workspace_dir: str | None = None
+
+
+@policy_app.command("check")
+def check(
+    call: Annotated[Path, typer.Argument(metavar="CALL.json", help="The call as JSON; - for stdin.", allow_dash=True)],
+    mcp: Annotated[
+        list[Path] | None,
+        typer.Option("--mcp", metavar="FILE", help="Servers that have the tool; without them it is taken as written."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    project: Annotated[
+        Path, typer.Option("--project", help="The folder whose configuration counts.", exists=True, file_okay=False)
+    ] = Path(),
+) -> None:
+    """Say whether a call would be allowed here, by which rule and why. Nothing runs, and nobody is asked.
+
+    The code is 0 when the call would run at once, 1 when it is blocked, withheld or asked about, 2 for a file that cannot
+    be read.
+    """
+    document = read_call(call)
+    with warnings_shown(stderr_console()):
+        answer = anyio.run(judge, document, project, tuple(mcp or ()))
+    if as_json:
+        print_json(answer)
+    else:
+        _print(answer)
+    raise typer.Exit(0 if answer["verdict"] == "allow" else 1)
+
+
+def read_call(path: Path) -> CallFile:
+    """The call of a file, or of stdin. Raises `typer.BadParameter` with everything that is wrong with it."""
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        document = json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise typer.BadParameter(f"{path}: {error}", param_hint="CALL.json") from None
+    known = CallFile.model_fields
+    problems: list[str] = []
+    if isinstance(document, dict):
+        problems = [unknown_key(str(name), known, "a known key") for name in document if name not in known]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    try:
+        if not problems:
+            if isinstance(document, dict) and str(document.get("tool")).count(":") >= 2:  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+                document.update(zip(("source", "owner", "tool"), str(document["tool"]).split(":", 2), strict=True))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            call = CallFile.model_validate(document)
+            for name in set(call.annotations) - set(Annotations.names()):
+                problems.append(unknown_key(name, Annotations.names(), "a known annotation"))
+            if not problems:
+                return call
+    except ValidationError as error:
+        problems = [problem_text(one) for one in error.errors()]
+    raise typer.BadParameter(f"{path}: {'; '.join(problems)}", param_hint="CALL.json")
+
+
+@dataclass
+class _Nobody:
+    """Stands where a person would be asked, and says no."""
+
+    requests: list[ApprovalRequest]
+
+    async def __call__(self, request: ApprovalRequest) -> Approval:
+        self.requests.append(request)
+        return Approval(False, "nobody is asked by this command")
+
+
+async def judge(document: CallFile, project: Path, mcp: Sequence[Path]) -> dict[str, Any]:
+    """The gate's verdict on the call, and what `tool_policy` goes by."""
+    config = project_config(project)
+    person = _Nobody([])
+    async with AsyncExitStack() as stack:
+        store = ThrowawayStore(open_store(config.store))
+        stack.push_async_callback(store.aclose)
+        host = await stack.enter_async_context(Host(store=store, config=config, folder=project, approver=person))
+        groups = await open_servers(host, mcp, stderr_console())
+        session = await stack.enter_async_context(host.session())
+        run = await stack.enter_async_context(
+            session.run(
+                agent_id=document.agent_id,
+                trigger=document.trigger,
+                requester=document.requester,
+                workspace_dir=document.workspace_dir,
+            )
+        )
+        tools = [tool for servers in groups for tool in servers.tools()]
+        tool = _wanted(document, tools) or (None if mcp else await _plugins_tool(document, run))
+        if tool is None and mcp:
+            names = [one.own_name for one in tools]
+            raise typer.BadParameter(
+                f"none of the servers has a tool '{document.tool}'.{did_you_mean(document.tool, names)}",
+                param_hint="CALL.json",
+            )
+        as_written = tool is None
+        if tool is None:
+            tool = _written_tool(document)
+            tools = [tool]
+        await run.resolve_tools(tools)
+        return await _judge(document, host, session, run, tool, person, as_written=as_written)
+
+
+async def _judge(
+    document: CallFile, host: Host, session: Session, run: Run, tool: Tool, person: _Nobody, *, as_written: bool
+) -> dict[str, Any]:
+    granted = next((one for one in (*run.tools, *run.offered) if one.id == tool.id), None)
+    name = tool.name if granted is None else granted.name
+    call = ToolCall("check", name, document.arguments)
+    await run.record(get_format("openai-chat").reply("", [call]))
+    judged = await run.judge(call)
+    withheld = run.tools.withheld.get(name) if granted is None else None
+    result: ToolResult | None = judged.result
+    verdict = "allow"
+    if withheld is not None:
+        verdict = "withheld"
+    elif person.requests:
+        verdict = "ask"
+    elif result is not None:
+        verdict = "answered" if judged.status == "ok" else "block"
+    return {
+        "schema": 1, "verdict": verdict, "tool": tool.id, "tool_as_written": as_written,
+        "reason": withheld or ("" if result is None or person.requests else result.text),
+        "questions": [
+            {"plugin": one.plugin, "title": one.title, "description": one.description, "severity": one.severity}
+            for one in person.requests
+        ],
+        "judges": [plugin.id for plugin in host.plugins if plugin.loaded and "before_tool_call" in plugin.hooks],
+        POLICY: _explanation(session, run, granted or tool, call, document.arguments if withheld else judged.arguments),
+    }  # fmt: skip
+
+
+def _wanted(document: CallFile, tools: Sequence[Tool]) -> Tool | None:
+    """The tool that the file means, among those that there are."""
+    meant = [tool for tool in tools if document.tool == tool.own_name and document.owner in {"", tool.owner}]
+    if len(meant) > 1:
+        ids = ", ".join(tool.id for tool in meant)
+        raise typer.BadParameter(f"several tools are named '{document.tool}': {ids}", param_hint="CALL.json")
+    return meant[0] if meant else None
+
+
+async def _plugins_tool(document: CallFile, run: Run) -> Tool | None:
+    await run.resolve_tools([])
+    return _wanted(document, [*run.tools, *run.offered])
+
+
+def _written_tool(document: CallFile) -> Tool:
+    """A tool that nobody has to start a server for. Its schema is what the call holds, unless the file says more."""
+    properties = {key: {"type": "array"} if isinstance(one, list) else {} for key, one in document.arguments.items()}
+    return Tool(
+        name=document.tool, source=document.source, owner=document.owner, annotations=Annotations(**document.annotations),
+        parameters=document.parameters or {"type": "object", "properties": properties},
+    )  # fmt: skip
+
+
+def _explanation(session: Session, run: Run, tool: Tool, call: ToolCall, arguments: Mapping[str, Any]) -> Any:
+    """What `tool_policy` goes by; None where it is not loaded."""
+    try:
+        policy = session.plugin(POLICY)
+    except KeyError:
+        return None
+    return asdict(policy.explain(BeforeToolCall(info=run.info, call=call, tool=tool, arguments=dict(arguments))))
+
+
+_COLOURS = {"allow": "green", "ask": "yellow"}
+
+
+def _print(answer: Mapping[str, Any]) -> None:
+    console = stdout_console()
+
+    def say(label: str, text: object) -> None:
+        for at, line in enumerate(str(text).splitlines() or [""]):
+            console.print(f"{label if at == 0 else '':<13}{safe(line)}", soft_wrap=True)
+
+    verdict: str = answer["verdict"]
+    console.print(f"[{_COLOURS.get(verdict, 'red')}]{verdict:<13}[/]{safe(answer['tool'])}", soft_wrap=True)
+    if answer["reason"]:
+        say("because", answer["reason"])
+    for question in answer["questions"]:
+        say("question", f"{question['title']} ({question['plugin']}, {question['severity']})")
+    policy: dict[str, Any] | None = answer[POLICY]
+    if policy is None:
+        say(POLICY, "is not loaded here")
+    else:
+        _print_rule(say, "decided by", policy["deciding"])
+        for rule in policy["also_fit"]:
+            _print_rule(say, "fits too", rule)
+        for rule in policy["do_not_fit"]:
+            _print_rule(say, "does not fit", rule)
+    say("judged by", ", ".join(answer["judges"]) or "no plugin")
+    if answer["tool_as_written"]:
+        say("note", "the tool is taken as the file writes it; with --mcp FILE its server's own schema counts")
+
+
+def _print_rule(say: Any, label: str, rule: Mapping[str, Any] | None) -> None:
+    if rule is None:
+        say(label, "no rule of tool_policy is about this tool")
+        return
+    say(label, f"rule {rule['number']}: {rule['text']}" if rule["number"] else rule["text"])
+    if rule["why"]:
+        say("", f"  {rule['why']}")

@@ -1,0 +1,136 @@
+"""The policies that the documentation shows do not let through what they seem to keep out."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_policy_conditions import ATTACKS_ON_COMMANDS, ATTACKS_ON_HOSTS, ATTACKS_ON_PATHS, filled
+
+from builtin_plugins.tool_policy import ToolPolicy
+from builtin_plugins.tool_policy._lint import problems_of
+from builtin_plugins.tool_policy._rules import Rule
+from hooksdk import Tool
+from hooksdk.hooks import BeforeToolCall
+from hooksdk.testing import event
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SAMPLES = {"branch": "feature/log-in", "label": "bug"}
+"""What the arguments of the pages' JSON Schemas may be: a page that shows another one adds it here."""
+
+
+def policies() -> list[Any]:
+    """The configuration of tool_policy in each TOML block of the pages."""
+    shown: list[Any] = []
+    for page in PAGES:
+        blocks = re.findall(r"^```toml\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        for number, block in enumerate(blocks, 1):
+            config = tomllib.loads(block).get("plugins", {}).get("tool_policy", {}).get("config")
+            if config is not None:
+                shown.append(pytest.param(config, id=f"{page.relative_to(ROOT)}-{number}"))
+    return shown
+
+
+def allow_rules() -> list[Any]:
+    """Each rule of the pages that allows by conditions, alone."""
+    rules: list[Any] = []
+    for shown in policies():
+        for number, rule in enumerate(shown.values[0].get("rules", []), 1):
+            if rule["action"] == "allow" and {"path_inside", "url_host", "command", "arguments"} & set(rule):
+                rules.append(pytest.param(rule, id=f"{shown.id}-rule-{number}"))
+    return rules
+
+
+def test_the_pages_show_rules_of_every_kind() -> None:
+    keys = {key for rule in allow_rules() for key in rule.values[0]}
+    assert keys >= {"path_inside", "url_host", "command", "arguments"}
+
+
+@pytest.mark.parametrize("config", policies())
+def test_a_documented_policy_is_valid_and_has_nothing_unsafe_in_it(config: dict[str, Any]) -> None:
+    rules = ToolPolicy.Config.model_validate(config).rules
+    assert [problem for problem in problems_of(rules, None) if "is no wall" not in problem] == []
+
+
+@pytest.mark.parametrize("rule", allow_rules())
+def test_no_attack_gets_past_a_documented_rule_that_allows(rule: dict[str, Any], tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    (workspace / "sub").mkdir(parents=True)
+    (workspace / "away").symlink_to("/etc")
+    (workspace / "circle").symlink_to(workspace / "circle")
+    (workspace / "within").symlink_to(workspace / "sub")
+    (workspace / "dangling").symlink_to(tmp_path / "new")
+    (workspace / "up").symlink_to("..")
+    policy = ToolPolicy(ToolPolicy.Config.model_validate({"rules": [rule], "default": "deny"}))
+    name = Rule.model_validate(rule).tools[0].rpartition(":")[2].replace("*", "x")
+    owner = rule["tools"] if isinstance(rule["tools"], str) else rule["tools"][0]
+    _, owner, _ = owner.split(":")
+
+    def allowed(arguments: dict[str, Any], declared: list[str]) -> bool:
+        properties: dict[str, Any] = {one: {} for one in declared}
+        tool = Tool(name=name, source="mcp", owner=owner, parameters={"type": "object", "properties": properties})
+        place = str(workspace) if "workspaces" not in rule else str(rule["workspaces"]).replace("*", "x")
+        call = event(BeforeToolCall, tool=tool, arguments=arguments, workspace_dir=place)
+        return policy.judge(call) is None
+
+    good, attacks = good_and_bad(rule)
+    assert allowed(good, list(good))
+    for argument in good:
+        for attack in attacks:
+            bad = {**good, argument: filled(attack, workspace)}
+            assert not allowed(bad, list(good)), bad
+            assert not allowed(bad, []), bad
+        rest = {key: value for key, value in good.items() if key != argument}
+        assert not allowed(rest, list(good))
+    for more in (
+        {"file": "/etc/passwd"},
+        {"url": "https://evil.com"},
+        {"command": "rm"},
+        {"x": 5},
+        {"x": ["/etc/passwd"]},
+    ):
+        assert not allowed({**good, **more}, list(good))
+
+
+def good_and_bad(rule: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+    """Arguments that the rule allows, and values that each of them must not be replaced by."""
+    if "url_host" in rule:
+        return {"url": f"https://{rule['url_host'][0]}/x"}, [*ATTACKS_ON_HOSTS, "https://docs.example.org.evil.com"]
+    if "command" in rule:
+        return {"command": f"{rule['command'][0]} x"}, ATTACKS_ON_COMMANDS
+    if "arguments" in rule:
+        samples = {name: SAMPLES[name] for name in rule["arguments"]["properties"]}
+        bent = [
+            bend
+            for one in samples.values()
+            for bend in (f"{one}\n", f"\n{one}", f"{one}\n/../../etc", f"x{one}", [one], one.upper(), {one: 1})
+        ]
+        return samples, [*bent, 5, True, None, [], {}, "", "/etc/passwd", "a\0"]
+    folders: str | list[str] | dict[str, str] = rule["path_inside"]
+    if isinstance(folders, dict):
+        # The source may be anything below /, so only what cannot be read is no path in there.
+        good = {name: "/usr/x" if folder == "/" else f"{folder}/a" for name, folder in folders.items()}
+        return good, [
+            "a\n",
+            "{w}//a",
+            "..",
+            "~/x",
+            "$HOME/x",
+            "file:///etc/passwd",
+            "{{secret:P}}",
+            5,
+            None,
+            [],
+            {},
+            ["/x"],
+            "*",
+            "\\x",
+        ]
+    folder = folders if isinstance(folders, str) else folders[0]
+    return {"path": f"{folder}/a"}, [
+        one for one in ATTACKS_ON_PATHS if folder == "." or one != "{w}/within/../../../etc/passwd"
+    ]

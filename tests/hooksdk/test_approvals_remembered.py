@@ -1,0 +1,364 @@
+"""Answers that count for more than one call: for which calls they do, for how long, and for which they do not."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import hooksdk
+
+from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, MemoryStore, PluginState, Tool, hooks
+from hooksdk.approvals import Remembered
+from hooksdk.errors import PluginRefused, StoreError
+from hooksdk.hooks import Ask, BeforeToolCall, Trace
+from hooksdk.records import ApprovalAnswered, ApprovalAsked
+from hooksdk.testing import ScriptedApprover
+from tests.stage import OwnStore, Stage, make, playing
+
+pytestmark = pytest.mark.anyio
+ALWAYS = Approval(True, scope="always", by="ann")
+SESSION = Approval(True, scope="session", by="ann")
+NEVER = Approval(False, "not here", scope="always", by="ann")
+
+
+def asking(name: str, *severities: Any) -> type:
+    """A policy that asks about every call of `act`, once for each severity."""
+
+    class Asks:
+        plugin_id = name.lower()
+
+        @hooks.before_tool_call(tools="act")
+        def ask(self, event: BeforeToolCall) -> Ask:
+            return Ask(f"{name}?", severity=severities[0])
+
+        @hooks.before_tool_call(tools="act")
+        def ask_more(self, event: BeforeToolCall) -> Ask | None:
+            return Ask(f"{name}, really?", severity=severities[1]) if severities[1:] else None
+
+    return Asks
+
+
+Guard = asking("Guard", "warning")
+
+
+async def act(
+    store: Any,
+    *arguments: Mapping[str, Any],
+    plugins: Sequence[type] = (Guard,),
+    answer: Approval | bool = False,
+    tool: Tool | None = None,
+    **run: Any,
+) -> tuple[int, list[str]]:
+    """Call `act` in a new host; answers how often a person was asked, and the results."""
+    approver = ScriptedApprover(answer)
+    tools = [tool or make("act", properties={})]
+    async with playing(*plugins, store=store, approver=approver, tools=tools, **run) as stage:
+        results = [await stage.call("act", dict(one)) for one in arguments or ({"a": 1},)]
+    return len(approver.requests), ["ran" if not result.is_error else result.text for result in results]
+
+
+ASKED_AND_REFUSED = (1, ["Blocked: 'Guard?' was not approved: a person said no"])
+
+
+async def test_a_yes_for_once_counts_once() -> None:
+    assert await act(MemoryStore(), {"a": 1}, {"a": 1}, answer=True) == (2, ["ran", "ran"])
+
+
+@pytest.mark.parametrize("answer", [SESSION, ALWAYS])
+async def test_a_remembered_yes_counts_for_the_same_arguments_again_and_for_no_others(answer: Approval) -> None:
+    store = MemoryStore()
+    assert await act(store, {"a": 1}, {"a": 1}, answer=answer) == (1, ["ran", "ran"])
+    assert await act(store, {"a": 1}) == (0, ["ran"]), "in the resumed session, in another host"
+    for other in ({"a": 2}, {"a": 1, "b": 1}, {}, {"a": 1.0}, {"a": True}, {"a": "1"}):
+        assert await act(store, other) == ASKED_AND_REFUSED
+
+
+async def test_a_yes_for_the_session_counts_in_no_other_session_and_one_for_always_does() -> None:
+    async def calls_of(answer: Approval) -> int:
+        store, approver = MemoryStore(), ScriptedApprover(answer)
+        for session_id in ("one", "two"):
+            async with (
+                Host(plugins=[Guard], store=store, approver=approver, config={"allow": ["guard"]}) as host,
+                host.session(session_id) as session,
+                session.run() as run,
+            ):
+                await run.resolve_tools([make("act", properties={})])
+                assert not (await Stage(host, session, run).call("act", {"a": 1})).is_error
+        return len(approver.requests)
+
+    assert (await calls_of(SESSION), await calls_of(ALWAYS)) == (2, 1)
+
+
+async def test_a_remembered_no_counts_as_well_and_gives_its_reason() -> None:
+    store = MemoryStore()
+    refused = ["Blocked: 'Guard?' was not approved: not here"]
+    assert await act(store, answer=NEVER) == (1, refused)
+    assert await act(store, answer=True) == (0, refused)
+
+
+async def test_a_remembered_no_beats_a_remembered_yes() -> None:
+    store = MemoryStore()
+    await act(store, answer=Approval(True, scope="always", arguments={}))
+    assert await act(store, {"a": 5}) == (0, ["ran"])
+    await act(store, {"a": 5}, plugins=[asking("Guard", "critical")], answer=NEVER)
+    assert await act(store, {"a": 5}) == (0, ["Blocked: 'Guard?' was not approved: not here"])
+
+
+async def test_a_pattern_counts_for_every_call_with_these_arguments_whatever_the_others_are() -> None:
+    store = MemoryStore()
+    await act(store, {"path": "a", "text": "x"}, answer=Approval(True, scope="always", arguments={"path": "a"}))
+    assert await act(store, {"path": "a", "text": "y"}, {"path": "a"}) == (0, ["ran", "ran"])
+    for other in ({"path": "b"}, {}, {"path": ["a"]}):
+        assert await act(store, other) == ASKED_AND_REFUSED
+
+
+async def test_a_pattern_that_does_not_fit_the_call_itself_is_no_answer(caplog: pytest.LogCaptureFixture) -> None:
+    asked, results = await act(MemoryStore(), answer=Approval(True, scope="always", arguments={"a": 2}))
+    assert (asked, results) == (1, ["Blocked: 'Guard?' was not approved: the approval could not be asked for"])
+    assert "does not fit" in caplog.text
+
+
+async def test_a_remembered_yes_never_answers_what_another_plugin_asks() -> None:
+    store = MemoryStore()
+    await act(store, answer=ALWAYS)
+    assert (await act(store, plugins=[asking("Other", "info")]))[0] == 1
+    assert (await act(store, plugins=[Guard, asking("Other", "info")]))[0] == 1
+    assert (await act(store, plugins=[Guard]))[0] == 0
+
+
+async def test_a_remembered_yes_counts_while_fewer_or_lighter_questions_are_asked() -> None:
+    store, other = MemoryStore(), asking("Other", "critical")
+    await act(store, plugins=[Guard, other], answer=ALWAYS)
+    assert (await act(store, plugins=[Guard]))[0] == 0
+    assert (await act(store, plugins=[asking("Other", "info"), Guard]))[0] == 0
+
+
+@pytest.mark.parametrize("severities", [["critical"], ["warning", "info"]], ids=["graver", "one more"])
+async def test_a_remembered_yes_is_void_for_a_graver_question_and_for_one_more(severities: list[str]) -> None:
+    store = MemoryStore()
+    await act(store, answer=ALWAYS)
+    assert (await act(store, plugins=[asking("Guard", *severities)]))[0] == 1
+
+
+async def test_a_changed_definition_voids_a_remembered_yes_for_good() -> None:
+    store = MemoryStore()
+    await act(store, answer=ALWAYS)
+    changed = make("act", properties={}, description="acts otherwise")
+    assert await act(store, tool=changed) == ASKED_AND_REFUSED
+    assert await act(store) == ASKED_AND_REFUSED, "it does not come back with the old definition"
+
+
+async def test_a_question_reads_what_may_count_for_its_call_and_not_all_that_is_remembered() -> None:
+    class Counts(OwnStore):
+        read = 0
+
+        async def get_value(self, space: str, key: str, default: Any = None) -> Any:
+            self.read += space == "hooksdk.approvals"
+            return await self.memory.get_value(space, key, default)
+
+    store = Counts()
+    await act(store, *({"a": number} for number in range(50)), answer=ALWAYS)
+    await act(store, {"b": 1}, answer=Approval(True, scope="always", arguments={"b": 1}))
+    store.read = 0
+    assert await act(store, {"a": 7}) == (0, ["ran"])
+    assert store.read == 2, "the same arguments, and the pattern"
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ({"requester": {"id": "ada"}}, {"requester": {"id": "bob"}}),
+        ({"requester": {"id": "ada"}}, {}),
+        ({}, {"requester": {"roles": []}}),
+        ({"workspace_dir": "/a"}, {"workspace_dir": "/b"}),
+    ],
+)
+async def test_a_remembered_yes_counts_for_the_same_requester_and_workspace_only(
+    first: dict[str, Any], then: dict[str, Any]
+) -> None:
+    store = MemoryStore()
+    await act(store, answer=ALWAYS, **first)
+    assert (await act(store, **first))[0] == 0
+    assert (await act(store, **then))[0] == 1
+
+
+async def test_a_remembered_yes_expires() -> None:
+    store = MemoryStore()
+    await act(store, answer=Approval(True, scope="always", expires=1e-6))
+    assert await act(store) == ASKED_AND_REFUSED
+    assert await Remembered(store).list() == []
+    await act(store, answer=ALWAYS)
+    (one,) = await Remembered(store).list()
+    assert one.expires - one.answered == 30 * 24 * 3600
+
+
+async def test_what_was_revoked_is_asked_anew_at_once_in_a_session_that_is_open() -> None:
+    store, approver = MemoryStore(), ScriptedApprover(ALWAYS)
+    async with playing(Guard, store=store, approver=approver) as stage:
+        await stage.call()
+        (one,) = await Remembered(store).list()
+        assert await Remembered(store).revoke(one.id)
+        assert not await Remembered(store).revoke(one.id)
+        await stage.call()
+    assert len(approver.requests) == 2
+
+
+async def test_a_new_answer_takes_the_place_of_the_old_one() -> None:
+    store, guard = MemoryStore(), asking("Guard", "critical")
+    await act(store, answer=ALWAYS)
+    await act(store, plugins=[guard], answer=ALWAYS)
+    assert [one.questions for one in await Remembered(store).list()] == [(("guard", "critical"),)]
+
+
+@pytest.mark.parametrize("damage", [5, {}, {"granted": True}, "granted: yes", "expires: soon", "questions: 7"])
+async def test_what_cannot_be_read_counts_for_nothing(damage: Any, caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryStore()
+    await act(store, answer=ALWAYS)
+    (key,) = await store.list_keys("hooksdk.approvals")
+    if isinstance(damage, str):
+        name, _, value = damage.partition(": ")
+        damage = {**await store.get_value("hooksdk.approvals", key), name: value}
+    await store.set_value("hooksdk.approvals", key, damage)
+    assert await act(store) == ASKED_AND_REFUSED
+    assert "counts for nothing" in caplog.text
+
+
+class BrokenStore(OwnStore):
+    """Its values cannot be read or written."""
+
+    async def list_keys(self, space: str) -> list[str]:
+        raise StoreError("values", "no disk")
+
+    async def set_value(self, space: str, key: str, value: Any) -> None:
+        raise StoreError("values", "no disk")
+
+
+async def test_a_store_that_fails_remembers_nothing_and_the_answer_counts_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    assert await act(BrokenStore(), {"a": 1}, {"a": 1}, answer=ALWAYS) == (2, ["ran", "ran"])
+    assert "counts once, and is not remembered" in caplog.text
+
+
+@pytest.mark.parametrize("plugin_id", ["hooksdk.approvals", "HOOKSDK.approvals", "hooksdk.verdicts"])
+async def test_no_plugin_reaches_what_is_remembered_by_its_id(plugin_id: str) -> None:
+    class Forger:
+        def __init__(self, state: PluginState) -> None:
+            self.state = state
+
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> None: ...
+
+    Forger.plugin_id = plugin_id  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(PluginRefused, match="hooksdk's own"):
+        async with playing(Forger):
+            raise AssertionError
+
+
+async def test_the_trace_says_who_answered_for_how_long_and_about_which_arguments_and_never_what() -> None:
+    records: list[Any] = []
+
+    class Keeps:
+        @hooks.trace
+        async def keep(self, event: Trace) -> None:
+            if isinstance(event.record, ApprovalAsked | ApprovalAnswered):
+                records.append(event.record.as_dict())
+
+    store = MemoryStore()
+    await act(store, {"a": "secret words"}, {"a": "secret words"}, plugins=[Guard, Keeps], answer=SESSION)
+    asked, answered, again = records
+    assert answered == again | {"call_id": "c1", "remembered": False}
+    assert (answered["by"], answered["scope"], answered["granted"], again["remembered"]) == (
+        "ann",
+        "session",
+        True,
+        True,
+    )
+    assert asked["digest"] == answered["digest"]
+    assert len(asked["digest"]) == 64
+    assert (asked["plugin"], asked["severity"], asked["questions"]) == ("guard", "warning", 1)
+    assert "secret words" not in json.dumps(records)
+    assert "Guard?" not in json.dumps(records)
+
+
+async def test_the_request_has_the_digest_of_the_trace() -> None:
+    digests: set[str] = set()
+
+    class Keeps:
+        @hooks.trace
+        async def keep(self, event: Trace) -> None:
+            if isinstance(event.record, ApprovalAnswered):
+                digests.add(event.record.digest)
+
+    async def approver(request: ApprovalRequest) -> Approval:
+        digests.add(request.digest)
+        return Approval(True)
+
+    async with playing(Guard, Keeps, approver=approver) as stage:
+        await stage.call()
+    assert len(digests) == 1
+
+
+# The command
+
+
+async def remember(folder: Path) -> None:
+    """A yes to one call and a no to a pattern, in the store `kept`."""
+    store = JsonlStore(folder / "kept")
+    await act(store, {"path": "a"}, answer=ALWAYS)
+    await act(
+        store, {"path": "b"}, answer=Approval(False, scope="session", arguments={"path": "b"}, by="\x1b[31mbob\n")
+    )
+
+
+async def test_the_command_lists_what_is_remembered_and_revokes_it(tmp_path: Path) -> None:
+    await remember(tmp_path)
+    store = ("--store", str(tmp_path / "kept"))
+    listing = await hooksdk("approvals", "list", *store, folder=tmp_path)
+    assert listing.code == 0
+    heading, yes, no = listing.out.splitlines()
+    assert heading.split() == [
+        "id",
+        "answer",
+        "tool",
+        "arguments",
+        "asked",
+        "by",
+        "counts",
+        "in",
+        "answered",
+        "by",
+        "until",
+    ]
+    assert "yes     host:core:act  as answered  guard     all sessions" in yes
+    assert "no      host:core:act  path = 'b'   guard     session s" in no
+    assert "\x1b" not in listing.out
+    document = (await hooksdk("approvals", "list", "--json", *store, folder=tmp_path)).json()
+    assert document["schema"] == 1
+    first, second = document["approvals"]
+    assert (first["granted"], first["by"], second["arguments"]) == (True, "ann", {"path": "b"})
+
+    revoked = await hooksdk("approvals", "revoke", first["id"], *store, folder=tmp_path)
+    assert (revoked.code, revoked.out) == (0, "1 answer forgotten\n")
+    assert (await act(JsonlStore(tmp_path / "kept"), {"path": "a"}))[0] == 1
+    revoked = await hooksdk("approvals", "revoke", "--all", "--json", *store, folder=tmp_path)
+    assert revoked.json() == {"schema": 1, "revoked": 1}
+    listing = await hooksdk("approvals", "list", *store, folder=tmp_path)
+    assert (listing.code, listing.out) == (0, "No approvals are remembered.\n")
+
+
+async def test_the_command_says_what_it_cannot_revoke(tmp_path: Path) -> None:
+    store = ("--store", str(tmp_path / "kept"))
+    unknown = await hooksdk("approvals", "revoke", "no\x1bthing", *store, folder=tmp_path)
+    assert (unknown.code, "no approval 'no\N{REPLACEMENT CHARACTER}thing' is remembered here" in unknown.complaint) == (
+        1,
+        True,
+    )
+    for arguments in ((), ("an id", "--all")):
+        usage = await hooksdk("approvals", "revoke", *arguments, *store, folder=tmp_path)
+        assert (usage.code, "give an id, or --all" in usage.complaint) == (2, True)

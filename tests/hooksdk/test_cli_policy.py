@@ -1,0 +1,141 @@
+"""`hooksdk policy check`: which rule decides a call, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mcp", reason="needs the extra `mcp`")
+
+from commands import hooksdk, write_servers
+
+pytestmark = pytest.mark.anyio
+
+CONFIG = """
+[plugins.tool_policy.config]
+default = "deny"
+
+[[plugins.tool_policy.config.rules]]
+action = "allow"
+tools = "mcp:files:*"
+path_inside = "/workspace"
+
+[[plugins.tool_policy.config.rules]]
+action = "ask"
+tools = "send_mail"
+requester = { is_owner = true }
+title = "Send it?"
+
+[[plugins.tool_policy.config.rules]]
+action = "deny"
+path_inside = "/etc"
+reason = "nothing in there"
+
+[[plugins.tool_policy.config.rules]]
+action = "allow"
+tools = "mcp:plain:*"
+"""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The command brings its own event loop."""
+    return "asyncio"
+
+
+async def check(folder: Path, call: object, *options: str, config: str = CONFIG) -> tuple[int, Any]:
+    (folder / "hooksdk.toml").write_text(config)
+    (folder / "call.json").write_text(call if isinstance(call, str) else json.dumps(call))
+    done = await hooksdk("policy", "check", "call.json", "--json", *options, folder=folder)
+    return done.code, done.json() if done.out else done.err
+
+
+async def test_an_allowed_call_answers_zero_and_the_rule(tmp_path: Path) -> None:
+    code, told = await check(tmp_path, {"tool": "mcp:files:write", "arguments": {"path": "/workspace/a", "mode": "x"}})
+    assert (code, told["schema"], told["verdict"]) == (0, 1, "allow")
+    assert told["tool_policy"]["deciding"]["number"] == 1
+    assert told["judges"] == ["tool_policy"]
+
+
+async def test_a_blocked_call_answers_one_the_deciding_rule_and_why(tmp_path: Path) -> None:
+    code, told = await check(tmp_path, {"tool": "mcp:files:write", "arguments": {"path": "/etc/passwd"}})
+    deciding = told["tool_policy"]["deciding"]
+    assert (code, told["verdict"], deciding["number"]) == (1, "block", 3)
+    assert told["reason"] == "Blocked by tool_policy: nothing in there"
+    assert "'path'" in deciding["why"]
+    (other,) = told["tool_policy"]["do_not_fit"]
+    assert (other["number"], other["why"]) == (1, "the argument 'path' does not lie inside /workspace")
+
+
+async def test_what_would_be_asked_answers_one_and_the_question(tmp_path: Path) -> None:
+    code, told = await check(tmp_path, {"tool": "send_mail", "requester": {"is_owner": True}})
+    assert (code, told["verdict"]) == (1, "ask")
+    assert told["questions"][0]["title"] == "Send it?"
+    _, told = await check(tmp_path, {"tool": "send_mail"})
+    assert told["verdict"] == "withheld"
+    assert told["tool_policy"]["deciding"]["text"] == 'default = "deny"'
+    assert "not about this run" in told["tool_policy"]["do_not_fit"][-1]["why"]
+
+
+async def test_other_plugins_judge_too(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk_plugins.py").write_text(
+        "from hooksdk import hooks\nfrom hooksdk.hooks import BeforeToolCall, Block\n\n"
+        "@hooks.before_tool_call\ndef judge(event: BeforeToolCall) -> Block:\n    return Block('never on a Sunday')\n"
+    )
+    call = {"tool": "mcp:files:write", "arguments": {"path": "/workspace/a"}}
+    (tmp_path / "call.json").write_text(json.dumps(call))
+    (tmp_path / "user" / "hooksdk").mkdir(parents=True)
+    (tmp_path / "user" / "hooksdk" / "config.toml").write_text("plugins_file = true\n" + CONFIG)
+    variables = {"XDG_CONFIG_HOME": str(tmp_path / "user")}
+    done = await hooksdk("policy", "check", "call.json", folder=tmp_path, variables=variables)
+    assert done.code == 1
+    assert "never on a Sunday" in done.out
+    assert "decided by   rule 1:" in done.out
+
+
+async def test_the_call_may_come_from_stdin_and_is_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text(CONFIG)
+    call = json.dumps({"tool": "mcp:files:write", "arguments": {"path": "/etc/\u001b[2Jx"}})
+    done = await hooksdk("policy", "check", "-", folder=tmp_path, stdin=call)
+    assert done.code == 1
+    assert done.out.splitlines()[0] == "block        mcp:files:write"
+    assert 'decided by   rule 3: action = "deny", path_inside = "/etc"' in done.out
+    assert "\x1b" not in done.out
+
+
+async def test_with_a_server_its_own_schema_counts_and_nothing_runs(tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json")
+    code, told = await check(tmp_path, {"tool": "folder"}, "--mcp", servers)
+    assert (code, told["verdict"], told["tool"], told["tool_as_written"]) == (0, "allow", "mcp:plain:folder", False)
+    code, told = await check(tmp_path, {"tool": "fodler"}, "--mcp", servers)
+    assert code == 2
+    assert "Did you mean 'folder'?" in told
+
+
+async def test_without_the_policy_it_says_so(tmp_path: Path) -> None:
+    code, told = await check(tmp_path, {"tool": "x"}, config="")
+    assert (code, told["verdict"], told["tool_policy"], told["judges"]) == (0, "allow", None, [])
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        ({"tol": "x"}, "Did you mean 'tool'?"),
+        ({"arguments": {}}, "tool"),
+        ({"tool": "x", "arguments": []}, "arguments"),
+        ({"tool": "x", "trigger": "cron"}, "trigger"),
+        ({"tool": "x", "annotations": {"destructiv": True}}, "Did you mean 'destructive'?"),
+        ({"tool": "mpc:x:y"}, "source"),
+        ([], "dictionary"),
+        ("{", "call.json"),
+        ("[" * 100_000, "call.json"),
+    ],
+)
+async def test_a_file_that_is_no_call_is_told_and_answers_two(call: object, problem: str, tmp_path: Path) -> None:
+    code, told = await check(tmp_path, call)
+    assert code == 2
+    assert problem in told
+    assert told.startswith("hooksdk: ")

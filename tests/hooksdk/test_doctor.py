@@ -1,0 +1,301 @@
+"""`hooksdk doctor`: what is wrong with plugins, configuration, servers and store, and what to type."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+pytest.importorskip("mcp", reason="needs the extra `mcp`")
+
+from commands import hooksdk, install_plugin, write_servers
+from mcp_servers import alive, script, until
+from warm import Done
+
+from hooksdk import JsonlStore, MemoryStore
+from hooksdk.cli._doctor_store import examine_store
+
+FLAWED = '''
+from collections.abc import Sequence
+
+from pydantic import BaseModel
+
+from hooksdk import Tool, hooks, tool
+from hooksdk.hooks import Withhold
+
+
+class Guard:
+    @hooks.before_tool_call(tools=["Process_*", "mcp:plain:*", "mcp:plane:*", "wire_money"])
+    def judge(self, event): ...
+
+
+class Narrow:
+    @hooks.narrow_tools
+    def narrow(self, event):
+        return Withhold(["Add", "no_such_tool"], "not today")
+
+
+class Rules:
+    class Config(BaseModel):
+        rules: list[str] = []
+
+    @hooks.before_tool_call
+    def judge(self, event): ...
+
+    @classmethod
+    def diagnose(cls, config: Config, tools: Sequence[Tool] | None):
+        names = {tool.name for tool in tools or ()}
+        assert all(tool.execute is None for tool in tools or ())
+        for rule in config.rules:
+            if rule not in names:
+                yield f"the rule '{rule}' is never reached"
+
+
+class Fragile:
+    @hooks.agent_end
+    def end(self, event): ...
+
+    @classmethod
+    def diagnose(cls, config, tools):
+        raise ValueError("I do not know")
+
+
+class Physician:
+    """Its tool has the name, and is none of our business."""
+
+    @tool
+    def diagnose(self, symptom: str) -> str:
+        "Name an illness."
+        raise AssertionError
+
+
+class Lost:
+    @hooks.before_tool_call
+    def judge(self, event): ...
+
+    @hooks.before_tool_call
+    def judge(self, event): ...
+'''
+SETTINGS = """
+plugins_file = true
+deny = ["nobody"]
+
+[timeouts]
+session_end = 3
+
+[plugins.guard]
+mode = "shadow"
+timeouts = { before_tool_call = 2, agent_end = 3 }
+
+[plugins.rules.config]
+rules = ["add", "ad"]
+
+[plugins.tool_polcy]
+
+[plugins.elsewhere]
+"""
+
+
+def configure(folder: Path, settings: str) -> None:
+    """Write the user's own file."""
+    path = folder / "none" / "hooksdk" / "config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(settings)
+
+
+def run(folder: Path, *arguments: str, variables: dict[str, str] | None = None) -> Done:
+    async def command() -> Done:
+        return await hooksdk("doctor", *arguments, folder=folder, variables=variables)
+
+    return anyio.run(command)
+
+
+def findings(done: Done) -> list[tuple[str, str, str]]:
+    return [(one["severity"], one["who"], one["what"]) for one in done.json()["findings"]]
+
+
+@pytest.fixture(scope="module")
+def flawed(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """One look at a project in which much is wrong."""
+    folder = tmp_path_factory.mktemp("flawed")
+    configure(folder, SETTINGS)
+    (folder / "hooksdk_plugins.py").write_text(FLAWED)
+    broken = {"command": sys.executable, "args": ["-c", "raise SystemExit('no licence')"]}
+    servers = write_servers(folder / "mcp.json", plain=script("plain"), broken=broken)
+    return run(folder, "--json", "--mcp", servers)
+
+
+def expect(done: Done, severity: str, who: str, what: str, advice: str = "") -> None:
+    """One finding of this plugin says this."""
+    texts = [
+        (one["what"], one["advice"])
+        for one in done.json()["findings"]
+        if (one["severity"], one["who"]) == (severity, who)
+    ]
+    assert any(what in text and advice in hint for text, hint in texts), done.json()["findings"]
+
+
+def test_problems_are_counted_and_come_first_and_make_the_exit_code_1(flawed: Done) -> None:
+    assert flawed.code == 1
+    severities = [severity for severity, _, _ in findings(flawed)]
+    assert severities == sorted(severities, reverse=True)
+    assert flawed.json()["problems"] == severities.count("problem") == 8
+    assert flawed.json()["schema"] == 1
+
+
+def test_it_says_who_judges_calls(flawed: Done) -> None:
+    assert flawed.json()["judging"] == "2 handlers judge tool calls: guard (shadow), rules"
+
+
+@pytest.mark.parametrize(
+    ("severity", "who", "what", "advice"),
+    [
+        ("problem", "lost", "is marked and would never be called: 'judge' is used again by", "a name of its own"),
+        ("problem", "guard", "tools='Process_*', which matches none of the", "Correct the pattern"),
+        ("problem", "guard", "Did you mean 'process_id'?", ""),
+        ("problem", "guard", "tools='mcp:plane:*', which matches none of the", "or give the servers that it is for"),
+        ("notice", "guard", "tools='wire_money', which matches none of the", "unless it is for tools that your code"),
+        ("problem", "narrow", "it withholds 'Add', and there is no such tool. Did you mean 'add'?", ""),
+        ("notice", "narrow", "it withholds 'no_such_tool', and there is no such tool.", ""),
+        ("problem", "rules", "the rule 'ad' is never reached", ""),
+        ("problem", "fragile", "its diagnose(...) raised ValueError: I do not know", ""),
+        ("problem", "server broken", "cannot be reached", "Correct its entry in"),
+        ("problem", "configuration", "[plugins.tool_polcy] is for a plugin that is not here. Did you mean", ""),
+        ("notice", "configuration", "[plugins.elsewhere] is for a plugin that is neither installed nor", "Install it"),
+        ("notice", "configuration", "'nobody' in deny or allow is no plugin here.", ""),
+        ("notice", "configuration", "[timeouts] has session_end, and no plugin here handles that", "Remove it"),
+        ("notice", "guard", "is in shadow mode: its policies have no effect", 'mode = "enforce"'),
+        ("notice", "guard", "has a time limit for agent_end, and no handler of it", "Remove it"),
+    ],
+)
+def test_a_flaw_is_found(flawed: Done, severity: str, who: str, what: str, advice: str) -> None:
+    expect(flawed, severity, who, what, advice)
+
+
+def test_patterns_and_rules_that_match_are_no_finding(flawed: Done) -> None:
+    text = str(findings(flawed))
+    for right in ("tools='mcp:plain:*'", "'add' is never", "before_tool_call, and", "physician"):
+        assert right not in text
+
+
+def test_a_healthy_project_has_no_problems_and_the_code_0(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text("[timeouts]\nbefore_tool_call = 3\n")
+    done = run(tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[-1] == "no problems"
+    assert not (tmp_path / "kept").exists(), "looking leaves nothing behind"
+
+
+def test_a_wrong_configuration_is_the_usual_line_and_code(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text("[timeout]\n")
+    done = run(tmp_path, "--json")
+    assert (done.code, done.out) == (3, "")
+    assert "'timeout' is not a setting. Did you mean 'timeouts'?" in done.err
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [
+        ("import time; time.sleep(60)", "loading it is not done after 4 s"),
+        ("import os; os._exit(7)", "loading it ended the process (exit code 7)"),
+        ("raise ValueError('out of order')", "importing fake_watch:Watch raised ValueError: out of order"),
+    ],
+    ids=["hangs", "ends the process", "raises"],
+)
+def test_a_plugin_that_cannot_be_imported_is_a_finding_and_the_others_are_examined(
+    tmp_path: Path, code: str, what: str
+) -> None:
+    (tmp_path / "hooksdk_plugins.py").write_text(f"print('{{not JSON')\n{FLAWED}")
+    variables = install_plugin(tmp_path / "site", f"print('noise', flush=True)\n{code}")
+    configure(tmp_path, "plugins_file = true\n[plugins.watch]\n[plugins.tool_polcy]\n")
+    done = run(tmp_path, "--json", "--limit", "4", variables=variables)
+    assert done.code == 1
+    expect(done, "problem", "watch", what)
+    expect(done, "problem", "lost", "is marked and would never be called")
+    expect(done, "problem", "configuration", "[plugins.tool_polcy]")
+
+
+def test_what_a_plugin_writes_cannot_forge_a_line(tmp_path: Path) -> None:
+    configure(tmp_path, "plugins_file = true\n")
+    (tmp_path / "hooksdk_plugins.py").write_text("raise ValueError('x\\x1b[2J\\nno problems')")
+    done = run(tmp_path)
+    assert "\x1b" not in done.out
+    assert done.out.splitlines().count("no problems") == 0
+
+
+# The store
+
+
+def of_store(store: Any) -> Sequence[tuple[str, str]]:
+    return [(one.severity, one.what) for one in examine_store(store)]
+
+
+def test_a_store_that_cannot_be_written_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    configure(tmp_path, f'store = "jsonl:{tmp_path / "file" / "sessions"}"\n')
+    done = run(tmp_path, "--json")
+    expect(done, "problem", "store", f"cannot be written: {tmp_path / 'file'} is no folder", 'store = "jsonl:FOLDER"')
+
+
+def test_stores_in_memory_and_folders_to_be_made_are_fine(tmp_path: Path) -> None:
+    assert of_store(MemoryStore()) == []
+    assert of_store(JsonlStore(tmp_path / "not" / "there")) == []
+    assert not (tmp_path / "not").exists()
+
+
+def test_an_open_session_is_a_notice_and_a_closed_one_is_nothing(tmp_path: Path) -> None:
+    async def look() -> tuple[Sequence[tuple[str, str]], ...]:
+        store = JsonlStore(tmp_path)
+        log = await store.open_session("ann")
+        during = of_store(store)
+        await log.close()
+        return during, of_store(store)
+
+    during, after = anyio.run(look)
+    ((severity, what),) = during
+    assert severity == "notice"
+    assert "is open in" in what
+    assert after == []
+
+
+HELD = """
+import os, sys
+from pathlib import Path
+from hooksdk.stores._files import Lease
+lease = Lease.take(Path(sys.argv[1]))
+child = os.fork()
+if child == 0:
+    sys.stdin.read()
+    os._exit(0)
+print(child, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system does not tell who took a lock")
+def test_a_lock_that_outlives_its_holder_is_a_problem(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HELD, str(tmp_path / "ann.lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        process.wait()
+        ((severity, what),) = of_store(JsonlStore(tmp_path))
+    assert severity == "problem"
+    assert f"is held although process {process.pid}, which locked it, is gone" in what
+    anyio.run(until, lambda: not alive(child))
+    assert of_store(JsonlStore(tmp_path)) == []
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may open everything")
+def test_a_lock_file_of_somebody_else_is_a_problem(tmp_path: Path) -> None:
+    lock = tmp_path / "ann.lock"
+    lock.touch(mode=0o000)
+    ((severity, what),) = of_store(JsonlStore(tmp_path))
+    assert severity == "problem"
+    assert "a lock cannot be taken" in what
