@@ -100,8 +100,9 @@ class Ledger:
             self.orphans = [orphan for orphan in self.orphans if not self._adopt(orphan)]
         elif self.first_user is None and not results and message.get("role", "user") == "user":
             self.first_user = position
-        for result in identified(results, (slot.call for slot in self.slots if slot.record is None)):
-            self._add_result(position, result)
+        if results:
+            for result in identified(results, (slot.call for slot in self.slots if slot.record is None)):
+                self._add_result(position, result)
 
     def reply_goes_on(self, count: int | None = None) -> bool:
         """True when a reply after the first `count` messages (None: after all) is a part of the reply before it."""

@@ -34,7 +34,8 @@ def paired(
     one_message_a_turn = message_format.grouped and not message_format.joined
     after_reply = after is not None and after.ends_with_reply
     for position, message in enumerate(messages, start):
-        results = identified(message_format.results(message), waiting)
+        results = message_format.results(message)
+        results = identified(results, waiting) if results else results
         is_reply = message_format.is_reply(message)
         for result in results:
             call = next((call for call in waiting if call.id == result.call_id), None)
