@@ -73,6 +73,6 @@ class Slot:
     def open(self) -> bool:
         return self.staged is None and self.record is None
 
-    def take(self, result: ToolResult, disposable: bool, ran: str) -> None:
+    def take(self, result: ToolResult, disposable: bool, ran: str, answer_hash: str | None = None) -> None:
         self.staged, self.disposable, self.ran, self.by_run = result, disposable, ran, True
-        self.answer_hash = schema.fingerprint(result.text)
+        self.answer_hash = answer_hash or schema.fingerprint(result.text)

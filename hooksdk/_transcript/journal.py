@@ -7,13 +7,13 @@ applies both in their original order, and a ledger that is rebuilt equals the on
 | kind | fields |
 |---|---|
 | format | name |
-| staged | call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable, ran (the real tool, where the call names a bridge) |
+| staged | call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable, ran (the real tool, where the call names a bridge), said (`answer_hash`, once the result is among the messages and its text was left out here) |
 | answered | reply, order, disposable, ran, said (`answer_hash`, if the message reads otherwise): the message follows |
 | dropped | staged results whose calls were never recorded are given up |
 | trim, restore | n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason |
 | drain | done `[[n, status], ...]`: one entry applies everything that was queued |
 | compact | base (messages), upto (stored messages that the base stands for), hash (of the last of these) |
-| state | plugin, state |
+| state | plugin, change (`changes.py`: what is new in it), or state (the whole of it) |
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ from typing import Any
 
 from hooksdk import schema
 from hooksdk._tasks.background import logger
+from hooksdk._transcript.changes import changed
 from hooksdk._transcript.encoding import load_result, request_of, summary_of
 from hooksdk._transcript.entries import Entry, Record, Slot
 from hooksdk._transcript.trims import DrainedTrim, TrimStatus
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats._content import size_of
+
+Orphan = tuple[ToolCall, ToolResult, bool, str, str | None]
+"""A result whose call is not recorded yet: disposable, the real tool's name, and the hash of the text that was answered."""
 
 
 class Ledger:
@@ -42,7 +46,7 @@ class Ledger:
         self.by_id: dict[str, list[Record]] = {}
         self.by_handle: dict[str, Record] = {}
         self.slots: list[Slot] = []
-        self.orphans: list[tuple[ToolCall, ToolResult, bool, str]] = []
+        self.orphans: list[Orphan] = []
         self.queue: dict[int, tuple[Entry, Record | None]] = {}
         self.trim_count = 0
         self.base: list[Message] = []
@@ -154,11 +158,10 @@ class Ledger:
                 ready.append(slot)
         return ready
 
-    def _adopt(self, orphan: tuple[ToolCall, ToolResult, bool, str]) -> bool:
-        call, result, disposable, ran = orphan
-        slot = self.slot_of(call)
+    def _adopt(self, orphan: Orphan) -> bool:
+        slot = self.slot_of(orphan[0])
         if slot:
-            slot.take(result, disposable, ran)
+            slot.take(*orphan[1:])
         return slot is not None
 
     # The journal
@@ -176,7 +179,8 @@ class Ledger:
         self.format_name = self.format_name or str(entry["name"])
 
     def _apply_state(self, entry: Entry) -> None:
-        self.states[entry["plugin"]] = entry["state"]
+        name = entry["plugin"]
+        self.states[name] = entry["state"] if "state" in entry else changed(self.states.get(name, {}), entry["change"])
 
     def _slot_at(self, entry: Entry) -> Slot | None:
         reply, order = int(entry["reply"]), int(entry["order"])
@@ -185,10 +189,11 @@ class Ledger:
     def _apply_staged(self, entry: Entry) -> None:
         call_id, name, arguments = entry["call"]
         result, disposable, ran = load_result(entry["result"]), bool(entry["disposable"]), str(entry.get("ran", ""))
+        said: str | None = entry.get("said")
         if entry["order"] is None:
-            self.orphans.append((ToolCall(call_id, name, arguments), result, disposable, ran))
+            self.orphans.append((ToolCall(call_id, name, arguments), result, disposable, ran, said))
         elif (slot := self._slot_at(entry)) and slot.call.id == call_id:
-            slot.take(result, disposable, ran)
+            slot.take(result, disposable, ran, said)
 
     def _apply_answered(self, entry: Entry) -> None:
         if slot := self._slot_at(entry):

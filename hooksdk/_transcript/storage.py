@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from hooksdk._transcript.entries import Entry
 from hooksdk.formats import Message
@@ -43,6 +43,17 @@ class SessionLog(Protocol):
 
     async def close(self) -> None:
         """Let the session go."""
+        ...
+
+
+@runtime_checkable
+class RewritableLog(Protocol):
+    """What a `SessionLog` may do besides: put a shorter journal in the place of the one that is stored."""
+
+    async def rewrite_journal(self, entries: Sequence[Entry]) -> None:
+        """Store these entries instead of all that were read: whole, or not at all. It is asked for at opening only, and
+        the session opens as well when it raises `StoreError`.
+        """
         ...
 
 

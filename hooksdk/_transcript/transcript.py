@@ -13,13 +13,15 @@ import anyio
 from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread, run_shielded
+from hooksdk._transcript.changes import change_of, same
 from hooksdk._transcript.encoding import encode, encode_for, plain_call, plain_result, request_of, save_result
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.matching import MismatchError, checked, compare, same, without_repeats
+from hooksdk._transcript.matching import MismatchError, checked, compare, without_repeats
 from hooksdk._transcript.pairing import NO_RESULT, paired
 from hooksdk._transcript.requests import Plan, find_record
-from hooksdk._transcript.storage import SessionLog
+from hooksdk._transcript.rewriting import shorter_journal
+from hooksdk._transcript.storage import RewritableLog, SessionLog
 from hooksdk._transcript.trims import DrainReport, clean
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError, TranscriptChanged
@@ -50,12 +52,24 @@ class Transcript:
 
     @classmethod
     async def open(cls, log: SessionLog, session_id: str) -> Self:
-        """Rebuild everything from what is stored. Nothing is written, and queued trims stay queued until a drain."""
+        """Rebuild everything from what is stored. Queued trims stay queued until a drain. A journal of which most is void by
+        now is stored anew without that, where the log can do so.
+        """
         transcript = cls(log, session_id)
-        await transcript._load(None)
+        journal = await transcript._load(None)
+        if isinstance(log, RewritableLog):
+            await run_shielded(transcript._shorten, log, journal)
         return transcript
 
-    async def _load(self, message_format: MessageFormat | None) -> None:
+    async def _shorten(self, log: RewritableLog, journal: list[Entry]) -> None:
+        shorter = await in_thread(shorter_journal, journal, self._ledger) if self._ledger.format else None
+        if shorter is not None:
+            try:
+                await log.rewrite_journal(shorter)
+            except StoreError as error:
+                logger.warning("the journal of session %r stays longer than it need be: %s", self.session_id, error)
+
+    async def _load(self, message_format: MessageFormat | None) -> list[Entry]:
         messages, journal = await self._log.read()
         name = next((str(entry.get("name")) for entry in journal if entry.get("kind") == "format"), None)
         if message_format is None and name in FORMATS:
@@ -66,6 +80,7 @@ class Transcript:
             problem = f"the journal cannot be understood ({type(error).__name__}: {error}); nothing was changed"
             raise StoreError(f"session '{self.session_id}'", problem) from error
         self._must_reload = False
+        return journal
 
     @staticmethod
     def _exclusive(
@@ -354,8 +369,9 @@ class Transcript:
     async def save_state(self, plugin: str, state: dict[str, Any]) -> None:
         """Keep a plugin's state, if it changed; durable when this returns."""
         fresh = json.loads(encode_for(f"state of plugin '{plugin}'", state))
-        if not same(fresh, self._ledger.states.get(plugin, {})):
-            await self._journal({"kind": "state", "plugin": plugin, "state": fresh})
+        change = change_of(self._ledger.states.get(plugin, {}), fresh)
+        if change is not None:
+            await self._journal({"kind": "state", "plugin": plugin, "change": change})
 
     def close_fence(self) -> None:
         """No edits from now on: a run begins, or has drained its trims."""

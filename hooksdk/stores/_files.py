@@ -272,6 +272,20 @@ class AppendFile:
         stamp = self._now()
         self._stamp = stamp if stamp[:1] == (self._size,) else ()
 
+    def rewrite(self, values: Sequence[object]) -> None:
+        """Put a new file with these values, one step each, in the place of this one. Raises `StoreError`; the old file stays
+        then.
+        """
+        data = b"".join(encode_for(str(self.path), value) + b"\n" for value in values)
+        replace_file(self.path, data)
+        fd = os.open(self.path, os.O_RDWR | os.O_APPEND | _BINARY)
+        os.close(self._fd)
+        self._fd = fd
+        self._forget()
+        self._size, self._marks = len(data), _line_marks(data)
+        self._hash.update(data)
+        self._stamp = self._now()
+
     def _take_back(self) -> None:
         with contextlib.suppress(OSError):
             self._torn = max(os.fstat(self._fd).st_size - self._size, 0)
