@@ -38,7 +38,7 @@ class SessionLog(Protocol):
         ...
 
     async def verify(self) -> None:
-        """Raise `TranscriptChanged` when somebody else changed what is stored, judged by the content."""
+        """Raise `TranscriptChanged` when somebody else changed what is stored. A file that was only touched is no change."""
         ...
 
     async def close(self) -> None:

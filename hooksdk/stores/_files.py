@@ -255,12 +255,12 @@ class AppendFile:
             return
         lines = [encode_for(str(self.path), value) + b"\n" for value in values]
         step = b"".join([b" " + line for line in lines[:-1]] + lines[-1:])
-        if self._stamp != self._now():
-            self.verify()
+        self.verify()
         try:
             if self._torn:
                 self._cut()
             _write(self._fd, self._join + step)
+            stamp = self._now()  # at once: an edit by somebody else while the disk is waited for shall show
             _sync(self._fd)
         except OSError as error:
             self._take_back()
@@ -269,7 +269,6 @@ class AppendFile:
         self._hash.update(self._join + step)
         self._marks += _line_marks(step)
         self._join = b""
-        stamp = self._now()
         self._stamp = stamp if stamp[:1] == (self._size,) else ()
 
     def rewrite(self, values: Sequence[object]) -> None:
@@ -305,9 +304,14 @@ class AppendFile:
             return ()
 
     def verify(self) -> None:
-        """Raise `TranscriptChanged` when the content is not what was read and appended here."""
+        """Raise `TranscriptChanged` when the content is not what was read and appended here. It is read again only where
+        inode, size or times are not those after the last append: a drain shall not cost more in a longer session.
+        """
         try:
-            stamp, data = self._look(), _read(self._fd)
+            stamp = self._look()
+            if stamp == self._stamp:
+                return
+            data = _read(self._fd)
         except OSError as error:
             raise TranscriptChanged(self.session_id, 0, f"{self.path} cannot be read any more: {error}") from error
         same = hashlib.sha256(memoryview(data)[: self._size]).digest() == self._hash.digest()
