@@ -26,7 +26,7 @@ from hooksdk._tasks.background import logger
 from hooksdk._transcript.changes import changed
 from hooksdk._transcript.encoding import load_result, request_of, summary_of
 from hooksdk._transcript.entries import Entry, Record, Slot
-from hooksdk._transcript.trims import DrainedTrim, TrimStatus
+from hooksdk._transcript.trims import TOO_SHORT, DrainedTrim, TrimStatus, saves_enough
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats._content import size_of
@@ -323,8 +323,8 @@ class Ledger:
             return "it stands before the first user message"
         if record.turn == self.replies:
             return "the model has not read it yet"
-        if len(record.note) >= record.characters:
-            return "too short: the note in its place would be as long"
+        if not saves_enough(record.tokens, schema.estimate_tokens(record.note)):
+            return TOO_SHORT
         return None
 
     def info(self, record: Record) -> ResultInfo:
