@@ -12,7 +12,7 @@ applies both in their original order, and a ledger that is rebuilt equals the on
 | dropped | staged results whose calls were never recorded are given up |
 | trim, restore | n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason |
 | drain | done `[[n, status], ...]`: one entry applies everything that was queued |
-| compact | base (messages), upto (stored messages that the base stands for), hash (of the last of these) |
+| compact | base (messages, and positions of stored ones that stay), upto (stored messages that the base stands for), hash (of the last of these) |
 | state | plugin, change (`changes.py`: what is new in it), or state (the whole of it) |
 """
 
@@ -49,8 +49,10 @@ class Ledger:
         self.orphans: list[Orphan] = []
         self.queue: dict[int, tuple[Entry, Record | None]] = {}
         self.trim_count = 0
-        self.base: list[Message] = []
+        self.base: list[Message | int] = []
+        """What a compaction put in the place of the first `upto` messages: its own, and the positions of stored ones."""
         self.upto = 0
+        self._kept_by_compaction: frozenset[int] = frozenset()
         self.trimmed_messages: dict[int, Message] = {}
         """By position: what stands in the view instead."""
         self.shown_before: dict[int, set[str]] = {}
@@ -239,6 +241,7 @@ class Ledger:
         # Messages may have been lost since, by hand or by a backup: then nothing that is still there may be hidden.
         if "hash" not in entry or self.last_hash(upto) == entry["hash"]:
             self.base, self.upto = entry["base"], min(upto, len(self.messages))
+            self._kept_by_compaction = frozenset(place for place in self.base if isinstance(place, int))
         else:
             logger.warning(
                 "a compaction of %d messages is left out: the last of them is not stored there any more", upto
@@ -289,7 +292,7 @@ class Ledger:
             saved = 0
             if record is None:
                 status = "stale"
-            elif record.position < self.upto:
+            elif self._is_gone(record):
                 status = "gone"
             elif (now is None) == (text is None):
                 status = "not_trimmed" if text is None else "already_trimmed"
@@ -311,9 +314,12 @@ class Ledger:
             )
         return judged
 
+    def _is_gone(self, record: Record) -> bool:
+        return record.position < self.upto and record.position not in self._kept_by_compaction
+
     def why_not(self, record: Record) -> str | None:
         """Why a trim of this result would not be accepted."""
-        if record.position < self.upto:
+        if self._is_gone(record):
             return "it was compacted away"
         if record.will_be_trimmed:
             return "its trim is queued" if record.queued_entry else "it is trimmed already"
@@ -351,7 +357,12 @@ class Ledger:
     # The view
 
     @property
+    def places(self) -> list[Message | int]:
+        """What the view is made of: positions of stored messages, and the messages that a compaction made."""
+        return [*self.base, *range(self.upto, len(self.messages))]
+
+    @property
     def view(self) -> list[Message]:
         """What the model sees. The ledger's own messages: copy before handing them out."""
-        later = enumerate(self.messages[self.upto :], self.upto)
-        return [*self.base, *(self.trimmed_messages.get(position, message) for position, message in later)]
+        trimmed, messages = self.trimmed_messages, self.messages
+        return [trimmed.get(place, messages[place]) if isinstance(place, int) else place for place in self.places]

@@ -52,17 +52,16 @@ def compare(messages: Sequence[Message], ledger: Ledger) -> int:
     """How many messages the view has, if the list begins with them: each as it is stored, as it is shown now, or as it
     was shown before. Raises `MismatchError`.
     """
-    view, base = ledger.view, len(ledger.base)
-    for position, (theirs, ours) in enumerate(zip(messages, view, strict=False)):
+    view, places = ledger.view, ledger.places
+    for position, (theirs, ours, place) in enumerate(zip(messages, view, places, strict=False)):
         if same(theirs, ours):
             continue
-        if position < base:
+        if not isinstance(place, int):
             fits = _is_any(theirs, [ours], set())
         else:
-            stored_at = position - base + ledger.upto
-            known = [ours, ledger.messages[stored_at]]
-            fits = _is_any(theirs, known, ledger.shown_before.get(stored_at, set())) or _same_results(
-                theirs, known, ledger.records_at(stored_at), ledger.need_format()
+            known = [ours, ledger.messages[place]]
+            fits = _is_any(theirs, known, ledger.shown_before.get(place, set())) or _same_results(
+                theirs, known, ledger.records_at(place), ledger.need_format()
             )
         if not fits:
             advice = (

@@ -52,9 +52,7 @@ class Transcript:
 
     @classmethod
     async def open(cls, log: SessionLog, session_id: str) -> Self:
-        """Rebuild everything from what is stored. Queued trims stay queued until a drain. A journal of which most is void by
-        now is stored anew without that, where the log can do so.
-        """
+        """Rebuild everything from what is stored. Queued trims stay queued. A journal that is mostly void is stored anew."""
         transcript = cls(log, session_id)
         journal = await transcript._load(None)
         if isinstance(log, RewritableLog):
@@ -336,7 +334,7 @@ class Transcript:
     @_exclusive
     async def compact(self, messages: Sequence[Message]) -> None:
         """Let the view begin with these messages. What is stored stays whole; results that they stand for are gone for
-        trims. Messages at their end that the view ends with as well count as kept, so their results stay trimmable.
+        trims. Messages at their beginning and end that the view has there, too, count as kept: their results do not go.
         """
         ledger, message_format = self._ledger, self._need_format()
         try:
@@ -344,10 +342,13 @@ class Transcript:
             base = paired(base, message_format)
         except MismatchError as error:
             raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
-        later = ledger.view[len(ledger.base) :]
-        same_end = 0
+        view, places = ledger.view, ledger.places
+        later = view[len(ledger.base) :]
+        same_start = same_end = 0
         while same_end < min(len(base), len(later)) and same(base[-1 - same_end], later[-1 - same_end]):
             same_end += 1
+        while same_start < min(len(base), len(view)) - same_end and same(base[same_start], view[same_start]):
+            same_start += 1
         waiting = next((slot.call.id for slot in ledger.slots if slot.record is None), None)
         if waiting is not None and ledger.last_reply < len(ledger.messages) - same_end:
             problem = (
@@ -355,8 +356,8 @@ class Transcript:
             )
             raise TranscriptChanged(self.session_id, len(base), problem)
         upto = len(ledger.messages) - same_end
-        compaction = {"base": base[: len(base) - same_end], "upto": upto, "hash": ledger.last_hash(upto)}
-        await self._journal({"kind": "compact", **compaction})
+        changed_base = [*places[:same_start], *base[same_start : len(base) - same_end]]
+        await self._journal({"kind": "compact", "base": changed_base, "upto": upto, "hash": ledger.last_hash(upto)})
         await self._publish()
 
     # Plugin state, fence, end

@@ -133,7 +133,7 @@ async def _play(transcript: Transcript, steps: list[tuple[Any, ...]]) -> None:
         elif kind == "close":
             await transcript.close_turn("not run")
         elif kind == "compact" and not transcript.pending:
-            await transcript.compact([OPENAI.user(f"summary {number}")])
+            await transcript.compact([*transcript.view[:1], OPENAI.user(f"summary {number}")])
 
 
 def _facts(ledger: Ledger) -> dict[str, str]:

@@ -402,6 +402,29 @@ async def test_a_compaction_begins_the_view_anew_and_keeps_what_is_stored(store:
             await transcript.match(transcript.messages)
 
 
+async def test_results_in_the_head_that_a_compaction_keeps_are_trimmed_and_restored_as_before(
+    store: Store, form: MessageFormat
+) -> None:
+    async with opened(store, form=form) as transcript:
+        await transcript.append(history(form, [body(1), body(2), body(3)]))
+        results, view = Results(transcript, "p"), transcript.view
+        await results.trim("r3")
+        for summary in ("first summary", "second summary"):  # the second one keeps the head that the first one kept
+            await transcript.compact([*transcript.view[:3], form.user(summary), *view[-1:]])
+        assert [info.why_not for info in transcript.list_results()][1:] == ["it was compacted away"] * 2
+        await results.trim("r1", "kept of it")
+        assert statuses(await transcript.drain()) == ["gone", "applied"]
+    async with opened(store, form=form) as transcript:
+        (short,) = texts(transcript, transcript.view)
+        assert short.endswith("Summary: kept of it")
+        head = [*view[:3], form.user("second summary"), *view[-1:]]
+        assert transcript.view == [*view[:2], transcript.view[2], *head[3:]]
+        await transcript.match([*head, form.user("a list of the host's own, with the result whole")])
+        await Results(transcript, "p").restore("r1")
+        await transcript.drain()
+        assert transcript.view[:5] == head
+
+
 async def test_a_compaction_with_a_message_that_is_not_of_the_format_changes_nothing(transcript: Transcript) -> None:
     view = transcript.view
     with pytest.raises(TranscriptChanged, match="message 0"):
