@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from hooksdk import schema
 from hooksdk._transcript.trims import note
@@ -37,6 +37,8 @@ class Record:
     """The text that stands in its place, once a trim is applied."""
     queued_entry: Entry | None = None
     """The last trim or restore of it that waits for the drain."""
+    missed_trim: Literal["stale", "gone"] | None = None
+    """Why the last drain of a trim of it changed nothing."""
     content_hash: str | None = None
     summary: str | None = None
     """Of the call's arguments, once somebody asked for it."""

@@ -210,7 +210,7 @@ class Ledger:
         self.trim_count = max(self.trim_count, n + 1)
         self.queue[n] = entry, record
         if record:
-            record.queued_entry = entry
+            record.queued_entry, record.missed_trim = entry, None
 
     _apply_restore = _apply_trim
 
@@ -218,6 +218,8 @@ class Ledger:
         changed: set[int] = set()
         for n, status in entry["done"]:
             request, record = self.queue.pop(n, ({}, None))
+            if by_name := record or self.by_handle.get(str(request.get("handle"))):
+                by_name.missed_trim = status if status in {"stale", "gone"} else None
             if record is None:
                 continue
             if record.queued_entry is request:
@@ -352,6 +354,7 @@ class Ledger:
             trimmed=record.short_text is not None,
             queued=record.queued_entry is not None and record.queued_entry["kind"] == "trim",
             why_not=self.why_not(record),
+            missed_trim=record.missed_trim,
         )
 
     # The view
