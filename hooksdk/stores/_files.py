@@ -8,6 +8,7 @@ damage is reported and nothing is touched.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -55,6 +56,17 @@ def _unlock(fd: int) -> None:
         import fcntl
 
         fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def with_advice(error: Exception) -> str:
+    """What went wrong, what became of the stored content, and what to do where that is known."""
+    advice = {
+        errno.ENOSPC: ". Free some space on this disk, then try again",
+        errno.EDQUOT: ". Free some space within the quota, then try again",
+        errno.EROFS: ". Make the disk writable, or copy the folder to one that is: an open session is written to",
+    }
+    number = error.errno if isinstance(error, OSError) else None
+    return f"{error}. What was stored before is whole{advice.get(number or 0, '')}"
 
 
 def _sync_directory(path: Path) -> None:
@@ -124,7 +136,7 @@ class Lease:
                 raise
             return cls(path, fd, token)
         except (OSError, ValueError) as error:
-            raise StoreError(str(path), f"the lease cannot be taken: {error}") from error
+            raise StoreError(str(path), f"the session cannot be taken hold of: {with_advice(error)}") from error
 
     @staticmethod
     def holder(path: Path) -> str:
@@ -172,7 +184,7 @@ class AppendFile:
             if fresh:
                 _sync_directory(path.parent)
         except OSError as error:
-            raise StoreError(str(path), f"cannot be opened: {error}") from error
+            raise StoreError(str(path), f"cannot be opened: {with_advice(error)}") from error
         self._forget()
 
     def _forget(self) -> None:
@@ -264,7 +276,7 @@ class AppendFile:
             _sync(self._fd)
         except OSError as error:
             self._take_back()
-            raise StoreError(str(self.path), f"cannot be written: {error}. What was stored before is whole") from error
+            raise StoreError(str(self.path), f"cannot be written: {with_advice(error)}") from error
         self._size += len(self._join + step)
         self._hash.update(self._join + step)
         self._marks += _line_marks(step)
@@ -354,7 +366,7 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
             raise
         _sync_directory(path.parent)
     except OSError as error:
-        raise StoreError(str(path), f"cannot be written: {error}. What was stored before is whole") from error
+        raise StoreError(str(path), f"cannot be written: {with_advice(error)}") from error
 
 
 @final

@@ -24,7 +24,7 @@ from hooksdk._transcript.encoding import encode, encode_for
 from hooksdk._transcript.entries import Entry
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
-from hooksdk.stores._files import AppendFile, Lease, ValueFile, replace_file
+from hooksdk.stores._files import AppendFile, Lease, ValueFile, replace_file, with_advice
 
 __all__ = ["JsonlLog", "JsonlStore", "file_name"]
 
@@ -249,7 +249,7 @@ class JsonlStore:
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(str(self.directory), f"the directory cannot be made: {error}") from error
+            raise StoreError(str(self.directory), f"the directory cannot be made: {with_advice(error)}") from error
 
     async def session_exists(self, session_id: str) -> bool:
         """True when the session has been opened before."""
