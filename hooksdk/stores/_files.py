@@ -84,7 +84,7 @@ def _write(fd: int, data: bytes) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
-def _read(fd: int) -> bytes:
+def read_all(fd: int) -> bytes:
     os.lseek(fd, 0, os.SEEK_SET)
     data = os.read(fd, os.fstat(fd).st_size + 1)
     while more := os.read(fd, 1 << 24):
@@ -210,7 +210,7 @@ class AppendFile:
         self._forget()
         try:
             self._stamp = self._look()
-            data = _read(self._fd)
+            data = read_all(self._fd)
         except OSError as error:
             raise StoreError(str(self.path), f"cannot be read: {error}") from error
         objects: list[dict[str, Any]] = []
@@ -323,7 +323,7 @@ class AppendFile:
             stamp = self._look()
             if stamp == self._stamp:
                 return
-            data = _read(self._fd)
+            data = read_all(self._fd)
         except OSError as error:
             raise TranscriptChanged(self.session_id, 0, f"{self.path} cannot be read any more: {error}") from error
         same = hashlib.sha256(memoryview(data)[: self._size]).digest() == self._hash.digest()

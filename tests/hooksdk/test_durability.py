@@ -246,14 +246,14 @@ async def test_a_step_whose_own_task_dies_is_read_again_from_the_store(store: Js
 def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many bytes each reading of a file took."""
     sizes: list[int] = []
-    read = _files._read
+    read = _files.read_all
 
     def counting(fd: int) -> bytes:
         data = read(fd)
         sizes.append(len(data))
         return data
 
-    monkeypatch.setattr(_files, "_read", counting)
+    monkeypatch.setattr(_files, "read_all", counting)
     return sizes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -46,12 +47,6 @@ def test_a_change_makes_the_new_value_of_the_old_one(old: Any, new: Any) -> None
     change = change_of(old, new)
     assert same(old if change is None else changed(old, change), new)
     assert change_of(new, new) is None
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(each) for each in value] if isinstance(value, list) else value
 
 
 class CallLog:
@@ -115,7 +110,8 @@ async def _play(transcript: Transcript, steps: list[tuple[Any, ...]]) -> None:
         if kind == "turn":
             calls = [call(number, "same" if details[1] else f"c{number}-{each}", f"tool{each}") for each in range(3)]
             await transcript.append([OPENAI.reply("", calls)])
-            for each in details[0][: 3 if number % 4 else 2]:
+            order: list[int] = details[0][: 3 if number % 4 else 2]
+            for each in order:
                 await transcript.answer(
                     calls[each], ToolResult(f"{number} {each} " * 200), Tool(name="real", disposable=True)
                 )
@@ -139,7 +135,7 @@ async def _play(transcript: Transcript, steps: list[tuple[Any, ...]]) -> None:
 def _facts(ledger: Ledger) -> dict[str, str]:
     """Everything that a ledger knows, as text; in which order the plugins' states came does not matter."""
     facts = {name: repr(value) for name, value in vars(ledger).items() if name not in ("states", "_read_results")}
-    return {**facts, "states": repr(_sorted(ledger.states))}
+    return {**facts, "states": json.dumps(ledger.states, sort_keys=True)}
 
 
 @settings(max_examples=150, deadline=None)
