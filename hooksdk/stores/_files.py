@@ -15,7 +15,6 @@ import os
 import sys
 import tempfile
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast, final
@@ -23,6 +22,7 @@ from typing import Any, cast, final
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.encoding import encode, encode_for
 from hooksdk.errors import SessionBusy, StoreError, TranscriptChanged
+from hooksdk.stores._lines import is_whole, line_marks, parse_line
 
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 _BINARY = getattr(os, "O_BINARY", 0)
@@ -178,6 +178,7 @@ class AppendFile:
     def __init__(self, path: Path, session_id: str) -> None:
         self.path = path
         self.session_id = session_id
+        self._renamed = False
         try:
             fresh = not path.exists()
             self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _BINARY, 0o600)
@@ -199,10 +200,6 @@ class AppendFile:
         stat = self.path.stat()
         return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
-    def _damaged(self, line: int, problem: str) -> StoreError:
-        advice = "Nothing was changed; repair or move the file"
-        return StoreError(f"{self.path}, line {line}", f"{problem}. {advice}")
-
     # Reading
 
     def read(self) -> list[dict[str, Any]]:
@@ -219,45 +216,21 @@ class AppendFile:
         while (end := data.find(b"\n", start)) >= 0:
             line, start, number = data[start:end], end + 1, number + 1
             if line.strip():
-                step.append(self._parse(line, number))
+                step.append(parse_line(self.path, line, number))
             if not line.startswith(b" "):
                 objects += step
                 step = []
                 self._size = start
         tail = data[start:]
-        if tail and self._is_whole(tail, number + 1):
-            objects += [*step, self._parse(tail, number + 1)]
+        if tail and is_whole(self.path, tail, number + 1):
+            objects += [*step, parse_line(self.path, tail, number + 1)]
             self._size, self._join = len(data), b"\n"
         self._torn = len(data) - self._size
         if self._torn:
             logger.warning("%s ends in a torn line (%d bytes): left out, as after a crash", self.path, self._torn)
         self._hash.update(memoryview(data)[: self._size])
-        self._marks = _line_marks(data[: self._size] + self._join)
+        self._marks = line_marks(data[: self._size] + self._join)
         return objects
-
-    def _parse(self, line: bytes, number: int) -> dict[str, Any]:
-        try:
-            value = json.loads(line.decode())
-        except (ValueError, RecursionError) as error:
-            glued = " (two lines glued together?)" if b"}{" in line else ""
-            glued = " (a block of zeros)" if b"\0" in line else glued
-            raise self._damaged(number, f"this line is not JSON{glued}: {error}") from error
-        if not isinstance(value, dict):
-            raise self._damaged(number, f"this line is a {type(value).__name__}, not an object")
-        return cast("dict[str, Any]", value)
-
-    def _is_whole(self, tail: bytes, number: int) -> bool:
-        """False for what a torn write leaves: the beginning of an object, or of a step that goes on."""
-        if b"\0" in tail or not tail.startswith((b"{", b" ")):
-            raise self._damaged(number, "this is no line that was begun here (a block of zeros, or foreign text)")
-        try:
-            text = tail.decode()
-            _, end = json.JSONDecoder().raw_decode(text.lstrip(" "))
-        except (ValueError, RecursionError):
-            return False
-        if text.lstrip(" ")[end:].strip():
-            raise self._damaged(number, "this line is not JSON (two lines glued together?)")
-        return not tail.startswith(b" ")
 
     # Writing
 
@@ -271,6 +244,9 @@ class AppendFile:
         try:
             if self._torn:
                 self._cut()
+            if self._renamed:  # until then a power cut may bring the old file back, without what is appended here
+                _sync_directory(self.path.parent)
+                self._renamed = False
             _write(self._fd, self._join + step)
             stamp = self._now()  # at once: an edit by somebody else while the disk is waited for shall show
             _sync(self._fd)
@@ -279,7 +255,7 @@ class AppendFile:
             raise StoreError(str(self.path), f"cannot be written: {with_advice(error)}") from error
         self._size += len(self._join + step)
         self._hash.update(self._join + step)
-        self._marks += _line_marks(step)
+        self._marks += line_marks(step)
         self._join = b""
         self._stamp = stamp if stamp[:1] == (self._size,) else ()
 
@@ -288,12 +264,23 @@ class AppendFile:
         then.
         """
         data = b"".join(encode_for(str(self.path), value) + b"\n" for value in values)
-        replace_file(self.path, data)
-        fd = os.open(self.path, os.O_RDWR | os.O_APPEND | _BINARY)
+        beside = self.path.with_name(f".{self.path.name}.tmp")
+        try:
+            fd = os.open(beside, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | _BINARY, 0o600)
+            try:
+                _write(fd, data)
+                os.fsync(fd)
+                beside.replace(self.path)
+            except OSError:
+                os.close(fd)
+                beside.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise StoreError(str(self.path), f"cannot be written anew: {with_advice(error)}") from error
         os.close(self._fd)
-        self._fd = fd
+        self._fd, self._renamed = fd, True
         self._forget()
-        self._size, self._marks = len(data), _line_marks(data)
+        self._size, self._marks = len(data), line_marks(data)
         self._hash.update(data)
         self._stamp = self._now()
 
@@ -328,7 +315,7 @@ class AppendFile:
             raise TranscriptChanged(self.session_id, 0, f"{self.path} cannot be read any more: {error}") from error
         same = hashlib.sha256(memoryview(data)[: self._size]).digest() == self._hash.digest()
         if not same or len(data) != self._size + self._torn or os.fstat(self._fd).st_ino != stamp[3]:
-            marks = _line_marks(data)
+            marks = line_marks(data)
             pairs = enumerate(zip(marks, self._marks, strict=False))
             line = next((n for n, (now, then) in pairs if now != then), min(len(marks), len(self._marks)))
             advice = "Close the session and open it again to go on from what is stored now"
@@ -340,11 +327,6 @@ class AppendFile:
     def close(self) -> None:
         """No more appends."""
         os.close(self._fd)
-
-
-def _line_marks(data: bytes) -> list[int]:
-    """One number for each whole line, to say later which one was changed."""
-    return [zlib.crc32(line) for line in data.split(b"\n")[:-1]]
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -214,21 +215,46 @@ async def test_a_journal_whose_messages_were_lost_keeps_every_entry(store: Jsonl
     assert journal_file(store).read_bytes() == before
 
 
-async def test_a_full_disk_leaves_the_long_journal_and_the_session_opens(
-    store: JsonlStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_whichever_step_of_the_new_file_fails_the_session_opens_and_what_is_appended_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = await _mostly_void(store)
-    view = first.view
-    await first.close()
-    before = journal_file(store).read_bytes()
+    """The Nth operation on the new journal fails as on a full disk, for every N until none is left to fail."""
+    real, countdown = {name: getattr(os, name) for name in ("open", "write", "fsync", "replace")}, -1
 
-    def full(fd: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def failing(name: str) -> Callable[..., Any]:
+        def operation(*arguments: Any, **named: Any) -> Any:
+            nonlocal countdown
+            countdown -= 1
+            if countdown == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real[name](*arguments, **named)
 
-    monkeypatch.setattr(os, "fsync", full)
-    async with opened(store) as transcript:
+        return operation
+
+    for fails in range(1, 20):
+        store = JsonlStore(tmp_path / str(fails))
+        first = await _mostly_void(store)
+        view = first.view
+        await first.close()
+        large = journal_file(store).stat().st_size
+        log = await store.open_session("s")
+        with monkeypatch.context() as patched:
+            for name in real:
+                patched.setattr(os, name, failing(name))
+            countdown = fails
+            transcript = await Transcript.open(log, "s")
+            exhausted = countdown > 0
         assert transcript.view == view
         await transcript.append([OPENAI.user("more")])
-    assert journal_file(store).read_bytes() == before
-    assert "stays longer than it need be" in caplog.text
-    assert not list(store.directory.glob(".*"))
+        await transcript.save_state("p", {"notes": "new"})
+        await transcript.close()
+        async with opened(store, form=None) as transcript:
+            assert transcript.view == [*view, OPENAI.user("more")]
+            assert transcript.state("p") == {"notes": "new"}
+        assert journal_file(store).stat().st_size < large / 20  # at the second opening at the latest
+        assert not list(store.directory.glob(".*"))
+        if exhausted:
+            assert fails > 3
+            assert caplog.text.count("stays longer than it need be") == fails - 1
+            return
+    pytest.fail("it never ran out of operations")
