@@ -156,6 +156,9 @@ class ResultInfo:
     """A trim of it waits for the fence to open."""
     why_not: str | None
     """Why it cannot be trimmed, or None."""
+    missed_trim: Literal["stale", "gone"] | None = None
+    """Why its last trim changed nothing when the fence opened, if so: what is stored is not what the trim was made for, or it
+    was compacted away meanwhile."""
 
     @property
     def trimmable(self) -> bool:

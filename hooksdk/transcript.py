@@ -14,7 +14,7 @@ from hooksdk import schema
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.requests import Plan, plan_restore, plan_trim
-from hooksdk._transcript.storage import SessionLog, Store
+from hooksdk._transcript.storage import RewritableLog, SessionLog, Store
 from hooksdk._transcript.transcript import Transcript
 from hooksdk._transcript.trims import DrainedTrim, DrainReport
 from hooksdk.calls import ResultInfo, ToolResult, TrimReceipt
@@ -27,6 +27,7 @@ __all__ = [
     "Message",
     "OnQueued",
     "Results",
+    "RewritableLog",
     "SessionLog",
     "Store",
     "Transcript",

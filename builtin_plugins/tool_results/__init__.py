@@ -21,6 +21,10 @@ WHEN = "when this run ends, or before the next model call where the host is set 
 LEFT_OUT = "the largest trimmable results are shown; give min_characters or only_trimmable to narrow the list"
 ALREADY_TRIMMED = "nothing was changed; the first replacement stays"
 ALREADY_QUEUED = "it waits already; the first replacement stays"
+MISSED = {
+    "stale": "nothing was trimmed: the stored result is not the one that the trim was made for",
+    "gone": "nothing was trimmed: the result was compacted away before the trim was applied",
+}
 
 Reference = Annotated[str, Field(description="The handle, such as r17, or the call id.")]
 
@@ -145,6 +149,8 @@ def _row(info: ResultInfo) -> dict[str, Any]:
         "tokens": info.tokens, "turns_ago": info.turns_ago, "arguments": info.arguments,
         "already_trimmed": info.trimmed, "queued": info.queued, "trimmable": info.trimmable,
     }  # fmt: skip
+    if info.missed_trim:
+        row["last_trim"] = MISSED[info.missed_trim]
     return row if info.trimmable else {**row, "why_not": info.why_not}
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from hooksdk import hooks, schema
 from hooksdk._run.state import RunState
+from hooksdk._tasks.background import logger
+from hooksdk.errors import UnknownResult
 from hooksdk.formats import Message
 from hooksdk.records import TrimDrained
 
@@ -53,10 +55,19 @@ def _handles_in(answer: hooks.Trim) -> list[str]:
 
 
 async def _trim(state: RunState, handles: Sequence[str], reason: str, plugin: str) -> None:
-    results = state.results(plugin)
+    """Trim what can be trimmed. Then tell of the rest: a refusal is logged, an unknown handle is the handler's failure."""
+    results, unknown = state.results(plugin), list[str]()
     for handle in handles:
-        await results.trim(handle, reason=reason)
+        try:
+            receipt = await results.trim(handle, reason=reason)
+        except UnknownResult as error:
+            unknown.append(str(error))
+        else:
+            if receipt.status == "not_trimmed":
+                logger.warning("plugin '%s': %s", plugin, receipt.text)
     await drain_trims(state)
+    if unknown:
+        raise ValueError("; ".join(unknown))
 
 
 async def drain_trims(state: RunState) -> None:

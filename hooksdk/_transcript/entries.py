@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from hooksdk import schema
 from hooksdk._transcript.trims import note
@@ -37,6 +37,8 @@ class Record:
     """The text that stands in its place, once a trim is applied."""
     queued_entry: Entry | None = None
     """The last trim or restore of it that waits for the drain."""
+    missed_trim: Literal["stale", "gone"] | None = None
+    """Why the last drain of a trim of it changed nothing."""
     content_hash: str | None = None
     summary: str | None = None
     """Of the call's arguments, once somebody asked for it."""
@@ -73,6 +75,6 @@ class Slot:
     def open(self) -> bool:
         return self.staged is None and self.record is None
 
-    def take(self, result: ToolResult, disposable: bool, ran: str) -> None:
+    def take(self, result: ToolResult, disposable: bool, ran: str, answer_hash: str | None = None) -> None:
         self.staged, self.disposable, self.ran, self.by_run = result, disposable, ran, True
-        self.answer_hash = schema.fingerprint(result.text)
+        self.answer_hash = answer_hash or schema.fingerprint(result.text)

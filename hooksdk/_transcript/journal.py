@@ -7,13 +7,13 @@ applies both in their original order, and a ledger that is rebuilt equals the on
 | kind | fields |
 |---|---|
 | format | name |
-| staged | call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable, ran (the real tool, where the call names a bridge) |
+| staged | call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable, ran (the real tool, where the call names a bridge), said (`answer_hash`, once the result is among the messages and its text was left out here) |
 | answered | reply, order, disposable, ran, said (`answer_hash`, if the message reads otherwise): the message follows |
 | dropped | staged results whose calls were never recorded are given up |
 | trim, restore | n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason |
 | drain | done `[[n, status], ...]`: one entry applies everything that was queued |
-| compact | base (messages), upto (stored messages that the base stands for), hash (of the last of these) |
-| state | plugin, state |
+| compact | base (messages, and positions of stored ones that stay), upto (stored messages that the base stands for), hash (of the last of these) |
+| state | plugin, change (`changes.py`: what is new in it), or state (the whole of it) |
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ from typing import Any
 
 from hooksdk import schema
 from hooksdk._tasks.background import logger
+from hooksdk._transcript.changes import changed
 from hooksdk._transcript.encoding import load_result, request_of, summary_of
 from hooksdk._transcript.entries import Entry, Record, Slot
-from hooksdk._transcript.trims import DrainedTrim, TrimStatus
+from hooksdk._transcript.trims import TOO_SHORT, DrainedTrim, TrimStatus, saves_enough
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats._content import size_of
 from hooksdk.formats._shared import identified
+
+Orphan = tuple[ToolCall, ToolResult, bool, str, str | None]
+"""A result whose call is not recorded yet: disposable, the real tool's name, and the hash of the text that was answered."""
 
 
 class Ledger:
@@ -43,11 +47,13 @@ class Ledger:
         self.by_id: dict[str, list[Record]] = {}
         self.by_handle: dict[str, Record] = {}
         self.slots: list[Slot] = []
-        self.orphans: list[tuple[ToolCall, ToolResult, bool, str]] = []
+        self.orphans: list[Orphan] = []
         self.queue: dict[int, tuple[Entry, Record | None]] = {}
         self.trim_count = 0
-        self.base: list[Message] = []
+        self.base: list[Message | int] = []
+        """What a compaction put in the place of the first `upto` messages: its own, and the positions of stored ones."""
         self.upto = 0
+        self._kept_by_compaction: frozenset[int] = frozenset()
         self.trimmed_messages: dict[int, Message] = {}
         """By position: what stands in the view instead."""
         self.shown_before: dict[int, set[str]] = {}
@@ -177,11 +183,10 @@ class Ledger:
                 ready.append(slot)
         return ready
 
-    def _adopt(self, orphan: tuple[ToolCall, ToolResult, bool, str]) -> bool:
-        call, result, disposable, ran = orphan
-        slot = self.slot_of(call)
+    def _adopt(self, orphan: Orphan) -> bool:
+        slot = self.slot_of(orphan[0])
         if slot:
-            slot.take(result, disposable, ran)
+            slot.take(*orphan[1:])
         return slot is not None
 
     # The journal
@@ -199,7 +204,8 @@ class Ledger:
         self.format_name = self.format_name or str(entry["name"])
 
     def _apply_state(self, entry: Entry) -> None:
-        self.states[entry["plugin"]] = entry["state"]
+        name = entry["plugin"]
+        self.states[name] = entry["state"] if "state" in entry else changed(self.states.get(name, {}), entry["change"])
 
     def _slot_at(self, entry: Entry) -> Slot | None:
         reply, order = int(entry["reply"]), int(entry["order"])
@@ -208,10 +214,11 @@ class Ledger:
     def _apply_staged(self, entry: Entry) -> None:
         call_id, name, arguments = entry["call"]
         result, disposable, ran = load_result(entry["result"]), bool(entry["disposable"]), str(entry.get("ran", ""))
+        said: str | None = entry.get("said")
         if entry["order"] is None:
-            self.orphans.append((ToolCall(call_id, name, arguments), result, disposable, ran))
+            self.orphans.append((ToolCall(call_id, name, arguments), result, disposable, ran, said))
         elif (slot := self._slot_at(entry)) and slot.call.id == call_id:
-            slot.take(result, disposable, ran)
+            slot.take(result, disposable, ran, said)
 
     def _apply_answered(self, entry: Entry) -> None:
         if slot := self._slot_at(entry):
@@ -226,7 +233,7 @@ class Ledger:
         self.trim_count = max(self.trim_count, n + 1)
         self.queue[n] = entry, record
         if record:
-            record.queued_entry = entry
+            record.queued_entry, record.missed_trim = entry, None
 
     _apply_restore = _apply_trim
 
@@ -234,6 +241,8 @@ class Ledger:
         changed: set[int] = set()
         for n, status in entry["done"]:
             request, record = self.queue.pop(n, ({}, None))
+            if by_name := record or self.by_handle.get(str(request.get("handle"))):
+                by_name.missed_trim = status if status in {"stale", "gone"} else None
             if record is None:
                 continue
             if record.queued_entry is request:
@@ -257,6 +266,7 @@ class Ledger:
         # Messages may have been lost since, by hand or by a backup: then nothing that is still there may be hidden.
         if "hash" not in entry or self.last_hash(upto) == entry["hash"]:
             self.base, self.upto = entry["base"], min(upto, len(self.messages))
+            self._kept_by_compaction = frozenset(place for place in self.base if isinstance(place, int))
         else:
             logger.warning(
                 "a compaction of %d messages is left out: the last of them is not stored there any more", upto
@@ -307,7 +317,7 @@ class Ledger:
             saved = 0
             if record is None:
                 status = "stale"
-            elif record.position < self.upto:
+            elif self._is_gone(record):
                 status = "gone"
             elif (now is None) == (text is None):
                 status = "not_trimmed" if text is None else "already_trimmed"
@@ -329,9 +339,12 @@ class Ledger:
             )
         return judged
 
+    def _is_gone(self, record: Record) -> bool:
+        return record.position < self.upto and record.position not in self._kept_by_compaction
+
     def why_not(self, record: Record) -> str | None:
         """Why a trim of this result would not be accepted."""
-        if record.position < self.upto:
+        if self._is_gone(record):
             return "it was compacted away"
         if record.will_be_trimmed:
             return "its trim is queued" if record.queued_entry else "it is trimmed already"
@@ -341,8 +354,8 @@ class Ledger:
             return "it stands before the first user message"
         if record.turn == self.replies:
             return "the model has not read it yet"
-        if len(record.note) >= record.characters:
-            return "too short: the note in its place would be as long"
+        if not saves_enough(record.tokens, schema.estimate_tokens(record.note)):
+            return TOO_SHORT
         return None
 
     def info(self, record: Record) -> ResultInfo:
@@ -364,12 +377,18 @@ class Ledger:
             trimmed=record.short_text is not None,
             queued=record.queued_entry is not None and record.queued_entry["kind"] == "trim",
             why_not=self.why_not(record),
+            missed_trim=record.missed_trim,
         )
 
     # The view
 
     @property
+    def places(self) -> list[Message | int]:
+        """What the view is made of: positions of stored messages, and the messages that a compaction made."""
+        return [*self.base, *range(self.upto, len(self.messages))]
+
+    @property
     def view(self) -> list[Message]:
         """What the model sees. The ledger's own messages: copy before handing them out."""
-        later = enumerate(self.messages[self.upto :], self.upto)
-        return [*self.base, *(self.trimmed_messages.get(position, message) for position, message in later)]
+        trimmed, messages = self.trimmed_messages, self.messages
+        return [trimmed.get(place, messages[place]) if isinstance(place, int) else place for place in self.places]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from hooksdk import schema
+from hooksdk._transcript.changes import same
 from hooksdk._transcript.encoding import encode
 from hooksdk._transcript.entries import Record, Slot
 from hooksdk._transcript.journal import Ledger
@@ -51,17 +52,16 @@ def compare(messages: Sequence[Message], ledger: Ledger) -> int:
     """How many messages the view has, if the list begins with them: each as it is stored, as it is shown now, or as it
     was shown before. Raises `MismatchError`.
     """
-    view, base = ledger.view, len(ledger.base)
-    for position, (theirs, ours) in enumerate(zip(messages, view, strict=False)):
+    view, places = ledger.view, ledger.places
+    for position, (theirs, ours, place) in enumerate(zip(messages, view, places, strict=False)):
         if same(theirs, ours):
             continue
-        if position < base:
+        if not isinstance(place, int):
             fits = _is_any(theirs, [ours], set())
         else:
-            stored_at = position - base + ledger.upto
-            known = [ours, ledger.messages[stored_at]]
-            fits = _is_any(theirs, known, ledger.shown_before.get(stored_at, set())) or _same_results(
-                theirs, known, ledger.records_at(stored_at), ledger.need_format()
+            known = [ours, ledger.messages[place]]
+            fits = _is_any(theirs, known, ledger.shown_before.get(place, set())) or _same_results(
+                theirs, known, ledger.records_at(place), ledger.need_format()
             )
         if not fits:
             advice = (
@@ -104,19 +104,6 @@ def _same_results(
 def _reads_as(theirs: FoundResult, ours: FoundResult, record: Record) -> bool:
     """The same text, or the text that the run answered before the format put it in other words ("Error: ...")."""
     return theirs.text == ours.text or schema.fingerprint(theirs.text) == record.answer_hash
-
-
-def same(one: Any, other: Any) -> bool:
-    """Equal as JSON: unlike `==`, 1 is not True and not 1.0. Quick, for lists that are compared at every model call."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict):
-        left, right = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
-        return len(left) == len(right) and all(key in right and same(value, right[key]) for key, value in left.items())
-    if isinstance(one, list):
-        items, others = cast("list[Any]", one), cast("list[Any]", other)
-        return len(items) == len(others) and all(map(same, items, others))
-    return bool(one == other)
 
 
 def without_repeats(messages: list[Message], ledger: Ledger) -> list[Message]:

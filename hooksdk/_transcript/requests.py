@@ -9,7 +9,7 @@ from hooksdk._schema.values import is_list
 from hooksdk._transcript.encoding import encode
 from hooksdk._transcript.entries import Entry, Record
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.trims import short_text
+from hooksdk._transcript.trims import MIN_SHARE_SAVED, TOO_SHORT, saves_enough, short_text, tokens_of, wide_tokens
 from hooksdk.calls import TrimReceipt
 from hooksdk.errors import UnknownResult, nearest
 from hooksdk.formats._shared import marks
@@ -28,7 +28,7 @@ def plan_trim(ledger: Ledger, reference: str, replacement: str | None) -> Plan:
     problem = ledger.why_not(record)
     text = None if problem else _short_text(ledger, record, replacement)
     if text is None:
-        refusal = f"{record.handle} cannot be trimmed: {problem or 'too short: the note in its place would be as long'}"
+        refusal = f"{record.handle} cannot be trimmed: {problem or TOO_SHORT}"
         return replace(_receipt(record, "not_trimmed", refusal), characters_after=record.characters), None
     return _receipt(record, "queued", text), {**_entry("trim", ledger, record), "text": text}
 
@@ -44,15 +44,17 @@ def plan_restore(ledger: Ledger, reference: str) -> Plan:
 
 
 def _short_text(ledger: Ledger, record: Record, replacement: str | None) -> str | None:
-    content = ledger.body(record).content
+    body = ledger.body(record)
+    content, tokens, most = body.content, record.tokens + wide_tokens(body.text), 1 - MIN_SHARE_SAVED
     stored_length = len(encode(content))
 
     def fits(text: str) -> bool:
         # The kind of the content stays, as every format promises. Only this result is written: one message may hold hundreds.
         new: object = [{"type": "text", "text": text, **marks(content)}] if is_list(content) else text
-        return len(encode(new)) < stored_length
+        is_shorter = len(text) <= most * record.characters and len(encode(new)) <= most * stored_length
+        return is_shorter and saves_enough(tokens, tokens_of(text))
 
-    return short_text(record.note, replacement, record.characters, fits)
+    return short_text(record.note, replacement, fits)
 
 
 def _entry(kind: Literal["trim", "restore"], ledger: Ledger, record: Record) -> Entry:

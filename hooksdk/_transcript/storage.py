@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from hooksdk._transcript.entries import Entry
 from hooksdk.formats import Message
@@ -38,11 +38,22 @@ class SessionLog(Protocol):
         ...
 
     async def verify(self) -> None:
-        """Raise `TranscriptChanged` when somebody else changed what is stored, judged by the content."""
+        """Raise `TranscriptChanged` when somebody else changed what is stored. A file that was only touched is no change."""
         ...
 
     async def close(self) -> None:
         """Let the session go."""
+        ...
+
+
+@runtime_checkable
+class RewritableLog(Protocol):
+    """What a `SessionLog` may do besides: put a shorter journal in the place of the one that is stored."""
+
+    async def rewrite_journal(self, entries: Sequence[Entry]) -> None:
+        """Store these entries instead of all that were read: whole, or not at all. It is asked for at opening only, and
+        the session opens as well when it raises `StoreError`.
+        """
         ...
 
 

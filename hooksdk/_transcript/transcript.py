@@ -13,13 +13,15 @@ import anyio
 from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread, run_shielded
+from hooksdk._transcript.changes import change_of, same
 from hooksdk._transcript.encoding import encode, encode_for, plain_call, plain_result, request_of, save_result
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.matching import MismatchError, checked, compare, same, without_repeats
+from hooksdk._transcript.matching import MismatchError, checked, compare, without_repeats
 from hooksdk._transcript.pairing import NO_RESULT, paired
 from hooksdk._transcript.requests import Plan, find_record
-from hooksdk._transcript.storage import SessionLog
+from hooksdk._transcript.rewriting import shorter_journal
+from hooksdk._transcript.storage import RewritableLog, SessionLog
 from hooksdk._transcript.trims import DrainReport, clean
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError, TranscriptChanged
@@ -50,12 +52,22 @@ class Transcript:
 
     @classmethod
     async def open(cls, log: SessionLog, session_id: str) -> Self:
-        """Rebuild everything from what is stored. Nothing is written, and queued trims stay queued until a drain."""
+        """Rebuild everything from what is stored. Queued trims stay queued. A journal that is mostly void is stored anew."""
         transcript = cls(log, session_id)
-        await transcript._load(None)
+        journal = await transcript._load(None)
+        if isinstance(log, RewritableLog):
+            await run_shielded(transcript._shorten, log, journal)
         return transcript
 
-    async def _load(self, message_format: MessageFormat | None) -> None:
+    async def _shorten(self, log: RewritableLog, journal: list[Entry]) -> None:
+        shorter = await in_thread(shorter_journal, journal, self._ledger) if self._ledger.format else None
+        if shorter is not None:
+            try:
+                await log.rewrite_journal(shorter)
+            except StoreError as error:
+                logger.warning("the journal of session %r stays longer than it need be: %s", self.session_id, error)
+
+    async def _load(self, message_format: MessageFormat | None) -> list[Entry]:
         messages, journal = await self._log.read()
         name = next((str(entry.get("name")) for entry in journal if entry.get("kind") == "format"), None)
         if message_format is None and name in FORMATS:
@@ -66,6 +78,7 @@ class Transcript:
             problem = f"the journal cannot be understood ({type(error).__name__}: {error}); nothing was changed"
             raise StoreError(f"session '{self.session_id}'", problem) from error
         self._must_reload = False
+        return journal
 
     @staticmethod
     def _exclusive(
@@ -321,7 +334,7 @@ class Transcript:
     @_exclusive
     async def compact(self, messages: Sequence[Message]) -> None:
         """Let the view begin with these messages. What is stored stays whole; results that they stand for are gone for
-        trims. Messages at their end that the view ends with as well count as kept, so their results stay trimmable.
+        trims. Messages at their beginning and end that the view has there, too, count as kept: their results do not go.
         """
         ledger, message_format = self._ledger, self._need_format()
         try:
@@ -329,10 +342,13 @@ class Transcript:
             base = paired(base, message_format, still_open={slot.call.id for slot in ledger.slots if not slot.record})
         except MismatchError as error:
             raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
-        later = ledger.view[len(ledger.base) :]
-        same_end = 0
+        view, places = ledger.view, ledger.places
+        later = view[len(ledger.base) :]
+        same_start = same_end = 0
         while same_end < min(len(base), len(later)) and same(base[-1 - same_end], later[-1 - same_end]):
             same_end += 1
+        while same_start < min(len(base), len(view)) - same_end and same(base[same_start], view[same_start]):
+            same_start += 1
         waiting = next((slot.call.id for slot in ledger.slots if slot.record is None), None)
         if waiting is not None and ledger.last_reply < len(ledger.messages) - same_end:
             problem = (
@@ -340,8 +356,8 @@ class Transcript:
             )
             raise TranscriptChanged(self.session_id, len(base), problem)
         upto = len(ledger.messages) - same_end
-        compaction = {"base": base[: len(base) - same_end], "upto": upto, "hash": ledger.last_hash(upto)}
-        await self._journal({"kind": "compact", **compaction})
+        changed_base = [*places[:same_start], *base[same_start : len(base) - same_end]]
+        await self._journal({"kind": "compact", "base": changed_base, "upto": upto, "hash": ledger.last_hash(upto)})
         await self._publish()
 
     # Plugin state, fence, end
@@ -354,8 +370,9 @@ class Transcript:
     async def save_state(self, plugin: str, state: dict[str, Any]) -> None:
         """Keep a plugin's state, if it changed; durable when this returns."""
         fresh = json.loads(encode_for(f"state of plugin '{plugin}'", state))
-        if not same(fresh, self._ledger.states.get(plugin, {})):
-            await self._journal({"kind": "state", "plugin": plugin, "state": fresh})
+        change = change_of(self._ledger.states.get(plugin, {}), fresh)
+        if change is not None:
+            await self._journal({"kind": "state", "plugin": plugin, "change": change})
 
     def close_fence(self) -> None:
         """No edits from now on: a run begins, or has drained its trims."""

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from hooksdk import schema
 from hooksdk._schema.values import clip
 from hooksdk.formats._shared import clean as encodable
 
 MAX_SUMMARY = 2_000
 """Characters that a plugin's or model's summary may keep."""
+
+MIN_TOKENS_SAVED = 100
+"""What a trim must save at least, estimated. The provider's cache of everything behind the result is lost, and a model that asks
+for the trim itself writes about half of this: what saves less is paid back in no session of ordinary length."""
+MIN_SHARE_SAVED = 0.3
+"""Which part of the result must go at least, in tokens, in characters and as it is stored. The estimate of tokens may be wrong by
+that much: what saves less by it may save nothing."""
+TOO_SHORT = f"too short: a trim has to save {MIN_TOKENS_SAVED} tokens and {MIN_SHARE_SAVED:.0%} of the result"
 
 TrimStatus = Literal["applied", "already_trimmed", "not_trimmed", "gone", "stale"]
 """`gone`: compacted away meanwhile. `stale`: the stored content is not the one that the trim was made for."""
@@ -63,19 +73,31 @@ def note(handle: str, tool: str, characters: int, is_error: bool) -> str:
     )
 
 
-def short_text(start: str, replacement: str | None, characters: int, fits: Callable[[str], bool]) -> str | None:
-    """`start` with as much of the replacement as keeps it shorter than the original; None when even `start` is not.
+def saves_enough(before: int, after: int) -> bool:
+    """True when it is worth it to have `after` tokens in the place of `before`."""
+    return before - after >= max(MIN_TOKENS_SAVED, MIN_SHARE_SAVED * before)
 
-    `fits` tells whether a text makes the message shorter as it is stored, where quotes and line ends count twice.
+
+def tokens_of(text: str) -> int:
+    """What a text costs, estimated with more care than for a list: of Chinese or emoji each character is about one token."""
+    return schema.estimate_tokens(text) + wide_tokens(text)
+
+
+def wide_tokens(text: str) -> int:
+    """What the usual estimate leaves out of the characters that are not ASCII."""
+    return 0 if text.isascii() else sum(not character.isascii() for character in text) * 3 // 4
+
+
+def short_text(start: str, replacement: str | None, fits: Callable[[str], bool]) -> str | None:
+    """`start` with as much of the replacement as fits; None when even `start` does not. `fits` tells whether a text saves
+    enough; one that is longer never does so where a shorter one does not.
     """
-    if len(start) >= characters or not fits(start):
+    if not fits(start):
         return None
-    start_of_summary = f"{start}\nSummary: "
-    room = min(MAX_SUMMARY, characters - 1 - len(start_of_summary))
-    summary = clean(replacement or "", max(room, 1))
-    while room > 0 and summary:
-        text = start_of_summary + clip(summary, room)
-        if fits(text):
-            return text
-        room //= 2
-    return start
+    summary = clean(replacement or "", MAX_SUMMARY)
+
+    def with_summary(length: int) -> str:
+        return f"{start}\nSummary: {clip(summary, length)}" if length else start
+
+    longest = bisect.bisect_left(range(1, len(summary) + 1), x=True, key=lambda length: not fits(with_summary(length)))
+    return with_summary(longest)

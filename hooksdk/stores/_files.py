@@ -8,13 +8,13 @@ damage is reported and nothing is touched.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import sys
 import tempfile
 import time
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast, final
@@ -22,6 +22,7 @@ from typing import Any, cast, final
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.encoding import encode, encode_for
 from hooksdk.errors import SessionBusy, StoreError, TranscriptChanged
+from hooksdk.stores._lines import is_whole, line_marks, parse_line
 
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 _BINARY = getattr(os, "O_BINARY", 0)
@@ -57,6 +58,17 @@ def _unlock(fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_UN)
 
 
+def with_advice(error: Exception) -> str:
+    """What went wrong, what became of the stored content, and what to do where that is known."""
+    advice = {
+        errno.ENOSPC: ". Free some space on this disk, then try again",
+        errno.EDQUOT: ". Free some space within the quota, then try again",
+        errno.EROFS: ". Make the disk writable, or copy the folder to one that is: an open session is written to",
+    }
+    number = error.errno if isinstance(error, OSError) else None
+    return f"{error}. What was stored before is whole{advice.get(number or 0, '')}"
+
+
 def _sync_directory(path: Path) -> None:
     if sys.platform != "win32":
         fd = os.open(path, os.O_RDONLY)
@@ -72,7 +84,7 @@ def _write(fd: int, data: bytes) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
-def _read(fd: int) -> bytes:
+def read_all(fd: int) -> bytes:
     os.lseek(fd, 0, os.SEEK_SET)
     data = os.read(fd, os.fstat(fd).st_size + 1)
     while more := os.read(fd, 1 << 24):
@@ -124,7 +136,7 @@ class Lease:
                 raise
             return cls(path, fd, token)
         except (OSError, ValueError) as error:
-            raise StoreError(str(path), f"the lease cannot be taken: {error}") from error
+            raise StoreError(str(path), f"the session cannot be taken hold of: {with_advice(error)}") from error
 
     @staticmethod
     def holder(path: Path) -> str:
@@ -166,13 +178,14 @@ class AppendFile:
     def __init__(self, path: Path, session_id: str) -> None:
         self.path = path
         self.session_id = session_id
+        self._renamed = False
         try:
             fresh = not path.exists()
             self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _BINARY, 0o600)
             if fresh:
                 _sync_directory(path.parent)
         except OSError as error:
-            raise StoreError(str(path), f"cannot be opened: {error}") from error
+            raise StoreError(str(path), f"cannot be opened: {with_advice(error)}") from error
         self._forget()
 
     def _forget(self) -> None:
@@ -187,10 +200,6 @@ class AppendFile:
         stat = self.path.stat()
         return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
-    def _damaged(self, line: int, problem: str) -> StoreError:
-        advice = "Nothing was changed; repair or move the file"
-        return StoreError(f"{self.path}, line {line}", f"{problem}. {advice}")
-
     # Reading
 
     def read(self) -> list[dict[str, Any]]:
@@ -198,7 +207,7 @@ class AppendFile:
         self._forget()
         try:
             self._stamp = self._look()
-            data = _read(self._fd)
+            data = read_all(self._fd)
         except OSError as error:
             raise StoreError(str(self.path), f"cannot be read: {error}") from error
         objects: list[dict[str, Any]] = []
@@ -207,45 +216,21 @@ class AppendFile:
         while (end := data.find(b"\n", start)) >= 0:
             line, start, number = data[start:end], end + 1, number + 1
             if line.strip():
-                step.append(self._parse(line, number))
+                step.append(parse_line(self.path, line, number))
             if not line.startswith(b" "):
                 objects += step
                 step = []
                 self._size = start
         tail = data[start:]
-        if tail and self._is_whole(tail, number + 1):
-            objects += [*step, self._parse(tail, number + 1)]
+        if tail and is_whole(self.path, tail, number + 1):
+            objects += [*step, parse_line(self.path, tail, number + 1)]
             self._size, self._join = len(data), b"\n"
         self._torn = len(data) - self._size
         if self._torn:
             logger.warning("%s ends in a torn line (%d bytes): left out, as after a crash", self.path, self._torn)
         self._hash.update(memoryview(data)[: self._size])
-        self._marks = _line_marks(data[: self._size] + self._join)
+        self._marks = line_marks(data[: self._size] + self._join)
         return objects
-
-    def _parse(self, line: bytes, number: int) -> dict[str, Any]:
-        try:
-            value = json.loads(line.decode())
-        except (ValueError, RecursionError) as error:
-            glued = " (two lines glued together?)" if b"}{" in line else ""
-            glued = " (a block of zeros)" if b"\0" in line else glued
-            raise self._damaged(number, f"this line is not JSON{glued}: {error}") from error
-        if not isinstance(value, dict):
-            raise self._damaged(number, f"this line is a {type(value).__name__}, not an object")
-        return cast("dict[str, Any]", value)
-
-    def _is_whole(self, tail: bytes, number: int) -> bool:
-        """False for what a torn write leaves: the beginning of an object, or of a step that goes on."""
-        if b"\0" in tail or not tail.startswith((b"{", b" ")):
-            raise self._damaged(number, "this is no line that was begun here (a block of zeros, or foreign text)")
-        try:
-            text = tail.decode()
-            _, end = json.JSONDecoder().raw_decode(text.lstrip(" "))
-        except (ValueError, RecursionError):
-            return False
-        if text.lstrip(" ")[end:].strip():
-            raise self._damaged(number, "this line is not JSON (two lines glued together?)")
-        return not tail.startswith(b" ")
 
     # Writing
 
@@ -255,22 +240,49 @@ class AppendFile:
             return
         lines = [encode_for(str(self.path), value) + b"\n" for value in values]
         step = b"".join([b" " + line for line in lines[:-1]] + lines[-1:])
-        if self._stamp != self._now():
-            self.verify()
+        self.verify()
         try:
             if self._torn:
                 self._cut()
+            if self._renamed:  # until then a power cut may bring the old file back, without what is appended here
+                _sync_directory(self.path.parent)
+                self._renamed = False
             _write(self._fd, self._join + step)
+            stamp = self._now()  # at once: an edit by somebody else while the disk is waited for shall show
             _sync(self._fd)
         except OSError as error:
             self._take_back()
-            raise StoreError(str(self.path), f"cannot be written: {error}. What was stored before is whole") from error
+            raise StoreError(str(self.path), f"cannot be written: {with_advice(error)}") from error
         self._size += len(self._join + step)
         self._hash.update(self._join + step)
-        self._marks += _line_marks(step)
+        self._marks += line_marks(step)
         self._join = b""
-        stamp = self._now()
         self._stamp = stamp if stamp[:1] == (self._size,) else ()
+
+    def rewrite(self, values: Sequence[object]) -> None:
+        """Put a new file with these values, one step each, in the place of this one. Raises `StoreError`; the old file stays
+        then.
+        """
+        data = b"".join(encode_for(str(self.path), value) + b"\n" for value in values)
+        beside = self.path.with_name(f".{self.path.name}.tmp")
+        try:
+            fd = os.open(beside, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | _BINARY, 0o600)
+            try:
+                _write(fd, data)
+                os.fsync(fd)
+                beside.replace(self.path)
+            except OSError:
+                os.close(fd)
+                beside.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise StoreError(str(self.path), f"cannot be written anew: {with_advice(error)}") from error
+        os.close(self._fd)
+        self._fd, self._renamed = fd, True
+        self._forget()
+        self._size, self._marks = len(data), line_marks(data)
+        self._hash.update(data)
+        self._stamp = self._now()
 
     def _take_back(self) -> None:
         with contextlib.suppress(OSError):
@@ -291,14 +303,19 @@ class AppendFile:
             return ()
 
     def verify(self) -> None:
-        """Raise `TranscriptChanged` when the content is not what was read and appended here."""
+        """Raise `TranscriptChanged` when the content is not what was read and appended here. It is read again only where
+        inode, size or times are not those after the last append: a drain shall not cost more in a longer session.
+        """
         try:
-            stamp, data = self._look(), _read(self._fd)
+            stamp = self._look()
+            if stamp == self._stamp:
+                return
+            data = read_all(self._fd)
         except OSError as error:
             raise TranscriptChanged(self.session_id, 0, f"{self.path} cannot be read any more: {error}") from error
         same = hashlib.sha256(memoryview(data)[: self._size]).digest() == self._hash.digest()
         if not same or len(data) != self._size + self._torn or os.fstat(self._fd).st_ino != stamp[3]:
-            marks = _line_marks(data)
+            marks = line_marks(data)
             pairs = enumerate(zip(marks, self._marks, strict=False))
             line = next((n for n, (now, then) in pairs if now != then), min(len(marks), len(self._marks)))
             advice = "Close the session and open it again to go on from what is stored now"
@@ -310,11 +327,6 @@ class AppendFile:
     def close(self) -> None:
         """No more appends."""
         os.close(self._fd)
-
-
-def _line_marks(data: bytes) -> list[int]:
-    """One number for each whole line, to say later which one was changed."""
-    return [zlib.crc32(line) for line in data.split(b"\n")[:-1]]
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
@@ -336,7 +348,7 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
             raise
         _sync_directory(path.parent)
     except OSError as error:
-        raise StoreError(str(path), f"cannot be written: {error}. What was stored before is whole") from error
+        raise StoreError(str(path), f"cannot be written: {with_advice(error)}") from error
 
 
 @final

@@ -24,7 +24,7 @@ from hooksdk._transcript.encoding import encode, encode_for
 from hooksdk._transcript.entries import Entry
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
-from hooksdk.stores._files import AppendFile, Lease, ValueFile, replace_file
+from hooksdk.stores._files import AppendFile, Lease, ValueFile, replace_file, with_advice
 
 __all__ = ["JsonlLog", "JsonlStore", "file_name"]
 
@@ -86,9 +86,13 @@ class JsonlLog:
                 "%s is empty although messages are stored: trims and plugin state are lost", self._journal.path
             )
         if not known:
-            self._journal.append([{"hooksdk": "journal", "version": VERSION, "session": self.session_id}])
+            self._journal.append([self._header])
         self._first = known[1:]
         return bool(known) or stored
+
+    @property
+    def _header(self) -> Entry:
+        return {"hooksdk": "journal", "version": VERSION, "session": self.session_id}
 
     def _read_journal(self) -> list[Entry]:
         entries = self._journal.read()
@@ -142,6 +146,14 @@ class JsonlLog:
         else:
             self._lease.check(self.session_id)
         file.append(values)
+
+    async def rewrite_journal(self, entries: Sequence[Entry]) -> None:
+        """Store these entries instead, in a new file that takes the place of the journal."""
+        await self._alone(self._rewrite, [self._header, *entries])
+
+    def _rewrite(self, entries: Sequence[Entry]) -> None:
+        self._verify()
+        self._journal.rewrite(entries)
 
     async def write_view(self, messages: Sequence[Message]) -> None:
         """Write the view in one step."""
@@ -237,7 +249,7 @@ class JsonlStore:
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(str(self.directory), f"the directory cannot be made: {error}") from error
+            raise StoreError(str(self.directory), f"the directory cannot be made: {with_advice(error)}") from error
 
     async def session_exists(self, session_id: str) -> bool:
         """True when the session has been opened before."""

@@ -119,6 +119,37 @@ async def test_a_result_that_cannot_be_trimmed_says_why():
         assert "too short" in row["why_not"]
 
 
+async def test_a_trim_that_came_too_late_for_a_compaction_is_told_in_the_next_listing():
+    async with a_session() as session:
+        async with a_run(session) as model:
+            await model.fetch(LONG)
+            await model.call("trim-tool-result", {"id": "r1"})
+            assert "last_trim" not in (await model.rows())[0]
+            async with model.run.compaction() as compaction:
+                await compaction.replace([{"role": "user", "content": "summary"}, *session.view[-2:]])
+        async with a_run(session) as model:
+            row = (await model.rows())[0]
+            assert (row["already_trimmed"], row["trimmable"]) == (False, False)
+            assert "compacted away before the trim was applied" in row["last_trim"]
+
+
+async def test_a_trim_of_a_result_that_was_changed_meanwhile_is_told_in_the_next_listing(tmp_path: Path):
+    store = JsonlStore(tmp_path)
+    async with a_session(store) as session:
+        async with a_run(session) as model:
+            await model.fetch(LONG)
+            await model.run.record(reply(text="I have read it."))
+        assert (await session.results.trim("r1")).status == "queued"
+    (path,) = tmp_path.glob("*.messages.jsonl")
+    path.write_text(path.read_text().replace("brown fox", "white fox"))
+    async with a_session(store) as session, a_run(session) as model:
+        row = (await model.rows())[0]
+        assert (row["already_trimmed"], row["trimmable"]) == (False, True)
+        assert "not the one that the trim was made for" in row["last_trim"]
+        await model.call("trim-tool-result", {"id": "r1"})
+        assert "last_trim" not in (await model.rows())[0]
+
+
 async def test_small_results_can_be_filtered_out():
     async with a_model() as model:
         await model.fetch("short")

@@ -99,7 +99,7 @@ async def writer(directory: Path, name: str, times: int) -> None:
     store = JsonlStore(directory)
     for number in range(times):
         async with opened(store, "shared", wait=30) as transcript:
-            await transcript.append(history(OPENAI, [f"{name} {number} ".ljust(300, "x")]))
+            await transcript.append(history(OPENAI, [f"{name} {number} ".ljust(1_000, "x")]))
             await Results(transcript, name).trim(f"r{len(transcript.list_results())}", f"{name} {number}")
             await transcript.drain()
 

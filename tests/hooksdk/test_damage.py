@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 from transcripts import OPENAI, filled, journal_file, messages_file, opened, statuses, texts
 
+from hooksdk import Host
 from hooksdk.errors import SessionBusy, StoreError, TranscriptChanged
 from hooksdk.formats import Message
-from hooksdk.stores import JsonlStore
+from hooksdk.stores import JsonlStore, _files
 from hooksdk.stores._files import AppendFile
 from hooksdk.transcript import Results
 
@@ -216,6 +218,52 @@ async def test_trims_of_a_result_that_was_edited_meanwhile_are_stale_and_not_sho
         assert statuses(await transcript.drain()) == ["stale"]
         assert transcript.view == transcript.messages
         assert [text[:8] for text in texts(transcript, transcript.view)] == ["edited 1", "edited 2", "result 3"]
+
+
+# --- a disk that cannot be written ---
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"), [(errno.ENOSPC, "Free some space on this disk"), (errno.EROFS, "Make the disk writable")]
+)
+async def test_a_session_that_cannot_be_opened_for_want_of_a_disk_says_so_and_loses_nothing(
+    store: JsonlStore, monkeypatch: pytest.MonkeyPatch, number: int, advice: str
+) -> None:
+    """The Nth operation that changes the disk fails, for every N until the session opens."""
+    await filled(store)
+    messages, journal = messages_file(store).read_bytes(), journal_file(store).read_bytes()
+    real = {name: getattr(os, name) for name in ("open", "write", "fsync", "fdatasync")}
+    countdown = 0
+
+    def failing(name: str) -> Callable[..., Any]:
+        def operation(*arguments: Any, **named: Any) -> Any:
+            nonlocal countdown
+            if name != "open" or arguments[1] & os.O_RDWR:
+                countdown -= 1
+                if countdown == 0:
+                    raise OSError(number, os.strerror(number))
+            return real[name](*arguments, **named)
+
+        return operation
+
+    for name in real:
+        monkeypatch.setattr(os, name, failing(name))
+    monkeypatch.setattr(_files, "_sync", os.fdatasync)
+    for fails in range(1, 30):
+        problem, countdown = "", fails
+        try:
+            async with Host(store=store) as host, host.session("s") as session:
+                countdown = -1
+                assert [info.trimmed for info in session.results.list()] == [True, True, False]
+        except StoreError as error:
+            problem, countdown = str(error), -1
+        if not problem:
+            assert fails > 6
+            return
+        assert os.strerror(number) in problem
+        assert f"What was stored before is whole. {advice}" in problem
+        assert (messages_file(store).read_bytes(), journal_file(store).read_bytes()) == (messages, journal)
+    pytest.fail("it never ran out of operations")
 
 
 async def test_who_lost_the_lease_cannot_write(store: JsonlStore) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 import pytest
-from transcripts import OPENAI, body, call, history, messages_file, opened, statuses, texts
+from transcripts import OPENAI, body, call, history, journal_file, messages_file, opened, statuses, texts
 
 from hooksdk import transcript as transcripts_module
 from hooksdk.calls import ToolResult
@@ -242,16 +242,48 @@ async def test_a_step_whose_own_task_dies_is_read_again_from_the_store(store: Js
 # --- size ---
 
 
-async def test_a_session_of_ten_thousand_messages_opens_and_drains(store: JsonlStore) -> None:
+@pytest.fixture
+def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes each reading of a file took."""
+    sizes: list[int] = []
+    read = _files.read_all
+
+    def counting(fd: int) -> bytes:
+        data = read(fd)
+        sizes.append(len(data))
+        return data
+
+    monkeypatch.setattr(_files, "read_all", counting)
+    return sizes
+
+
+async def test_ten_thousand_messages_are_read_once_at_opening_and_not_again_for_trims(
+    store: JsonlStore, bytes_read: list[int]
+) -> None:
     async with opened(store) as transcript:
-        text = 'some "words" of a result, é\n' * 350
-        await transcript.append(history(OPENAI, [f"{number} {text}" for number in range(5_000)]))
+        await transcript.append(history(OPENAI, [f"{number} ".ljust(1_000, "x") for number in range(5_000)]))
+    size, journal = messages_file(store).stat().st_size, journal_file(store).stat().st_size
+    assert size > 5_000_000
+    bytes_read.clear()
+    async with opened(store, form=None) as transcript:
+        assert sorted(bytes_read) == [journal, size]
         for number in range(1, 1_000, 50):
             await Results(transcript, "p").trim(f"r{number}")
-    size = messages_file(store).stat().st_size
-    assert size > 50_000_000
-    async with opened(store, form=None) as transcript:
         assert statuses(await transcript.drain()) == ["applied"] * 20
+        await transcript.append([OPENAI.user("more")])
+        await transcript.verify()
+        assert sorted(bytes_read) == [journal, size]
+    assert journal_file(store).stat().st_size - journal < 20 * 1_000
+
+
+async def test_a_file_that_somebody_touched_is_read_once_more(store: JsonlStore, bytes_read: list[int]) -> None:
+    async with opened(store) as transcript:
+        await transcript.append(history(OPENAI, [body(1)]))
+        bytes_read.clear()
+        os.utime(messages_file(store))
+        for _ in range(2):
+            await transcript.verify()
+        assert bytes_read == [messages_file(store).stat().st_size]
 
 
 async def test_listing_results_does_not_copy_their_bodies() -> None:

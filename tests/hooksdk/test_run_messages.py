@@ -89,6 +89,25 @@ async def test_a_trim_before_a_model_call_is_applied_at_once_and_for_good() -> N
         assert played.run.stats["trims"] == {"applied": 1}
 
 
+async def test_a_trim_of_several_applies_what_it_can_and_tells_of_the_rest(caplog: pytest.LogCaptureFixture) -> None:
+    class Trims:
+        @hooks.before_model_call
+        def trim(self, event: BeforeModelCall) -> Trim | None:
+            return Trim(["r9", "r1", "r2"]) if event.results.list() else None
+
+    async def long_then_short(arguments: dict[str, Any]) -> str:
+        return LONG if arguments["path"] == "a" else "short"
+
+    async with playing(Trims, tools=[make(execute=long_then_short)]) as played:
+        await played.call("read_file", {"path": "a"})
+        await played.call("read_file", {"path": "b"})
+        await played.run.record(reply(text="I have read both"))
+        assert LONG not in str(await played.run.prepare_messages())
+        assert played.run.stats["trims"] == {"applied": 1}
+    assert "r2 cannot be trimmed: too short" in caplog.text
+    assert "no tool result goes by this handle or call id" in caplog.text
+
+
 async def test_a_list_that_the_host_keeps_is_matched_by_content() -> None:
     async with playing() as played:
         await played.run.record(USER)

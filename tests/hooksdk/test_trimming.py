@@ -25,7 +25,7 @@ def test_results_are_listed_read_and_trimmed_and_the_list_stays_as_it_is(form: M
     messages = history(form, [body(1), body(2), body(3)])
     before = copy.deepcopy(messages)
     assert [(info.handle, info.tool, info.characters) for info in list_results(messages)] == [
-        (f"r{number}", "read_file", 500) for number in (1, 2, 3)
+        (f"r{number}", "read_file", 1_000) for number in (1, 2, 3)
     ]
     assert read(messages, "c2").text == body(2)
     shorter = trim(messages, {"r1": "the first", "c2": None})

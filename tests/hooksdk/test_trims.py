@@ -21,6 +21,8 @@ from transcripts import (
     view_size,
 )
 
+from hooksdk import schema
+from hooksdk._transcript.trims import MIN_SHARE_SAVED, MIN_TOKENS_SAVED
 from hooksdk.calls import ToolResult, TrimReceipt
 from hooksdk.errors import FenceClosed, MissingGrant, TranscriptChanged, UnknownResult
 from hooksdk.formats import FORMATS, Message, MessageFormat
@@ -56,7 +58,7 @@ async def test_a_trim_waits_for_the_drain_and_changes_the_view_only(
 ) -> None:
     stored = transcript.messages
     receipt = await Results(transcript, "p").trim("r2", "it was fine")
-    assert (receipt.status, receipt.characters_before) == ("queued", 500)
+    assert (receipt.status, receipt.characters_before) == ("queued", 1_000)
     assert (transcript.queued, transcript.view) == (1, stored)
     report = await transcript.drain()
     assert statuses(report) == ["applied"]
@@ -69,7 +71,7 @@ async def test_a_trim_waits_for_the_drain_and_changes_the_view_only(
 
 async def test_the_note_says_what_was_there_and_how_to_get_it_back(transcript: Transcript) -> None:
     text = (await Results(transcript, "p").trim("r1")).text
-    assert all(part in text for part in ("r1", "read_file", "500 characters", "recall-tool-result"))
+    assert all(part in text for part in ("r1", "read_file", "1,000 characters", "recall-tool-result"))
     assert Results(transcript, "p").read("r1") == body(1)
 
 
@@ -174,7 +176,7 @@ async def test_results_are_listed_without_their_bodies(transcript: Transcript, f
     await results.trim("r2")
     infos = results.list()
     assert [(info.handle, info.call_id, info.tool, info.characters, info.tokens) for info in infos] == [
-        (f"r{n}", f"c{n}", "read_file", 500, 125) for n in (1, 2, 3)
+        (f"r{n}", f"c{n}", "read_file", 1_000, 250) for n in (1, 2, 3)
     ]
     assert [(info.trimmed, info.queued, info.trimmable) for info in infos] == [
         (True, False, False),
@@ -221,7 +223,7 @@ async def test_a_result_that_the_model_has_not_read_is_not_trimmed(transcript: T
     await transcript.append([form.user("go on"), *turn(form, 4, body(4))])
     assert transcript.list_results()[3].why_not == "the model has not read it yet"
     receipt = await Results(transcript, "p").trim("r4")
-    assert (receipt.status, receipt.characters_after) == ("not_trimmed", 500)
+    assert (receipt.status, receipt.characters_after) == ("not_trimmed", 1_000)
     assert "has not read it yet" in receipt.text
     await transcript.append([form.reply("read")])
     assert (await Results(transcript, "p").trim("r4")).status == "queued"
@@ -245,7 +247,7 @@ async def test_a_result_that_the_format_cannot_shorten_stays(store: Store) -> No
 
 async def test_a_short_result_is_not_worth_a_note(store: Store, form: MessageFormat) -> None:
     async with opened(store, form=form) as transcript:
-        await transcript.append(history(form, ["x" * 80]))
+        await transcript.append(history(form, ["x" * 500]))
         assert "too short" in (transcript.list_results()[0].why_not or "")
         assert "too short" in (await Results(transcript, "p").trim("r1")).text
 
@@ -258,7 +260,7 @@ async def test_a_short_result_is_not_worth_a_note(store: Store, form: MessageFor
 async def test_a_replacement_never_makes_the_message_longer(
     store: Store, form: MessageFormat, replacement: str
 ) -> None:
-    for size in (140, 500, 5_000):
+    for size in (700, 1_000, 5_000):
         async with opened(store, str(size), form) as transcript:
             await transcript.append(history(form, [body(1, size)]))
             before = view_size(transcript)
@@ -268,6 +270,38 @@ async def test_a_replacement_never_makes_the_message_longer(
             assert receipt.characters_after < 2_200
             assert view_size(transcript) < before
             receipt.text.encode()
+
+
+@pytest.mark.parametrize(
+    "replacement",
+    ["y" * 9_000, "\u6c49" * 900, "\U0001f600" * 900, '"' * 900],
+    ids=["ascii", "chinese", "emoji", "quotes"],
+)
+async def test_a_trim_saves_thirty_percent_and_a_hundred_tokens_and_its_replacement_is_cut_until_it_does(
+    store: Store, form: MessageFormat, replacement: str
+) -> None:
+    async with opened(store, form=form) as transcript:
+        sizes = (560, 600, 1_000, 3_000)
+        await transcript.append(history(form, [body(number, size) for number, size in enumerate(sizes)]))
+        before = [schema.canonical(message).encode() for message in transcript.messages if form.results(message)]
+        results = Results(transcript, "p")
+        receipts = [await results.trim(info.handle, replacement) for info in results.list()]
+        report = await transcript.drain()
+        after = [schema.canonical(message).encode() for message in transcript.view if form.results(message)]
+        for size, receipt, trim, old, new in zip(sizes, receipts, report.trims, before, after, strict=True):
+            assert trim.tokens_saved >= max(MIN_TOKENS_SAVED, MIN_SHARE_SAVED * size / 4)
+            assert receipt.characters_after <= size * (1 - MIN_SHARE_SAVED)
+            assert len(old) - len(new) >= size * MIN_SHARE_SAVED
+        kept = receipts[-1].text.partition("Summary: ")[2]
+        assert len(kept) > 450
+
+
+async def test_what_would_save_little_is_refused_in_the_list_and_by_the_trim(store: Store, form: MessageFormat) -> None:
+    async with opened(store, form=form) as transcript:
+        await transcript.append(history(form, [body(1, 400)]))
+        reason = "too short: a trim has to save 100 tokens and 30% of the result"
+        assert transcript.list_results()[0].why_not == reason
+        assert (await Results(transcript, "p").trim("r1")).text == f"r1 cannot be trimmed: {reason}"
 
 
 async def test_a_trimmed_error_still_reads_as_an_error(store: Store, form: MessageFormat) -> None:
@@ -366,6 +400,29 @@ async def test_a_compaction_begins_the_view_anew_and_keeps_what_is_stored(store:
         assert texts(transcript, transcript.view)[0].startswith("[Result r2")
         with pytest.raises(TranscriptChanged):
             await transcript.match(transcript.messages)
+
+
+async def test_results_in_the_head_that_a_compaction_keeps_are_trimmed_and_restored_as_before(
+    store: Store, form: MessageFormat
+) -> None:
+    async with opened(store, form=form) as transcript:
+        await transcript.append(history(form, [body(1), body(2), body(3)]))
+        results, view = Results(transcript, "p"), transcript.view
+        await results.trim("r3")
+        for summary in ("first summary", "second summary"):  # the second one keeps the head that the first one kept
+            await transcript.compact([*transcript.view[:3], form.user(summary), *view[-1:]])
+        assert [info.why_not for info in transcript.list_results()][1:] == ["it was compacted away"] * 2
+        await results.trim("r1", "kept of it")
+        assert statuses(await transcript.drain()) == ["gone", "applied"]
+    async with opened(store, form=form) as transcript:
+        (short,) = texts(transcript, transcript.view)
+        assert short.endswith("Summary: kept of it")
+        head = [*view[:3], form.user("second summary"), *view[-1:]]
+        assert transcript.view == [*view[:2], transcript.view[2], *head[3:]]
+        await transcript.match([*head, form.user("a list of the host's own, with the result whole")])
+        await Results(transcript, "p").restore("r1")
+        await transcript.drain()
+        assert transcript.view[:5] == head
 
 
 async def test_a_compaction_with_a_message_that_is_not_of_the_format_changes_nothing(transcript: Transcript) -> None:

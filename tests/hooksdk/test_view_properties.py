@@ -20,8 +20,8 @@ IDS = ["same", "call_1", "r1"]
 SESSIONS = st.integers(0, 1)
 INDEX = st.integers(0, 30)
 TEXT = st.one_of(
-    st.text(st.sampled_from('x"\\\n é😀'), min_size=1, max_size=300).map(lambda text: "t" + text),
-    st.integers(90, 400).map("y".__mul__),
+    st.text(st.sampled_from('x"\\\n é😀'), min_size=1, max_size=300).map(lambda text: "t" + text * 5),
+    st.integers(90, 1_500).map("y".__mul__),
 )
 STEPS = st.lists(
     st.one_of(

@@ -88,7 +88,7 @@ def view_size(transcript: Transcript) -> int:
     return len(schema.canonical(transcript.view))
 
 
-def body(number: int, length: int = 500) -> str:
+def body(number: int, length: int = 1_000) -> str:
     return f"result {number}: ".ljust(length, "x")
 
 

@@ -1,0 +1,139 @@
+"""What long sessions cost: `python benchmarks/journal.py [--json]`.
+
+A drain of one trim beside one raw append and fsync with 0.5, 2 and 20 MB stored; recording 1,000 messages one by one beside raw
+appends of the same bytes; opening 10,000 and 100,000 messages, with the memory that it takes beside the files' size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.formats import Message, get_format
+from hooksdk.stores import JsonlStore
+from hooksdk.transcript import Results, Transcript
+
+FORM = get_format("openai-chat")
+MEGABYTE = 1_000_000
+Row = dict[str, float]
+
+
+def turn(number: int, length: int) -> list[Message]:
+    call = ToolCall(f"c{number}", "read_file", {"path": f"file{number}"})
+    return [FORM.reply("", [call]), *FORM.result_messages([(call, ToolResult(f"{number} ".ljust(length, "x")))])]
+
+
+async def opened(store: JsonlStore) -> Transcript:
+    transcript = await Transcript.open(await store.open_session("s"), "s")
+    await transcript.use_format(FORM)
+    return transcript
+
+
+def raw_append(file: int, data: bytes) -> float:
+    started = time.perf_counter()
+    os.write(file, data)
+    os.fsync(file)
+    return time.perf_counter() - started
+
+
+def stored(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("*.jsonl"))
+
+
+async def draining(folder: Path, megabytes: float, repeats: int = 100) -> Row:
+    """One trim queued and drained, beside one raw append and fsync; taken in turns, so that a slow disk is slow for all."""
+    length = max(2_000, int(megabytes * MEGABYTE / 250))
+    transcript = await opened(JsonlStore(folder))
+    turns = [message for number in range(1, 251) for message in turn(number, length)]
+    await transcript.append([FORM.user("go"), *turns, FORM.reply("done")])
+    times: dict[str, list[float]] = {"raw": [], "queue": [], "drain": []}
+    file = os.open(folder / "raw", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    for number in range(1, repeats + 1):
+        times["raw"].append(raw_append(file, b"x" * 200))
+        started = time.perf_counter()
+        await Results(transcript, "p").trim(f"r{number}")
+        queued = time.perf_counter()
+        await transcript.drain()
+        times["queue"].append(queued - started)
+        times["drain"].append(time.perf_counter() - queued)
+    os.close(file)
+    size = stored(folder)
+    await transcript.close()
+    means = {name: statistics.fmean(values) * 1e3 for name, values in times.items()}  # a disk answers in steps
+    ratios = {f"{name} ratio": means[name] / means["raw"] for name in ("queue", "drain")}
+    return {"MB": size / MEGABYTE, **{f"{name} ms": value for name, value in means.items()}, **ratios}
+
+
+async def recording(folder: Path, count: int = 1_000) -> Row:
+    transcript = await opened(JsonlStore(folder))
+    messages: Sequence[Message] = [FORM.user(f"{number} ".ljust(500, "x")) for number in range(count)]
+    file = os.open(folder / "raw", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    raw = ours = 0.0
+    for message in messages:
+        raw += raw_append(file, json.dumps(message).encode())
+        started = time.perf_counter()
+        await transcript.append([message])
+        ours += time.perf_counter() - started
+    os.close(file)
+    await transcript.close()
+    return {"messages": count, "raw s": raw, "recorded s": ours, "ratio": ours / raw}
+
+
+async def opening(folder: Path, count: int, length: int) -> Row:
+    store = JsonlStore(folder)
+    transcript = await opened(store)
+    turns = [message for number in range(1, count // 2) for message in turn(number, length)]
+    await transcript.append([FORM.user("go"), *turns, FORM.reply("done")])
+    await transcript.close()
+    started = time.perf_counter()
+    transcript = await opened(store)
+    seconds = time.perf_counter() - started
+    await transcript.close()
+    tracemalloc.start()
+    transcript = await opened(store)
+    memory, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    await Results(transcript, "p").trim("r1")
+    started = time.perf_counter()
+    await transcript.drain()
+    drain = time.perf_counter() - started
+    await transcript.close()
+    size = stored(folder)
+    return {
+        "messages": count, "MB": size / MEGABYTE, "open s": seconds, "memory / file": memory / size,
+        "peak / file": peak / size, "drain ms": drain * 1e3,
+    }  # fmt: skip
+
+
+async def main(as_json: bool) -> None:
+    tables: dict[str, list[Row]] = {"A trim, queued and drained": [], "Recording one by one": [], "Opening": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for megabytes in (0.5, 2, 20):
+            tables["A trim, queued and drained"].append(await draining(Path(folder) / f"drain{megabytes}", megabytes))
+        tables["Recording one by one"].append(await recording(Path(folder) / "record"))
+        for count, length in ((10_000, 300), (10_000, 2_000), (100_000, 300)):
+            tables["Opening"].append(await opening(Path(folder) / f"open{count}-{length}", count, length))
+    print(json.dumps(tables, indent=2)) if as_json else show(tables)
+
+
+def show(tables: dict[str, list[Row]]) -> None:
+    for title, rows in tables.items():
+        print(f"\n### {title}\n\n| {' | '.join(rows[0])} |\n|{'---|' * len(rows[0])}")
+        for row in rows:
+            print(f"| {' | '.join(f'{value:,.2f}' for value in row.values())} |")
+
+
+if __name__ == "__main__":
+    parser: Any = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    asyncio.run(main(parser.parse_args().json))

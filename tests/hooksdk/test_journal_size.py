@@ -1,0 +1,260 @@
+"""How large a journal becomes: what plugins keep, results that waited for others, and what is left of both at opening."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transcripts import OPENAI, call, history, journal_file, messages_file, opened
+
+from hooksdk import Host, hooks
+from hooksdk._transcript.changes import change_of, changed, same
+from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.rewriting import live_entries
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.hooks import AfterToolCall
+from hooksdk.stores import JsonlStore, MemoryStore
+from hooksdk.tools import Tool
+from hooksdk.transcript import Results, Transcript
+
+pytestmark = pytest.mark.anyio
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=5)),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc", max_size=1), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> JsonlStore:
+    return JsonlStore(tmp_path)
+
+
+# --- what changed ---
+
+
+@settings(max_examples=150)
+@given(JSON, JSON)
+def test_a_change_makes_the_new_value_of_the_old_one(old: Any, new: Any) -> None:
+    change = change_of(old, new)
+    assert same(old if change is None else changed(old, change), new)
+    assert change_of(new, new) is None
+
+
+class CallLog:
+    """Keeps the calls that it has seen, as a loop detector does."""
+
+    def __init__(self, state: dict[str, Any]) -> None:
+        self._state = state
+
+    @hooks.after_tool_call
+    def see(self, event: AfterToolCall) -> None:
+        self._state.setdefault("calls", []).append([event.call.name, event.call.id])
+
+
+async def _journal_after(store: JsonlStore, calls: int) -> int:
+    tool = Tool(name="read_file", execute=lambda: "fine")
+    async with Host([CallLog], store=store) as host, host.session("s") as session, session.run() as run:
+        await run.resolve_tools([tool])
+        await run.record(OPENAI.user("go"))
+        for number in range(calls):
+            one = ToolCall(f"c{number}", "read_file", {})
+            await run.record(OPENAI.reply("", [one]))
+            await run.call_tool(one)
+    return journal_file(store).stat().st_size
+
+
+async def test_a_state_that_grows_with_the_calls_makes_the_journal_grow_with_the_calls(tmp_path: Path) -> None:
+    short, long = [await _journal_after(JsonlStore(tmp_path / str(calls)), calls) for calls in (20, 80)]
+    assert long < 4.5 * short
+
+
+async def test_every_call_is_in_the_state_that_is_stored_after_it(store: JsonlStore) -> None:
+    async with opened(store) as transcript:
+        for number in range(30):
+            await transcript.save_state("log", {"calls": list(range(number)), "last": number, "text": "x" * number})
+    async with opened(store) as transcript:
+        assert transcript.state("log") == {"calls": list(range(29)), "last": 29, "text": "x" * 29}
+
+
+# --- a journal of which most is void ---
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("turn"), st.permutations(range(3)), st.booleans()),
+        st.tuples(st.just("early"), st.integers(0, 2)),
+        st.tuples(st.just("state"), st.sampled_from("pq"), JSON),
+        st.tuples(st.just("trim"), st.integers(0, 20)),
+        st.tuples(st.just("restore"), st.integers(0, 20)),
+        st.tuples(st.just("drain")),
+        st.tuples(st.just("compact")),
+        st.tuples(st.just("close")),
+    ),
+    max_size=20,
+)
+
+
+async def _play(transcript: Transcript, steps: list[tuple[Any, ...]]) -> None:
+    results = Results(transcript, "p")
+    await transcript.append([OPENAI.user("begin")])
+    for number, (kind, *details) in enumerate(steps, 1):
+        handles = [info.handle for info in transcript.list_results()]
+        if kind == "turn":
+            calls = [call(number, "same" if details[1] else f"c{number}-{each}", f"tool{each}") for each in range(3)]
+            await transcript.append([OPENAI.reply("", calls)])
+            order: list[int] = details[0][: 3 if number % 4 else 2]
+            for each in order:
+                await transcript.answer(
+                    calls[each], ToolResult(f"{number} {each} " * 200), Tool(name="real", disposable=True)
+                )
+        elif kind == "early":
+            calls = [call(number, f"e{each}") for each in range(details[0] + 1)]
+            await transcript.answer(calls[-1], ToolResult(f"early {number} " * 100), None)
+            if number % 3:
+                await transcript.append([OPENAI.reply("", calls)])
+        elif kind == "state":
+            await transcript.save_state(details[0], {"value": details[1]})
+        elif kind in ("trim", "restore") and handles:
+            await getattr(results, kind)(handles[details[0] % len(handles)])
+        elif kind == "drain":
+            await transcript.drain()
+        elif kind == "close":
+            await transcript.close_turn("not run")
+        elif kind == "compact" and not transcript.pending:
+            await transcript.compact([*transcript.view[:1], OPENAI.user(f"summary {number}")])
+
+
+def _facts(ledger: Ledger) -> dict[str, str]:
+    """Everything that a ledger knows, as text; in which order the plugins' states came does not matter."""
+    facts = {name: repr(value) for name, value in vars(ledger).items() if name not in ("states", "_read_results")}
+    return {**facts, "states": json.dumps(ledger.states, sort_keys=True)}
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS)
+def test_the_shorter_journal_gives_the_same_session(steps: list[tuple[Any, ...]]) -> None:
+    async def run() -> None:
+        log = await MemoryStore().open_session("s")
+        transcript = await Transcript.open(log, "s")
+        await transcript.use_format(OPENAI)
+        await _play(transcript, steps)
+        messages, journal = await log.read()
+        before = Ledger.replay(messages, journal, OPENAI)
+        shorter = live_entries(journal, before)
+        after = Ledger.replay(messages, shorter, OPENAI)
+        assert _facts(after) == _facts(before)
+        assert live_entries(shorter, after) == shorter
+
+    anyio.run(run)
+
+
+async def _mostly_void(store: JsonlStore) -> Transcript:
+    """A session, left open, whose results waited for one another, and whose plugin kept much and keeps little now."""
+    transcript = await Transcript.open(await store.open_session("s"), "s")
+    await transcript.use_format(OPENAI)
+    await transcript.append(history(OPENAI, ["x" * 1_000] * 2))
+    calls = [call(each) for each in range(5, 10)]
+    await transcript.append([OPENAI.reply("", calls)])
+    for each in reversed(calls):
+        await transcript.answer(each, ToolResult(each.id + "y" * 20_000), None)
+    await transcript.append([OPENAI.reply("done")])
+    await transcript.save_state("p", {"notes": "z" * 20_000})
+    await transcript.save_state("p", {"notes": "short"})
+    await Results(transcript, "p").trim("r1")
+    await transcript.drain()
+    await Results(transcript, "p").trim("r2")
+    return transcript
+
+
+async def test_a_journal_of_which_most_is_void_is_stored_anew_at_opening(store: JsonlStore) -> None:
+    first = await _mostly_void(store)
+    view, results, messages = first.view, first.list_results(), messages_file(store).read_bytes()
+    await first.close()
+    large = journal_file(store).stat().st_size
+    for _ in range(2):
+        async with opened(store) as transcript:
+            assert (transcript.view, transcript.list_results(), transcript.queued) == (view, results, 1)
+            assert transcript.state("p") == {"notes": "short"}
+    assert journal_file(store).stat().st_size < large / 20
+    assert messages_file(store).read_bytes() == messages
+    async with opened(store) as transcript:
+        await transcript.append([OPENAI.user("more")])
+        await transcript.drain()
+        view = transcript.view
+    async with opened(store) as transcript:
+        assert transcript.view == view
+
+
+async def test_a_journal_that_is_in_use_is_left_as_it_is(store: JsonlStore) -> None:
+    async with opened(store) as transcript:
+        await transcript.append(history(OPENAI, ["x" * 1_000]))
+        for number in range(20):
+            await transcript.save_state("p", {"notes": f"{number}" * 10_000})
+            await transcript.save_state(f"p{number}", {"notes": f"{number}" * 20_000})
+    before = journal_file(store).read_bytes()
+    async with opened(store):
+        pass
+    assert journal_file(store).read_bytes() == before
+
+
+async def test_a_journal_whose_messages_were_lost_keeps_every_entry(store: JsonlStore) -> None:
+    await (await _mostly_void(store)).close()
+    before, messages = journal_file(store).read_bytes(), messages_file(store).read_bytes()
+    messages_file(store).write_bytes(messages[: len(messages) // 2])
+    async with opened(store, form=None):
+        pass
+    assert journal_file(store).read_bytes() == before
+
+
+async def test_whichever_step_of_the_new_file_fails_the_session_opens_and_what_is_appended_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The Nth operation on the new journal fails as on a full disk, for every N until none is left to fail."""
+    real, countdown = {name: getattr(os, name) for name in ("open", "write", "fsync", "replace")}, -1
+
+    def failing(name: str) -> Callable[..., Any]:
+        def operation(*arguments: Any, **named: Any) -> Any:
+            nonlocal countdown
+            countdown -= 1
+            if countdown == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real[name](*arguments, **named)
+
+        return operation
+
+    for fails in range(1, 20):
+        store = JsonlStore(tmp_path / str(fails))
+        first = await _mostly_void(store)
+        view = first.view
+        await first.close()
+        large = journal_file(store).stat().st_size
+        log = await store.open_session("s")
+        with monkeypatch.context() as patched:
+            for name in real:
+                patched.setattr(os, name, failing(name))
+            countdown = fails
+            transcript = await Transcript.open(log, "s")
+            exhausted = countdown > 0
+        assert transcript.view == view
+        await transcript.append([OPENAI.user("more")])
+        await transcript.save_state("p", {"notes": "new"})
+        await transcript.close()
+        async with opened(store, form=None) as transcript:
+            assert transcript.view == [*view, OPENAI.user("more")]
+            assert transcript.state("p") == {"notes": "new"}
+        assert journal_file(store).stat().st_size < large / 20  # at the second opening at the latest
+        assert not list(store.directory.glob(".*"))
+        if exhausted:
+            assert fails > 3
+            assert caplog.text.count("stays longer than it need be") == fails - 1
+            return
+    pytest.fail("it never ran out of operations")
