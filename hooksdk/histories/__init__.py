@@ -1,0 +1,130 @@
+r"""Read the history that another library or program has stored, as messages that a provider takes.
+
+```python
+from hooksdk.histories import read_history
+from hooksdk.trimming import list_results
+
+history = read_history(
+    [
+        {"role": "user", "parts": [{"text": "What time is it?"}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "now", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "now", "response": {"output": "12:31"}}}]},
+    ]
+)
+assert (history.source, history.format) == ("gemini", "openai-chat")
+assert list_results(history.messages, history.format)[0].tool == "now"
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hooksdk.errors import ConfigError, did_you_mean
+from hooksdk.formats import Message
+from hooksdk.histories import _claude_code, _gemini, _langchain, _openai_responses, _openclaw, _pydantic_ai
+from hooksdk.histories._draft import Draft
+from hooksdk.histories._native import as_they_are, recognise_anthropic, recognise_openai
+from hooksdk.histories._source import HistoryError, Source, open_source
+
+__all__ = ["SOURCES", "History", "HistoryError", "read_history"]
+
+TARGETS = ("openai-chat", "anthropic")
+
+
+@dataclass(frozen=True)
+class _Reader:
+    recognise: Callable[[Source], str]
+    convert: Callable[[Source, Draft], None] | None
+    """None where the messages are of a format of ours, and stay as they are."""
+    target: Callable[[Source], str]
+
+
+def _always(target: str) -> Callable[[Source], str]:
+    return lambda _: target
+
+
+_RESPONSES = _Reader(_openai_responses.recognise, _openai_responses.convert, _always(_openai_responses.TARGET))
+_READERS = {
+    "claude-code": _Reader(_claude_code.recognise, _claude_code.convert, _always(_claude_code.TARGET)),
+    "openclaw": _Reader(_openclaw.recognise, _openclaw.convert, _always(_openclaw.TARGET)),
+    "pydantic-ai": _Reader(_pydantic_ai.recognise, _pydantic_ai.convert, _pydantic_ai.target),
+    "langchain": _Reader(_langchain.recognise, _langchain.convert, _langchain.target),
+    "gemini": _Reader(_gemini.recognise, _gemini.convert, _always(_gemini.TARGET)),
+    "openai-responses": _RESPONSES,
+    "openai-agents": _RESPONSES,
+    "anthropic": _Reader(recognise_anthropic, None, _always("anthropic")),
+    "openai-chat": _Reader(recognise_openai, None, _always("openai-chat")),
+}
+"""In the order of guessing: the shapes that nothing else has come first."""
+SOURCES = tuple(_READERS)
+"""What `read_history` reads."""
+
+
+@dataclass(frozen=True)
+class History:
+    """Messages that a provider takes, from wherever they came.
+
+    ```python
+    from hooksdk.histories import read_history
+
+    history = read_history([{"role": "user", "content": "Hello"}])
+    assert (history.source, history.format, len(history.messages)) == ("openai-chat", "openai-chat", 1)
+    ```
+    """
+
+    messages: list[Message]
+    format: str
+    """The format of `messages`."""
+    source: str
+    """What they were read as: one of `SOURCES`."""
+    notes: tuple[str, ...]
+    """How the source was guessed, what was repaired, and what was left out."""
+
+
+def read_history(
+    source: str | Path | Sequence[Any] | dict[str, Any],
+    format: str | None = None,  # noqa: A002 - the command's word
+    *,
+    into: str | None = None,
+) -> History:
+    """Read a file (JSON, or one item a line) or objects. `format` is one of `SOURCES`; None guesses it, and a note tells why.
+
+    `into` is `openai-chat` or `anthropic`; by default the one that loses least of this source. Calls without a result get an
+    error result, except those that the history ends with. Raises `HistoryError` with file and line of what cannot be read.
+    """
+    if format is not None and format not in _READERS:
+        problem = f"'{format}' is no source of histories: take one of {', '.join(SOURCES)}."
+        raise ConfigError("format", (f"{problem}{did_you_mean(format, SOURCES)}",))
+    items = open_source(source)
+    name, reason = (format, "") if format is not None else _guess(items)
+    reader = _READERS[name]
+    target = reader.target(items)
+    if into is not None and (into not in TARGETS or (reader.convert is None and into != target)):
+        problem = f"a history of '{name}' cannot be read into '{into}'"
+        raise ConfigError("into", (f"{problem}. Take {target if reader.convert is None else ' or '.join(TARGETS)}",))
+    notes = [*([f"read as {name}: {reason}"] if reason else []), *items.notes]
+    if reader.convert is None:
+        messages = as_they_are(items, target, notes)
+    else:
+        draft = Draft(into or target)
+        reader.convert(items, draft)
+        target, messages = draft.target, draft.messages()
+        notes += draft.notes
+    if not messages:
+        raise HistoryError(
+            items.name or "the history",
+            f"there is no message in it for a model ({'; '.join(notes)})",
+            "Pass another one",
+        )
+    return History(messages, target, name, tuple(notes))
+
+
+def _guess(source: Source) -> tuple[str, str]:
+    for name, reader in _READERS.items():
+        if reason := reader.recognise(source):
+            return name, reason
+    raise source.wrong(0, f"a history of {', '.join(SOURCES)}")

@@ -1,0 +1,157 @@
+"""A history as it came, from a file or from objects: its items, and where each stands."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from hooksdk import schema
+from hooksdk._schema.values import JsonObject, as_object, is_list, is_object, kind_of
+from hooksdk.errors import HookSDKError
+
+_CONTAINERS = ("messages", "contents", "input", "output", "items", "data")
+"""Where an object around the items has them: request bodies, responses, saved states."""
+
+
+@dataclass(eq=False)
+class HistoryError(HookSDKError, ValueError):
+    """A history that cannot be read.
+
+    ```python
+    from hooksdk.histories import HistoryError, read_history
+
+    try:
+        read_history([{"speaker": "ann", "says": "Hello"}])
+    except HistoryError as error:
+        assert error.place == "item 0"
+    ```
+    """
+
+    place: str
+    """File and line, or which item, counted from 0."""
+    problem: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}. {self.advice}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The items of a history."""
+
+    name: str
+    """The file, or nothing for objects."""
+    items: list[JsonObject]
+    lines: list[int] = field(default_factory=list[int])
+    """The line of each item, in a file with one item a line."""
+    head: JsonObject = field(default_factory=dict[str, Any])
+    """The object around the items, if there is one."""
+    notes: list[str] = field(default_factory=list[str])
+
+    def place(self, index: int) -> str:
+        """Where an item stands, for a person."""
+        if index < len(self.lines):
+            return f"{self.name}, line {self.lines[index]}"
+        return f"{self.name}, item {index}" if self.name else f"item {index}"
+
+    def wrong(self, index: int, expected: str) -> HistoryError:
+        """The error for an item of another shape."""
+        keys = ", ".join(f"'{key}'" for key in list(self.items[index])[:8]) or "none"
+        return HistoryError(
+            self.place(index),
+            f"expected {expected}, but this item has the keys {keys}",
+            "Leave the format out to have it guessed, or correct this item",
+        )
+
+    def need(self, index: int, key: str, item_type: type[list[Any] | dict[str, Any]], expected: str) -> Any:
+        """A value that an item must have. Raises `HistoryError`."""
+        value: Any = self.items[index].get(key)
+        if isinstance(value, item_type):
+            return self.items[index][key]
+        raise self.wrong(index, expected)
+
+
+def open_source(source: object) -> Source:
+    """Read a path, or take objects: a list, or an object with a list inside. Raises `HistoryError`."""
+    if isinstance(source, (str, Path)):
+        return _from_file(Path(source))
+    try:
+        plain = schema.clone(source)
+        return _from_value("", list(cast("tuple[object, ...]", plain)) if isinstance(plain, tuple) else plain)
+    except schema.Uncloneable as error:
+        advice = "Pass plain dicts; most libraries have a function for it, such as model_dump(mode='json')"
+        raise HistoryError("the history", str(error), advice) from None
+
+
+def _from_file(path: Path) -> Source:
+    name = path.name
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise HistoryError(name, f"it is no UTF-8 text (byte {error.start})", "Export it as JSON or JSONL") from None
+    except OSError as error:
+        raise HistoryError(str(path), f"it cannot be read: {error.strerror}", "Check the path") from None
+    rows = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not rows:
+        raise HistoryError(name, "it is empty", "Pass a file with messages in it")
+    whole = _parsed(rows[0][1]) if len(rows) > 1 else None
+    return _from_value(name, _whole(name, text)) if whole is None else _from_rows(name, rows, text)
+
+
+def _parsed(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _whole(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        problem = f"this is not valid JSON: {error.msg}, column {error.colno}"
+        raise HistoryError(
+            f"{name}, line {error.lineno}", problem, "Pass one JSON document, or one item a line"
+        ) from None
+    except RecursionError:
+        raise HistoryError(name, "the JSON is nested too deep", "Pass a history of messages") from None
+
+
+def _from_rows(name: str, rows: list[tuple[int, str]], text: str) -> Source:
+    items: list[JsonObject] = []
+    lines: list[int] = []
+    notes: list[str] = []
+    for number, line in rows:
+        item = _parsed(line)
+        if is_object(item):
+            items.append(item)
+            lines.append(number)
+        elif item is None and number == rows[-1][0] and not text.endswith("\n"):
+            notes.append(f"left out line {number}, which is cut off")  # whoever writes the file is still at it, or died
+        else:
+            problem = (
+                "this is not valid JSON" if item is None else f"expected a JSON object, but this is {kind_of(item)}"
+            )
+            raise HistoryError(f"{name}, line {number}", problem, "Correct this line, or remove it")
+    return Source(name, items, lines, notes=notes)
+
+
+def _from_value(name: str, value: object) -> Source:
+    head = as_object(value)
+    if head:
+        value = next((head[key] for key in _CONTAINERS if is_list(head.get(key))), [head])
+    if not is_list(value):
+        problem = f"expected a list of messages, but this is {kind_of(value)}"
+        raise HistoryError(name or "the history", problem, "Pass the list itself, or an object with 'messages'")
+    if not value:
+        raise HistoryError(name or "the history", "it has no messages", "Pass a history with messages in it")
+    source = Source(name, value, head=head if value != [head] else {})
+    for index, item in enumerate(value):
+        if not is_object(item):
+            problem = f"expected an object, but this is {kind_of(item)}"
+            advice = "Pass plain dicts; most libraries have a function for it, such as model_dump(mode='json')"
+            raise HistoryError(source.place(index), problem, advice)
+    return source
