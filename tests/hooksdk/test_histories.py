@@ -549,14 +549,15 @@ def test_real_transcripts_come_back_the_same_from_every_shape(source: str) -> No
 @pytest.mark.skipif(not TRANSCRIPTS, reason=f"the real transcripts are not at {SHARED / 'benchmarks' / 'transcripts'}")
 async def test_every_real_transcript_is_imported_trimmed_and_sent_on() -> None:
     trimmed = 0
-    for path in TRANSCRIPTS:
-        history = read_history(path)
-        async with open_host() as host, host.session(path.stem) as session:
-            await session.load(history.messages, history.format)
-            for info in session.results.list()[:2]:
-                trimmed += info.trimmable and (await session.results.trim(info.handle)).status == "queued"
-            await session.drain()
-            async with session.run() as run:
-                await run.record({"role": "user", "content": "Go on."})
-                assert violations("openai-chat", await run.prepare_messages()) == []
+    async with open_host() as host:
+        for path in TRANSCRIPTS:
+            history = read_history(path)
+            async with host.session(path.stem) as session:
+                await session.load(history.messages, history.format)
+                for info in session.results.list()[:2]:
+                    trimmed += info.trimmable and (await session.results.trim(info.handle)).status == "queued"
+                await session.drain()
+                async with session.run() as run:
+                    await run.record({"role": "user", "content": "Go on."})
+                    assert violations("openai-chat", await run.prepare_messages()) == []
     assert trimmed > 30
