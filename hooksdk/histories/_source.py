@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +12,8 @@ from hooksdk import schema
 from hooksdk._schema.values import JsonObject, as_object, is_list, is_object, kind_of
 from hooksdk.errors import HookSDKError
 
+_SQLITE = b"SQLite format 3\0"
+"""Begins every SQLite file."""
 _CONTAINERS = ("messages", "contents", "input", "output", "items", "data")
 """Where an object around the items has them: request bodies, responses, saved states."""
 
@@ -89,7 +92,10 @@ def open_source(source: object) -> Source:
 def _from_file(path: Path) -> Source:
     name = path.name
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        content = path.read_bytes()
+        if content.startswith(_SQLITE):
+            return _from_sqlite(path)
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise HistoryError(name, f"it is no UTF-8 text (byte {error.start})", "Export it as JSON or JSONL") from None
     except OSError as error:
@@ -99,6 +105,25 @@ def _from_file(path: Path) -> Source:
         raise HistoryError(name, "it is empty", "Pass a file with messages in it")
     whole = _parsed(rows[0][1]) if len(rows) > 1 else None
     return _from_value(name, _whole(name, text)) if whole is None else _from_rows(name, rows, text)
+
+
+def _from_sqlite(path: Path) -> Source:
+    """The items of openai-agents' `SQLiteSession`."""
+    import sqlite3
+
+    name = path.name
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            rows = database.execute("SELECT session_id, message_data FROM agent_messages ORDER BY id").fetchall()
+    except sqlite3.Error as error:
+        problem = f"it is an SQLite file, but not one of openai-agents' sessions ({error})"
+        raise HistoryError(name, problem, "Export the history as JSON") from None
+    sessions = list(dict.fromkeys(str(session) for session, _ in rows))
+    if len(sessions) > 1:
+        listing = ", ".join(f"'{session}'" for session in sessions[:8])
+        advice = f"Pass what one has: await SQLiteSession({sessions[0]!r}, {name!r}).get_items()"
+        raise HistoryError(name, f"it holds {len(sessions)} sessions: {listing}", advice)
+    return _from_value(name, [_parsed(item) for _, item in rows])
 
 
 def _parsed(line: str) -> Any:

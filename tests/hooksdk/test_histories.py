@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -416,6 +418,29 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
             read_history(path)
     with pytest.raises(ConfigError, match=r"'langchian' is no source of histories.*Did you mean 'langchain'\?"):
         read_history(OPENAI_CHAT, "langchian")
+
+
+def sqlite_file(path: Path, *sessions: str) -> Path:
+    """A file as openai-agents' `SQLiteSession` writes it."""
+    with closing(sqlite3.connect(path)) as database, database:
+        columns = "id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, message_data TEXT NOT NULL"
+        database.execute(f"CREATE TABLE agent_messages ({columns})")
+        rows = [(session, json.dumps(item)) for session in sessions for item in RESPONSES]
+        database.executemany("INSERT INTO agent_messages (session_id, message_data) VALUES (?, ?)", rows)
+    return path
+
+
+def test_the_file_of_openai_agents_sessions_is_read(tmp_path: Path) -> None:
+    history = read_history(sqlite_file(tmp_path / "one.db", "ann"))
+    assert history.messages == read_history(RESPONSES).messages
+    with pytest.raises(
+        HistoryError, match=r"two.db: it holds 2 sessions: 'ann', 'bob'. Pass what one has: await SQLite"
+    ):
+        read_history(sqlite_file(tmp_path / "two.db", "ann", "bob"))
+    with closing(sqlite3.connect(tmp_path / "other.db")) as database, database:
+        database.execute("CREATE TABLE notes (id INTEGER)")
+    with pytest.raises(HistoryError, match="an SQLite file, but not one of openai-agents' sessions"):
+        read_history(tmp_path / "other.db")
 
 
 # A session takes it
