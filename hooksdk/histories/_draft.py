@@ -40,7 +40,6 @@ class _Use:
 class _Turn:
     role: str
     blocks: list[JsonObject]
-    key: str = ""
     uses: list[_Use] = field(default_factory=list[_Use])
 
 
@@ -54,6 +53,8 @@ class Draft:
         self._losses: Counter[str] = Counter()
         self._notes: list[str] = []
         self._ids: set[str] = set()
+        self._repeats: Counter[str] = Counter()
+        self._replies: dict[str, _Turn] = {}
 
     @property
     def notes(self) -> list[str]:
@@ -85,9 +86,9 @@ class Draft:
     def reply(self, content: str | list[JsonObject], key: str = "") -> None:
         """The model speaks, and calls tools in `tool_use` blocks. Replies of one `key` are one."""
         blocks = _sendable(content)
-        turn = next((each for each in reversed(self._turns) if key and each.key == key), None)
+        turn = self._replies.get(key) if key else None
         if turn is None and blocks:
-            turn = _Turn("reply", [], key)
+            turn = self._replies[key] = _Turn("reply", [])
             self._turns.append(turn)
         for block in blocks:
             assert turn is not None
@@ -100,7 +101,7 @@ class Draft:
 
     def result(self, call_id: str, content: object, *, is_error: bool = False, name: str = "", place: str = "") -> None:
         """A tool answers the newest open call with this id, or with this name where the source has no ids."""
-        uses = [use for turn in reversed(self._turns) for use in turn.uses if use.answer is None]
+        uses = (use for turn in reversed(self._turns) for use in turn.uses if use.answer is None)
         use = next((use for use in uses if (use.call.id == call_id if call_id else use.call.name == name)), None)
         if use is None:
             self.lose(f"a result that answers no open call: '{call_id or name}'{f' at {place}' if place else ''}")
@@ -121,10 +122,9 @@ class Draft:
             )
         if self.target == "anthropic":
             call_id = stem = _OTHERS_IN_IDS.sub("_", wanted)
-            number = 1
             while call_id in self._ids:
-                number += 1
-                call_id = f"{stem}-{number}"
+                self._repeats[stem] += 1
+                call_id = f"{stem}-{self._repeats[stem] + 1}"
         self._ids.add(call_id)
         if call_id != call.id and call.id:
             self.note("ids of calls are changed where the provider would refuse them")

@@ -59,10 +59,10 @@ def _path(source: Source, draft: Draft) -> list[int]:
     position_of = {str(item["id"]): index for index, item in enumerate(items) if "parentId" in item and item.get("id")}
     if not position_of:
         return list(range(len(items)))
-    path: list[int] = []
+    path: dict[int, None] = {}
     position: int | None = max(position_of.values())
     while position is not None and position not in path:
-        path.append(position)
+        path[position] = None
         parent = items[position].get("parentId")
         if parent is not None and str(parent) not in position_of:
             draft.note(f"{source.place(position)} names a parent that is not there: what stood before it is left out")
@@ -71,7 +71,7 @@ def _path(source: Source, draft: Draft) -> list[int]:
     draft.lose(
         "lines of branches that were given up", read - sum(items[index].get("type") in _ENTRIES for index in path)
     )
-    return path[::-1]
+    return [*reversed(path)]
 
 
 def _message(source: Source, index: int, message: JsonObject, draft: Draft) -> None:

@@ -12,6 +12,7 @@ from hooksdk import schema
 from hooksdk._schema.values import JsonObject, as_object, is_list, is_object, kind_of
 from hooksdk.errors import HookSDKError
 
+_DUMP = "Pass plain dicts; most libraries have a function for it, such as model_dump(mode='json')"
 _SQLITE = b"SQLite format 3\0"
 """Begins every SQLite file."""
 _CONTAINERS = ("messages", "contents", "input", "output", "items", "data")
@@ -81,12 +82,23 @@ def open_source(source: object) -> Source:
     """Read a path, or take objects: a list, or an object with a list inside. Raises `HistoryError`."""
     if isinstance(source, (str, Path)):
         return _from_file(Path(source))
+    return _from_value("", _plain(source))
+
+
+def _plain(value: object) -> object:
+    """A copy, list by list: each item may be as large as one message."""
+    if isinstance(value, (list, tuple)):
+        return [_plain_item(index, item) for index, item in enumerate(cast("list[object]", value))]
+    if is_object(value):
+        return {key: _plain(each) for key, each in value.items()}
+    return _plain_item(0, value)
+
+
+def _plain_item(index: int, item: object) -> object:
     try:
-        plain = schema.clone(source)
-        return _from_value("", list(cast("tuple[object, ...]", plain)) if isinstance(plain, tuple) else plain)
+        return schema.clone(item)
     except schema.Uncloneable as error:
-        advice = "Pass plain dicts; most libraries have a function for it, such as model_dump(mode='json')"
-        raise HistoryError("the history", str(error), advice) from None
+        raise HistoryError(f"item {index}", str(error), _DUMP) from None
 
 
 def _from_file(path: Path) -> Source:
@@ -177,6 +189,5 @@ def _from_value(name: str, value: object) -> Source:
     for index, item in enumerate(value):
         if not is_object(item):
             problem = f"expected an object, but this is {kind_of(item)}"
-            advice = "Pass plain dicts; most libraries have a function for it, such as model_dump(mode='json')"
-            raise HistoryError(source.place(index), problem, advice)
+            raise HistoryError(source.place(index), problem, _DUMP)
     return source

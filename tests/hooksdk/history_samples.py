@@ -117,7 +117,7 @@ GEMINI: Json = {
 
 
 def _langchain(message_type: str, content: Any, **fields: Any) -> Json:
-    common = {"additional_kwargs": {}, "response_metadata": {}, "type": message_type, "name": None, "id": None}
+    common: Json = {"additional_kwargs": {}, "response_metadata": {}, "type": message_type, "name": None, "id": None}
     return {"type": message_type, "data": {"content": content, **common, **fields}}
 
 

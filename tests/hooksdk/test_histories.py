@@ -29,13 +29,15 @@ from history_samples import (
 from provider_rules import PNG, neutral, violations
 from test_formats_properties import SHARED, TRANSCRIPTS, transcript
 
-from hooksdk import schema
+from hooksdk import hooks, schema
 from hooksdk.errors import ConfigError, FenceClosed
 from hooksdk.formats import Message, get_format
 from hooksdk.histories import SOURCES, History, HistoryError, read_history
 from hooksdk.histories._draft import BEGINNING
+from hooksdk.hooks import ResolveSecrets, Secrets
 from hooksdk.testing import open_host
 from hooksdk.trimming import list_results, read
+from tests.stage import make, playing
 
 pytestmark = pytest.mark.anyio
 
@@ -104,12 +106,12 @@ def test_every_source_tells_the_same_conversation_in_both_formats(source: str, i
 
 @EACH
 def test_a_file_of_lines_a_file_of_one_document_and_objects_are_read_alike(source: str, tmp_path: Path) -> None:
-    sample = SAMPLES[source]
+    sample: Any = SAMPLES[source]
     untouched = copy.deepcopy(sample)
     document = tmp_path / "history.json"
     document.write_text(json.dumps(sample, indent=1), encoding="utf-8-sig")
     histories = [read_history(sample, source), read_history(str(document), source)]
-    if isinstance(sample, list):
+    if sample is not GEMINI:
         histories.append(read_history(write_lines(tmp_path / "history.jsonl", sample), source))
         histories.append(read_history(tuple(sample), source))
     assert all(history == histories[0] for history in histories)
@@ -177,7 +179,7 @@ def test_a_request_body_is_taken_apart() -> None:
 def test_the_model_of_anthropic_gets_its_own_format_and_its_thinking_back() -> None:
     langchain, pydantic = copy.deepcopy(LANGCHAIN), copy.deepcopy(PYDANTIC_AI)
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln", "index": 0}
-    use = {"type": "tool_use", "id": "call_0", "name": "read_file", "input": {}}
+    use: dict[str, Any] = {"type": "tool_use", "id": "call_0", "name": "read_file", "input": {}}
     langchain[2]["data"]["content"] = [thinking, {"type": "text", "text": "Let me look."}, use]
     pydantic[1]["provider_name"] = pydantic[1]["parts"][0]["provider_name"] = "anthropic"
     for source in (langchain, pydantic):
@@ -189,15 +191,13 @@ def test_the_model_of_anthropic_gets_its_own_format_and_its_thinking_back() -> N
         assert violations("anthropic", history.messages) == []
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [
-        [
+WITH_IMAGES: dict[str, list[Any]] = {
+        "openclaw": [
             {"role": "user", "content": [{"type": "text", "text": "See"}, {"type": "image", "mimeType": "image/png", "data": PNG}]},
             {"role": "assistant", "content": [{"type": "toolCall", "id": "c1", "name": "shot", "arguments": {}}]},
             {"role": "toolResult", "toolCallId": "c1", "content": [{"type": "image", "mimeType": "image/png", "data": PNG}]},
         ],
-        [
+        "gemini": [
             {"role": "user", "parts": [{"text": "See"}, {"inline_data": {"mime_type": "image/png", "data": PNG}}]},
             {"role": "model", "parts": [{"function_call": {"id": "c1", "name": "shot", "args": {}}}]},
             {
@@ -212,26 +212,29 @@ def test_the_model_of_anthropic_gets_its_own_format_and_its_thinking_back() -> N
                 ],
             },
         ],
-        [
+        "openai-responses": [
             {"role": "user", "content": [{"type": "input_text", "text": "See"}, {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}"}]},
             {"type": "function_call", "call_id": "c1", "name": "shot", "arguments": "{}"},
             {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_image", "image_url": f"data:image/png;base64,{PNG}"}]},
         ],
-        [
+        "langchain": [
             {"type": "human", "data": {"content": [{"type": "text", "text": "See"}, {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}]}},
             {"type": "ai", "data": {"content": "", "tool_calls": [{"id": "c1", "name": "shot", "args": {}}]}},
             {"type": "tool", "data": {"content": [{"type": "image", "source_type": "base64", "mime_type": "image/png", "data": PNG}], "tool_call_id": "c1"}},
         ],
-        [
+        "pydantic-ai": [
             {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": ["See", {"kind": "binary", "media_type": "image/png", "data": base64.urlsafe_b64encode(base64.b64decode(PNG)).decode()}]}]},
             {"kind": "response", "parts": [{"part_kind": "tool-call", "tool_name": "shot", "args": None, "tool_call_id": "c1"}]},
             {"kind": "request", "parts": [{"part_kind": "tool-return", "tool_name": "shot", "tool_call_id": "c1", "content": {"kind": "binary", "media_type": "image/png", "data": PNG}}]},
         ],
-    ],
-    ids=["openclaw", "gemini", "openai-responses", "langchain", "pydantic-ai"],
-)  # fmt: skip
-def test_images_stay_images_where_the_target_takes_them_and_are_named_where_not(messages: list[Any]) -> None:
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("source", WITH_IMAGES)
+def test_images_stay_images_where_the_target_takes_them_and_are_named_where_not(source: str) -> None:
+    messages = WITH_IMAGES[source]
     history = read_history(messages, into="anthropic")
+    assert history.source == source
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
     assert history.messages[0]["content"] == [{"type": "text", "text": "See"}, image]
     assert [block for block in read(history.messages, "r1", "anthropic").blocks if block["type"] == "image"] == [
@@ -333,8 +336,8 @@ def test_a_history_for_anthropic_begins_with_a_user() -> None:
 
 
 def test_ids_and_names_that_a_provider_would_refuse_are_changed_and_that_is_said() -> None:
-    call = {"id": "a|b", "name": "fs.read", "args": {}}
-    turn = [
+    call: dict[str, Any] = {"id": "a|b", "name": "fs.read", "args": {}}
+    turn: list[dict[str, Any]] = [
         {"type": "ai", "data": {"content": "", "tool_calls": [call]}},
         {"type": "tool", "data": {"content": "text", "tool_call_id": "a|b"}},
     ]
@@ -464,6 +467,19 @@ async def test_a_list_that_cannot_be_repaired_is_refused_with_its_place_and_noth
         assert (session.messages, session.format) == ([], None)
         await session.load([message for message in OPENAI_CHAT if message.get("tool_call_id") != "call_0"])
         assert violations("openai-chat", session.messages) == []
+
+
+async def test_a_sub_agents_session_masks_the_secrets_of_its_parent_in_what_it_loads() -> None:
+    class Vault:
+        @hooks.resolve_secrets
+        def secret(self, event: ResolveSecrets) -> Secrets:
+            return Secrets({"KEY": "hunter2-hunter2"})
+
+    async with playing(Vault, tools=[make()]) as stage:
+        await stage.call("read_file", {"path": "{{secret:KEY}}"})
+        async with stage.session.child() as child:
+            await child.load([{"role": "user", "content": "It is hunter2-hunter2."}])
+            assert child.messages == [{"role": "user", "content": "It is {{secret:KEY}}."}]
 
 
 async def test_a_session_guesses_the_format_of_a_list() -> None:
