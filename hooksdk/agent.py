@@ -42,6 +42,8 @@ class ModelReply:
 
     message: Message
     """The reply in the session's format, as the provider returned it."""
+    more: Sequence[Message] = ()
+    """Its further messages, where the format has several to a reply, as `openai-responses` has its items."""
     usage: Mapping[str, Any] | None = None
     """The provider's own counts; numbers are added up under their own names in `Outcome.stats["usage"]`."""
     stop_reason: str | None = None
@@ -70,7 +72,7 @@ class Model(Protocol):
 
     @property
     def format(self) -> str | MessageFormat:
-        """The format of its messages: `openai-chat`, `anthropic`, or a format object."""
+        """The format of its messages: one of `hooksdk.formats.FORMATS`, or a format object."""
         ...
 
     @property
@@ -250,10 +252,11 @@ class _Loop:
                 self.reason = "token_limit"
                 return
             reply = await self.ask_model()
-            await self.run.record(reply.message, usage=reply.usage, stop_reason=reply.stop_reason)
+            messages = [reply.message, *reply.more]
+            await self.run.record(messages, usage=reply.usage, stop_reason=reply.stop_reason)
             self.turns += 1
-            self.text = self.message_format.text(reply.message)
-            calls = self.message_format.calls(reply.message)
+            self.text = "\n".join(filter(None, map(self.message_format.text, messages)))
+            calls = [call for message in messages for call in self.message_format.calls(message)]
             if calls:
                 await self.run_calls(calls)
             elif self.run.reminder and self.reminders < self.limits.reminders:
@@ -276,7 +279,7 @@ class _Loop:
                 continue
             used = tokens_of(reply.usage)
             if used is None:
-                used = schema.estimate_tokens([messages, self.definitions, reply.message])
+                used = schema.estimate_tokens([messages, self.definitions, reply.message, *reply.more])
             self.tokens += used
             return reply
 

@@ -29,6 +29,7 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import PolicyFailed, RunBlocked
 from hooksdk.formats import Message
+from hooksdk.formats._shared import replies_in
 from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.records import (
     AttemptStarted,
@@ -244,28 +245,32 @@ class Run:
     async def _show_replies(
         self, messages: Sequence[Message], usage: Mapping[str, Any] | None = None, stop_reason: str | None = None
     ) -> None:
-        for message in messages:
-            if self._parts.format.is_reply(message):
-                self._state.asked_model = False
-                await self._after_model_call(message, usage, stop_reason)
+        for reply in replies_in(messages, self._parts.format):
+            self._state.asked_model = False
+            await self._after_model_call(reply, usage, stop_reason)
 
     async def _after_model_call(
-        self, message: Message, usage: Mapping[str, Any] | None, stop_reason: str | None
+        self, reply: Sequence[Message], usage: Mapping[str, Any] | None, stop_reason: str | None
     ) -> None:
         self._state.stats.replied(usage)
         await self._state.trace(ModelReplied(usage=usage or None, stop_reason=stop_reason))
-        await self._notice_text_calls(message)
+        await self._notice_text_calls(reply)
         if self._hooks.has("after_model_call"):
-            own = schema.clone(message)
-            event = hooks.AfterModelCall(info=self.info, message=own, usage=usage, stop_reason=stop_reason)
-            self._hooks.observe("after_model_call", event)
+            for message in reply:
+                is_last = message is reply[-1]  # what the reply cost is said once
+                event = hooks.AfterModelCall(
+                    info=self.info, message=schema.clone(message), usage=usage if is_last else None,
+                    stop_reason=stop_reason if is_last else None,
+                )  # fmt: skip
+                self._hooks.observe("after_model_call", event)
 
-    async def _notice_text_calls(self, message: Message) -> None:
+    async def _notice_text_calls(self, reply: Sequence[Message]) -> None:
         state, format_ = self._state, self._parts.format
         catalog, state.reminder = state.catalog, None
-        if catalog is None or format_.calls(message):
+        if catalog is None or any(format_.calls(message) for message in reply):
             return
-        names = names_called_in(format_.text(message), lambda name: name in catalog or name in state.bridges)
+        text = "\n".join(format_.text(message) for message in reply)
+        names = names_called_in(text, lambda name: name in catalog or name in state.bridges)
         if names:
             state.reminder = reminder_of(names, {tool.name for tool in self._offered}, state.call_hint)
             state.stats.written_as_text(len(names))

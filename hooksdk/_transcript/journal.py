@@ -29,6 +29,7 @@ from hooksdk._transcript.trims import DrainedTrim, TrimStatus
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats._content import size_of
+from hooksdk.formats._shared import identified
 
 
 class Ledger:
@@ -90,15 +91,37 @@ class Ledger:
             return
         results = self.format.results(message)
         if self.format.is_reply(message):
-            self.replies += 1
-            self.last_reply = position
-            self.slots = [Slot(call, order) for order, call in enumerate(self.format.calls(message))]
+            if not self.reply_goes_on(position):
+                self.replies += 1
+                self.last_reply = position
+                self.slots = []
+            self.slots += [Slot(call, order) for order, call in enumerate(self.format.calls(message), len(self.slots))]
             self._calls.update({slot.call.id: slot.call for slot in self.slots})
             self.orphans = [orphan for orphan in self.orphans if not self._adopt(orphan)]
         elif self.first_user is None and not results and message.get("role", "user") == "user":
             self.first_user = position
-        for result in results:
-            self._add_result(position, result)
+        if results:
+            for result in identified(results, (slot.call for slot in self.slots if slot.record is None)):
+                self._add_result(position, result)
+
+    def reply_goes_on(self, count: int | None = None) -> bool:
+        """True when a reply after the first `count` messages (None: after all) is a part of the reply before it."""
+        count = len(self.messages) if count is None else count
+        message_format = self.need_format()
+        return message_format.joined and count > self.upto and message_format.is_reply(self.messages[count - 1])
+
+    @property
+    def ends_with_reply(self) -> bool:
+        """True when the view ends with a reply whose calls have their results, or with one that made none."""
+        shown = self.messages if len(self.messages) > self.upto else self.base
+        is_answered = all(slot.record for slot in self.slots)
+        return is_answered and bool(shown) and self.need_format().is_reply(shown[-1])
+
+    def leaves_turn(self, message: Message) -> bool:
+        """True for a message that is no result and no part of the newest reply."""
+        if self.need_format().is_reply(message):
+            return not self.reply_goes_on()
+        return not self.need_format().results(message)
 
     def _add_result(self, position: int, result: FoundResult) -> None:
         slot = next((slot for slot in self.slots if slot.record is None and slot.call.id == result.call_id), None)

@@ -11,7 +11,7 @@ from hooksdk._transcript.encoding import encode
 from hooksdk._transcript.entries import Record, Slot
 from hooksdk._transcript.journal import Ledger
 from hooksdk.formats import FoundResult, Message, MessageFormat
-from hooksdk.formats._shared import with_readable_arguments
+from hooksdk.formats._shared import identified, with_readable_arguments
 
 
 class MismatchError(ValueError):
@@ -93,7 +93,8 @@ def _same_results(
         return False
     if message_format.text(theirs) or message_format.text(known[0]):
         return False
-    results = message_format.results(theirs)
+    calls = [record.call for record in records if record.call]
+    results = identified(message_format.results(theirs), calls)
     if [result.call_id for result in results] != [record.call_id for record in records]:
         return False
     ways = [zip(results, message_format.results(message), records, strict=True) for message in known]
@@ -127,7 +128,7 @@ def without_repeats(messages: list[Message], ledger: Ledger) -> list[Message]:
     for number, message in enumerate(messages):
         if message_format.is_reply(message):
             return new + messages[number:]
-        results = message_format.results(message)
+        results = identified(message_format.results(message), (slot.call for slot in ledger.slots))
         slots = [slot for result in results if (slot := _answered(result.call_id, ledger.slots))]
         records = [slot.record for slot in slots if slot.record]
         if not results or len(records) < len(results) or message_format.text(message):

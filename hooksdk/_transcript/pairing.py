@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.matching import MismatchError
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message, MessageFormat
+from hooksdk.formats._shared import identified
 
 NO_RESULT = "no result: the conversation went on before this call had one"
 """What a call without a result gets, so that the next request can be sent."""
@@ -18,30 +20,51 @@ def paired(
     message_format: MessageFormat,
     *,
     open_calls: Sequence[ToolCall] = (),
-    answered_ids: Collection[str] = (),
-    start: int = 0,
+    after: Ledger | None = None,
+    still_open: Collection[str] | None = None,
 ) -> list[Message]:
     """The messages, with an error result for each call after which the conversation goes on without one.
 
-    `open_calls` are those that wait before the first message, `answered_ids` those that have a result already, `start` is
-    its position. The last reply's calls may stay open. Raises `MismatchError` for a result that answers no open call.
+    `after` is what they come after, `open_calls` those of its calls that wait for results. The last reply's calls may stay
+    open, or those with the ids `still_open`. Raises `MismatchError` for a result that answers no open call.
     """
     whole: list[Message] = []
-    waiting, answered = list(open_calls), set(answered_ids)
+    waiting, answered = list(open_calls), set(after.by_id if after else ())
+    reply_goes_on, start = (after.reply_goes_on(), len(after.messages)) if after else (False, 0)
+    one_message_a_turn = message_format.grouped and not message_format.joined
+    after_reply = after is not None and after.ends_with_reply
     for position, message in enumerate(messages, start):
         results = message_format.results(message)
+        results = identified(results, waiting) if results else results
+        is_reply = message_format.is_reply(message)
         for result in results:
             call = next((call for call in waiting if call.id == result.call_id), None)
             if call is None:
                 why = "has a result already" if result.call_id in answered else "was made by no reply before it"
                 advice = "Leave this result out" if result.call_id in answered else "Put the reply that made it first"
-                raise MismatchError(position, f"it answers call '{result.call_id}', which {why}. {advice}")
+                raise MismatchError(
+                    position, f"it answers call '{result.call_id or result.name}', which {why}. {advice}"
+                )
             waiting.remove(call)
             answered.add(result.call_id)
-        if not results or message_format.is_reply(message):
+        if is_reply and reply_goes_on:
+            waiting += message_format.calls(message)
+        elif not results or is_reply:
             if waiting:
                 whole += message_format.result_messages([(call, ToolResult.error(NO_RESULT)) for call in waiting])
                 answered.update(call.id for call in waiting)
+                after_reply = False
             waiting = message_format.calls(message)
+            if one_message_a_turn and waiting and after_reply:
+                problem = "it makes calls, and a reply stands before it. Put the parts of one reply into one message"
+                raise MismatchError(position, problem)
+        elif waiting and one_message_a_turn:
+            missing = ", ".join(call.id for call in waiting)
+            problem = f"it has no result for {missing}, and all results of one turn must stand in one message"
+            raise MismatchError(position, f"{problem}. Put them together")
+        reply_goes_on, after_reply = is_reply and message_format.joined, is_reply
         whole.append(message)
+    if still_open is not None:
+        closed = [call for call in waiting if call.id not in still_open]
+        whole += message_format.result_messages([(call, ToolResult.error(NO_RESULT)) for call in closed])
     return whole

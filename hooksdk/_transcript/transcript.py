@@ -174,9 +174,9 @@ class Transcript:
             fresh = [checked(message, message_format, start + number) for number, message in enumerate(messages)]
             await self._flush()
             fresh = without_repeats(fresh, self._ledger)
-            goes_on = bool(fresh and self.pending and not message_format.results(fresh[0]))
+            goes_on = bool(fresh and self.pending and self._ledger.leaves_turn(fresh[0]))
             waiting = [] if goes_on else [slot.call for slot in self._ledger.slots if slot.record is None]
-            fresh = paired(fresh, message_format, open_calls=waiting, answered_ids=self._ledger.by_id, start=start)
+            fresh = paired(fresh, message_format, open_calls=waiting, after=self._ledger)
         except MismatchError as error:
             raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
         if goes_on:
@@ -326,7 +326,7 @@ class Transcript:
         ledger, message_format = self._ledger, self._need_format()
         try:
             base = [checked(message, message_format, position) for position, message in enumerate(messages)]
-            base = paired(base, message_format)
+            base = paired(base, message_format, still_open={slot.call.id for slot in ledger.slots if not slot.record})
         except MismatchError as error:
             raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
         later = ledger.view[len(ledger.base) :]

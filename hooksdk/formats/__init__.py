@@ -7,7 +7,7 @@ from hooksdk.formats._base import FoundResult, Message, MessageFormat
 
 __all__ = ["FORMATS", "FoundResult", "Message", "MessageFormat", "get_format"]
 
-FORMATS = ("openai-chat", "anthropic")
+FORMATS = ("openai-chat", "anthropic", "openai-responses", "gemini")
 """The names of the formats that come with hooksdk."""
 
 
@@ -23,4 +23,12 @@ def get_format(name: str | MessageFormat) -> MessageFormat:
         from hooksdk.formats.anthropic import Anthropic
 
         return Anthropic()
+    if name == "openai-responses":
+        from hooksdk.formats.openai_responses import OpenAIResponses
+
+        return OpenAIResponses()
+    if name == "gemini":
+        from hooksdk.formats.gemini import Gemini
+
+        return Gemini()
     raise ConfigError("format", (f"'{name}' is not a known message format.{did_you_mean(name, FORMATS)}",))

@@ -21,6 +21,7 @@ class FoundResult:
     """One tool result inside a message."""
 
     call_id: str
+    """Empty where the result names no id: then it answers the first open call of its `name`."""
     index: int
     """Which result of the message it is, from 0: several share one message in some formats."""
     text: str
@@ -30,6 +31,8 @@ class FoundResult:
     is_error: bool
     why_not: str | None
     """Why it cannot be shortened without breaking the request, or None."""
+    name: str = ""
+    """The tool, where the result names it."""
 
 
 class MessageFormat(Protocol):
@@ -39,6 +42,11 @@ class MessageFormat(Protocol):
     """`openai-chat`, `anthropic`, ..."""
     grouped: bool
     """True when all results of one turn must stand in one message."""
+    joined: bool
+    """True when replies that follow each other are one turn for the provider: then one reply may be recorded in several
+    messages, such as an item or a block each, and the calls of all of them count as its calls. Where it is False in a
+    `grouped` format, the provider refuses calls in a reply that follows another, and results in several messages.
+    """
 
     def check(self, message: object) -> str | None:
         """Why this is not a message of the format, or None. Unknown keys and block types are fine."""
@@ -77,7 +85,13 @@ class MessageFormat(Protocol):
         ...
 
     def reply(self, text: str, calls: Sequence[ToolCall] = ()) -> Message:
-        """A message of the model, as the provider would return it."""
+        """A reply of the model in one message, as the provider would return it. Raises `ValueError` where the format needs
+        several; `reply_messages` gives them.
+        """
+        ...
+
+    def reply_messages(self, text: str, calls: Sequence[ToolCall] = ()) -> list[Message]:
+        """A reply of the model, as the provider would return it, in as many messages as the format needs."""
         ...
 
     def text(self, message: Message) -> str:

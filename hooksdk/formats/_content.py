@@ -40,11 +40,11 @@ def _part_size(part: object) -> Size:
     if isinstance(part, str) or isinstance(block.get("text"), str):
         return size_of(part if isinstance(part, str) else block["text"])
     block_type = block.get("type")
-    if block_type in {"image", "image_url", "input_audio"}:
+    if block_type in {"image", "image_url", "input_image", "input_audio"}:
         return Size(_json_length(block), IMAGE_TOKENS)
     if (inner := _inner_text(block)) is not None:
         return Size(_json_length(block), schema.estimate_tokens(inner))
-    if block_type in {"document", "file"}:
+    if block_type in {"document", "file", "input_file"}:
         return Size(_json_length(block), PAGE_TOKENS)
     return Size(_json_length(block or part), (_json_length(block or part) + 3) // 4)
 
@@ -77,7 +77,7 @@ def _block_of(part: object) -> JsonObject:
     if isinstance(text, str):
         return {"type": "text", "text": text}
     media, data = _data_of(block)
-    if data and block.get("type") in {"image", "image_url"}:
+    if data and block.get("type") in {"image", "image_url", "input_image"}:
         return {"type": "image", "mimeType": media, "data": data}
     title = str(block.get("title") or block.get("type"))
     if (inner := _inner_text(block)) is not None:
@@ -99,7 +99,8 @@ def _data_of(block: JsonObject) -> tuple[str, str]:
     if source.get("type") == "base64":
         return str(source.get("media_type", "")), str(source.get("data", ""))
     image, file = as_object(block.get("image_url")), as_object(block.get("file"))
-    url = image.get("url") or file.get("file_data")
+    # OpenAI's Responses have the URL and the data in the part itself.
+    url = image.get("url") or file.get("file_data") or block.get("image_url") or block.get("file_data")
     if isinstance(url, str) and url.startswith("data:"):
         head, _, data = url.removeprefix("data:").partition(",")
         return head.partition(";")[0], data if head.endswith(";base64") else ""

@@ -1,22 +1,33 @@
-"""What both message formats need: parts of content in words, text that can be sent, and schemas that providers accept."""
+"""What the message formats share: parts of content in words, text that can be sent, pairs, and schemas that providers accept."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hooksdk import schema
 from hooksdk._schema.provider import provider_schema
 from hooksdk._schema.values import UNREADABLE, JsonObject, as_list, as_object, is_list, is_object
 from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.formats._base import FoundResult, Message, MessageFormat
 from hooksdk.tools import Tool
 
 NO_MESSAGE = "The tool failed without a message."
 """Stands where an error result has no text; an empty error is refused by Anthropic and tells a model nothing."""
 
-_ARGUMENTS = {"input", "arguments"}
+_ARGUMENTS = {"input", "arguments", "args"}
 """Where the formats have the arguments of a call."""
+_TEXTS = ("text", "input_text", "output_text")
+"""Types of parts that are text."""
+_MARKS = ("cache_control", "prompt_cache_breakpoint")
+"""Keys by which parts of content say that a cached prefix ends with them."""
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+SAYS_ERROR = re.compile(r"\s*error(:|$)", re.IGNORECASE)
+"""How the text of an error begins where the API has no flag for it."""
 
 
 def kind(value: object) -> str:
@@ -80,7 +91,7 @@ def describe(part: object) -> str:
         return f"[{kind(part)} where a part was expected]"
     name = block.get("type")
     inner = as_object(block.get("resource")) or as_object(block.get("source")) or as_object(block.get("input_audio"))
-    url = _first_text(as_object(block.get("image_url")), keys=("url",))
+    url = _first_text(as_object(block.get("image_url")), block, keys=("url", "image_url", "file_data"))
     is_data = url.startswith("data:")
     title = _first_text(block, inner, keys=("uri", "title", "tool_name", "filename"))
     if not title and not is_data:
@@ -116,7 +127,7 @@ def prose(content: object) -> str:
 
 
 def _is_text(part: object) -> bool:
-    return isinstance(part, str) or as_object(part).get("type") == "text"
+    return isinstance(part, str) or as_object(part).get("type") in _TEXTS
 
 
 def _text_of(part: object) -> str:
@@ -126,8 +137,7 @@ def _text_of(part: object) -> str:
 
 def marks(content: object) -> JsonObject:
     """The cache mark inside a list of content, for the one part that takes the list's place."""
-    cache_marks = [as_object(part)["cache_control"] for part in as_list(content) if "cache_control" in as_object(part)]
-    return {"cache_control": cache_marks[-1]} if cache_marks else {}
+    return {key: part[key] for part in map(as_object, as_list(content)) for key in _MARKS if key in part}
 
 
 def parts_of(result: ToolResult) -> list[str | JsonObject]:
@@ -155,6 +165,97 @@ def as_text(part: str | JsonObject) -> str:
     return clean(f"{describe(part)}\n{text}" if isinstance(text, str) else describe(part))
 
 
+def input_of(arguments: object) -> Any:
+    """The arguments of a call as an object that can be sent; any other text stands under `INVALID_JSON`."""
+    value: object = arguments
+    if isinstance(arguments, str):
+        try:
+            value = json.loads(arguments)
+        except (ValueError, RecursionError):
+            value = None
+    if is_object(value):
+        return encodable(value)
+    return {} if arguments is None else {"INVALID_JSON": clean(str(arguments))}
+
+
+def media_of(part: str | JsonObject, media_types: Collection[str]) -> tuple[str, str] | None:
+    """Media type and base64 data of an MCP image or embedded file, if it is of one of these types and can be read."""
+    block = as_object(part)
+    resource = as_object(block.get("resource"))
+    source, key = (block, "data") if block.get("type") == "image" else (resource, "blob")
+    media, data = source.get("mimeType"), source.get(key)
+    if not isinstance(media, str) or media not in media_types or not isinstance(data, str):
+        return None
+    return (media, data) if len(data) % 4 == 0 and _BASE64.fullmatch(data) else None
+
+
+def text_with_error(result: ToolResult) -> str:
+    """A result as text alone; an error says that it is one."""
+    text = clean(result.text)
+    if not result.plain or (not text and result.structured is not None):
+        parts = parts_of(result)
+        if not all(isinstance(part, str) for part in parts) or not text:
+            text = "\n".join(words for part in parts if (words := as_text(part)))
+    if not result.is_error or SAYS_ERROR.match(text):
+        return text
+    return f"Error: {text if text.strip() else NO_MESSAGE}"
+
+
+def identified(results: Sequence[FoundResult], open_calls: Iterable[ToolCall]) -> list[FoundResult]:
+    """The results, each with the id of the call that it answers: one without an id answers the first of its name."""
+    if all(result.call_id for result in results):
+        return list(results)
+    open_calls = list(open_calls)
+    whole: list[FoundResult] = []
+    for result in results:
+        wanted = (result.call_id, "id") if result.call_id else (result.name, "name")
+        call = next((call for call in open_calls if getattr(call, wanted[1]) == wanted[0]), None)
+        if call is not None:
+            open_calls.remove(call)
+        whole.append(replace(result, call_id=call.id) if call else result)
+    return whole
+
+
+def replies_in(messages: Iterable[Message], form: MessageFormat) -> list[list[Message]]:
+    """The replies among the messages, each with all its messages."""
+    replies: list[list[Message]] = []
+    goes_on = False
+    for message in messages:
+        is_reply = form.is_reply(message)
+        if is_reply and goes_on:
+            replies[-1].append(message)
+        elif is_reply:
+            replies.append([message])
+        goes_on = is_reply and form.joined
+    return replies
+
+
+def with_context(
+    form: MessageFormat, messages: Sequence[Message], text: str, longer: Callable[[Message, str], Message | None]
+) -> list[Message]:
+    """The messages with `text` at their end, or before the newest reply while one of its calls waits: in the user message
+    there if `longer` can add it, else as a message of its own."""
+    if not text.strip():
+        return list(messages)
+    end = _last_complete(form, messages)
+    head, tail = list(messages[:end]), list(messages[end:])
+    extended = longer(head[-1], clean(text)) if head else None
+    return [*head[:-1], extended, *tail] if extended else [*head, form.user(text), *tail]
+
+
+def _last_complete(form: MessageFormat, messages: Sequence[Message]) -> int:
+    end = next((at for at in range(len(messages) - 1, -1, -1) if form.is_reply(messages[at])), None)
+    if end is None:
+        return len(messages)
+    start = end
+    while form.joined and start and form.is_reply(messages[start - 1]):
+        start -= 1
+    calls = [call for message in messages[start : end + 1] for call in form.calls(message)]
+    results = [result for message in messages[end + 1 :] for result in form.results(message)]
+    unanswered = Counter(call.id for call in calls) - Counter(each.call_id for each in identified(results, calls))
+    return start if unanswered else len(messages)
+
+
 def encodable(value: Any) -> Any:
     """A JSON value whose text can be encoded; the value itself where it can be already."""
     try:
@@ -173,5 +274,5 @@ def _encodable(value: Any) -> Any:
 
 
 def parameters_for(tool: Tool) -> JsonObject:
-    """A tool's schema in a shape that both providers accept."""
+    """A tool's schema in a shape that the providers accept."""
     return encodable(provider_schema(tool.parameters or {}))

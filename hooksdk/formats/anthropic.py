@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,12 +13,13 @@ from hooksdk.formats._shared import (
     as_object,
     as_text,
     clean,
-    encodable,
+    input_of,
     is_list,
     is_object,
     kind,
     make_call,
     marks,
+    media_of,
     parameters_for,
     parts_of,
     prose,
@@ -37,7 +36,6 @@ _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _IMAGE_LIMIT = 5 * 1024 * 1024
 """Characters of base64 that the API takes for one image; one that is longer would make every later request fail."""
 _PDF = "application/pdf"
-_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
 class Anthropic:
@@ -50,6 +48,7 @@ class Anthropic:
 
     name: str = "anthropic"
     grouped: bool = True
+    joined: bool = True
 
     def check(self, message: object) -> str | None:
         if not is_object(message):
@@ -144,9 +143,12 @@ class Anthropic:
         """
         blocks: list[dict[str, Any]] = [{"type": "text", "text": clean(text)}] if text.strip() else []
         used = [
-            {"type": "tool_use", "id": call.id, "name": call.name, "input": _as_input(call.arguments)} for call in calls
+            {"type": "tool_use", "id": call.id, "name": call.name, "input": input_of(call.arguments)} for call in calls
         ]
         return {"role": "assistant", "content": [*blocks, *used]}
+
+    def reply_messages(self, text: str, calls: Sequence[ToolCall] = ()) -> list[Message]:
+        return [self.reply(text, calls)]
 
     def text(self, message: Message) -> str:
         return prose(message.get("content"))
@@ -225,35 +227,13 @@ def _content(result: ToolResult) -> str | list[dict[str, Any]]:
         plain = result.plain and result.text
         text = result.text if plain else "\n".join(words for part in parts if (words := as_text(part)))
         return _sendable(text, is_error=result.is_error)
-    blocks = [_image(part) or _pdf(part) or {"type": "text", "text": as_text(part)} for part in parts]
+    blocks = [_media(part) or {"type": "text", "text": as_text(part)} for part in parts]
     return [block for block in blocks if block["type"] != "text" or block["text"].strip()]
 
 
-def _image(part: str | dict[str, Any]) -> dict[str, Any] | None:
-    block = as_object(part)
-    media, data = block.get("mimeType"), block.get("data")
-    if block.get("type") != "image" or media not in _IMAGES or not isinstance(data, str):
+def _media(part: str | dict[str, Any]) -> dict[str, Any] | None:
+    media = media_of(part, (*_IMAGES, _PDF))
+    if media is None or (media[0] in _IMAGES and len(media[1]) > _IMAGE_LIMIT):
         return None
-    if len(data) > _IMAGE_LIMIT or len(data) % 4 or not _BASE64.fullmatch(data):
-        return None
-    return {"type": "image", "source": {"type": "base64", "media_type": media, "data": data}}
-
-
-def _pdf(part: str | dict[str, Any]) -> dict[str, Any] | None:
-    resource = as_object(as_object(part).get("resource"))
-    data = resource.get("blob")
-    if resource.get("mimeType") != _PDF or not isinstance(data, str) or not _BASE64.fullmatch(data):
-        return None
-    return {"type": "document", "source": {"type": "base64", "media_type": _PDF, "data": data}}
-
-
-def _as_input(arguments: object) -> Any:
-    value: object = arguments
-    if isinstance(arguments, str):
-        try:
-            value = json.loads(arguments)
-        except (ValueError, RecursionError):
-            value = None
-    if is_object(value):
-        return encodable(value)
-    return {} if arguments is None else {"INVALID_JSON": clean(str(arguments))}
+    source = {"type": "base64", "media_type": media[0], "data": media[1]}
+    return {"type": "document" if media[0] == _PDF else "image", "source": source}

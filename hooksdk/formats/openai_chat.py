@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats._base import FoundResult, Message
 from hooksdk.formats._shared import (
-    NO_MESSAGE,
+    SAYS_ERROR,
     as_list,
     as_object,
-    as_text,
     clean,
     is_list,
     is_object,
@@ -21,10 +18,11 @@ from hooksdk.formats._shared import (
     make_call,
     marks,
     parameters_for,
-    parts_of,
     prose,
     reading,
+    text_with_error,
     to_json,
+    with_context,
 )
 from hooksdk.tools import Tool
 
@@ -37,7 +35,6 @@ _PARTS = ("text", "refusal", "image_url", "input_audio", "file")
 _FOREIGN = ("tool_use", "tool_result")
 _LEGACY = "function_call:"
 """Starts the id of a call in the deprecated `function_call` form, which has none: the function's name follows."""
-_SAYS_ERROR = re.compile(r"\s*error(:|$)", re.IGNORECASE)
 
 
 class OpenAIChat:
@@ -50,6 +47,7 @@ class OpenAIChat:
 
     name: str = "openai-chat"
     grouped: bool = False
+    joined: bool = False
 
     def check(self, message: object) -> str | None:
         """Why this is not a message of the format, or None. A tool message may have no content: servers differ."""
@@ -98,7 +96,7 @@ class OpenAIChat:
                 index=0,
                 text=text,
                 content=content,
-                is_error=_SAYS_ERROR.match(text) is not None,
+                is_error=SAYS_ERROR.match(text) is not None,
                 why_not=_why_not(content),
             )
         ]
@@ -116,28 +114,10 @@ class OpenAIChat:
         }
 
     def result_messages(self, answered: Sequence[tuple[ToolCall, ToolResult]]) -> list[Message]:
-        return [_answer(call, _content(result)) for call, result in answered]
+        return [_answer(call, text_with_error(result)) for call, result in answered]
 
     def add_context(self, messages: Sequence[Message], text: str) -> list[Message]:
-        if not text.strip():
-            return list(messages)
-        end = self._last_complete(messages)
-        head, tail = list(messages[:end]), list(messages[end:])
-        if head and head[-1].get("role") == "user":
-            head[-1] = {**head[-1], "content": _longer(head[-1].get("content"), clean(text))}
-        else:
-            head.append(self.user(text))
-        return head + tail
-
-    def _last_complete(self, messages: Sequence[Message]) -> int:
-        """Where a message can be put in: the end, or before the last calls while one of them waits for its result."""
-        waiting = Counter[str]()
-        for position in range(len(messages) - 1, -1, -1):
-            waiting.subtract(result.call_id for result in self.results(messages[position]))
-            if self.is_reply(messages[position]):
-                waiting.update(call.id for call in self.calls(messages[position]))
-                return position if any(count > 0 for count in waiting.values()) else len(messages)
-        return len(messages)
+        return with_context(self, messages, text, _with_context)
 
     def user(self, text: str) -> Message:
         return {"role": "user", "content": clean(text)}
@@ -151,6 +131,9 @@ class OpenAIChat:
             for call in calls
         ]
         return {"role": "assistant", "content": clean(text) or None, "tool_calls": tool_calls}
+
+    def reply_messages(self, text: str, calls: Sequence[ToolCall] = ()) -> list[Message]:
+        return [self.reply(text, calls)]
 
     def text(self, message: Message) -> str:
         if message.get("role") in _ANSWERS:
@@ -221,21 +204,14 @@ def _why_not(content: object) -> str | None:
     )
 
 
-def _content(result: ToolResult) -> str:
-    text = clean(result.text)
-    if not result.plain or (not text and result.structured is not None):
-        parts = parts_of(result)
-        if not all(isinstance(part, str) for part in parts) or not text:
-            text = "\n".join(words for part in parts if (words := as_text(part)))
-    if not result.is_error or _SAYS_ERROR.match(text):
-        return text
-    return f"Error: {text if text.strip() else NO_MESSAGE}"
-
-
 def _answer(call: ToolCall, content: str) -> Message:
     if call.id.startswith(_LEGACY):
         return {"role": "function", "name": call.id.removeprefix(_LEGACY), "content": content}
     return {"role": "tool", "tool_call_id": call.id, "content": content}
+
+
+def _with_context(message: Message, text: str) -> Message | None:
+    return {**message, "content": _longer(message.get("content"), text)} if message.get("role") == "user" else None
 
 
 def _longer(content: object, text: str) -> Any:

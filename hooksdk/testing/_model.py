@@ -12,6 +12,7 @@ from hooksdk import schema
 from hooksdk.agent import ModelReply
 from hooksdk.calls import ToolCall
 from hooksdk.formats import Message, MessageFormat, get_format
+from hooksdk.formats._shared import identified, replies_in
 
 
 @dataclass(frozen=True)
@@ -178,13 +179,13 @@ class ScriptedModel:
         self.turns.append(turn)
         answer = _as_reply(await self._ask(turn))
         calls = [ToolCall(one.id or self._next_id(), one.tool, one.arguments) for one in answer.calls]
-        message = self._message_format.reply(answer.text, calls)
+        message, *more = self._message_format.reply_messages(answer.text, calls)
         estimate = {
             "input_tokens": schema.estimate_tokens([list(messages), list(tools)]),
-            "output_tokens": schema.estimate_tokens(message),
+            "output_tokens": schema.estimate_tokens([message, *more] if more else message),
         }
         stop_reason = answer.stop_reason or ("tool_calls" if calls else "stop")
-        return ModelReply(message=message, usage=answer.usage or estimate, stop_reason=stop_reason)
+        return ModelReply(message=message, more=more, usage=answer.usage or estimate, stop_reason=stop_reason)
 
     async def _ask(self, turn: Turn) -> Answer:
         if not callable(self._script):
@@ -204,14 +205,20 @@ def read_turn(
 ) -> Turn:
     """What a model is sent, read by the format."""
     last_reply = max((at for at, message in enumerate(messages) if message_format.is_reply(message)), default=-1)
-    names = {one.id: one.name for one in message_format.calls(messages[last_reply])} if last_reply >= 0 else {}
+    calls = [
+        call
+        for message in replies_in(messages, message_format)[-1:]
+        for each in message
+        for call in message_format.calls(each)
+    ]
+    names = {one.id: one.name for one in calls}
     results = [
         SeenResult(call_id=one.call_id, tool=names.get(one.call_id, ""), text=one.text, is_error=one.is_error)
         for message in messages[last_reply + 1 :]
-        for one in message_format.results(message)
+        for one in identified(message_format.results(message), calls)
     ]
     prompts = (message_format.text(message) for message in reversed(messages) if message.get("role") == "user")
-    definitions = [_definition(tool) for tool in tools]
+    definitions = [_definition(one) for tool in tools for one in tool.get("functionDeclarations", [tool])]
     return Turn(
         number=number, messages=list(messages), tools=list(tools), prompt=next((text for text in prompts if text), ""),
         results=results, definitions={one["name"]: one for one in definitions},
@@ -220,7 +227,8 @@ def read_turn(
 
 def _definition(tool: Mapping[str, Any]) -> dict[str, Any]:
     definition = tool.get("function", tool)
-    parameters = definition.get("parameters", definition.get("input_schema"))
+    keys = ("parameters", "input_schema", "parametersJsonSchema")
+    parameters = next((definition[key] for key in keys if key in definition), None)
     name, description = definition.get("name", ""), definition.get("description", "")
     return {"name": name, "description": description, "parameters": parameters}
 

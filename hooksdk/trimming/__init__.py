@@ -101,11 +101,18 @@ def repair(messages: Sequence[Message], format: str | MessageFormat | None = Non
 
 
 def guess_format(messages: Sequence[Message]) -> str:
-    """The format that these messages are in, by where their calls and results stand; `openai-chat` where there are none."""
+    """The format that these messages are in, by where their calls and results stand; `openai-chat` where nothing tells."""
     for message in messages:
+        if "parts" in message:
+            return "gemini"
+        item_type = str(message.get("type"))
+        if item_type in {"message", "reasoning"} or item_type.endswith(("_call", "_call_output")):
+            return "openai-responses"
         types = {as_object(block).get("type") for block in as_list(message.get("content"))}
         if not types.isdisjoint({"tool_use", "tool_result"}):
             return "anthropic"
+        if not types.isdisjoint({"input_text", "output_text", "input_image", "input_file"}):
+            return "openai-responses"
     return "openai-chat"
 
 

@@ -20,6 +20,7 @@ Json = dict[str, Any]
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
 OPENAI_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ANTHROPIC_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+GEMINI_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}")
 ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]+")
 USER_PARTS = {"text", "image_url", "input_audio", "file"}
 RESULT_BLOCKS = {"text", "image", "document", "search_result", "tool_reference", "browser_state"}
@@ -35,7 +36,7 @@ def is_list(value: object) -> TypeGuard[list[Any]]:
 
 def violations(form: str, messages: list[Json]) -> list[str]:
     """What the provider would refuse in these messages."""
-    found = list(_openai(messages) if form == "openai-chat" else _anthropic(messages))
+    found = list(RULES[form](messages))
     try:
         json.dumps(messages, ensure_ascii=False, allow_nan=False).encode()
     except ValueError as error:
@@ -111,6 +112,11 @@ def _openai_content(at: int, content: Any, allowed: set[str]) -> Iterator[str]:
 
 
 def _anthropic(messages: list[Json]) -> Iterator[str]:
+    for at, message in enumerate(messages):
+        last = at == len(messages) - 1 and message.get("role") == "assistant"
+        if not message.get("content") and not last:
+            yield f"{at}: all messages must have non-empty content except for the optional final assistant message"
+    messages = _merged(messages)
     waiting: Counter[str] = Counter()
     first = next((message for message in messages if message.get("role") != "system"), None)
     if first is not None and first.get("role") != "user":
@@ -119,10 +125,7 @@ def _anthropic(messages: list[Json]) -> Iterator[str]:
         role, content = message.get("role"), message.get("content")
         if role not in ("user", "assistant", "system"):
             yield f"{at}: unknown role {role!r}"
-        last = at == len(messages) - 1 and role == "assistant"
-        blocks: list[Json] = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
-        if not blocks and not last:
-            yield f"{at}: all messages must have non-empty content except for the optional final assistant message"
+        blocks = cast("list[Json]", content)
         results = [block for block in blocks if block["type"] == "tool_result"]
         if results and blocks[: len(results)] != results:
             yield f"{at}: tool_result blocks must come first"
@@ -140,6 +143,19 @@ def _anthropic(messages: list[Json]) -> Iterator[str]:
                 waiting[block["id"]] += 1
                 if role != "assistant":
                     yield f"{at}: tool_use blocks can only be in assistant messages"
+
+
+def _merged(messages: list[Json]) -> list[Json]:
+    """Consecutive turns of one role are combined into a single turn."""
+    merged: list[Json] = []
+    for message in messages:
+        content: Any = message.get("content")
+        blocks: list[Json] = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+        if merged and merged[-1]["role"] == message.get("role"):
+            merged[-1] = {**merged[-1], "content": [*merged[-1]["content"], *blocks]}
+        else:
+            merged.append({"role": message.get("role"), "content": blocks})
+    return merged
 
 
 def _anthropic_block(at: int, block: Json) -> Iterator[str]:
@@ -189,24 +205,149 @@ def _anthropic_image(at: int, block: Json) -> Iterator[str]:
         yield f"{at}: invalid base64 data"
 
 
+ITEM_IDS = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
+INPUT_PARTS = {"input_text", "input_image", "input_file"}
+
+
+def _responses(items: list[Json]) -> Iterator[str]:
+    """The API finds outputs by their id anywhere behind the call; servers that copy it want them before the next message
+    of the user, too."""
+    waiting: Counter[tuple[str, str]] = Counter()
+    reasoning = False
+    for at, item in enumerate(items):
+        role, kind = item.get("role"), item.get("type", "message")
+        if reasoning and (kind.endswith("_output") or role in ("user", "system", "developer")):
+            yield f"{at}: item of type 'reasoning' was provided without its required following item"
+        reasoning = kind == "reasoning"
+        if "id" in item and not str(item["id"]).startswith(ITEM_IDS.get(kind, "")):
+            yield f"{at}: invalid id {item['id']!r}: expected an ID that begins with {ITEM_IDS[kind]!r}"
+        if kind == "message":
+            if role in ("user", "system", "developer") and waiting.total():
+                yield f"{at}: no tool output found for function call {sorted(waiting)}"
+                waiting.clear()
+            allowed = {"output_text", "refusal"} if role == "assistant" else INPUT_PARTS
+            yield from _responses_content(at, item.get("content"), allowed)
+        elif kind in ("function_call", "custom_tool_call"):
+            if not isinstance(item.get("call_id"), str) or not 0 < len(item["call_id"]) <= 64:
+                yield f"{at}: call_id must be a string of 1 to 64 characters"
+            waiting[kind, item["call_id"]] += 1
+            if not OPENAI_NAME.fullmatch(item["name"]):
+                yield f"{at}: {item['name']!r} is no function name"
+            if not isinstance(item.get("arguments" if kind == "function_call" else "input"), str):
+                yield f"{at}: the arguments are no string"
+        elif kind in ("function_call_output", "custom_tool_call_output"):
+            key = (kind.removesuffix("_output"), item.get("call_id", ""))
+            if waiting[key] < 1:
+                yield f"{at}: no tool call found for {kind} with call_id {item.get('call_id')!r}"
+            else:
+                waiting[key] -= 1
+            if item["output"] != []:
+                yield from _responses_content(at, item.get("output"), INPUT_PARTS)
+        elif kind == "reasoning" and not is_list(item.get("summary")):
+            yield f"{at}: missing required parameter 'summary'"
+    if reasoning:
+        yield "the last item of type 'reasoning' was provided without its required following item"
+
+
+def _responses_content(at: int, content: Any, allowed: set[str]) -> Iterator[str]:
+    if isinstance(content, str):
+        return
+    if not is_list(content):
+        yield f"{at}: content must be a string or a list, not {content!r}"
+        return
+    for part in content:
+        if part.get("type") not in allowed:
+            yield f"{at}: invalid value {part.get('type')!r}; supported values are {sorted(allowed)}"
+        elif part["type"].endswith("text") and not isinstance(part.get("text"), str):
+            yield f"{at}: a text part without text"
+
+
+PART_DATA = {"text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode"}
+
+
+def _gemini(contents: list[Json]) -> Iterator[str]:
+    called: list[Json] = []
+    for at, content in enumerate(contents):
+        role, parts = content.get("role", "user"), content.get("parts")
+        if role not in ("user", "model"):
+            yield f"{at}: please use a valid role: user, model"
+        if not is_list(parts) or not parts:
+            yield f"{at}: contents.parts must not be empty"
+            continue
+        for part in parts:
+            yield from _gemini_part(at, part)
+        made = [part["functionCall"] for part in parts if "functionCall" in part]
+        answers = [part["functionResponse"] for part in parts if "functionResponse" in part]
+        if made and (role != "model" or at == 0 or contents[at - 1].get("role", "user") == "model"):
+            yield f"{at}: function call turn must come immediately after a user turn or after a function response turn"
+        if len(answers) != len(called):
+            yield f"{at}: the number of function response parts must equal the number of function call parts"
+        elif answers:
+            if role != "user" or len(answers) < len(parts):
+                yield f"{at}: beside function responses nothing may stand"
+            with_id = {str(each["id"]) for each in called if "id" in each}
+            for each in answers:
+                if "id" in each and each["id"] not in with_id:
+                    yield f"{at}: no function call has the id {each['id']!r}"
+            if sorted(each["name"] for each in answers) != sorted(each["name"] for each in called):
+                yield f"{at}: the names of the function responses are not those of the function calls"
+        called = made
+
+
+def _gemini_part(at: int, part: Json) -> Iterator[str]:
+    data = PART_DATA & set(part)
+    if len(data) != 1:
+        yield f"{at}: a part must have one initialized data field, not {sorted(data)}"
+    if "text" in part and not part["text"]:
+        yield f"{at}: empty text parameter"
+    call, answer = part.get("functionCall"), part.get("functionResponse")
+    if call is not None and not (GEMINI_NAME.fullmatch(call["name"]) and is_object(call.get("args", {}))):
+        yield f"{at}: {call['name']!r} is no function name, or the arguments are no object"
+    if answer is not None:
+        if not GEMINI_NAME.fullmatch(answer["name"]) or not is_object(answer.get("response")):
+            yield f"{at}: a function response needs a name and an object"
+        for each in cast("list[Json]", answer.get("parts", [])):
+            blob: Json = each.get("inlineData", {})
+            if blob.get("mimeType") not in ("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"):
+                yield f"{at}: unsupported MIME type {blob.get('mimeType')!r}"
+            try:
+                base64.b64decode(blob.get("data", "?"), validate=True)
+            except ValueError:
+                yield f"{at}: base64 decoding failed"
+
+
+RULES = {"openai-chat": _openai, "anthropic": _anthropic, "openai-responses": _responses, "gemini": _gemini}
+
+
+def _tool_parts(form: str, tool: Json) -> list[tuple[Json, str, set[str]]]:
+    """The bodies of the definitions, where their schemas stand, and the keys that they may have."""
+    if form == "openai-chat":
+        return [(tool["function"], "parameters", {"name", "description", "parameters"})]
+    if form == "openai-responses":
+        return [(tool, "parameters", {"type", "name", "description", "parameters", "strict"})]
+    if form == "gemini":
+        allowed = {"name", "description", "parametersJsonSchema"}
+        return [(body, "parametersJsonSchema", allowed) for body in tool["functionDeclarations"]]
+    return [(tool, "input_schema", {"name", "description", "input_schema"})]
+
+
 def tool_violations(form: str, tools: list[Json]) -> list[str]:
     """What the provider would refuse in these tool definitions; names apart, which are the catalog's business."""
     found: list[str] = []
     for tool in tools:
-        body = tool["function"] if form == "openai-chat" else tool
-        schema = body["parameters" if form == "openai-chat" else "input_schema"]
-        allowed = (
-            {"name", "description", "parameters"} if form == "openai-chat" else {"name", "description", "input_schema"}
-        )
-        if set(body) - allowed or not isinstance(body["description"], str):
-            found.append(f"{body['name']}: unexpected keys {sorted(set(body) - allowed)}")
-        if schema.get("type") != "object" or not is_object(schema.get("properties")):
-            found.append(f"{body['name']}: schema must have type 'object' and properties")
-        refused = {"oneOf", "anyOf", "allOf", "enum", "not", "const", "$ref"} & set(schema)
-        if refused:
-            found.append(f"{body['name']}: not supported at the top level: {sorted(refused)}")
-        found += [f"{body['name']}: {error.message}" for error in cast("Any", META).iter_errors(schema)]
-        found += [f"{body['name']}: array schema missing items" for each in _walk(schema) if _lacks_items(each)]
+        for body, key, allowed in _tool_parts(form, tool):
+            schema = body[key]
+            if set(body) - allowed or not isinstance(body["description"], str):
+                found.append(f"{body['name']}: unexpected keys {sorted(set(body) - allowed)}")
+            if schema.get("type") != "object" or not is_object(schema.get("properties")):
+                found.append(f"{body['name']}: schema must have type 'object' and properties")
+            refused = {"oneOf", "anyOf", "allOf", "enum", "not", "const", "$ref"} & set(schema)
+            if refused:
+                found.append(f"{body['name']}: not supported at the top level: {sorted(refused)}")
+            found += [f"{body['name']}: {error.message}" for error in cast("Any", META).iter_errors(schema)]
+            found += [f"{body['name']}: array schema missing items" for each in _walk(schema) if _lacks_items(each)]
+        if form == "openai-responses" and tool.get("strict") is not False:
+            found.append(f"{tool['name']}: strict is the default and refuses optional properties")
         json.dumps(tool, ensure_ascii=False).encode()
     return found
 
@@ -231,17 +372,64 @@ def _walk(value: Any) -> Iterator[Json]:
 def in_format(form: str, conversation: list[Json]) -> list[Json]:
     """A neutral conversation in the shape of a provider: turns with `user` text, or `text`, `calls` and `results`.
 
-    A call is (id, name, arguments); a result is (id, content, is_error) with the provider's own content.
+    A call is (id, name, arguments); a result is (id, content, is_error) with the provider's own content. Gemini's calls have
+    ids in every second turn, and its results are in the order of the calls where they have none.
     """
     made: list[Json] = []
-    for turn in conversation:
-        if "user" in turn:
+    for number, turn in enumerate(conversation):
+        if "user" in turn and form == "gemini":
+            made.append({"role": "user", "parts": [{"text": turn["user"]}]})
+        elif "user" in turn:
             made.append({"role": "user", "content": turn["user"]})
         elif form == "openai-chat":
             made += _openai_turn(turn)
+        elif form == "openai-responses":
+            made += _responses_turn(turn, number)
+        elif form == "gemini":
+            made += _gemini_turn(turn, with_ids=number % 2 == 0)
         else:
             made += _anthropic_turn(turn)
     return made
+
+
+def _responses_turn(turn: Json, number: int) -> list[Json]:
+    """A reply as the API returns it: reasoning, prose, then the calls as items of their own; then their outputs."""
+    items: list[Json] = [{"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": "Z0FBQUFB"}]
+    if turn["text"] or not turn["calls"]:
+        text: Json = {"type": "output_text", "text": turn["text"], "annotations": []}
+        items.append(
+            {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": [text]}
+        )
+    for call_id, name, arguments in turn["calls"]:
+        item_id = f"fc_{number}_{call_id}"
+        call = {"type": "function_call", "id": item_id, "call_id": call_id, "name": name, "status": "completed"}
+        items.append({**call, "arguments": json.dumps(arguments)})
+    for call_id, content, _ in turn["results"]:
+        items.append({"type": "function_call_output", "call_id": call_id, "output": content})
+    return items
+
+
+def _gemini_turn(turn: Json, *, with_ids: bool) -> list[Json]:
+    """A reply as the API returns it, with a thought and the signature in the first call, then one content of results."""
+    parts: list[Json] = [{"text": "thinking", "thought": True}]
+    if turn["text"] or not turn["calls"]:
+        parts.append({"text": turn["text"] or "(nothing)"})
+    for call_id, name, arguments in turn["calls"]:
+        call = {"functionCall": {"id": call_id, "name": name, "args": arguments}}
+        parts.append(call if turn["calls"][0][0] != call_id else {**call, "thoughtSignature": "c2lnbmVk"})
+    results = {call_id: (content, is_error) for call_id, content, is_error in turn["results"]}
+    answers: list[Json] = []
+    for call_id in results if with_ids else [call[0] for call in turn["calls"] if call[0] in results]:
+        name = next((call[1] for call in turn["calls"] if call[0] == call_id), "unknown")
+        content, is_error = results[call_id]
+        response = content if is_object(content) else {"error" if is_error else "output": content}
+        answers.append({"functionResponse": {"id": call_id, "name": name, "response": response}})
+    if not with_ids:
+        for part in [*parts, *answers]:
+            for key in ("functionCall", "functionResponse"):
+                part.get(key, {}).pop("id", None)
+    made: list[Json] = [{"role": "model", "parts": parts}]
+    return [*made, {"role": "user", "parts": answers}] if answers else made
 
 
 def _openai_turn(turn: Json) -> list[Json]:

@@ -88,8 +88,8 @@ async def test_other_plugins_judge_too(tmp_path: Path) -> None:
     call = {"tool": "mcp:files:write", "arguments": {"path": "/workspace/a"}}
     (tmp_path / "call.json").write_text(json.dumps(call))
     (tmp_path / "user" / "hooksdk").mkdir(parents=True)
-    (tmp_path / "user" / "hooksdk" / "config.toml").write_text("plugins_file = true\n" + CONFIG)
-    variables = {"XDG_CONFIG_HOME": str(tmp_path / "user")}
+    (tmp_path / "user" / "hooksdk" / "config.toml").write_text(CONFIG)
+    variables = {"XDG_CONFIG_HOME": str(tmp_path / "user"), "HOOKSDK_PLUGINS_FILE": "true"}
     done = await hooksdk("policy", "check", "call.json", folder=tmp_path, variables=variables)
     assert done.code == 1
     assert "never on a Sunday" in done.out

@@ -83,7 +83,6 @@ class Lost:
     def judge(self, event): ...
 '''
 SETTINGS = """
-plugins_file = true
 deny = ["nobody"]
 
 [timeouts]
@@ -111,7 +110,8 @@ def configure(folder: Path, settings: str) -> None:
 
 def run(folder: Path, *arguments: str, variables: dict[str, str] | None = None) -> Done:
     async def command() -> Done:
-        return await hooksdk("doctor", *arguments, folder=folder, variables=variables)
+        own = {"HOOKSDK_PLUGINS_FILE": str((folder / "hooksdk_plugins.py").exists()), **(variables or {})}
+        return await hooksdk("doctor", *arguments, folder=folder, variables=own)
 
     return anyio.run(command)
 
@@ -185,7 +185,7 @@ def test_patterns_and_rules_that_match_are_no_finding(flawed: Done) -> None:
 
 
 def test_a_healthy_project_has_no_problems_and_the_code_0(tmp_path: Path) -> None:
-    (tmp_path / "hooksdk.toml").write_text("[timeouts]\nbefore_tool_call = 3\n")
+    configure(tmp_path, "[timeouts]\nbefore_tool_call = 3\n")
     done = run(tmp_path)
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[-1] == "no problems"
@@ -213,7 +213,7 @@ def test_a_plugin_that_cannot_be_imported_is_a_finding_and_the_others_are_examin
 ) -> None:
     (tmp_path / "hooksdk_plugins.py").write_text(f"print('{{not JSON')\n{FLAWED}")
     variables = install_plugin(tmp_path / "site", f"print('noise', flush=True)\n{code}")
-    configure(tmp_path, "plugins_file = true\n[plugins.watch]\n[plugins.tool_polcy]\n")
+    configure(tmp_path, "[plugins.watch]\n[plugins.tool_polcy]\n")
     done = run(tmp_path, "--json", "--limit", "4", variables=variables)
     assert done.code == 1
     expect(done, "problem", "watch", what)
@@ -222,7 +222,6 @@ def test_a_plugin_that_cannot_be_imported_is_a_finding_and_the_others_are_examin
 
 
 def test_what_a_plugin_writes_cannot_forge_a_line(tmp_path: Path) -> None:
-    configure(tmp_path, "plugins_file = true\n")
     (tmp_path / "hooksdk_plugins.py").write_text("raise ValueError('x\\x1b[2J\\nno problems')")
     done = run(tmp_path)
     assert "\x1b" not in done.out

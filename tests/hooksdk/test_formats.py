@@ -14,8 +14,10 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ConfigError
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 
-OPENAI, ANTHROPIC = get_format("openai-chat"), get_format("anthropic")
-BOTH = pytest.mark.parametrize("form", [OPENAI, ANTHROPIC], ids=FORMATS)
+OPENAI, ANTHROPIC, RESPONSES, GEMINI = ALL = [get_format(name) for name in FORMATS]
+EVERY = pytest.mark.parametrize("form", ALL, ids=FORMATS)
+CHAT = pytest.mark.parametrize("form", [OPENAI, ANTHROPIC], ids=FORMATS[:2])
+"""For what the other two formats say in other words."""
 IMAGE = {"type": "image", "data": PNG, "mimeType": "image/png"}
 A, B = ToolCall("a", "f", {"x": 1}), ToolCall("b", "g", "{}")
 
@@ -39,7 +41,7 @@ def test_an_unknown_format_is_refused_with_the_nearest_name() -> None:
         get_format("openai_chat")
 
 
-@BOTH
+@EVERY
 def test_a_format_object_is_taken_as_it_is(form: MessageFormat) -> None:
     assert get_format(form) is form
 
@@ -47,7 +49,7 @@ def test_a_format_object_is_taken_as_it_is(form: MessageFormat) -> None:
 # --- checking ---
 
 
-@BOTH
+@CHAT
 @pytest.mark.parametrize(
     ("message", "words"),
     [
@@ -104,7 +106,7 @@ def test_what_is_wrong_with_an_anthropic_message_is_said(message: Message, words
     assert re.search(words, ANTHROPIC.check(message) or "")
 
 
-@BOTH
+@CHAT
 def test_unknown_keys_and_unknown_blocks_are_fine(form: MessageFormat) -> None:
     assert form.check({"role": "user", "content": [{"type": "hologram"}], "_meta": {"x": 1}}) is None
 
@@ -162,22 +164,23 @@ def test_what_the_providers_own_tools_leave_is_neither_call_nor_result() -> None
     assert (ANTHROPIC.calls(message), ANTHROPIC.results(message)) == ([], [])
 
 
-@BOTH
+@EVERY
 def test_parallel_calls_come_in_the_order_of_the_message(form: MessageFormat) -> None:
     calls = [ToolCall(f"c{n}", "f", {}) for n in range(6)]
-    assert [call.id for call in form.calls(form.reply("x", calls))] == [call.id for call in calls]
+    reply = form.reply_messages("x", calls)
+    assert [call.id for each in reply for call in form.calls(each)] == [call.id for call in calls]
 
 
-@BOTH
+@EVERY
 def test_the_same_id_twice_in_one_message_gives_two_calls_and_two_results(form: MessageFormat) -> None:
     twice = [A, ToolCall("a", "g", {})]
     messages = form.result_messages([(call, ToolResult(call.name)) for call in twice])
     results = [result for message in messages for result in form.results(message)]
-    assert len(form.calls(form.reply("", twice))) == 2
+    assert len([call for each in form.reply_messages("", twice) for call in form.calls(each)]) == 2
     assert [(result.call_id, result.text) for result in results] == [("a", "f"), ("a", "g")]
 
 
-@BOTH
+@CHAT
 @pytest.mark.parametrize("role", ["user", "system", "tool"])
 def test_only_the_models_messages_hold_calls(form: MessageFormat, role: str) -> None:
     message = {**form.reply("x", [A]), "role": role}
@@ -197,7 +200,7 @@ def test_arguments_nested_too_deeply_never_become_empty_arguments() -> None:
 # --- reading results ---
 
 
-@BOTH
+@CHAT
 @pytest.mark.parametrize(
     ("content", "text"),
     [
@@ -244,7 +247,7 @@ def test_blocks_without_citations_can_be_trimmed(block_type: str) -> None:
     assert ANTHROPIC.results(holding(ANTHROPIC, [{"type": block_type, "text": "x"}]))[0].why_not is None
 
 
-@BOTH
+@CHAT
 def test_content_of_an_unknown_kind_cannot_be_trimmed(form: MessageFormat) -> None:
     assert form.results(holding(form, [{"type": "hologram"}]))[0].why_not
     assert form.results(holding(form, 7))[0].why_not
@@ -253,7 +256,7 @@ def test_content_of_an_unknown_kind_cannot_be_trimmed(form: MessageFormat) -> No
 # --- replacing ---
 
 
-@BOTH
+@CHAT
 def test_text_stays_text_and_a_list_stays_a_list(form: MessageFormat) -> None:
     assert content_of(form.replace(holding(form, "long"), 0, "short")) == "short"
     assert content_of(form.replace(holding(form, None), 0, "short")) == "short"
@@ -266,7 +269,7 @@ def test_a_result_without_content_gets_text() -> None:
     assert content_of(ANTHROPIC.replace(bare, 0, "short")) == "short"
 
 
-@BOTH
+@CHAT
 def test_everything_beside_the_content_stays(form: MessageFormat) -> None:
     mark = {"cache_control": {"type": "ephemeral"}}
     before = holding(form, [{"type": "text", "text": "x", **mark}], is_error=True, name="f", other=[1], **mark)
@@ -283,16 +286,16 @@ def test_only_the_numbered_result_of_a_message_changes() -> None:
     assert (after["content"][0], after["content"][2]) == (message["content"][0], message["content"][2])
 
 
-@BOTH
+@EVERY
 @pytest.mark.parametrize("index", [1, -1])
 def test_a_result_that_is_not_there_is_refused(form: MessageFormat, index: int) -> None:
     with pytest.raises(IndexError, match=f"number {index}"):
-        form.replace(holding(form, "x"), index, "short")
+        form.replace(form.result_messages([(A, ToolResult("x"))])[0], index, "short")
     with pytest.raises(IndexError, match="number 0"):
         form.replace(form.user("x"), 0, "short")
 
 
-@BOTH
+@CHAT
 @pytest.mark.parametrize("text", ["", " \n"])
 def test_blank_text_breaks_no_request(form: MessageFormat, text: str) -> None:
     for content in ("long", [{"type": "text", "text": "long"}]):
@@ -309,20 +312,20 @@ def test_an_anthropic_error_keeps_a_few_words() -> None:
 # --- context for one request ---
 
 
-@BOTH
+@EVERY
 def test_context_follows_the_results_of_an_answered_turn(form: MessageFormat) -> None:
     turn = [
         form.user("go"),
-        form.reply("", [A, B]),
+        *form.reply_messages("", [A, B]),
         *form.result_messages([(A, ToolResult("1")), (B, ToolResult("2"))]),
     ]
     made = form.add_context(turn, "note")
     assert violations(form.name, made) == []
     assert form.text(made[-1]) == "note"
-    assert len(made) == len(turn) + (form is OPENAI)
+    assert len(made) == len(turn) + (form is not ANTHROPIC)
 
 
-@BOTH
+@CHAT
 @pytest.mark.parametrize("content", ["go", [{"type": "text", "text": "go"}]], ids=["text", "list"])
 def test_context_joins_the_newest_user_message(form: MessageFormat, content: Any) -> None:
     made = form.add_context([form.user("before"), form.reply("yes"), {"role": "user", "content": content}], "note")
@@ -330,7 +333,7 @@ def test_context_joins_the_newest_user_message(form: MessageFormat, content: Any
     assert form.text(made[2]) == ("go\n\nnote" if form is OPENAI and content == "go" else "go\nnote")
 
 
-@BOTH
+@CHAT
 def test_context_alone_is_a_user_message(form: MessageFormat) -> None:
     assert [form.text(message) for message in form.add_context([], "note")] == ["note"]
     assert [message["role"] for message in form.add_context([form.reply("hi")], "note")].count("user") == 1
@@ -340,23 +343,27 @@ def test_context_alone_is_a_user_message(form: MessageFormat) -> None:
     )
 
 
-@BOTH
+@EVERY
 def test_blank_context_changes_nothing(form: MessageFormat) -> None:
     assert form.add_context([form.user("go")], " ") == [form.user("go")]
 
 
-@BOTH
+@EVERY
 def test_context_never_stands_between_a_call_and_its_result(form: MessageFormat) -> None:
-    turn = [form.user("go"), form.reply("", [A, B]), *form.result_messages([(A, ToolResult("1"))])]
+    turn = [form.user("go"), *form.reply_messages("", [A, B]), *form.result_messages([(A, ToolResult("1"))])]
     made = form.add_context(turn, "note")
-    assert [message["role"] for message in made] == [message["role"] for message in turn]
-    assert "note" in form.text(made[0] if form is OPENAI else made[-1])
+    assert [form.is_reply(message) for message in made] == [form.is_reply(message) for message in turn]
+    assert "note" in form.text(made[-1] if form is ANTHROPIC else made[0])
 
 
-@BOTH
+@EVERY
 def test_every_method_leaves_what_it_was_given_as_it_is(form: MessageFormat) -> None:
     result = ToolResult("x", blocks=[{"type": "text", "text": "x"}, IMAGE], structured={"n": [1]})
-    messages = [form.user("go"), form.reply("so", [A, B]), *form.result_messages([(A, result), (B, ToolResult("y"))])]
+    messages = [
+        form.user("go"),
+        *form.reply_messages("so", [A, B]),
+        *form.result_messages([(A, result), (B, ToolResult("y"))]),
+    ]
     before = copy.deepcopy(messages)
     for message in messages:
         for read in (form.check, form.is_reply, form.calls, form.text):

@@ -22,8 +22,8 @@ from hooksdk.tools import Tool
 
 SHARED = Path(__file__).parents[3] / "shared"
 TRANSCRIPTS = sorted((SHARED / "benchmarks" / "transcripts").glob("*.jsonl"))
-OPENAI, ANTHROPIC = get_format("openai-chat"), get_format("anthropic")
-BOTH = pytest.mark.parametrize("form", [OPENAI, ANTHROPIC], ids=FORMATS)
+OPENAI, ANTHROPIC, RESPONSES, GEMINI = ALL = [get_format(name) for name in FORMATS]
+EVERY = pytest.mark.parametrize("form", ALL, ids=FORMATS)
 MARKER = "\x00target\x00"
 
 words = st.text(st.characters(codec="utf-8"), max_size=40)
@@ -32,6 +32,11 @@ text_block = said.map(lambda text: {"type": "text", "text": text})
 image_block = st.just({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}})
 plain_content = words | st.lists(text_block, min_size=1, max_size=3)
 mixed_content = st.lists(text_block | image_block, max_size=3)
+input_text = words.map(lambda text: {"type": "input_text", "text": text})
+input_image = st.just({"type": "input_image", "detail": "auto", "image_url": f"data:image/png;base64,{PNG}"})
+response = st.dictionaries(
+    st.sampled_from(["output", "result", "error", "text", "type"]), words | st.integers(), max_size=3
+)
 
 
 @st.composite
@@ -55,6 +60,10 @@ def conversations(draw: st.DrawFn, form: MessageFormat) -> list[Message]:
 def answers(draw: st.DrawFn, form: MessageFormat, call_id: str) -> tuple[str, Any, bool]:
     if form is OPENAI:
         return call_id, draw(plain_content), False
+    if form is RESPONSES:
+        return call_id, draw(words | st.lists(input_text | input_image, min_size=1, max_size=3)), False
+    if form is GEMINI:
+        return call_id, draw(words | response), draw(st.booleans())
     if draw(st.booleans()):
         return call_id, draw(st.lists(text_block, min_size=1, max_size=3) | said), True
     return call_id, draw(plain_content | mixed_content), False
@@ -66,11 +75,15 @@ def places(form: MessageFormat, messages: list[Message]) -> list[tuple[int, int]
 
 def set_content(form: MessageFormat, messages: list[Message], place: tuple[int, int], content: Any) -> Any:
     """Write the content of a result into a copy by hand, without the format; answers what stood there."""
-    holder = messages[place[0]]
+    holder, key = messages[place[0]], "content"
     if form is ANTHROPIC:
         holder = [block for block in holder["content"] if block["type"] == "tool_result"][place[1]]
-    before = holder.get("content")
-    holder["content"] = content
+    elif form is RESPONSES:
+        key = "output"
+    elif form is GEMINI:
+        holder, key = holder["parts"][place[1]]["functionResponse"], "response"
+    before = holder.get(key)
+    holder[key] = content
     return before
 
 
@@ -83,7 +96,7 @@ def trim_and_check(form: MessageFormat, messages: list[Message], place: tuple[in
     assert messages == snapshot, "the input was changed"
     assert violations(form.name, trimmed) == refused
     assert form.check(trimmed[at]) is None
-    assert [message["role"] for message in trimmed] == [message["role"] for message in messages]
+    assert [message.get("role") for message in trimmed] == [message.get("role") for message in messages]
     before, after = copy.deepcopy(messages), copy.deepcopy(trimmed)
     old, new = set_content(form, before, place, MARKER), set_content(form, after, place, MARKER)
     assert json.dumps(before).encode() == json.dumps(after).encode(), "a byte outside the target changed"
@@ -92,7 +105,7 @@ def trim_and_check(form: MessageFormat, messages: list[Message], place: tuple[in
     assert form.replace(trimmed[at], index, text) == trimmed[at]
     ids = [(found.call_id, found.index, found.is_error) for found in form.results(messages[at])]
     now = form.results(trimmed[at])
-    if form is ANTHROPIC:
+    if form in (ANTHROPIC, GEMINI):
         assert [(found.call_id, found.index, found.is_error) for found in now] == ids
     if text.strip():
         assert now[index].text == text
@@ -108,6 +121,11 @@ ANSWER: Message = {"role": "tool", "tool_call_id": "a", "content": "x"}
 USED: Message = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]}
 RESULT: Message = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
 ASKED: Message = {"role": "user", "content": "go"}
+ITEM: Message = {"type": "function_call", "id": "fc_1", "call_id": "a", "name": "f", "arguments": "{}"}
+OUTPUT: Message = {"type": "function_call_output", "call_id": "a", "output": "x"}
+PART_ASKED: Message = {"role": "user", "parts": [{"text": "go"}]}
+PART_CALLED: Message = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
+PART_ANSWER: Message = {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"output": "x"}}}]}
 WRONG: list[tuple[str, list[Message]]] = [
     ("openai-chat", [ASKED, CALLED, ASKED]),
     ("openai-chat", [ASKED, ANSWER]),
@@ -115,6 +133,23 @@ WRONG: list[tuple[str, list[Message]]] = [
     ("openai-chat", [ASKED, CALLED, ANSWER | {"content": None}]),
     ("openai-chat", [ASKED, CALLED, ANSWER | {"content": [{"type": "image_url"}]}]),
     ("openai-chat", [ASKED, CALLED, ANSWER | {"content": "\ud800"}]),
+    ("openai-responses", [ASKED, ITEM, ASKED]),
+    ("openai-responses", [ASKED, OUTPUT]),
+    ("openai-responses", [ASKED, ITEM, OUTPUT, OUTPUT]),
+    ("openai-responses", [ASKED, ITEM, OUTPUT | {"type": "custom_tool_call_output"}]),
+    ("openai-responses", [ASKED, ITEM, OUTPUT | {"output": [{"type": "text", "text": "x"}]}]),
+    ("openai-responses", [ASKED, ITEM | {"arguments": {}}, OUTPUT]),
+    ("openai-responses", [ASKED, ITEM | {"id": "call_1"}, OUTPUT]),
+    ("openai-responses", [ASKED, {"type": "reasoning", "id": "rs_1", "summary": []}, ASKED]),
+    ("gemini", [PART_ASKED, PART_CALLED, PART_ASKED]),
+    ("gemini", [PART_CALLED, PART_ANSWER]),
+    ("gemini", [PART_ASKED, PART_ANSWER]),
+    ("gemini", [PART_ASKED, {"role": "model", "parts": [{"text": "so"}]}, PART_CALLED, PART_ANSWER]),
+    ("gemini", [PART_ASKED, {"role": "model", "parts": PART_CALLED["parts"] * 2}, PART_ANSWER, PART_ANSWER]),
+    ("gemini", [PART_ASKED, PART_CALLED, {"role": "user", "parts": [*PART_ANSWER["parts"], {"text": "so"}]}]),
+    ("gemini", [PART_ASKED, PART_CALLED, {"parts": [{"functionResponse": {"name": "g", "response": {}}}]}]),
+    ("gemini", [PART_ASKED, PART_CALLED, {"parts": [{"functionResponse": {"name": "f", "response": "x"}}]}]),
+    ("gemini", [{"role": "user", "parts": [{"text": ""}]}]),
     ("anthropic", [ASKED, USED, ASKED]),
     ("anthropic", [USED, {"role": "user", "content": [RESULT]}]),
     ("anthropic", [ASKED, USED, {"role": "user", "content": [RESULT, RESULT]}]),
@@ -130,7 +165,7 @@ def test_the_rules_refuse_what_a_provider_refuses(form: str, messages: list[Mess
     assert violations(form, messages)
 
 
-@BOTH
+@EVERY
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_no_trim_breaks_a_generated_conversation(form: MessageFormat, data: st.DataObject) -> None:
@@ -146,13 +181,13 @@ def transcript(path: Path) -> tuple[Message, ...]:
 
 
 @pytest.mark.skipif(not TRANSCRIPTS, reason=f"the real transcripts are not at {SHARED / 'benchmarks' / 'transcripts'}")
-@BOTH
+@EVERY
 def test_no_trim_breaks_a_real_transcript(form: MessageFormat) -> None:
     chance = random.Random(7)  # the same trims at every run
     trimmed = 0
     for path in TRANSCRIPTS:
         messages: list[Message] = list(copy.deepcopy(transcript(path)))
-        if form is ANTHROPIC:
+        if form is not OPENAI:
             messages = in_format(form.name, neutral(messages))
         assert [form.check(message) for message in messages] == [None] * len(messages)
         for place in places(form, messages):
@@ -162,7 +197,7 @@ def test_no_trim_breaks_a_real_transcript(form: MessageFormat) -> None:
     assert trimmed > 100
 
 
-@BOTH
+@EVERY
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_trims_in_any_order_give_the_same_bytes(form: MessageFormat, data: st.DataObject) -> None:
@@ -178,7 +213,7 @@ def test_trims_in_any_order_give_the_same_bytes(form: MessageFormat, data: st.Da
     assert view(list(chosen)) == view(data.draw(st.permutations(list(chosen))))
 
 
-@BOTH
+@EVERY
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_context_breaks_no_request_and_no_prefix(form: MessageFormat, data: st.DataObject) -> None:
@@ -199,7 +234,7 @@ def test_context_breaks_no_request_and_no_prefix(form: MessageFormat, data: st.D
 
 
 def _answered(form: MessageFormat, messages: list[Message]) -> bool:
-    return violations(form.name, [*messages, {"role": "user", "content": "and?"}]) == []
+    return violations(form.name, [*messages, form.user("and?")]) == []
 
 
 blocks = st.sampled_from([
@@ -216,13 +251,13 @@ results = st.builds(
 )
 
 
-@BOTH
+@EVERY
 @settings(max_examples=100, deadline=None)
 @given(given_results=st.lists(results, min_size=1, max_size=4))
 def test_whatever_tools_answer_makes_a_valid_turn(form: MessageFormat, given_results: list[ToolResult]) -> None:
     calls = [ToolCall(f"c{n}", "f", {}) for n in range(len(given_results))]
     made = form.result_messages(list(zip(calls, given_results, strict=True)))
-    assert violations(form.name, [form.user("go"), form.reply("", calls), *made]) == []
+    assert violations(form.name, [form.user("go"), *form.reply_messages("", calls), *made]) == []
     found = [found for message in made for found in form.results(message)]
     assert [each.call_id for each in found] == [call.id for call in calls]
     assert all(each.is_error for each, result in zip(found, given_results, strict=True) if result.is_error)
@@ -230,11 +265,13 @@ def test_whatever_tools_answer_makes_a_valid_turn(form: MessageFormat, given_res
 
 keys = st.sampled_from([
     "role", "content", "type", "text", "tool_calls", "id", "function", "custom", "input", "name", "arguments", "tool_use_id", "is_error",
-    "tool_call_id", "function_call", "source", "resource", "image_url", "url", "citations", "enabled", "cache_control", "refusal",
+    "tool_call_id", "call_id", "output", "parts", "functionCall", "functionResponse", "function_response", "args", "response", "error",
+    "result", "inlineData", "mimeType", "data", "function_call", "source", "resource", "image_url", "url", "citations", "enabled", "cache_control", "refusal",
 ])  # fmt: skip
-values = st.sampled_from(
-    ["user", "assistant", "tool", "function", "system", "text", "tool_use", "tool_result", "image", "custom", "x"]
-)
+values = st.sampled_from([
+    "user", "assistant", "tool", "function", "system", "model", "text", "tool_use", "tool_result", "image", "custom", "x",
+    "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output", "reasoning", "input_text",
+])  # fmt: skip
 junk = st.recursive(
     st.none() | st.booleans() | st.integers() | values,
     lambda below: st.lists(below, max_size=3) | st.dictionaries(keys, below, max_size=5),
@@ -243,7 +280,7 @@ junk = st.recursive(
 roles = values | st.just(["x"]) | st.none()
 
 
-@BOTH
+@EVERY
 @settings(max_examples=100, deadline=None)
 @given(body=st.dictionaries(keys, junk, max_size=6), role=roles, other=junk)
 def test_no_json_makes_a_format_raise(form: MessageFormat, body: Message, role: Any, other: Any) -> None:
@@ -305,21 +342,22 @@ NAUGHTY = SHARED / "suites" / "naughty-strings.json"
 
 
 @pytest.mark.skipif(not NAUGHTY.exists(), reason=f"the list of naughty strings is not at {NAUGHTY}")
-@BOTH
+@EVERY
 def test_naughty_strings_come_back_as_they_were(form: MessageFormat) -> None:
     call = ToolCall("a", "f", {})
     for text in json.loads(NAUGHTY.read_text("utf-8")):
         (message,) = form.result_messages([(call, ToolResult(text))])
-        assert form.results(message)[0].text == (text if text.strip() or form is OPENAI else "")
+        assert form.results(message)[0].text == (text if text.strip() or form is not ANTHROPIC else "")
         assert form.results(form.replace(message, 0, text)) == form.results(message)
-        assert violations(form.name, form.add_context([form.user("go"), form.reply(text, [call]), message], text)) == []
+        asked = [form.user("go"), *form.reply_messages(text, [call]), message]
+        assert violations(form.name, form.add_context(asked, text)) == []
 
 
 CATALOGS = sorted((SHARED / "benchmarks" / "retrieval").glob("*/catalog.jsonl"))
 
 
 @pytest.mark.skipif(not CATALOGS, reason=f"the real catalogs are not at {SHARED / 'benchmarks' / 'retrieval'}")
-@BOTH
+@EVERY
 def test_real_tools_make_valid_definitions(form: MessageFormat) -> None:
     listed = [json.loads(line) for path in CATALOGS for line in path.read_text("utf-8").splitlines()[:80]]
     tools = [Tool(name=tool["name"], description=tool["description"], parameters=tool["parameters"]) for tool in listed]

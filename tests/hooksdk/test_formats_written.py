@@ -12,8 +12,8 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 from hooksdk.tools import Tool
 
-OPENAI, ANTHROPIC = get_format("openai-chat"), get_format("anthropic")
-BOTH = pytest.mark.parametrize("form", [OPENAI, ANTHROPIC], ids=FORMATS)
+OPENAI, ANTHROPIC, RESPONSES, GEMINI = ALL = [get_format(name) for name in FORMATS]
+EVERY = pytest.mark.parametrize("form", ALL, ids=FORMATS)
 IMAGE = {"type": "image", "data": PNG, "mimeType": "image/png"}
 A, B = ToolCall("a", "f", {"x": 1}), ToolCall("b", "g", "{}")
 
@@ -27,6 +27,10 @@ def answer(form: MessageFormat, result: ToolResult) -> Message:
 
 
 def content_of(message: Message) -> Any:
+    if "output" in message:
+        return message["output"]
+    if "parts" in message:
+        return message["parts"][0]["functionResponse"]["response"]["output"]
     return message["content"] if message["role"] == "tool" else message["content"][0]["content"]
 
 
@@ -49,12 +53,12 @@ def test_anthropic_answers_one_message_for_all_calls_in_order() -> None:
     ]
 
 
-@BOTH
+@EVERY
 def test_no_calls_need_no_message(form: MessageFormat) -> None:
     assert form.result_messages([]) == []
 
 
-@BOTH
+@EVERY
 def test_empty_text_stays_empty(form: MessageFormat) -> None:
     assert content_of(answer(form, ToolResult(""))) == ""
 
@@ -117,21 +121,21 @@ def test_an_anthropic_error_holds_text_only() -> None:
     assert content_of(answer(ANTHROPIC, result)) == f"no\n[image image/png, {len(PNG)} characters]"
 
 
-@BOTH
+@EVERY
 def test_the_text_of_an_embedded_resource_is_read_by_the_model(form: MessageFormat) -> None:
     resource = {"uri": "repo://a.py", "mimeType": "text/x-python", "text": "print(1)"}
     message = answer(form, ToolResult(blocks=[{"type": "resource", "resource": resource}]))
     assert form.results(message)[0].text == "[resource repo://a.py text/x-python]\nprint(1)"
 
 
-@BOTH
+@EVERY
 def test_the_text_that_a_hook_put_in_place_wins_over_older_blocks(form: MessageFormat) -> None:
     message = answer(form, ToolResult("redacted", blocks=[{"type": "text", "text": "secret"}, IMAGE]))
     assert "secret" not in json.dumps(message)
-    assert form.results(message)[0].text.startswith("redacted\n[image")
+    assert form.results(message)[0].text.startswith(("redacted\n[image", "redacted\n[input_image"))
 
 
-@BOTH
+@EVERY
 def test_structured_content_is_shown_only_where_there_is_no_text(form: MessageFormat) -> None:
     assert content_of(answer(form, ToolResult("1", structured={"n": 1}))) == "1"
     assert content_of(answer(form, ToolResult("", structured={"n": 1}))) == '{"n": 1}'
@@ -139,17 +143,17 @@ def test_structured_content_is_shown_only_where_there_is_no_text(form: MessageFo
     assert '{"n": 1}' in form.results(answer(form, ToolResult(blocks=[IMAGE], structured={"n": 1})))[0].text
 
 
-@BOTH
+@EVERY
 def test_half_a_surrogate_pair_never_reaches_the_provider(form: MessageFormat) -> None:
     text = "a\ud800b"
     call = ToolCall("a", "f", {"x": text})
-    turn = [form.user(text), form.reply(text, [call]), *form.result_messages([(call, ToolResult(text))])]
-    turn[2] = form.replace(turn[2], 0, text)
+    turn = [form.user(text), *form.reply_messages(text, [call]), *form.result_messages([(call, ToolResult(text))])]
+    turn[-1] = form.replace(turn[-1], 0, text)
     assert violations(form.name, form.add_context(turn, text)) == []
-    assert form.results(turn[2])[0].text == "a\ufffdb"
+    assert form.results(turn[-1])[0].text == "a\ufffdb"
 
 
-@BOTH
+@EVERY
 def test_an_error_is_known_again_by_what_was_written(form: MessageFormat) -> None:
     for text in ("no such file", "Error executing tool f: no", "", "ValueError: x"):
         assert form.results(answer(form, ToolResult.error(text)))[0].is_error
@@ -159,14 +163,14 @@ def test_an_error_is_known_again_by_what_was_written(form: MessageFormat) -> Non
 # --- the model's and the person's messages ---
 
 
-@BOTH
+@EVERY
 def test_a_reply_reads_as_it_was_made(form: MessageFormat) -> None:
-    reply = form.reply("so", [A, B])
-    assert form.is_reply(reply)
-    assert form.text(reply) == "so"
-    assert [(call.id, call.name) for call in form.calls(reply)] == [("a", "f"), ("b", "g")]
-    assert form.check(reply) is None
-    assert form.check(form.reply("")) is None
+    reply = form.reply_messages("so", [A, B])
+    assert all(map(form.is_reply, reply))
+    assert "".join(map(form.text, reply)) == "so"
+    assert [(call.id, call.name) for each in reply for call in form.calls(each)] == [("a", "f"), ("b", "g")]
+    assert [form.check(each) for each in [*reply, form.reply("")]] == [None] * (len(reply) + 1)
+    assert form.reply_messages("so") == [form.reply("so")]
 
 
 def test_a_reply_with_arguments_that_are_no_object_stays_sendable() -> None:
@@ -176,10 +180,12 @@ def test_a_reply_with_arguments_that_are_no_object_stays_sendable() -> None:
     assert [call["function"]["arguments"] for call in made["tool_calls"]] == ["{x", "{}"]
 
 
-@BOTH
+@EVERY
 def test_the_prose_of_a_message_has_no_results(form: MessageFormat) -> None:
     assert form.text(form.result_messages([(A, ToolResult("x"))])[0]) == ""
-    assert form.text({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image"}]}) == "a"
+    kind = "input_text" if form is RESPONSES else "text"
+    parts = [{"type": kind, "text": "a"}, {"type": "image"}]
+    assert form.text({"role": "user", "parts" if form is GEMINI else "content": parts}) == "a"
     assert form.text(form.user("hello")) == "hello"
 
 
@@ -195,7 +201,10 @@ def shape(form: MessageFormat, parameters: dict[str, Any] | None) -> dict[str, A
     """The schema that the provider gets for a tool with these parameters."""
     made = form.tools([Tool(name="f", description="Does it.", parameters=parameters)])
     assert tool_violations(form.name, made) == []
-    return made[0]["function"]["parameters"] if form is OPENAI else made[0]["input_schema"]
+    if form is GEMINI:
+        return made[0]["functionDeclarations"][0]["parametersJsonSchema"]
+    body: dict[str, Any] = made[0]["function"] if form is OPENAI else made[0]
+    return body["input_schema" if form is ANTHROPIC else "parameters"]
 
 
 def test_openai_tools_stand_in_a_function_object() -> None:
@@ -211,18 +220,18 @@ def test_anthropic_tools_have_an_input_schema() -> None:
     assert made == [{"name": "f", "description": "Does it.", "input_schema": schema}]
 
 
-@BOTH
+@EVERY
 def test_long_descriptions_are_kept_whole(form: MessageFormat) -> None:
     assert "x" * 5_000 in json.dumps(form.tools([Tool(name="f", description="x" * 5_000)]))
 
 
-@BOTH
+@EVERY
 @pytest.mark.parametrize("parameters", [None, {}, {"type": "object"}, {"properties": None, "required": None}])
 def test_a_tool_without_parameters_takes_an_empty_object(form: MessageFormat, parameters: Any) -> None:
     assert shape(form, parameters) == {"type": "object", "properties": {}}
 
 
-@BOTH
+@EVERY
 def test_a_missing_type_is_added_and_nothing_else_changes(form: MessageFormat) -> None:
     kept = {
         "properties": {"type": {"enum": [None, 1]}},
@@ -233,7 +242,7 @@ def test_a_missing_type_is_added_and_nothing_else_changes(form: MessageFormat) -
     assert shape(form, kept) == {"type": "object", **kept}
 
 
-@BOTH
+@EVERY
 def test_a_reference_at_the_top_is_followed(form: MessageFormat) -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/a~1b"}}}
     made = shape(
@@ -242,19 +251,19 @@ def test_a_reference_at_the_top_is_followed(form: MessageFormat) -> None:
     assert made == {**node, "$defs": {"a/b": node}}
 
 
-@BOTH
+@EVERY
 @pytest.mark.parametrize("reference", ["https://example.com/s.json", "#/$defs/none", "#", "#anchor"])
 def test_a_reference_that_leads_nowhere_is_told_in_words(form: MessageFormat, reference: str) -> None:
     assert reference in shape(form, {"$ref": reference})["description"]
 
 
-@BOTH
+@EVERY
 def test_an_optional_object_is_the_object(form: MessageFormat) -> None:
     only = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"], "additionalProperties": False}
     assert shape(form, {"anyOf": [only, {"type": "null"}]}) == only
 
 
-@BOTH
+@EVERY
 def test_alternatives_become_properties_and_words(form: MessageFormat) -> None:
     choice = [{"required": ["id"]}, {"required": ["path"]}]
     made = shape(form, {"type": "object", "description": "One.", "properties": {"id": {}, "path": {}}, "anyOf": choice})
@@ -265,7 +274,7 @@ def test_alternatives_become_properties_and_words(form: MessageFormat) -> None:
     )
 
 
-@BOTH
+@EVERY
 def test_alternatives_of_one_property_are_joined_below_the_top(form: MessageFormat) -> None:
     kinds = [{"properties": {"kind": {"const": name}, name: {}}, "required": ["kind", name]} for name in ("a", "b")]
     made = shape(form, {"oneOf": kinds})
@@ -273,7 +282,7 @@ def test_alternatives_of_one_property_are_joined_below_the_top(form: MessageForm
     assert made["required"] == ["kind"]
 
 
-@BOTH
+@EVERY
 def test_all_of_is_merged_where_that_loses_nothing(form: MessageFormat) -> None:
     parts = [
         {"title": "F", "properties": {"a": {"minLength": 1}}, "required": ["a"]},
@@ -287,7 +296,7 @@ def test_all_of_is_merged_where_that_loses_nothing(form: MessageFormat) -> None:
     }
 
 
-@BOTH
+@EVERY
 def test_what_cannot_be_merged_is_told_and_offers_no_property_that_is_refused(form: MessageFormat) -> None:
     closed: Message = {"properties": {"a": {}}, "additionalProperties": False}
     for word in ("allOf", "anyOf"):
@@ -297,20 +306,20 @@ def test_what_cannot_be_merged_is_told_and_offers_no_property_that_is_refused(fo
         assert json.dumps(more) in made["description"]
 
 
-@BOTH
+@EVERY
 def test_every_combination_is_told(form: MessageFormat) -> None:
     first, second = [{"required": ["a"]}, {"required": ["b"]}], [{"required": ["c"]}, {"required": ["d"]}]
     told = shape(form, {"anyOf": first, "oneOf": [{"anyOf": second}], "not": {"required": ["e"]}})["description"]
     assert json.dumps({"allOf": [{"anyOf": first}, {"anyOf": second}, {"not": {"required": ["e"]}}]}) in told
 
 
-@BOTH
+@EVERY
 def test_a_schema_that_turns_in_circles_ends(form: MessageFormat) -> None:
     circle = {"$ref": "#/$defs/x", "$defs": {"x": {"anyOf": [{"$ref": "#/$defs/x"}]}}}
     assert "must also match" in shape(form, circle)["description"]
 
 
-@BOTH
+@EVERY
 def test_older_and_odd_spellings_are_brought_up_to_date(form: MessageFormat) -> None:
     old = {
         "pair": {"type": "array", "items": [{"type": "string"}, True], "additionalItems": False},
@@ -334,13 +343,13 @@ def test_older_and_odd_spellings_are_brought_up_to_date(form: MessageFormat) -> 
     }
 
 
-@BOTH
+@EVERY
 def test_examples_and_defaults_are_no_schemas(form: MessageFormat) -> None:
     kept = {"type": "object", "properties": {"x": {"default": {"type": "array"}, "enum": [{"type": "array"}, None]}}}
     assert shape(form, kept) == kept
 
 
-@BOTH
+@EVERY
 def test_a_schema_with_half_a_surrogate_pair_can_be_sent(form: MessageFormat) -> None:
     made = shape(form, {"properties": {"x\ud800": {"enum": ["\ud800", 1]}}})
     assert made["properties"] == {"x\ufffd": {"enum": ["\ufffd", 1]}}

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from provider_rules import violations
-from transcripts import ANTHROPIC, OPENAI, call, opened, texts
+from transcripts import ALL, ANTHROPIC, call, opened, texts
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import TranscriptChanged
-from hooksdk.formats import Message, MessageFormat
+from hooksdk.formats import FORMATS, Message, MessageFormat
 from hooksdk.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
-BOTH = pytest.mark.parametrize("form", [OPENAI, ANTHROPIC], ids=["openai-chat", "anthropic"])
+EVERY = pytest.mark.parametrize("form", ALL, ids=FORMATS)
 
 
 def results(form: MessageFormat, *ids: str, text: str = "done") -> list[Message]:
     return form.result_messages([(ToolCall(each, "read_file", {}), ToolResult(text)) for each in ids])
 
 
-@BOTH
+@EVERY
 async def test_a_result_that_no_reply_asked_for_is_refused_with_its_place(form: MessageFormat) -> None:
     async with opened(MemoryStore(), form=form) as transcript:
         with pytest.raises(
@@ -35,7 +34,7 @@ async def test_a_result_that_no_reply_asked_for_is_refused_with_its_place(form: 
         assert transcript.messages == []
 
 
-@BOTH
+@EVERY
 async def test_a_second_result_with_another_text_is_refused(form: MessageFormat) -> None:
     async with opened(MemoryStore(), form=form) as transcript:
         await transcript.append([form.user("question"), form.reply("", [call(1)]), *results(form, "c1")])
@@ -43,7 +42,7 @@ async def test_a_second_result_with_another_text_is_refused(form: MessageFormat)
             await transcript.append(results(form, "c1", text="something else"))
 
 
-@BOTH
+@EVERY
 async def test_a_result_that_comes_after_its_turn_was_closed_is_refused(form: MessageFormat) -> None:
     async with opened(MemoryStore(), form=form) as transcript:
         await transcript.append([form.user("question"), form.reply("", [call(1)])])
@@ -53,7 +52,7 @@ async def test_a_result_that_comes_after_its_turn_was_closed_is_refused(form: Me
         assert violations(form.name, transcript.view) == []
 
 
-@BOTH
+@EVERY
 async def test_an_open_call_inside_a_list_gets_the_result_that_it_gets_between_lists(form: MessageFormat) -> None:
     conversation = [form.user("question"), form.reply("", [call(1)]), form.user("go on"), form.reply("fine")]
     views: list[list[Message]] = []
@@ -69,7 +68,7 @@ async def test_an_open_call_inside_a_list_gets_the_result_that_it_gets_between_l
     assert violations(form.name, views[0]) == []
 
 
-@BOTH
+@EVERY
 async def test_a_compaction_keeps_the_reply_whose_call_is_open(form: MessageFormat) -> None:
     reply = form.reply("", [call(1)])
     async with opened(MemoryStore(), form=form) as transcript:
@@ -84,7 +83,7 @@ async def test_a_compaction_keeps_the_reply_whose_call_is_open(form: MessageForm
         assert violations(form.name, transcript.view) == []
 
 
-@BOTH
+@EVERY
 async def test_a_compaction_with_a_result_but_not_its_call_is_refused(form: MessageFormat) -> None:
     async with opened(MemoryStore(), form=form) as transcript:
         await transcript.append(
@@ -96,6 +95,32 @@ async def test_a_compaction_with_a_result_but_not_its_call_is_refused(form: Mess
         assert violations(form.name, transcript.view) == []
 
 
+async def test_a_reply_in_one_message_a_block_is_one_reply() -> None:
+    """As Claude Code stores its sessions: the API reads replies that follow each other as one."""
+    blocks: list[Message] = [
+        {"type": "thinking", "thinking": "...", "signature": "c2lnbmVk"},
+        *ANTHROPIC.reply("Both.", [call(1), call(2)])["content"],
+    ]
+    async with opened(MemoryStore(), form=ANTHROPIC) as transcript:
+        await transcript.append([ANTHROPIC.user("question")])
+        for block in blocks:
+            await transcript.append([{"role": "assistant", "content": [block]}])
+        assert ([each.id for each in transcript.pending], transcript.replies) == (["c1", "c2"], 1)
+        await transcript.append([*results(ANTHROPIC, "c1"), *results(ANTHROPIC, "c2"), ANTHROPIC.reply("fine")])
+        assert texts(transcript, transcript.view) == ["done", "done"]
+        assert [info.turns_ago for info in transcript.list_results()] == [1, 1]
+        assert violations("anthropic", transcript.view) == []
+
+
+@EVERY
+async def test_a_compaction_that_ends_with_a_call_nobody_waits_for_gets_a_result(form: MessageFormat) -> None:
+    async with opened(MemoryStore(), form=form) as transcript:
+        await transcript.append([form.user("question"), form.reply("", [call(1)]), *results(form, "c1")])
+        await transcript.compact([form.user("summary"), form.reply("", [call(1)])])
+        await transcript.append([form.user("go on")])
+        assert violations(form.name, transcript.view) == []
+
+
 IDS = ["a", "b", "same"]
 STEPS = st.lists(
     st.tuples(st.sampled_from(["user", "reply", "result"]), st.lists(st.sampled_from(IDS), max_size=3), st.booleans()),
@@ -103,7 +128,7 @@ STEPS = st.lists(
 )
 
 
-@BOTH
+@EVERY
 @settings(max_examples=150, deadline=None)
 @given(steps=STEPS)
 def test_what_was_accepted_can_be_sent(form: MessageFormat, steps: Sequence[tuple[str, list[str], bool]]) -> None:
@@ -121,10 +146,7 @@ def test_what_was_accepted_can_be_sent(form: MessageFormat, steps: Sequence[tupl
                         assert transcript.messages == before
                     batch = []
             await transcript.close_turn("not run")
-            # Results of one turn in several messages are one message for the provider, who joins those of one role.
-            assert [
-                each for each in violations(form.name, _joined(form, transcript.view)) if "non-empty" not in each
-            ] == []
+            assert [each for each in violations(form.name, transcript.view) if "non-empty" not in each] == []
 
     anyio.run(play)
 
@@ -133,19 +155,5 @@ def _messages(form: MessageFormat, kind: str, ids: list[str]) -> list[Message]:
     if kind == "user":
         return [form.user("go on")]
     if kind == "reply":
-        return [form.reply("text", [ToolCall(each, "read_file", {}) for each in dict.fromkeys(ids)])]
+        return form.reply_messages("text", [ToolCall(each, "read_file", {}) for each in dict.fromkeys(ids)])
     return results(form, *dict.fromkeys(ids))
-
-
-def _joined(form: MessageFormat, messages: Sequence[Message]) -> list[Message]:
-    if form is OPENAI:
-        return list(messages)
-    joined: list[Message] = []
-    for message in messages:
-        content: Any = message["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        if joined and joined[-1]["role"] == message["role"] == "user":
-            joined[-1] = {**joined[-1], "content": [*joined[-1]["content"], *blocks]}
-        else:
-            joined.append({**message, "content": blocks})
-    return joined

@@ -25,6 +25,9 @@ class Keeps:
         self.host = host
         self.state = state
 
+    @hooks.session_end
+    def end(self, event: hooks.SessionEnd) -> None: ...
+
 
 def host(*plugins: Any, **options: Any) -> Host:
     return Host(plugins, store=MemoryStore(), config={"allow": []}, **options)

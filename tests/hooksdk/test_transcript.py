@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 from transcripts import (
+    ALL,
     ANTHROPIC,
     DISPOSABLE,
     OPENAI,
@@ -26,7 +27,7 @@ from transcripts import (
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ConfigError, SessionClosed, StoreError, TranscriptChanged
-from hooksdk.formats import Message, MessageFormat
+from hooksdk.formats import FORMATS, Message, MessageFormat
 from hooksdk.stores import Store
 from hooksdk.transcript import Results, Transcript
 
@@ -38,7 +39,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return make_store(request.param, tmp_path)
 
 
-@pytest.fixture(params=[OPENAI, ANTHROPIC], ids=["openai-chat", "anthropic"])
+@pytest.fixture(params=ALL, ids=FORMATS)
 def form(request: pytest.FixtureRequest) -> MessageFormat:
     return request.param
 
@@ -191,7 +192,7 @@ async def test_a_journal_entry_without_its_fields_is_told_as_a_store_error(store
 
 
 async def test_a_reply_opens_its_calls_and_answers_close_them(transcript: Transcript, form: MessageFormat) -> None:
-    await transcript.append([form.user("q"), form.reply("", [call(1), call(2)])])
+    await transcript.append([form.user("q"), *form.reply_messages("", [call(1), call(2)])])
     assert [each.id for each in transcript.pending] == ["c1", "c2"]
     await transcript.answer(transcript.pending[0], ToolResult("one"), None)
     assert [each.id for each in transcript.pending] == ["c2"]
@@ -203,12 +204,13 @@ async def test_a_reply_opens_its_calls_and_answers_close_them(transcript: Transc
 async def test_results_join_the_messages_in_the_order_of_the_calls_grouped_as_the_format_asks(
     transcript: Transcript, form: MessageFormat
 ) -> None:
-    await transcript.append([form.user("q"), form.reply("", [call(1), call(2), call(3)])])
-    stored = [len(transcript.messages)]
+    await transcript.append([form.user("q"), *form.reply_messages("", [call(1), call(2), call(3)])])
+    before = len(transcript.messages)
+    stored: list[int] = []
     for number in (2, 1, 3):
         await transcript.answer(call(number), ToolResult(f"text {number}"), None)
-        stored.append(len(transcript.messages))
-    assert stored == ([2, 2, 2, 3] if form.grouped else [2, 2, 4, 5])
+        stored.append(len(transcript.messages) - before)
+    assert stored == ([0, 0, 1] if form.grouped else [0, 2, 3])
     assert texts(transcript, transcript.messages) == ["text 1", "text 2", "text 3"]
 
 
@@ -217,7 +219,7 @@ async def test_answers_from_parallel_tasks_keep_the_order_of_the_calls(
     transcript: Transcript, form: MessageFormat
 ) -> None:
     calls = [call(number) for number in range(8)]
-    await transcript.append([form.user("q"), form.reply("", calls)])
+    await transcript.append([form.user("q"), *form.reply_messages("", calls)])
     async with anyio.create_task_group() as group:
         for each in reversed(calls):
             group.start_soon(transcript.answer, each, ToolResult(each.id), None)
@@ -235,7 +237,7 @@ async def test_open_calls_and_waiting_results_survive_until_the_session_is_opene
     store: Store, form: MessageFormat
 ) -> None:
     async with opened(store, form=form) as transcript:
-        await transcript.append([form.user("q"), form.reply("", [call(1), call(2)])])
+        await transcript.append([form.user("q"), *form.reply_messages("", [call(1), call(2)])])
         await transcript.answer(call(2), ToolResult("two", structured={"n": 2}), DISPOSABLE)
     async with opened(store, form=form) as transcript:
         assert [each.id for each in transcript.pending] == ["c1"]
@@ -250,7 +252,7 @@ async def test_an_answer_waits_for_the_reply_that_made_the_call(store: Store, fo
         await transcript.answer(call(1), ToolResult("early"), DISPOSABLE)
         assert len(transcript.messages) == 1
     async with opened(store, form=form) as transcript:
-        await transcript.append([form.reply("", [call(1)])])
+        await transcript.append([*form.reply_messages("", [call(1)])])
         assert transcript.pending == ()
         assert texts(transcript, transcript.messages) == ["early"]
         assert transcript.list_results()[0].disposable
@@ -266,12 +268,12 @@ async def test_an_answer_whose_reply_never_comes_is_left_out_with_a_warning(
             assert await transcript.close_turn("not run") == 0
     assert "c1" in caplog.text
     async with opened(store, form=form) as transcript:
-        await transcript.append([form.reply("", [call(1)])])
+        await transcript.append([*form.reply_messages("", [call(1)])])
         assert len(transcript.pending) == 1
 
 
 async def test_the_end_of_a_turn_gives_open_calls_an_error_result(transcript: Transcript, form: MessageFormat) -> None:
-    await transcript.append([form.user("q"), form.reply("", [call(1), call(2), call(3)])])
+    await transcript.append([form.user("q"), *form.reply_messages("", [call(1), call(2), call(3)])])
     await transcript.answer(call(3), ToolResult("three"), None)
     assert await transcript.close_turn("not run: cancelled") == 2
     assert [text.removeprefix("Error: ") for text in texts(transcript, transcript.messages)] == [
@@ -286,7 +288,7 @@ async def test_equal_ids_in_one_reply_are_told_apart_by_arguments_and_then_by_or
     transcript: Transcript, form: MessageFormat
 ) -> None:
     calls = [call(1, "same"), call(2, "same"), call(2, "same")]
-    await transcript.append([form.user("q"), form.reply("", calls)])
+    await transcript.append([form.user("q"), *form.reply_messages("", calls)])
     await transcript.answer(ToolCall("same", "read_file", '{"path": "file2"}'), ToolResult("two"), None)
     await transcript.answer(call(2, "same"), ToolResult("three"), None)
     await transcript.answer(call(1, "same"), ToolResult("one"), None)
@@ -295,10 +297,10 @@ async def test_equal_ids_in_one_reply_are_told_apart_by_arguments_and_then_by_or
 
 async def test_an_id_that_comes_again_in_a_later_turn_is_a_new_call(store: Store, form: MessageFormat) -> None:
     async with opened(store, form=form) as transcript:
-        await transcript.append([form.user("q"), form.reply("", [call(1, "same"), call(2, "other")])])
+        await transcript.append([form.user("q"), *form.reply_messages("", [call(1, "same"), call(2, "other")])])
         await transcript.answer(call(2, "other"), ToolResult("staged first"), None)
         await transcript.answer(call(1, "same"), ToolResult("first"), None)
-        await transcript.append([form.reply("", [call(3, "same"), call(4, "other")])])
+        await transcript.append([*form.reply_messages("", [call(3, "same"), call(4, "other")])])
     async with opened(store, form=form) as transcript:
         assert len(transcript.pending) == 2
         await transcript.answer(call(3, "same"), ToolResult("second"), None)
@@ -310,7 +312,7 @@ async def test_an_id_that_comes_again_in_a_later_turn_is_a_new_call(store: Store
 async def test_a_result_that_the_run_recorded_is_not_stored_a_second_time(
     transcript: Transcript, form: MessageFormat
 ) -> None:
-    await transcript.append([form.user("q"), form.reply("", [call(1), call(2)])])
+    await transcript.append([form.user("q"), *form.reply_messages("", [call(1), call(2)])])
     answers = [(call(1), ToolResult("one")), (call(2), ToolResult.error("no such file"))]
     for made, result in answers:
         await transcript.answer(made, result, None)
@@ -333,7 +335,7 @@ async def test_an_error_result_in_the_hosts_plain_words_is_the_one_that_the_run_
 async def test_another_text_for_a_result_that_the_run_recorded_is_refused(
     transcript: Transcript, form: MessageFormat
 ) -> None:
-    await transcript.append([form.user("q"), form.reply("", [call(1)])])
+    await transcript.append([form.user("q"), *form.reply_messages("", [call(1)])])
     await transcript.answer(call(1), ToolResult("one"), None)
     with pytest.raises(TranscriptChanged, match="Leave this message out"):
         await transcript.append(form.result_messages([(call(1), ToolResult("two"))]))
@@ -342,14 +344,14 @@ async def test_another_text_for_a_result_that_the_run_recorded_is_refused(
 async def test_when_the_conversation_goes_on_open_calls_get_a_result_first(
     transcript: Transcript, form: MessageFormat
 ) -> None:
-    await transcript.append([form.user("q"), form.reply("", [call(1)])])
+    await transcript.append([form.user("q"), *form.reply_messages("", [call(1)])])
     await transcript.append([form.user("never mind")])
     assert "conversation went on" in texts(transcript, transcript.messages)[0]
     assert form.text(transcript.messages[-1]) == "never mind"
 
 
 async def test_a_result_that_is_not_json_keeps_its_text(transcript: Transcript, form: MessageFormat) -> None:
-    await transcript.append([form.user("q"), form.reply("", [call(1), call(2)])])
+    await transcript.append([form.user("q"), *form.reply_messages("", [call(1), call(2)])])
     await transcript.answer(call(2), ToolResult("two", structured=b"\xff"), None)
     await transcript.answer(call(1), ToolResult("one\ud800"), None)
     assert texts(transcript, transcript.messages)[1] == "two"

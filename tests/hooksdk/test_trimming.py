@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from provider_rules import in_format, neutral, violations
 from test_formats_properties import SHARED, TRANSCRIPTS, transcript
-from transcripts import ANTHROPIC, OPENAI, body, call, history, texts_of
+from transcripts import ALL, OPENAI, body, call, history, texts_of
 
 from hooksdk.calls import ToolResult
 from hooksdk.errors import ConfigError, UnknownResult
-from hooksdk.formats import Message, MessageFormat
+from hooksdk.formats import FORMATS, Message, MessageFormat
 from hooksdk.trimming import NotTrimmed, guess_format, list_results, problem, read, repair, trim
 
-BOTH = pytest.mark.parametrize("form", [OPENAI, ANTHROPIC], ids=["openai-chat", "anthropic"])
+EVERY = pytest.mark.parametrize("form", ALL, ids=FORMATS)
 
 
-@BOTH
+@EVERY
 def test_results_are_listed_read_and_trimmed_and_the_list_stays_as_it_is(form: MessageFormat) -> None:
     messages = history(form, [body(1), body(2), body(3)])
     before = copy.deepcopy(messages)
@@ -35,12 +35,19 @@ def test_results_are_listed_read_and_trimmed_and_the_list_stays_as_it_is(form: M
     assert trim(messages, ["r1"]) == trim(messages, {"r1": None})
 
 
-@BOTH
+@EVERY
 def test_the_format_is_guessed(form: MessageFormat) -> None:
     assert guess_format(history(form, ["text"])) == form.name
 
 
-@BOTH
+def test_a_history_of_another_kind_is_refused_and_not_read_as_empty() -> None:
+    stored = [{"type": "user", "message": {"role": "user", "content": "hello"}}]
+    for form in (None, *FORMATS):
+        with pytest.raises(ConfigError, match="message 0: this is no message of format"):
+            list_results(stored, form)
+
+
+@EVERY
 def test_what_cannot_be_trimmed_says_why(form: MessageFormat) -> None:
     messages = history(form, ["short", body(2)])
     with pytest.raises(NotTrimmed, match="r1 cannot be trimmed: too short"):
@@ -51,17 +58,17 @@ def test_what_cannot_be_trimmed_says_why(form: MessageFormat) -> None:
         trim(messages[:-1], ["r2"])
 
 
-@BOTH
+@EVERY
 def test_a_list_that_a_provider_would_refuse_is_told_with_the_place(form: MessageFormat) -> None:
     result = form.result_messages([(call(1), ToolResult("done"))])
     whole = [form.user("question"), form.reply("", [call(1)]), *result, form.reply("answer")]
     assert problem(whole) is None
-    assert problem([whole[0], whole[1], whole[3]], form) == "message 2: a call before it has no result"
+    assert problem([whole[0], whole[1], whole[0]], form) == "message 2: a call before it has no result"
     assert str(problem([whole[0], *result], form)).startswith("message 1: it answers call 'c1', which was made by no")
     assert str(problem([{"role": "nobody"}])).startswith("message 0: this is no message of format")
 
 
-@BOTH
+@EVERY
 def test_a_call_without_a_result_gets_one_and_what_cannot_be_repaired_is_refused(form: MessageFormat) -> None:
     messages = [form.user("question"), form.reply("", [call(1)]), form.user("go on")]
     repaired = repair(messages, form)
@@ -80,7 +87,7 @@ def test_a_message_that_is_of_no_format_is_refused_with_its_place() -> None:
 
 
 @pytest.mark.skipif(not TRANSCRIPTS, reason=f"the real transcripts are not at {SHARED / 'benchmarks' / 'transcripts'}")
-@BOTH
+@EVERY
 def test_no_trim_of_a_real_transcript_breaks_it_or_makes_it_longer(form: MessageFormat) -> None:
     chance, trimmed = random.Random(7), 0
     for path in TRANSCRIPTS:

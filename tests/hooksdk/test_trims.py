@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from transcripts import (
-    ANTHROPIC,
+    ALL,
     DISPOSABLE,
     OPENAI,
     body,
@@ -23,7 +23,7 @@ from transcripts import (
 
 from hooksdk.calls import ToolResult, TrimReceipt
 from hooksdk.errors import FenceClosed, MissingGrant, TranscriptChanged, UnknownResult
-from hooksdk.formats import Message, MessageFormat
+from hooksdk.formats import FORMATS, Message, MessageFormat
 from hooksdk.stores import Store
 from hooksdk.transcript import Results, Transcript, TranscriptEditor
 
@@ -35,7 +35,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     return make_store(request.param, tmp_path)
 
 
-@pytest.fixture(params=[OPENAI, ANTHROPIC], ids=["openai-chat", "anthropic"])
+@pytest.fixture(params=ALL, ids=FORMATS)
 def form(request: pytest.FixtureRequest) -> MessageFormat:
     return request.param
 
@@ -197,7 +197,7 @@ async def test_handles_stay_when_the_session_grows_and_is_opened_again(store: St
 async def test_a_call_id_serves_as_long_as_it_is_unambiguous(transcript: Transcript, form: MessageFormat) -> None:
     results = Results(transcript, "p")
     assert results.read("c2") == results.read(" R2 ") == body(2)
-    await transcript.append([*turn(form, 4, body(4), "c2"), form.reply("ok")])
+    await transcript.append([form.user("go on"), *turn(form, 4, body(4), "c2"), form.reply("ok")])
     with pytest.raises(UnknownResult, match="2 results have this call id: r2, r4"):
         await results.trim("c2")
 
@@ -218,7 +218,7 @@ async def test_without_results_a_reference_says_so(store: Store) -> None:
 
 
 async def test_a_result_that_the_model_has_not_read_is_not_trimmed(transcript: Transcript, form: MessageFormat) -> None:
-    await transcript.append(turn(form, 4, body(4)))
+    await transcript.append([form.user("go on"), *turn(form, 4, body(4))])
     assert transcript.list_results()[3].why_not == "the model has not read it yet"
     receipt = await Results(transcript, "p").trim("r4")
     assert (receipt.status, receipt.characters_after) == ("not_trimmed", 500)
@@ -272,7 +272,7 @@ async def test_a_replacement_never_makes_the_message_longer(
 
 async def test_a_trimmed_error_still_reads_as_an_error(store: Store, form: MessageFormat) -> None:
     async with opened(store, form=form) as transcript:
-        await transcript.append([form.user("q"), form.reply("", [call(1)])])
+        await transcript.append([form.user("q"), *form.reply_messages("", [call(1)])])
         await transcript.answer(call(1), ToolResult.error(body(1)), None)
         await transcript.append([form.reply("ok")])
         await Results(transcript, "p").trim("r1")
@@ -319,7 +319,7 @@ async def test_a_result_in_another_shape_of_the_format_is_the_same_result(store:
 async def test_results_in_a_hosts_list_are_those_that_the_run_recorded(
     transcript: Transcript, form: MessageFormat
 ) -> None:
-    given = [*transcript.view, form.reply("", [call(4), call(5)])]
+    given = [*transcript.view, form.user("go on"), *form.reply_messages("", [call(4), call(5)])]
     await transcript.answer(call(5), ToolResult("five"), DISPOSABLE)
     await transcript.answer(call(4), ToolResult("four"), None)
     await transcript.match(

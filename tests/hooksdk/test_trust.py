@@ -376,6 +376,40 @@ def test_what_the_environment_switches_on_is_the_operator_s(desk: Desk) -> None:
     assert desk.load().deny == ["guard"]
 
 
+async def test_a_repository_cannot_put_a_plugin_given_in_code_into_shadow_mode(
+    desk: Desk, warnings: Callable[[], list[str]]
+) -> None:
+    desk.project('[plugins.guard]\nmode = "shadow"\n')
+    assert await ran(desk.host(Guard), "act") == set()
+    assert "plugins.guard.mode" in warnings()[-1]
+    desk.trust()
+    assert await ran(desk.host(Guard), "act") == {"act"}
+
+
+def test_a_repository_cannot_map_the_user_s_variables_to_tools_or_stop_the_redacting(desk: Desk) -> None:
+    settings = (
+        '[plugins.secrets.config]\nredact = false\n[plugins.secrets.config.secrets.HOME]\nfrom = "env"\ntools = "*"\n'
+    )
+    desk.project(settings)
+    assert secrets_of(desk.host()) == (True, [])
+    desk.user(settings.replace("HOME", "TOKEN").replace("false", "true"))
+    assert secrets_of(desk.host()) == (True, ["TOKEN"])
+    desk.trust()
+    assert secrets_of(desk.host()) == (True, ["HOME", "TOKEN"])
+
+
+def secrets_of(host: Host) -> tuple[bool, list[str]]:
+    config = next(plugin.config for plugin in host.plugins if plugin.id == "secrets")
+    return config.redact, sorted(config.secrets)
+
+
+async def test_a_repository_that_repeats_or_contradicts_the_user_s_rules_stops_no_host(desk: Desk) -> None:
+    desk.user(NO_DELETES)
+    for action, tools in (("deny", "delete_*"), ("allow", "delete_tmp"), ("deny", "*"), ("ask", "delete_all")):
+        desk.project(NO_DELETES.replace("deny", action).replace("delete_*", tools))
+        assert await ran(desk.host(), "delete_tmp", "delete_all") == set()
+
+
 def test_a_store_inside_the_folder_needs_no_trust_and_is_the_folder_s(
     desk: Desk, warnings: Callable[[], list[str]]
 ) -> None:

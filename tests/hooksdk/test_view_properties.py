@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from provider_rules import violations
-from transcripts import ANTHROPIC, OPENAI, statuses, view_size
+from transcripts import ALL, statuses, view_size
 
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.formats import Message, MessageFormat
+from hooksdk.formats import FORMATS, Message, MessageFormat
 from hooksdk.stores import MemoryStore, SessionLog
 from hooksdk.transcript import DrainReport, Results, Transcript, view
 
@@ -79,7 +79,7 @@ class Play:
         self, _number: int, transcript: Transcript, expected: Expected, made: list[tuple[str, str]], order: list[int]
     ) -> None:
         calls = [ToolCall(call_id, "read", {"n": place}) for place, (call_id, _) in enumerate(made)]
-        await transcript.append([self.form.reply("", calls)])
+        await transcript.append([*self.form.reply_messages("", calls)])
         for place in order:
             if place < len(calls):
                 await transcript.answer(calls[place], ToolResult(made[place][1]), None)
@@ -123,11 +123,16 @@ class Play:
         assert (transcript.view, transcript.list_results(), transcript.queued) == (shown, infos, queued)
 
     async def compact(self, _number: int, transcript: Transcript, expected: Expected, keep: int) -> None:
-        kept = transcript.view[-keep:] if keep else []
-        while kept and self.form.results(kept[0]):
-            del kept[0]
-        await transcript.compact([self.form.user("summary"), *kept])
+        shown = transcript.view
+        start = len(shown) - keep if keep <= len(shown) else 0
+        while start < len(shown) and (self.form.results(shown[start]) or self.is_inside_reply(shown, start)):
+            start += 1
+        await transcript.compact([self.form.user("summary"), *shown[start:]])
         expected.compacted = True
+
+    def is_inside_reply(self, shown: list[Message], position: int) -> bool:
+        pair = shown[max(position - 1, 0) : position + 1]
+        return self.form.joined and len(pair) == 2 and all(map(self.form.is_reply, pair))
 
     async def check(self, number: int) -> None:
         transcript, expected = self.transcripts[number], self.expected[number]
@@ -157,7 +162,7 @@ class Play:
         return [found.text for message in messages for found in self.form.results(message)]
 
 
-@pytest.mark.parametrize("form", [OPENAI, ANTHROPIC], ids=["openai-chat", "anthropic"])
+@pytest.mark.parametrize("form", ALL, ids=FORMATS)
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
 def test_the_view_is_what_the_steps_so_far_make_it(form: MessageFormat, steps: list[tuple[Any, ...]]) -> None:
@@ -166,7 +171,7 @@ def test_the_view_is_what_the_steps_so_far_make_it(form: MessageFormat, steps: l
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("form", [OPENAI, ANTHROPIC], ids=["openai-chat", "anthropic"])
+@pytest.mark.parametrize("form", ALL, ids=FORMATS)
 @settings(max_examples=5_000, deadline=None)
 @given(steps=STEPS)
 def test_the_view_is_what_very_many_steps_make_it(form: MessageFormat, steps: list[tuple[Any, ...]]) -> None:

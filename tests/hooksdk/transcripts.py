@@ -15,7 +15,7 @@ from hooksdk.stores import JsonlStore, MemoryStore, Store
 from hooksdk.tools import Tool
 from hooksdk.transcript import DrainReport, Results, Transcript
 
-OPENAI, ANTHROPIC = (get_format(name) for name in FORMATS)
+OPENAI, ANTHROPIC, RESPONSES, GEMINI = ALL = [get_format(name) for name in FORMATS]
 DISPOSABLE = Tool(name="tool_search", disposable=True)
 
 

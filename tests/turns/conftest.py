@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from hooksdk.formats import FORMATS
 
-@pytest.fixture(params=["openai-chat", "anthropic"])
+
+@pytest.fixture(params=FORMATS)
 def form(request: pytest.FixtureRequest) -> str:
-    """Every turn is played in both message formats."""
+    """Every turn is played in every message format."""
     return request.param

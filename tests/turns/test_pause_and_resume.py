@@ -8,6 +8,7 @@ import pytest
 from reading_transcripts import answers, assert_sendable
 
 from hooksdk import JsonlStore, MemoryStore, Session, Tool
+from hooksdk.formats import get_format
 from hooksdk.hooks import AgentEnd, SessionStart
 from hooksdk.testing import Reply, ScriptedModel, call, open_session, play, recorder
 from hooksdk.transcript import Store
@@ -28,9 +29,9 @@ async def ask_and_pause(session: Session, form: str) -> None:
     model = ScriptedModel([[call("read_file", path="a"), call("read_file", path="b")]], format=form)
     async with session.run(format=form) as run:
         await run.resolve_tools([READ_FILE])
-        await run.record({"role": "user", "content": "read both"})
+        await run.record(get_format(form).user("read both"))
         reply = await model.reply(await run.prepare_messages(), [])
-        await run.record(reply.message)
+        await run.record([reply.message, *reply.more])
         await run.call_tool(run.pending[0])
         run.pause("the person went home")
 

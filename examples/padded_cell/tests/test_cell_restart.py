@@ -16,7 +16,7 @@ import anyio
 import pytest
 from play_cell import BOTH, PLUGIN, settings
 
-from hooksdk import Host, JsonlStore, PluginState, Session
+from hooksdk import Host, JsonlStore, PluginState, Session, hooks
 from hooksdk.agent import run_agent
 from hooksdk.errors import RunBlocked
 from hooksdk.hooks import AfterToolCall
@@ -71,6 +71,9 @@ class Keeps:
 
     def __init__(self, state: PluginState) -> None:
         self.state = state
+
+    @hooks.session_end
+    def end(self, event: hooks.SessionEnd) -> None: ...
 
 
 async def test_what_plugins_keep_is_on_disk_before_the_command_runs(tmp_path: Path) -> None:

@@ -1,0 +1,265 @@
+"""OpenAI's Responses API: a message is one item of the `input` list or of a response's `output`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.formats._base import FoundResult, Message
+from hooksdk.formats._shared import (
+    SAYS_ERROR,
+    as_list,
+    as_object,
+    as_text,
+    clean,
+    is_list,
+    is_object,
+    kind,
+    make_call,
+    marks,
+    media_of,
+    parameters_for,
+    parts_of,
+    prose,
+    reading,
+    text_with_error,
+    to_json,
+    with_context,
+)
+from hooksdk.tools import Tool
+
+__all__ = ["OpenAIResponses"]
+
+_ROLES = ("user", "system", "developer", "assistant")
+_AUTHORS = (*_ROLES, "tool", "human", "ai")
+"""What other stores write as the `type` of their messages, such as LangChain and Claude Code."""
+_CUSTOM = "custom_tool_call:"
+"""Starts the id of a custom tool's call, since such a call must be answered by an item of another type."""
+_CALLS = {"function_call": "", "custom_tool_call": _CUSTOM}
+"""What the ids of the calls begin with, by the type of the item."""
+_RESULTS = {"function_call_output": "", "custom_tool_call_output": _CUSTOM}
+_PARTS = ("input_text", "input_image", "input_file")
+"""Types of parts inside a result that a trim may replace."""
+_FOREIGN = {
+    "tool_use": "anthropic",
+    "tool_result": "anthropic",
+    "text": "openai-chat",
+    "image_url": "openai-chat",
+}
+_IMAGES = ("image/png", "image/jpeg", "image/webp", "image/gif")
+_PDF = "application/pdf"
+
+
+class OpenAIResponses:
+    """One item is one message, so `run.record(response.to_dict()["output"])` records a response, and `input=messages`
+    sends the view. The items of one reply (reasoning, text, parallel calls) belong together: they follow each other.
+
+    Reasoning, ids and encrypted content stay as they are. A call goes by its `call_id`; that of a custom tool by
+    `custom_tool_call:` and its `call_id`, with its text in `{"input": text}`. The API has no error flag: an error begins
+    with "Error:". Items of other types (hosted tools, shells, computers) count neither as calls nor as results.
+    """
+
+    name: str = "openai-responses"
+    grouped: bool = False
+    joined: bool = True
+
+    def check(self, message: object) -> str | None:
+        if not is_object(message):
+            return f"a message must be an object with a 'role' or a 'type', not {kind(message)}"
+        if "parts" in message:
+            return "this is a message of the format 'gemini' ('parts')"
+        item_type, role = message.get("type"), message.get("role")
+        if role in ("tool", "function") or "tool_calls" in message:
+            return f"this is a message of the format 'openai-chat' (role {role!r}); here calls and results are items"
+        if role is None and isinstance(item_type, str) and item_type != "message":
+            return _check_item(item_type, message)
+        if not isinstance(item_type, (str, type(None))):
+            return f"'type' must be text, not {kind(item_type)}"
+        if role not in _ROLES:
+            what = f"'{role}'" if isinstance(role, str) else "missing" if role is None else kind(role)
+            return f"a message needs a 'role' of {', '.join(_ROLES)}, or the 'type' of another item; it is {what}"
+        return _check_content(message.get("content")) if item_type in (None, "message") else None
+
+    def is_reply(self, message: Message) -> bool:
+        """True for what the model wrote, and for all other items that are neither a message nor the result of a call: what
+        a hosted tool or a shell answers may stand between two calls of one reply."""
+        if message.get("role") is not None:
+            return message["role"] == "assistant"
+        return _item_type(message) not in _RESULTS
+
+    def calls(self, message: Message) -> list[ToolCall]:
+        item_type = _item_type(message)
+        if item_type not in _CALLS:
+            return []
+        custom = item_type == "custom_tool_call"
+        call_id = message.get("call_id")
+        arguments = {"input": message.get("input")} if custom else message.get("arguments")
+        call_id = f"{_CALLS[item_type]}{call_id}" if isinstance(call_id, str) else ""
+        return [make_call(call_id, message.get("name"), arguments)]
+
+    def results(self, message: Message) -> list[FoundResult]:
+        item_type = _item_type(message)
+        if item_type not in _RESULTS:
+            return []
+        call_id, content = message.get("call_id"), message.get("output")
+        text = reading(content)
+        return [
+            FoundResult(
+                call_id=f"{_RESULTS[item_type]}{call_id}" if isinstance(call_id, str) else "",
+                index=0,
+                text=text,
+                content=content,
+                is_error=SAYS_ERROR.match(text) is not None,
+                why_not=_why_not(content),
+            )
+        ]
+
+    def replace(self, message: Message, index: int, text: str) -> Message:
+        if index != 0 or not self.results(message):
+            raise IndexError(f"this item of type {message.get('type')!r} has no result number {index}")
+        content = message.get("output")
+        text = clean(text)
+        as_part = is_list(content)
+        return {**message, "output": [{"type": "input_text", "text": text, **marks(content)}] if as_part else text}
+
+    def result_messages(self, answered: Sequence[tuple[ToolCall, ToolResult]]) -> list[Message]:
+        return [_answer(call, _output(result)) for call, result in answered]
+
+    def add_context(self, messages: Sequence[Message], text: str) -> list[Message]:
+        return with_context(self, messages, text, _with_context)
+
+    def user(self, text: str) -> Message:
+        return {"role": "user", "content": clean(text)}
+
+    def reply(self, text: str, calls: Sequence[ToolCall] = ()) -> Message:
+        """A reply in one item. Raises `ValueError` for text with calls and for several calls: `reply_messages` takes them."""
+        items = self.reply_messages(text, calls)
+        if len(items) > 1:
+            raise ValueError(
+                f"a reply with {len(calls)} calls{' and text' if text.strip() else ''} is {len(items)} items in "
+                "'openai-responses'; reply_messages(text, calls) gives them"
+            )
+        return items[0]
+
+    def reply_messages(self, text: str, calls: Sequence[ToolCall] = ()) -> list[Message]:
+        """The items of a reply, without the ids that the API gives them: they may be sent so."""
+        items: list[Message] = []
+        if text.strip() or not calls:
+            items.append({"type": "message", "role": "assistant", "content": clean(text)})
+        return [*items, *map(_call_item, calls)]
+
+    def text(self, message: Message) -> str:
+        if not isinstance(message.get("role"), str):
+            return ""
+        text = prose(message.get("content"))
+        refusals = (as_object(part).get("refusal") for part in as_list(message.get("content")))
+        return text or next((each for each in refusals if isinstance(each, str)), "")
+
+    def tools(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
+        """The definitions, not `strict`: that is the API's own default, and it refuses schemas with optional parameters."""
+        return [
+            {
+                "type": "function",
+                "name": clean(tool.name),
+                "description": clean(tool.description),
+                "parameters": parameters_for(tool),
+                "strict": False,
+            }
+            for tool in tools
+        ]
+
+
+def _item_type(message: Message) -> str:
+    """The type of an item without a role; empty for messages."""
+    item_type = message.get("type")
+    return item_type if isinstance(item_type, str) and message.get("role") is None else ""
+
+
+def _check_item(item_type: str, item: Message) -> str | None:
+    if item_type in ("text", "image_url", "tool_use", "tool_result"):
+        return f"'{item_type}' is the type of a part of a message, not of an item"
+    if item_type in _AUTHORS:
+        return f"'{item_type}' is no type of an item: who wrote a message stands in its 'role'"
+    if item_type not in _CALLS and item_type not in _RESULTS:
+        return None
+    if not isinstance(item.get("call_id"), str):
+        return f"a {item_type} needs a 'call_id' of text"
+    if item_type in _RESULTS:
+        output = item.get("output")
+        if not isinstance(output, str) and not is_list(output):
+            return f"'output' must be text or a list of parts, not {kind(output)}"
+        return _check_content(output, "output")
+    if not isinstance(item.get("name"), str):
+        return f"a {item_type} needs a 'name' of text"
+    key = "input" if item_type == "custom_tool_call" else "arguments"
+    return None if isinstance(item.get(key), str) else f"'{key}' must be text, not {kind(item.get(key))}"
+
+
+def _check_content(content: object, key: str = "content") -> str | None:
+    if isinstance(content, str):
+        return None
+    if not is_list(content):
+        return f"'{key}' must be text or a list of parts, not {kind(content)}"
+    for number, part in enumerate(as_list(content)):
+        part_type = as_object(part).get("type")
+        if not isinstance(part_type, str):
+            return f"{key}[{number}] must be an object with a 'type', like {{'type': 'input_text', 'text': ...}}"
+        if part_type in _FOREIGN:
+            return f"{key}[{number}] is of type '{part_type}': this is a message of the format '{_FOREIGN[part_type]}'"
+        if part_type in ("input_text", "output_text") and not isinstance(part.get("text"), str):
+            return f"{key}[{number}].text must be text, not {kind(part.get('text'))}"
+    return None
+
+
+def _why_not(content: object) -> str | None:
+    if content is None or isinstance(content, str):
+        return None
+    if not is_list(content):
+        return f"its output is {kind(content)}, which is no output of this format"
+    unknown = [part for part in map(as_object, as_list(content)) if part.get("type") not in _PARTS]
+    return f"it holds a part of a type that is not known: {unknown[0].get('type')!r}" if unknown else None
+
+
+def _output(result: ToolResult) -> str | list[dict[str, Any]]:
+    parts = parts_of(result)
+    if result.is_error or not any(media_of(part, (*_IMAGES, _PDF)) for part in parts):
+        return text_with_error(result)
+    blocks = [_media(part) or {"type": "input_text", "text": as_text(part)} for part in parts]
+    return [block for block in blocks if block["type"] != "input_text" or block["text"].strip()]
+
+
+def _media(part: str | dict[str, Any]) -> dict[str, Any] | None:
+    media = media_of(part, (*_IMAGES, _PDF))
+    if media is None:
+        return None
+    url = f"data:{media[0]};base64,{media[1]}"
+    if media[0] == _PDF:
+        uri = as_object(as_object(part).get("resource")).get("uri")
+        return {"type": "input_file", "filename": clean(str(uri or "file.pdf")), "file_data": url}
+    return {"type": "input_image", "detail": "auto", "image_url": url}
+
+
+def _answer(call: ToolCall, output: str | list[dict[str, Any]]) -> Message:
+    if call.id.startswith(_CUSTOM):
+        return {"type": "custom_tool_call_output", "call_id": call.id.removeprefix(_CUSTOM), "output": output}
+    return {"type": "function_call_output", "call_id": call.id, "output": output}
+
+
+def _call_item(call: ToolCall) -> Message:
+    arguments = call.arguments
+    if call.id.startswith(_CUSTOM):
+        text = as_object(arguments).get("input", "")
+        call_id = call.id.removeprefix(_CUSTOM)
+        return {"type": "custom_tool_call", "call_id": call_id, "name": call.name, "input": clean(str(text))}
+    written = clean(arguments) if isinstance(arguments, str) else to_json({} if arguments is None else arguments)
+    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": written}
+
+
+def _with_context(message: Message, text: str) -> Message | None:
+    if message.get("role") != "user":
+        return None
+    content = message.get("content")
+    if is_list(content):
+        return {**message, "content": [*as_list(content), {"type": "input_text", "text": text}]}
+    return {**message, "content": f"{content}\n\n{text}" if isinstance(content, str) and content else text}
