@@ -25,7 +25,7 @@ def import_command(
     ] = None,
     into: Annotated[
         str | None,
-        typer.Option("--into", metavar="FORMAT", help="openai-chat or anthropic; by default what loses least."),
+        typer.Option("--into", metavar="FORMAT", help="openai-chat, anthropic, or the source's own format."),
     ] = None,
     session: Annotated[
         str | None, typer.Option("--session", metavar="ID", help="The new session; by default the file's name.")

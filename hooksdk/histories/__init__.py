@@ -32,32 +32,37 @@ from hooksdk.histories._source import HistoryError, Source, open_source
 
 __all__ = ["SOURCES", "History", "HistoryError", "read_history"]
 
-TARGETS = ("openai-chat", "anthropic")
+_TARGETS = ("openai-chat", "anthropic")
+"""The formats that a draft writes."""
 
 
 @dataclass(frozen=True)
 class _Reader:
     recognise: Callable[[Source], str]
     convert: Callable[[Source, Draft], None] | None
-    """None where the messages are of a format of ours, and stay as they are."""
+    """None where nothing but the source's own format is offered."""
     target: Callable[[Source], str]
+    own: str = ""
+    """The format of ours that the source is in, if there is one: into that one it is read as it is."""
 
 
 def _always(target: str) -> Callable[[Source], str]:
     return lambda _: target
 
 
-_RESPONSES = _Reader(_openai_responses.recognise, _openai_responses.convert, _always(_openai_responses.TARGET))
+_RESPONSES = _Reader(
+    _openai_responses.recognise, _openai_responses.convert, _always(_openai_responses.TARGET), own="openai-responses"
+)
 _READERS = {
     "claude-code": _Reader(_claude_code.recognise, _claude_code.convert, _always(_claude_code.TARGET)),
     "openclaw": _Reader(_openclaw.recognise, _openclaw.convert, _always(_openclaw.TARGET)),
     "pydantic-ai": _Reader(_pydantic_ai.recognise, _pydantic_ai.convert, _pydantic_ai.target),
     "langchain": _Reader(_langchain.recognise, _langchain.convert, _langchain.target),
-    "gemini": _Reader(_gemini.recognise, _gemini.convert, _always(_gemini.TARGET)),
+    "gemini": _Reader(_gemini.recognise, _gemini.convert, _always(_gemini.TARGET), own="gemini"),
     "openai-responses": _RESPONSES,
     "openai-agents": _RESPONSES,
-    "anthropic": _Reader(recognise_anthropic, None, _always("anthropic")),
-    "openai-chat": _Reader(recognise_openai, None, _always("openai-chat")),
+    "anthropic": _Reader(recognise_anthropic, None, _always("anthropic"), own="anthropic"),
+    "openai-chat": _Reader(recognise_openai, None, _always("openai-chat"), own="openai-chat"),
 }
 """In the order of guessing: the shapes that nothing else has come first."""
 SOURCES = tuple(_READERS)
@@ -93,7 +98,8 @@ def read_history(
 ) -> History:
     """Read a file (JSON, or one item a line) or objects. `format` is one of `SOURCES`; None guesses it, and a note tells why.
 
-    `into` is `openai-chat` or `anthropic`; by default the one that loses least of this source. Calls without a result get an
+    `into` is the format of the messages: `openai-chat` or `anthropic`, by default the one of the two that loses less of this
+    source; or the source's own format, which keeps everything (`openai-responses`, `gemini`). Calls without a result get an
     error result, except those that the history ends with. Raises `HistoryError` with file and line of what cannot be read.
     """
     if format is not None and format not in _READERS:
@@ -102,17 +108,18 @@ def read_history(
     items = open_source(source)
     name, reason = (format, "") if format is not None else _guess(items)
     reader = _READERS[name]
-    target = reader.target(items)
-    if into is not None and (into not in TARGETS or (reader.convert is None and into != target)):
-        problem = f"a history of '{name}' cannot be read into '{into}'"
-        raise ConfigError("into", (f"{problem}. Take {target if reader.convert is None else ' or '.join(TARGETS)}",))
+    target = into or reader.target(items)
+    offered = list(dict.fromkeys([*(_TARGETS if reader.convert else ()), *([reader.own] if reader.own else ())]))
+    if target not in offered:
+        problem = f"a history of '{name}' cannot be read into '{target}'. Take {' or '.join(offered)}"
+        raise ConfigError("into", (problem,))
     notes = [*([f"read as {name}: {reason}"] if reason else []), *items.notes]
-    if reader.convert is None:
+    if reader.convert is None or target == reader.own:
         messages = as_they_are(items, target, notes)
     else:
-        draft = Draft(into or target)
+        draft = Draft(target)
         reader.convert(items, draft)
-        target, messages = draft.target, draft.messages()
+        messages = draft.messages()
         notes += draft.notes
     if not messages:
         raise HistoryError(

@@ -44,15 +44,20 @@ def as_they_are(source: Source, target: str, notes: list[str]) -> list[Message]:
         raise HistoryError(source.place(error.position), str(error), advice) from None
     if missing := len(whole) - len(messages):
         notes.append(f"put in: an error result for each call that had none ({missing} messages)")
-    if form.grouped and _apart(whole, form):
+    if target == "anthropic" and _apart(whole, form):
         draft = Draft(target)
         for message in whole:
             put(draft, message)
         notes += ["the results of each reply are put into one message", *draft.notes]
         whole = draft.messages()
-    if target == "anthropic" and source.head.get("system"):
-        notes.append("the 'system' beside the messages is the first message here")
-        whole.insert(0, {"role": "system", "content": source.head["system"]})
+    for key in ("system", "instructions", "systemInstruction", "system_instruction"):
+        if not source.head.get(key):
+            continue
+        if key == "system" and target == "anthropic":
+            notes.append("the 'system' beside the messages is the first message here")
+            whole.insert(0, {"role": "system", "content": source.head[key]})
+        else:
+            notes.append(f"left out: '{key}' beside the messages, which belongs into the request")
     return whole
 
 

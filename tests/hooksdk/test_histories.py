@@ -167,6 +167,26 @@ def test_histories_in_a_format_of_ours_stay_as_they_are() -> None:
     assert read_history(ANTHROPIC).messages == ANTHROPIC
 
 
+@pytest.mark.parametrize(("source", "own"), [("openai-agents", "openai-responses"), ("gemini", "gemini")])
+async def test_responses_items_and_gemini_contents_stay_as_they_are_where_that_is_asked_for(
+    source: str, own: str
+) -> None:
+    sample: Any = SAMPLES[source]
+    history = read_history(sample, source, into=own)
+    assert history.messages == (sample["contents"] if source == "gemini" else sample)
+    assert violations(own, history.messages) == []
+    assert ("left out: 'systemInstruction' beside the messages, which belongs into the request" in history.notes) is (
+        source == "gemini"
+    )
+    async with open_host() as host, host.session() as session:
+        await session.load(history.messages)
+        assert session.format == own
+        assert (await session.trim("r1", "200 times DEBUG = True")).status == "applied"
+        assert violations(own, session.view) == []
+    with pytest.raises(ConfigError, match=r"cannot be read into 'mcp'. Take openai-chat or anthropic or"):
+        read_history(sample, source, into="mcp")
+
+
 def test_a_request_body_is_taken_apart() -> None:
     assert read_history({"model": "gpt", "messages": OPENAI_CHAT}).messages == OPENAI_CHAT
     history = read_history({"system": "Be brief.", "max_tokens": 9, "messages": ANTHROPIC})
