@@ -134,4 +134,5 @@ def _guess(source: Source) -> tuple[str, str]:
     for name, reader in _READERS.items():
         if reason := reader.recognise(source):
             return name, reason
-    raise source.wrong(0, f"a history of {', '.join(SOURCES)}")
+    advice = "Name the format if it is one of these, or pass the messages as OpenAI's or Anthropic's API takes them"
+    raise source.wrong(0, f"a history of {', '.join(SOURCES)}", advice)

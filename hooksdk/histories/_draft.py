@@ -80,12 +80,12 @@ class Draft:
 
     def user(self, content: str | list[JsonObject]) -> None:
         """The person speaks."""
-        if blocks := _sendable(content):
+        if blocks := self._taken(content, but=("tool_use", *_THINKING)):
             self._turns.append(_Turn("user", blocks))
 
     def reply(self, content: str | list[JsonObject], key: str = "") -> None:
         """The model speaks, and calls tools in `tool_use` blocks. Replies of one `key` are one."""
-        blocks = _sendable(content)
+        blocks = self._taken(content)
         turn = self._replies.get(key) if key else None
         if turn is None and blocks:
             turn = self._replies[key] = _Turn("reply", [])
@@ -110,6 +110,15 @@ class Draft:
             "content": _answer_content(content, is_error=is_error),
             **({"is_error": True} if is_error else {}),
         }
+
+    def _taken(self, content: str | list[JsonObject], but: tuple[str, ...] = ()) -> list[JsonObject]:
+        blocks = _sendable(content)
+        others = [] if isinstance(content, str) else [block for block in content if block.get("type") != "text"]
+        taken = [block for block in blocks if block["type"] not in but]
+        self.lose(
+            "blocks that an API would refuse there", len(others) - sum(block["type"] != "text" for block in taken)
+        )
+        return taken
 
     def _use(self, block: JsonObject) -> _Use:
         call = ToolCall(str(block.get("id") or ""), str(block.get("name") or ""), block.get("input"))
@@ -242,8 +251,17 @@ def json_text(value: object) -> str:
 
 
 def _sendable(content: str | list[JsonObject]) -> list[JsonObject]:
+    """The blocks that an API takes: no blank text, and no thinking without the signature that proves it."""
     blocks = [text_block(content)] if isinstance(content, str) else content
-    return [block for block in blocks if block.get("type") != "text" or str(block.get("text", "")).strip()]
+    return [block for block in blocks if _is_sendable(block)]
+
+
+def _is_sendable(block: JsonObject) -> bool:
+    if block.get("type") == "text":
+        return isinstance(block.get("text"), str) and bool(block["text"].strip())
+    if block.get("type") == "thinking":
+        return isinstance(block.get("signature"), str) and isinstance(block.get("thinking"), str)
+    return isinstance(block.get("type"), str) and bool(block["type"])
 
 
 def _answer_content(content: object, *, is_error: bool) -> Any:

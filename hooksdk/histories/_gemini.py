@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hooksdk._schema.values import JsonObject, as_list, as_object
+from hooksdk._schema.values import JsonObject, as_list, as_object, is_object
 from hooksdk.histories._draft import Draft, call_block, json_text, media_block, text_block
 from hooksdk.histories._source import Source
 
@@ -42,9 +42,9 @@ def convert(source: Source, draft: Draft) -> None:
                 draft.lose("thought signatures")
             if part.get("thought"):
                 draft.lose("thoughts")
-            elif call:
+            elif is_object(call):
                 blocks.append(call_block(call.get("id"), call.get("name"), call.get("args")))
-            elif response:
+            elif is_object(response):
                 _result(response, source.place(index), draft)
             else:
                 blocks += _block(part, draft)

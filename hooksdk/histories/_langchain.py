@@ -30,7 +30,7 @@ def target(source: Source) -> str:
     """Anthropic's messages where its model wrote the replies."""
     for item in source.items:
         _, data = _read(item)
-        types = {as_object(block).get("type") for block in as_list(data.get("content"))}
+        types = {str(as_object(block).get("type")) for block in as_list(data.get("content"))}
         by_anthropic = as_object(data.get("response_metadata")).get("model_provider") == "anthropic"
         if by_anthropic or not types.isdisjoint({"tool_use", "thinking"}):
             return "anthropic"

@@ -8,6 +8,7 @@ from hooksdk._schema.values import JsonObject, as_list, as_object
 from hooksdk._transcript.matching import MismatchError, checked
 from hooksdk._transcript.pairing import paired
 from hooksdk.formats import Message, MessageFormat, get_format
+from hooksdk.formats._shared import encodable
 from hooksdk.histories._draft import Draft, text_block
 from hooksdk.histories._source import HistoryError, Source
 
@@ -37,7 +38,7 @@ def as_they_are(source: Source, target: str, notes: list[str]) -> list[Message]:
     """The messages themselves, with a result for each call. Raises `HistoryError` with the place of one that is wrong."""
     form = get_format(target)
     try:
-        messages = [checked(message, form, index) for index, message in enumerate(source.items)]
+        messages = [checked(encodable(message), form, index) for index, message in enumerate(source.items)]
         whole = paired(messages, form)
     except MismatchError as error:
         advice = "Correct this item, or name another format"

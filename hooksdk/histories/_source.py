@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from hooksdk import schema
-from hooksdk._schema.values import JsonObject, as_object, is_list, is_object, kind_of
+from hooksdk._schema.values import JsonObject, as_object, clip, is_list, is_object, kind_of
 from hooksdk.errors import HookSDKError
 
 _DUMP = "Pass plain dicts; most libraries have a function for it, such as model_dump(mode='json')"
+_GUESS = "Leave the format out to have it guessed, or correct this item"
 _SQLITE = b"SQLite format 3\0"
 """Begins every SQLite file."""
 _CONTAINERS = ("messages", "contents", "input", "output", "items", "data")
@@ -61,13 +62,13 @@ class Source:
             return f"{self.name}, line {self.lines[index]}"
         return f"{self.name}, item {index}" if self.name else f"item {index}"
 
-    def wrong(self, index: int, expected: str) -> HistoryError:
+    def wrong(self, index: int, expected: str, advice: str = _GUESS) -> HistoryError:
         """The error for an item of another shape."""
         keys = ", ".join(f"'{key}'" for key in list(self.items[index])[:8]) or "none"
         return HistoryError(
             self.place(index),
             f"expected {expected}, but this item has the keys {keys}",
-            "Leave the format out to have it guessed, or correct this item",
+            advice,
         )
 
     def need(self, index: int, key: str, item_type: type[list[Any] | dict[str, Any]], expected: str) -> Any:
@@ -111,7 +112,8 @@ def _from_file(path: Path) -> Source:
     except UnicodeDecodeError as error:
         raise HistoryError(name, f"it is no UTF-8 text (byte {error.start})", "Export it as JSON or JSONL") from None
     except OSError as error:
-        raise HistoryError(str(path), f"it cannot be read: {error.strerror}", "Check the path") from None
+        advice = "Check the path; pass JSON text as json.loads(text)"
+        raise HistoryError(clip(str(path), 80), f"it cannot be read: {error.strerror}", advice) from None
     rows = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not rows:
         raise HistoryError(name, "it is empty", "Pass a file with messages in it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -271,6 +272,47 @@ def test_images_stay_images_where_the_target_takes_them_and_are_named_where_not(
     assert violations("openai-chat", history.messages) == []
 
 
+def test_what_is_no_image_and_no_pdf_is_named_in_the_text() -> None:
+    parts = ["See", {"kind": "document-url", "url": "http://x/d.pdf", "media_type": "application/pdf"}]
+    audio = {"kind": "binary", "data": "AAAA", "media_type": "audio/wav"}
+    pdf = {"kind": "binary", "data": "JVBE", "media_type": "application/pdf"}
+    content = [*parts, audio, pdf, {"kind": "text", "content": "read me"}]
+    items = [{"kind": "request", "parts": [{"part_kind": "user-prompt", "content": content}]}]
+    blocks = read_history(items, into="anthropic").messages[0]["content"]
+    assert [block["type"] for block in blocks] == ["text", "document", "text", "document", "text"]
+    assert (blocks[2]["text"], blocks[4]["text"]) == ("[audio/wav, 4 characters]", "read me")
+    history = read_history(items, into="openai-chat")
+    assert [part["type"] for part in history.messages[0]["content"]] == ["text", "text", "text", "file", "text"]
+    assert history.messages[0]["content"][3]["file"]["file_data"] == "data:application/pdf;base64,JVBE"
+    assert lost(history) == ["document of a user's message, named in its text (1)"]
+
+
+def test_a_file_that_openai_keeps_is_named() -> None:
+    parts = [{"type": "input_file", "file_id": "file-1"}, {"type": "input_file", "file_url": "http://x/d.pdf"}]
+    history = read_history([{"role": "user", "content": parts}], "openai-responses")
+    assert history.messages[0]["content"][0]["text"] == "[input_file file-1]"
+    assert lost(history)[0] == "parts of type 'input_file', which OpenAI keeps under an id (1)"
+    with pytest.raises(HistoryError, match="expected a Responses item"):
+        read_history([{"content": "x"}], "openai-responses")
+
+
+def test_a_system_message_in_the_middle_is_the_users_for_anthropic() -> None:
+    history = read_history([*LANGCHAIN, LANGCHAIN[0]], into="anthropic")
+    assert history.messages[-1] == {"role": "user", "content": [{"type": "text", "text": "Be brief."}]}
+    assert "a system message in the middle is the user's here" in history.notes
+    assert violations("anthropic", history.messages) == []
+
+
+def test_a_retry_without_a_tool_and_newer_instructions_are_read() -> None:
+    items = copy.deepcopy(PYDANTIC_AI)
+    items[-1]["instructions"] = "Be long."
+    items[-1]["parts"].insert(0, {"part_kind": "retry-prompt", "tool_name": None, "content": "Plain text, please."})
+    history = read_history(items)
+    assert history.messages[0] == {"role": "system", "content": "Be long."}
+    assert history.messages[-2] == {"role": "user", "content": "Plain text, please."}
+    assert "left out: earlier instructions, which newer ones replaced (1)" in history.notes
+
+
 def test_langchains_other_spellings_are_read() -> None:
     flat = [message["data"] for message in LANGCHAIN]
     names = {"system": "SystemMessage", "human": "HumanMessage", "ai": "AIMessage", "tool": "ToolMessage"}
@@ -464,6 +506,41 @@ def test_the_file_of_openai_agents_sessions_is_read(tmp_path: Path) -> None:
         database.execute("CREATE TABLE notes (id INTEGER)")
     with pytest.raises(HistoryError, match="an SQLite file, but not one of openai-agents' sessions"):
         read_history(tmp_path / "other.db")
+
+
+def mutated(sample: Any, chance: random.Random) -> Any:
+    """The sample with one to three values gone, or replaced by something else."""
+    fresh = copy.deepcopy(sample)
+    for _ in range(chance.randint(1, 3)):
+        holder, key = chance.choice(places(fresh))
+        if chance.random() < 0.3:
+            del holder[key]
+        else:
+            others: list[Any] = [None, 7, "x", "", [], {}, [None], {"a": None}, True, ["x"], 1.5, [{}]]
+            holder[key] = copy.deepcopy(chance.choice(others))
+    return fresh
+
+
+def places(value: Any) -> list[Any]:
+    """Every value inside this one, as what holds it and its key."""
+    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
+    return [place for key in keys for place in ((value, key), *places(value[key]))]
+
+
+@EACH
+def test_whatever_is_wrong_in_a_history_it_is_refused_clearly_or_valid(source: str) -> None:
+    chance, valid = random.Random(7), 0
+    for _ in range(150):
+        sample = mutated(SAMPLES[source], chance)
+        try:
+            history = read_history(sample, chance.choice([None, source]))
+        except (HistoryError, ConfigError) as error:
+            assert len(str(error)) > 30  # noqa: PT017 - either is right
+            continue
+        if source not in ("anthropic", "openai-chat"):  # these stay as they are
+            assert violations(history.format, history.messages) == []
+        valid += 1
+    assert valid > 10
 
 
 # A session takes it
