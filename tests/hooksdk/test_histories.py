@@ -27,7 +27,7 @@ from history_samples import (
     RESPONSES,
     SAMPLES,
 )
-from provider_rules import PNG, neutral, violations
+from provider_rules import PNG, is_list, is_object, neutral, violations
 from test_formats_properties import SHARED, TRANSCRIPTS, transcript
 
 from hooksdk import hooks, schema
@@ -523,7 +523,7 @@ def mutated(sample: Any, chance: random.Random) -> Any:
 
 def places(value: Any) -> list[Any]:
     """Every value inside this one, as what holds it and its key."""
-    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
+    keys: list[Any] = list(value) if is_object(value) else list(range(len(value))) if is_list(value) else []
     return [place for key in keys for place in ((value, key), *places(value[key]))]
 
 
