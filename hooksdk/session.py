@@ -34,6 +34,7 @@ from hooksdk.run import Run
 from hooksdk.state import PluginHost
 from hooksdk.tools import Tool
 from hooksdk.transcript import DrainReport, Results, SessionLog, Store, Transcript
+from hooksdk.trimming import guess_format, repair
 
 __all__ = ["Session", "SessionParts"]
 
@@ -161,6 +162,28 @@ class Session:
         if self._open_run.claimed:
             raise FenceClosed(self.id)
         return await self._need_transcript().drain()
+
+    async def load(self, messages: Sequence[Message], format: str | MessageFormat | None = None) -> None:  # noqa: A002
+        """Record a history from elsewhere into this new session; durable when this returns, and its results can be trimmed.
+
+        `format` is guessed where it is None. A call without a result gets an error, except the last reply's. Raises
+        `ConfigError`, and records nothing, for a message that a provider would refuse, with its place, and where the session
+        has messages already; `FenceClosed` while a run is open.
+        """
+        transcript = self._need_transcript()
+        if self._open_run.claimed:
+            raise FenceClosed(self.id)
+        if stored := len(transcript.messages):
+            problem = (
+                f"session '{self.id}' has {stored} messages already. Load the history into a session with a new id"
+            )
+            raise ConfigError("messages", (problem,))
+        message_format = get_format(guess_format(messages) if format is None else format)
+        whole = repair(messages, message_format)
+        if self._secrets:
+            whole = [self._secrets.value(message) for message in whole]
+        await transcript.use_format(message_format)
+        await transcript.append(whole)
 
     @property
     def running(self) -> bool:

@@ -1,0 +1,138 @@
+r"""Read the history that another library or program has stored, as messages that a provider takes.
+
+```python
+from hooksdk.histories import read_history
+from hooksdk.trimming import list_results
+
+history = read_history(
+    [
+        {"role": "user", "parts": [{"text": "What time is it?"}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "now", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "now", "response": {"output": "12:31"}}}]},
+    ]
+)
+assert (history.source, history.format) == ("gemini", "openai-chat")
+assert list_results(history.messages, history.format)[0].tool == "now"
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hooksdk.errors import ConfigError, did_you_mean
+from hooksdk.formats import Message
+from hooksdk.histories import _claude_code, _gemini, _langchain, _openai_responses, _openclaw, _pydantic_ai
+from hooksdk.histories._draft import Draft
+from hooksdk.histories._native import as_they_are, recognise_anthropic, recognise_openai
+from hooksdk.histories._source import HistoryError, Source, open_source
+
+__all__ = ["SOURCES", "History", "HistoryError", "read_history"]
+
+_TARGETS = ("openai-chat", "anthropic")
+"""The formats that a draft writes."""
+
+
+@dataclass(frozen=True)
+class _Reader:
+    recognise: Callable[[Source], str]
+    convert: Callable[[Source, Draft], None] | None
+    """None where nothing but the source's own format is offered."""
+    target: Callable[[Source], str]
+    own: str = ""
+    """The format of ours that the source is in, if there is one: into that one it is read as it is."""
+
+
+def _always(target: str) -> Callable[[Source], str]:
+    return lambda _: target
+
+
+_RESPONSES = _Reader(
+    _openai_responses.recognise, _openai_responses.convert, _always(_openai_responses.TARGET), own="openai-responses"
+)
+_READERS = {
+    "claude-code": _Reader(_claude_code.recognise, _claude_code.convert, _always(_claude_code.TARGET)),
+    "openclaw": _Reader(_openclaw.recognise, _openclaw.convert, _always(_openclaw.TARGET)),
+    "pydantic-ai": _Reader(_pydantic_ai.recognise, _pydantic_ai.convert, _pydantic_ai.target),
+    "langchain": _Reader(_langchain.recognise, _langchain.convert, _langchain.target),
+    "gemini": _Reader(_gemini.recognise, _gemini.convert, _always(_gemini.TARGET), own="gemini"),
+    "openai-responses": _RESPONSES,
+    "openai-agents": _RESPONSES,
+    "anthropic": _Reader(recognise_anthropic, None, _always("anthropic"), own="anthropic"),
+    "openai-chat": _Reader(recognise_openai, None, _always("openai-chat"), own="openai-chat"),
+}
+"""In the order of guessing: the shapes that nothing else has come first."""
+SOURCES = tuple(_READERS)
+"""What `read_history` reads."""
+
+
+@dataclass(frozen=True)
+class History:
+    """Messages that a provider takes, from wherever they came.
+
+    ```python
+    from hooksdk.histories import read_history
+
+    history = read_history([{"role": "user", "content": "Hello"}])
+    assert (history.source, history.format, len(history.messages)) == ("openai-chat", "openai-chat", 1)
+    ```
+    """
+
+    messages: list[Message]
+    format: str
+    """The format of `messages`."""
+    source: str
+    """What they were read as: one of `SOURCES`."""
+    notes: tuple[str, ...]
+    """How the source was guessed, what was repaired, and what was left out."""
+
+
+def read_history(
+    source: str | Path | Sequence[Any] | dict[str, Any],
+    format: str | None = None,  # noqa: A002 - the command's word
+    *,
+    into: str | None = None,
+) -> History:
+    """Read a file (JSON, or one item a line) or objects. `format` is one of `SOURCES`; None guesses it, and a note tells why.
+
+    `into` is the format of the messages: `openai-chat` or `anthropic`, by default the one of the two that loses less of this
+    source; or the source's own format, which keeps everything (`openai-responses`, `gemini`). Calls without a result get an
+    error result, except those that the history ends with. Raises `HistoryError` with file and line of what cannot be read.
+    """
+    if format is not None and format not in _READERS:
+        problem = f"'{format}' is no source of histories: take one of {', '.join(SOURCES)}."
+        raise ConfigError("format", (f"{problem}{did_you_mean(format, SOURCES)}",))
+    items = open_source(source)
+    name, reason = (format, "") if format is not None else _guess(items)
+    reader = _READERS[name]
+    target = into or reader.target(items)
+    offered = list(dict.fromkeys([*(_TARGETS if reader.convert else ()), *([reader.own] if reader.own else ())]))
+    if target not in offered:
+        problem = f"a history of '{name}' cannot be read into '{target}'. Take {' or '.join(offered)}"
+        raise ConfigError("into", (problem,))
+    notes = [*([f"read as {name}: {reason}"] if reason else []), *items.notes]
+    if reader.convert is None or target == reader.own:
+        messages = as_they_are(items, target, notes)
+    else:
+        draft = Draft(target)
+        reader.convert(items, draft)
+        messages = draft.messages()
+        notes += draft.notes
+    if not messages:
+        raise HistoryError(
+            items.name or "the history",
+            f"there is no message in it for a model ({'; '.join(notes)})",
+            "Pass another one",
+        )
+    return History(messages, target, name, tuple(notes))
+
+
+def _guess(source: Source) -> tuple[str, str]:
+    for name, reader in _READERS.items():
+        if reason := reader.recognise(source):
+            return name, reason
+    advice = "Name the format if it is one of these, or pass the messages as OpenAI's or Anthropic's API takes them"
+    raise source.wrong(0, f"a history of {', '.join(SOURCES)}", advice)

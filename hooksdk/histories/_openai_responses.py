@@ -1,0 +1,89 @@
+"""OpenAI's Responses items, which openai-agents' sessions hold too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hooksdk._schema.values import JsonObject, as_list, as_object, is_list
+from hooksdk.histories._draft import Draft, call_block, json_text, media_block, text_block
+from hooksdk.histories._source import Source
+
+TARGET = "openai-chat"
+_PARTS = ("input_text", "output_text", "input_image", "input_file")
+_IN_CALLS = ("arguments", "input", "action", "operation")
+"""Where the types of calls have what the model asked for."""
+
+
+def recognise(source: Source) -> str:
+    """Why this looks like one."""
+    for index, item in enumerate(source.items):
+        item_type = str(item.get("type", ""))
+        if "call_id" in item or item_type in ("reasoning", "item_reference"):
+            return f"{source.place(index)} is a Responses item of type '{item_type}'"
+        part = next((each for each in as_list(item.get("content")) if as_object(each).get("type") in _PARTS), None)
+        if part is not None:
+            return f"{source.place(index)} has a part of type '{part['type']}'"
+    return ""
+
+
+def convert(source: Source, draft: Draft) -> None:
+    """Items that follow each other without a result or a user between them are one reply."""
+    if isinstance(source.head.get("instructions"), str):
+        draft.system(source.head["instructions"])
+    if source.head.get("previous_response_id"):
+        draft.note("it goes on from a response that OpenAI keeps (previous_response_id), which is not in it")
+    reply = 0
+    for index, item in enumerate(source.items):
+        item_type, role = str(item.get("type") or "message"), item.get("role")
+        key = f"reply {reply}"
+        if item_type == "message" and role == "assistant":
+            draft.reply(_blocks(item.get("content"), draft), key)
+        elif item_type == "message" and role in ("system", "developer"):
+            draft.system("\n".join(str(block.get("text", "")) for block in _blocks(item.get("content"), draft)))
+        elif item_type == "message" and role == "user":
+            draft.user(_blocks(item.get("content"), draft))
+        elif item_type == "mcp_call":
+            _mcp_call(item, key, draft)
+        elif item_type.endswith("_call") and "call_id" in item:
+            arguments: Any = next((item[word] for word in _IN_CALLS if word in item), None)
+            arguments = {"input": arguments} if item_type == "custom_tool_call" else arguments
+            name = item.get("name") or item_type.removesuffix("_call")
+            draft.reply([call_block(item["call_id"], name, arguments)], key)
+        elif item_type.endswith("_call_output") and "call_id" in item:
+            output = item.get("output")
+            content = _blocks(output, draft) if is_list(output) else json_text(output)
+            draft.result(str(item["call_id"]), content, place=source.place(index))
+        elif "type" in item and item_type != "message":
+            draft.lose(f"items of type '{item_type}'")
+        else:
+            raise source.wrong(index, "a Responses item: a 'type', or a 'role' of user, assistant, system or developer")
+        if item_type.endswith("_call_output") or role in ("user", "system", "developer"):
+            reply += 1
+
+
+def _mcp_call(item: JsonObject, key: str, draft: Draft) -> None:
+    """OpenAI ran it, so call and result are one item."""
+    call_id = str(item.get("id") or key)
+    draft.reply([call_block(call_id, item.get("name"), item.get("arguments"))], key)
+    error = item.get("error")
+    draft.result(call_id, json_text(error or item.get("output")), is_error=error is not None)
+
+
+def _blocks(content: object, draft: Draft) -> list[JsonObject]:
+    if isinstance(content, str):
+        return [text_block(content)]
+    blocks: list[JsonObject] = []
+    for part in map(as_object, as_list(content)):
+        part_type = part.get("type")
+        text = part.get("refusal") if part_type == "refusal" else part.get("text")
+        url = part.get("image_url") or part.get("file_data") or part.get("file_url")
+        if isinstance(text, str):
+            blocks.append(text_block(text))
+        elif isinstance(url, str) and part_type in ("input_image", "computer_screenshot"):
+            blocks.append(media_block("image/png", url=url))
+        elif isinstance(url, str):
+            blocks.append(media_block("application/pdf", url=url))
+        else:
+            draft.lose(f"parts of type '{part_type}', which OpenAI keeps under an id")
+            blocks.append(text_block(f"[{part_type} {part.get('filename') or part.get('file_id') or ''}]"))
+    return blocks

@@ -1,0 +1,195 @@
+"""A history as it came, from a file or from objects: its items, and where each stands."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from hooksdk import schema
+from hooksdk._schema.values import JsonObject, as_object, clip, is_list, is_object, kind_of
+from hooksdk.errors import HookSDKError
+
+_DUMP = "Pass plain dicts; most libraries have a function for it, such as model_dump(mode='json')"
+_GUESS = "Leave the format out to have it guessed, or correct this item"
+_SQLITE = b"SQLite format 3\0"
+"""Begins every SQLite file."""
+_CONTAINERS = ("messages", "contents", "input", "output", "items", "data")
+"""Where an object around the items has them: request bodies, responses, saved states."""
+
+
+@dataclass(eq=False)
+class HistoryError(HookSDKError, ValueError):
+    """A history that cannot be read.
+
+    ```python
+    from hooksdk.histories import HistoryError, read_history
+
+    try:
+        read_history([{"speaker": "ann", "says": "Hello"}])
+    except HistoryError as error:
+        assert error.place == "item 0"
+    ```
+    """
+
+    place: str
+    """File and line, or which item, counted from 0."""
+    problem: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.problem}. {self.advice}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The items of a history."""
+
+    name: str
+    """The file, or nothing for objects."""
+    items: list[JsonObject]
+    lines: list[int] = field(default_factory=list[int])
+    """The line of each item, in a file with one item a line."""
+    head: JsonObject = field(default_factory=dict[str, Any])
+    """The object around the items, if there is one."""
+    notes: list[str] = field(default_factory=list[str])
+
+    def place(self, index: int) -> str:
+        """Where an item stands, for a person."""
+        if index < len(self.lines):
+            return f"{self.name}, line {self.lines[index]}"
+        return f"{self.name}, item {index}" if self.name else f"item {index}"
+
+    def wrong(self, index: int, expected: str, advice: str = _GUESS) -> HistoryError:
+        """The error for an item of another shape."""
+        keys = ", ".join(f"'{key}'" for key in list(self.items[index])[:8]) or "none"
+        return HistoryError(
+            self.place(index),
+            f"expected {expected}, but this item has the keys {keys}",
+            advice,
+        )
+
+    def need(self, index: int, key: str, item_type: type[list[Any] | dict[str, Any]], expected: str) -> Any:
+        """A value that an item must have. Raises `HistoryError`."""
+        value: Any = self.items[index].get(key)
+        if isinstance(value, item_type):
+            return self.items[index][key]
+        raise self.wrong(index, expected)
+
+
+def open_source(source: object) -> Source:
+    """Read a path, or take objects: a list, or an object with a list inside. Raises `HistoryError`."""
+    if isinstance(source, (str, Path)):
+        return _from_file(Path(source))
+    return _from_value("", _plain(source))
+
+
+def _plain(value: object) -> object:
+    """A copy, list by list: each item may be as large as one message."""
+    if isinstance(value, (list, tuple)):
+        return [_plain_item(index, item) for index, item in enumerate(cast("list[object]", value))]
+    if is_object(value):
+        return {key: _plain(each) for key, each in value.items()}
+    return _plain_item(0, value)
+
+
+def _plain_item(index: int, item: object) -> object:
+    try:
+        return schema.clone(item)
+    except schema.Uncloneable as error:
+        raise HistoryError(f"item {index}", str(error), _DUMP) from None
+
+
+def _from_file(path: Path) -> Source:
+    name = path.name
+    try:
+        content = path.read_bytes()
+        if content.startswith(_SQLITE):
+            return _from_sqlite(path)
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise HistoryError(name, f"it is no UTF-8 text (byte {error.start})", "Export it as JSON or JSONL") from None
+    except OSError as error:
+        advice = "Check the path; pass JSON text as json.loads(text)"
+        raise HistoryError(clip(str(path), 80), f"it cannot be read: {error.strerror}", advice) from None
+    rows = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not rows:
+        raise HistoryError(name, "it is empty", "Pass a file with messages in it")
+    whole = _parsed(rows[0][1]) if len(rows) > 1 else None
+    return _from_value(name, _whole(name, text)) if whole is None else _from_rows(name, rows, text)
+
+
+def _from_sqlite(path: Path) -> Source:
+    """The items of openai-agents' `SQLiteSession`."""
+    import sqlite3
+
+    name = path.name
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            rows = database.execute("SELECT session_id, message_data FROM agent_messages ORDER BY id").fetchall()
+    except sqlite3.Error as error:
+        problem = f"it is an SQLite file, but not one of openai-agents' sessions ({error})"
+        raise HistoryError(name, problem, "Export the history as JSON") from None
+    sessions = list(dict.fromkeys(str(session) for session, _ in rows))
+    if len(sessions) > 1:
+        listing = ", ".join(f"'{session}'" for session in sessions[:8])
+        advice = f"Pass what one has: await SQLiteSession({sessions[0]!r}, {name!r}).get_items()"
+        raise HistoryError(name, f"it holds {len(sessions)} sessions: {listing}", advice)
+    return _from_value(name, [_parsed(item) for _, item in rows])
+
+
+def _parsed(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _whole(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        problem = f"this is not valid JSON: {error.msg}, column {error.colno}"
+        raise HistoryError(
+            f"{name}, line {error.lineno}", problem, "Pass one JSON document, or one item a line"
+        ) from None
+    except RecursionError:
+        raise HistoryError(name, "the JSON is nested too deep", "Pass a history of messages") from None
+
+
+def _from_rows(name: str, rows: list[tuple[int, str]], text: str) -> Source:
+    items: list[JsonObject] = []
+    lines: list[int] = []
+    notes: list[str] = []
+    for number, line in rows:
+        item = _parsed(line)
+        if is_object(item):
+            items.append(item)
+            lines.append(number)
+        elif item is None and number == rows[-1][0] and not text.endswith("\n"):
+            notes.append(f"left out line {number}, which is cut off")  # whoever writes the file is still at it, or died
+        else:
+            problem = (
+                "this is not valid JSON" if item is None else f"expected a JSON object, but this is {kind_of(item)}"
+            )
+            raise HistoryError(f"{name}, line {number}", problem, "Correct this line, or remove it")
+    return Source(name, items, lines, notes=notes)
+
+
+def _from_value(name: str, value: object) -> Source:
+    head = as_object(value)
+    if head:
+        value = next((head[key] for key in _CONTAINERS if is_list(head.get(key))), [head])
+    if not is_list(value):
+        problem = f"expected a list of messages, but this is {kind_of(value)}"
+        raise HistoryError(name or "the history", problem, "Pass the list itself, or an object with 'messages'")
+    if not value:
+        raise HistoryError(name or "the history", "it has no messages", "Pass a history with messages in it")
+    source = Source(name, value, head=head if value != [head] else {})
+    for index, item in enumerate(value):
+        if not is_object(item):
+            problem = f"expected an object, but this is {kind_of(item)}"
+            raise HistoryError(source.place(index), problem, _DUMP)
+    return source
