@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from warm import Done, run
 
-from hooksdk import Host, MemoryStore, hooks
+from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, MemoryStore, hooks
 from hooksdk._config.rules import PLUGIN_SETTINGS, SETTINGS
 from hooksdk.cli._edit import record_trust
 from hooksdk.config import Config, PluginConfig, ProjectSettings, fold, load_config, read_config
@@ -372,6 +372,7 @@ WIDENING: dict[str, tuple[str, Callable[[Config], Any], Any, Any]] = {
     "time limits": ("[timeouts]\ntransform_tool_result = 0.001", lambda config: config.timeouts, {}, {"transform_tool_result": 0.001}),
     "a plugin's time limits": ("[plugins.reader.timeouts]\nagent_end = 1", lambda config: config.timeout("reader", "agent_end"), None, 1),
     "the plugins file": ("plugins_file = true", lambda config: config.plugins_file, False, True),
+    "a store inside": ('store = "jsonl:.agent"', lambda config: config.store and Path(config.store).name, None, ".agent"),
     "a store elsewhere": ('store = "jsonl:/somewhere"', lambda config: config.store, None, "jsonl:/somewhere"),
     "a store next door": ('store = "jsonl:../next"', lambda config: config.store and Path(config.store).name, None, "next"),
 }  # fmt: skip
@@ -484,18 +485,25 @@ def test_what_the_environment_switches_on_is_the_operator_s(desk: Desk) -> None:
     assert desk.load().deny == ["guard"]
 
 
-def test_a_store_inside_the_folder_needs_no_trust_and_is_the_folder_s(
-    desk: Desk, warnings: Callable[[], list[str]]
-) -> None:
-    desk.project('store = "jsonl:.agent/sessions"\n')
-    assert desk.load().store == f"jsonl:{desk.repository}/.agent/sessions"
+async def test_a_store_that_a_repository_brings_answers_no_question_for_the_user(desk: Desk) -> None:
+    desk.user('[[plugins.tool_policy.config.rules]]\naction = "ask"\ntools = "delete_*"\n')
+
+    async def always(request: ApprovalRequest) -> Approval:
+        return Approval(True, scope="always", arguments={})
+
+    prepared = Host(store=JsonlStore(desk.repository / ".agent"), folder=desk.repository, approver=always)
+    assert await ran(prepared, "delete_file") == {"delete_file"}
+    desk.project('store = "jsonl:.agent"\n')
+    nobody = ScriptedApprover(False)
+    assert await ran(Host(folder=desk.repository, approver=nobody), "delete_file") == set()
+    assert len(nobody.requests) == 1
+
+
+@pytest.mark.parametrize("store", ["memory", "jsonl"])
+def test_a_store_of_the_user_s_own_needs_no_trust(store: str, desk: Desk, warnings: Callable[[], list[str]]) -> None:
+    desk.project(f'store = "{store}"\n')
+    assert desk.load().store == store
     assert warnings() == []
-
-
-def test_a_link_out_of_the_folder_is_outside(desk: Desk) -> None:
-    (desk.repository / ".agent").symlink_to(desk.repository.parent)
-    desk.project('store = "jsonl:.agent/sessions"\n')
-    assert desk.load().store is None
 
 
 def test_a_trace_is_written_inside_the_folder_unless_it_is_trusted(desk: Desk) -> None:
