@@ -21,7 +21,7 @@ from hooksdk._approvals.request import (
     digest_of,
 )
 from hooksdk._firing.event import Checked
-from hooksdk._schema.values import peek
+from hooksdk._schema.values import Uncloneable, canonical, peek
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.storage import Store
 
@@ -64,7 +64,7 @@ class RememberedApproval(Checked):
     session: str | None
     """The session that it counts in; None: in all."""
     requester: str | None
-    """The id of the requester for whom it counts."""
+    """The id of the requester for whom it counts; of one without a text as id all that is known, as JSON."""
     workspace: str | None
     """The workspace in which it counts."""
     answered: float
@@ -195,7 +195,15 @@ def _key_of(text: str) -> str:
 
 def _requester_of(request: ApprovalRequest) -> str | None:
     requester = request.requester
-    return None if requester is None else str(requester.get("id", ""))
+    if requester is None:
+        return None
+    identity = requester.get("id")
+    if isinstance(identity, str) and identity:
+        return identity
+    try:
+        return canonical(requester)  # without an id nobody but who is described alike is the same
+    except Uncloneable:
+        return repr(requester)
 
 
 def _answers_all(one: RememberedApproval, request: ApprovalRequest) -> bool:

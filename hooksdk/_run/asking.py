@@ -143,7 +143,8 @@ async def pause_tool(state: RunState, work: CallInProgress, error: ApprovalPendi
 
 def take_up(state: RunState, work: CallInProgress) -> bool:
     """True when the call was judged before and has no result: it goes on with what was judged then. False when it has to be
-    judged: also when its tool is withheld now, has another definition, or the call is written otherwise."""
+    judged: also when its tool is withheld now, has another definition, the call is written otherwise, or the run is somebody
+    else's."""
     verdict = None if work.depth else state.verdicts.take(work.written)
     if verdict is None:
         return False

@@ -391,6 +391,42 @@ async def test_what_was_judged_is_void_when_the_tool_or_the_call_is_another(chan
     )
 
 
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ({"requester": {"id": "ann", "is_owner": True}}, {"requester": {"id": "eve"}}),
+        ({"workspace_dir": "/a"}, {"workspace_dir": "/b"}),
+        ({}, {"trigger": "schedule"}),
+        ({}, {"agent_id": "helper"}),
+    ],
+    ids=["requester", "workspace", "trigger", "agent"],
+)
+async def test_what_was_judged_and_approved_is_void_in_a_run_of_somebody_else(
+    first: dict[str, Any], then: dict[str, Any]
+) -> None:
+    store = MemoryStore()
+    async with playing(Pay, store=store, approver=yes, tools=[act()], **first) as stage:
+        (written,) = await stage.reply(("act", {"path": "notes.md"}))
+        await stage.run.judge(written)
+        stage.run.pause("the tools are run tomorrow")
+    seen.clear()
+    async with playing(Pay, store=store, approver=no, tools=[act()], **then) as stage:
+        result = await stage.run.call_tool(stage.run.pending[0])
+    assert result.is_error
+    assert seen[:2] == ["rewritten", "judged"]
+
+
+@pytest.mark.both_loops
+async def test_a_tool_that_describes_itself_otherwise_meanwhile_does_not_run_by_the_answer_that_comes_later() -> None:
+    async with playing(Pay, approver=later, tools=[act()]) as stage:
+        (written,) = await stage.reply(("act", {"amount": 5}))
+        judged = await stage.run.judge(written)
+        await stage.run.retry()
+        await stage.run.resolve_tools([act(description="acts otherwise")])
+        await judged.approve()
+        assert judged.status == "blocked"
+
+
 async def test_a_tool_that_is_withheld_now_does_not_run_whatever_is_approved() -> None:
     class Withholds:
         @hooks.narrow_tools

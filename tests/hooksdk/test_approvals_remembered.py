@@ -175,6 +175,9 @@ async def test_a_question_reads_what_may_count_for_its_call_and_not_all_that_is_
         ({"requester": {"id": "ada"}}, {}),
         ({}, {"requester": {"roles": []}}),
         ({"workspace_dir": "/a"}, {"workspace_dir": "/b"}),
+        ({"requester": {"is_owner": True}}, {"requester": {"is_owner": False}}),
+        ({"requester": {"id": None, "roles": ["admin"]}}, {"requester": {"id": "None"}}),
+        ({"requester": {"id": 5}}, {"requester": {"id": "5"}}),
     ],
 )
 async def test_a_remembered_yes_counts_for_the_same_requester_and_workspace_only(
