@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hooksdk import hooks, schema
 from hooksdk._approvals.remembered import Remembered
@@ -100,10 +101,7 @@ async def _settle(
     state: RunState, work: CallInProgress, request: ApprovalRequest, approval: Approval, *, remembered: bool = False
 ) -> CallEnd | None:
     if approval.scope != "once" and not remembered:
-        try:
-            problem = "" if await Remembered(state.parts.store).add(request, approval) else "its arguments are not JSON"
-        except StoreError as error:
-            problem = str(error)
+        problem = await _remember(state, request, approval)
         if problem:
             logger.warning("the answer about '%s' counts once, and is not remembered: %s", work.call.name, problem)
     work.pending = None
@@ -113,6 +111,19 @@ async def _settle(
     if not work.depth and not (work.runs_at_once and state.open):
         await keep_verdict(state, work, approval)
     return None
+
+
+async def _remember(state: RunState, request: ApprovalRequest, approval: Approval) -> str:
+    """Keep an answer, without values of secrets; answers why it cannot be kept, if so."""
+    mask = state.secrets
+    if approval.arguments is not None and mask.value(approval.arguments) != approval.arguments:
+        return "it is for arguments with a secret's value"
+    request = replace(request, title=mask.text(request.title))
+    approval = replace(approval, reason=mask.text(approval.reason), by=mask.text(approval.by))
+    try:
+        return "" if await Remembered(state.parts.store).add(request, approval) else "its arguments are not JSON"
+    except StoreError as error:
+        return str(error)
 
 
 async def _trace_answer(state: RunState, work: CallInProgress, approval: Approval, *, remembered: bool) -> None:
@@ -129,7 +140,7 @@ async def keep_verdict(state: RunState, work: CallInProgress, approval: Approval
     """Keep what was judged, so that the call goes on from here in whichever run its answer finds it."""
     assert work.tool is not None
     return await state.verdicts.keep(
-        work.written, work.call, work.tool, work.arguments, work.questions, approval
+        work.written, work.call, work.tool, work.arguments, work.questions, approval, mask=state.secrets
     )  # fmt: skip
 
 
@@ -138,7 +149,7 @@ async def pause_tool(state: RunState, work: CallInProgress, error: ApprovalPendi
     work.running, work.abandoned, work.attempt = False, False, None
     work.own_arguments, work.short_secrets = schema.clone(work.arguments), None
     await keep_verdict(state, work, Approval(True))
-    return ApprovalPending(error.request, work.call)
+    return ApprovalPending(state.secrets.value(vars(error).get("request")), work.call)
 
 
 def take_up(state: RunState, work: CallInProgress) -> bool:

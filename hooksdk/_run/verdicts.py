@@ -10,6 +10,7 @@ from typing import Any, cast, final
 
 from hooksdk._approvals.request import Approval, Question, digest_of
 from hooksdk._firing.event import RunInfo
+from hooksdk._run.secrets import SecretMask
 from hooksdk._schema.values import BadArguments, as_object, parse_arguments, peek
 from hooksdk._tasks.background import logger
 from hooksdk.calls import Origin, ToolCall
@@ -74,15 +75,17 @@ class Verdicts:
 
     async def keep(
         self, written: ToolCall, call: ToolCall, tool: Tool, arguments: dict[str, Any], questions: tuple[Question, ...],
-        approval: Approval | None,
+        approval: Approval | None, *, mask: SecretMask,
     ) -> bool:  # fmt: skip
-        """Keep what was judged; durable when this answers True. False where something is not JSON."""
+        """Keep what was judged, with placeholders for values of secrets; durable when this answers True. False where
+        something is not JSON."""
         verdict = Verdict(
             reply=self._reply_of(written), run=self._run, written=_digest(written), name=call.name, origin=call.origin,
             tool=tool.id, fingerprint=tool.fingerprint, arguments=arguments,
-            questions=questions, answered_by=approval.by if approval else None,
+            questions=questions, answered_by=mask.text(approval.by) if approval else None,
         )  # fmt: skip
         value = asdict(verdict)
+        value |= {name: mask.value(value[name]) for name in ("arguments", "questions")}
         if not (verdict.run and verdict.written and digest_of(value)):
             return False
         # Calls of earlier replies are closed: what was kept of them is good for nothing any more.
