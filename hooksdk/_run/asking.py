@@ -14,6 +14,7 @@ from hooksdk._approvals.request import (
     Later,
     Question,
     ask_approver,
+    definition_of,
     digest_of,
     read_answer,
 )
@@ -164,7 +165,7 @@ def take_up(state: RunState, work: CallInProgress) -> bool:
             state.open_calls.remove(other)
             other.replaced_by = work
     tool = state.granted(verdict.tool) or state.granted(verdict.name)  # a bridge goes by its name alone
-    if tool is None or tool.id != verdict.tool or tool.fingerprint != verdict.fingerprint:
+    if tool is None or tool.id != verdict.tool or definition_of(tool) != verdict.fingerprint:
         return False
     work.tool = tool
     work.call = ToolCall(work.written.id, tool.name, verdict.arguments, origin=verdict.origin)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, cast, final
 
-from hooksdk._approvals.request import Approval, Question, digest_of
+from hooksdk._approvals.request import Approval, Question, definition_of, digest_of
 from hooksdk._firing.event import RunInfo
 from hooksdk._run.secrets import SecretMask
 from hooksdk._schema.values import BadArguments, as_object, parse_arguments, peek
@@ -81,7 +81,7 @@ class Verdicts:
         something is not JSON."""
         verdict = Verdict(
             reply=self._reply_of(written), run=self._run, written=_digest(written), name=call.name, origin=call.origin,
-            tool=tool.id, fingerprint=tool.fingerprint, arguments=arguments,
+            tool=tool.id, fingerprint=definition_of(tool), arguments=arguments,
             questions=questions, answered_by=mask.text(approval.by) if approval else None,
         )  # fmt: skip
         value = asdict(verdict)

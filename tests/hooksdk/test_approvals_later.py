@@ -29,6 +29,7 @@ from hooksdk.hooks import (
 )
 from hooksdk.records import ApprovalAnswered, ApprovalAsked
 from hooksdk.testing import ScriptedModel, call, open_session
+from hooksdk.tools import Annotations
 from tests.stage import Stage, make, playing
 
 pytestmark = pytest.mark.anyio
@@ -366,16 +367,23 @@ async def test_a_call_that_was_approved_and_not_run_when_its_run_paused_is_not_a
 
 
 @pytest.mark.parametrize(
-    "change", ["definition", "written", "name"], ids=["another definition", "other arguments", "another tool"]
+    "change",
+    ["definition", "annotations", "written", "name"],
+    ids=["another definition", "other annotations", "other arguments", "another tool"],
 )
 async def test_what_was_judged_is_void_when_the_tool_or_the_call_is_another(change: str) -> None:
     store = MemoryStore()
     await wait_for_approval(store)
-    tool = act(description="acts otherwise") if change == "definition" else act()
+    others: dict[str, dict[str, Any]] = {
+        "definition": {"description": "acts otherwise"},
+        "annotations": {"annotations": Annotations(destructive=True)},
+    }
+    tool = act(**others.get(change, {}))
     async with playing(Pay, store=store, approver=yes, tools=[tool, make("act_too", properties={})]) as stage:
         (pending,) = stage.run.pending
         written = {
             "definition": pending,
+            "annotations": pending,
             "written": ToolCall(pending.id, "act", {"amount": 500}),
             "name": ToolCall(pending.id, "act_too", pending.arguments),
         }[change]
@@ -385,6 +393,7 @@ async def test_what_was_judged_is_void_when_the_tool_or_the_call_is_another(chan
         result.text
         == {
             "definition": 'ran with {"amount": 5, "currency": "EUR"}',
+            "annotations": 'ran with {"amount": 5, "currency": "EUR"}',
             "written": 'ran with {"amount": 500, "currency": "EUR"}',
             "name": 'ran with {"amount": 5}',
         }[change]
