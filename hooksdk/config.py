@@ -107,9 +107,11 @@ class Config(_Strict):
         # Whoever copied the configuration with other settings for the plugin meant those.
         return settings if settings and section and section.config == settings.usual()[0] else None
 
-    def switched_off_by_project(self, plugin_id: str) -> bool:
-        """True when nobody but the file of a project that is not trusted denies the plugin or switches it off."""
-        return self._merged is not None and fold(plugin_id) in self._merged.switched_off
+    def switched_off_by_project(self, plugin_id: str) -> Path | None:
+        """The project's folder, resolved, when nobody but its file denies the plugin or switches it off, and it is not
+        trusted; else None."""
+        merged = self._merged
+        return merged.trust.folder if merged is not None and fold(plugin_id) in merged.switched_off else None
 
     def named_by_project_alone(self, plugin_id: str) -> bool:
         """True when nobody but the file of a project that is not trusted names the plugin."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, cast
@@ -33,6 +33,7 @@ from builtin_plugins.tool_search._sentences import (
 from builtin_plugins.tool_search._streak import Streak
 from builtin_plugins.tool_search.rankers import load_ranker
 from hooksdk import Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks
+from hooksdk.config import ProjectSettings
 from hooksdk.hooks import AfterToolCall, AssembleTools, Offer, UnwrapToolCall
 from hooksdk.patterns import ToolPattern
 
@@ -96,6 +97,19 @@ class ToolSearch:
         filled in."""
         listing: bool | int = False
         """Whether the bridge lists the deferred tools: at 4,000 tokens or as many as given, at most a tenth of the window."""
+
+        @classmethod
+        def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
+            """Without trust a project brings no ranker of its own, which is code, and no words for the bridges, which
+            are ours to the model; and nothing where the operator has configured the search."""
+            values = {name: value for name, value in project.values.items() if name not in own}
+            needs_trust = [
+                name
+                for name, value in values.items()
+                if project.configured or name == "descriptions" or (name == "ranker" and ":" in str(value))
+            ]
+            missing = [] if project.trusted else needs_trust
+            return {**{name: value for name, value in values.items() if name not in missing}, **own}, missing
 
         @field_validator("threshold_pct")
         @classmethod

@@ -48,7 +48,7 @@ class TraceFile:
                 place = (project.folder / Path(path).expanduser()).resolve()
                 inside = place.is_relative_to(project.folder)
                 values["path"] = f"{place}/" if path.endswith(("/", os.sep)) else str(place)
-            if project.trusted or (inside and not own):
+            if project.trusted or (inside and not project.configured):
                 return values, []
             return dict(own), [name for name in project.values if name not in own]
 

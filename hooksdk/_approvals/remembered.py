@@ -18,10 +18,11 @@ from hooksdk._approvals.request import (
     Approval,
     ApprovalRequest,
     covers_arguments,
+    definition_of,
     digest_of,
 )
 from hooksdk._firing.event import Checked
-from hooksdk._schema.values import peek
+from hooksdk._schema.values import Uncloneable, canonical, peek
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.storage import Store
 
@@ -52,7 +53,7 @@ class RememberedApproval(Checked):
     tool: str
     """The tool's id."""
     fingerprint: str
-    """Of the definition that it was given for."""
+    """Of the definition that it was given for, annotations included."""
     questions: tuple[tuple[str, str], ...]
     """Plugin and severity of each question that was answered."""
     title: str
@@ -64,7 +65,7 @@ class RememberedApproval(Checked):
     session: str | None
     """The session that it counts in; None: in all."""
     requester: str | None
-    """The id of the requester for whom it counts."""
+    """The id of the requester for whom it counts; of one without a text as id all that is known, as JSON."""
     workspace: str | None
     """The workspace in which it counts."""
     answered: float
@@ -121,7 +122,8 @@ class Remembered:
         """The answer that counts for this request: a no before a yes."""
         arguments = peek(request, "arguments")
         digest, requester = digest_of(arguments), _requester_of(request)
-        tool, definition = _key_of(request.tool.id), _key_of(request.tool.id) + _key_of(request.tool.fingerprint)
+        fingerprint = definition_of(request.tool)
+        tool, definition = _key_of(request.tool.id), _key_of(request.tool.id) + _key_of(fingerprint)
         counting: RememberedApproval | None = None
         for key in await self.store.list_keys(SPACE):
             if not key.startswith(tool):
@@ -133,7 +135,7 @@ class Remembered:
                 continue
             one = await self._read(key)
             if one is not None and (
-                (one.tool, one.fingerprint) == (request.tool.id, request.tool.fingerprint)
+                (one.tool, one.fingerprint) == (request.tool.id, fingerprint)
                 and one.session in {None, request.session_id}
                 and (one.requester, one.workspace) == (requester, request.workspace_dir)
                 and (
@@ -152,7 +154,7 @@ class Remembered:
             return False
         one = RememberedApproval(
             id="", granted=approval.granted, reason=approval.reason, by=approval.by, tool=request.tool.id,
-            fingerprint=request.tool.fingerprint, title=request.title, digest=digest, arguments=approval.arguments,
+            fingerprint=definition_of(request.tool), title=request.title, digest=digest, arguments=approval.arguments,
             questions=tuple((question.plugin, question.severity) for question in request.questions),
             session=request.session_id if approval.scope == "session" else None, requester=_requester_of(request),
             workspace=request.workspace_dir, answered=now,
@@ -195,7 +197,15 @@ def _key_of(text: str) -> str:
 
 def _requester_of(request: ApprovalRequest) -> str | None:
     requester = request.requester
-    return None if requester is None else str(requester.get("id", ""))
+    if requester is None:
+        return None
+    identity = requester.get("id")
+    if isinstance(identity, str) and identity:
+        return identity
+    try:
+        return canonical(requester)  # without an id nobody but who is described alike is the same
+    except Uncloneable:
+        return repr(requester)
 
 
 def _answers_all(one: RememberedApproval, request: ApprovalRequest) -> bool:

@@ -42,6 +42,12 @@ def digest_of(arguments: object) -> str:
         return ""
 
 
+def definition_of(tool: Tool) -> str:
+    """Stands for what an answer about the tool was given for: its definition, and its annotations, which rules are about."""
+    hints = tool.annotations
+    return schema.fingerprint([tool.fingerprint, [getattr(hints, name) for name in hints.names()]])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Question(Checked):
     """What one plugin asks about a call.

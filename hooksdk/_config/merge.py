@@ -169,7 +169,7 @@ def _lay_project(merged: Merged, here: Situation, user: Source, project: Source,
             if entry == "config":
                 more = _code_settings(code, folded)
                 settings = OwnSettings(
-                    user=dict(own.get("config", {})), user_has_section=has_section, project=value, code=more,
+                    user=dict(own.get("config", {})), configured=has_section or folded in here.named, project=value, code=more,
                     trusted=here.trusted, folder=here.folder,
                 )  # fmt: skip
                 _leave_to_plugin(merged, key, settings, project.where)
@@ -190,12 +190,12 @@ def _code_settings(code: Source, folded: str) -> dict[str, Any]:
 
 def _leave_to_plugin(merged: Merged, key: str, settings: OwnSettings, where: str) -> None:
     merged.own_settings[fold(key)] = settings
-    values, _ = settings.usual()
+    _, missing = settings.usual()
     into = merged.data["plugins"][key].setdefault("config", {})
     for name, value in settings.project.items():
         place = ("plugins", key, "config", name)
         merged.left_to_plugins.append(Remark(".".join(place), value, "the plugin decides what of it counts"))
-        if name not in settings.user and name in values:
+        if name not in settings.user and name not in missing:
             into[name] = value
             merged.origins[place] = where
     if not into:

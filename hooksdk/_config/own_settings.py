@@ -23,6 +23,9 @@ class ProjectSettings:
     """True when the operator trusts the folder at what it holds now."""
     folder: Path
     """The project's folder, resolved: paths in the settings are outside of it or inside."""
+    configured: bool = False
+    """True when the operator uses the plugin: named in the user's file, the environment or code, or given by code. What the
+    operator left at its default is their word as well."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,25 +33,28 @@ class OwnSettings:
     """`[plugins.ID.config]` of each source, kept apart until the plugin is loaded."""
 
     user: Mapping[str, Any]
-    user_has_section: bool
-    """True when the user's file has `[plugins.ID]`, with or without settings."""
+    configured: bool
+    """True when the user's file, the environment or code names the plugin, with or without settings."""
     project: Mapping[str, Any]
     code: Mapping[str, Any]
     trusted: bool
     folder: Path
 
     def usual(self) -> tuple[dict[str, Any], list[str]]:
-        """The settings of a plugin that says nothing about it, and which of the project's are left out: what the user's
-        file sets holds, and a plugin that it configures takes more from a trusted folder only."""
-        closed = self.user_has_section and not self.trusted
+        """The settings of a plugin that says nothing about it, and which of the project's are left out: what the operator
+        sets holds, and a plugin that they configured or gave takes more from a trusted folder only."""
+        closed = self.configured and not self.trusted
         more: Mapping[str, Any] = {} if closed else self.project
         missing = [name for name in self.project if closed and name not in self.user]
         return self._under_code({**more, **self.user}), missing
 
     def as_merged_by(self, with_project: Any) -> tuple[dict[str, Any], list[str]]:
         """The settings that the plugin's own method makes of them, and what it leaves out, in its words."""
-        project = ProjectSettings(values=plain(self.project), trusted=self.trusted, folder=self.folder)
-        values, missing = with_project(plain(self.user), project)
+        project = ProjectSettings(
+            values=plain(self.project), trusted=self.trusted, folder=self.folder, configured=self.configured
+        )
+        # Code's settings are the operator's as well: the plugin weighs the project's against both.
+        values, missing = with_project(self._under_code(plain(self.user)), project)
         return self._under_code(dict(values)), list(missing)
 
     def _under_code(self, values: dict[str, Any]) -> dict[str, Any]:

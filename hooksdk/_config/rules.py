@@ -73,8 +73,9 @@ def _store(setting: Setting) -> Any:
     if not folder:
         return kind
     place = resolve(setting.here.folder / folder)
-    inside = place.is_relative_to(setting.here.folder)
-    return f"jsonl:{place}" if inside or setting.may_widen("sessions would be kept outside the folder") else setting.own
+    # Inside as well: a repository may bring a store in which questions are answered already, and calls judged.
+    why = f"sessions and the answers to approvals would be kept in {place}, and what is there already would count"
+    return f"jsonl:{place}" if setting.may_widen(why) else setting.own
 
 
 def _plugins_file(setting: Setting) -> Any:
@@ -154,7 +155,7 @@ def _without(names: Any, others: Sequence[str]) -> list[str]:
 
 Effect = Literal["neutral", "adds up", "widens"]
 SETTINGS: dict[str, tuple[Effect, Outcome]] = {
-    "store": ("neutral", _store),  # but widens outside the folder
+    "store": ("widens", _store),  # but "memory" and the user's state folder do not
     "plugins_file": ("widens", _plugins_file),  # the user's false holds
     "allow": ("widens", _allow),  # but narrows where the user has no list and configured nothing that it leaves out
     "deny": ("adds up", _deny),  # but widens for plugins that the operator configured

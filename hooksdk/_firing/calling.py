@@ -96,7 +96,9 @@ def _shown(answer: object, handler: Handler) -> str:
         return f"a value of type {kind}"
     try:
         return f"{reprlib.repr(answer)} ({kind})"
-    except Exception:
+    except BaseException as problem:
+        if is_uncatchable(problem):
+            raise
         return f"what cannot be shown ({kind})"
 
 

@@ -36,7 +36,7 @@ def find_plugins(
     """
 
     def add(plugin: Plugin) -> None:
-        if switch_off(plugin, config, folder):
+        if switch_off(plugin, config):
             return registry.note(plugin)
         try:
             return registry.add(plugin)

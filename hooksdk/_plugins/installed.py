@@ -77,14 +77,16 @@ def refuse(plugin: Plugin, error: HookSDKError) -> None:
         plugin.reason = f"{plugin.reason}; {error}" if plugin.reason else str(error)
 
 
-def switch_off(plugin: Plugin, config: Config, folder: Path | None = None) -> bool:
+def switch_off(plugin: Plugin, config: Config) -> bool:
     """True, with status and reason set, for what the operator denied or switched off, wherever it comes from."""
     section = config.plugin(plugin.id)
-    if plugin.origin == "code" and config.switched_off_by_project(plugin.id):
-        advice = trust_advice(folder or Path.cwd())
+    project = config.switched_off_by_project(plugin.id)
+    if project is not None and plugin.is_the_operators_own(project):
+        giver = "code" if plugin.origin == "code" else plugin.origin
         logger.warning(
-            "plugin '%s' stays on: the project's file switches it off, but code gives it. %s", plugin.id, advice
-        )
+            "plugin '%s' stays on: the project's file switches it off, but %s gives it. %s",
+            plugin.id, giver, trust_advice(project),
+        )  # fmt: skip
     elif any(fold(plugin.id) == fold(name) for name in config.deny):
         plugin.status, plugin.reason = "denied", "denied by the configuration"
     elif section is not None and not section.enabled:

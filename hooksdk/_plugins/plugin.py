@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pydantic
 from pydantic import BaseModel
 
+from hooksdk._config.trust import resolve
 from hooksdk._config.words import printable_entry, trust_advice
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
@@ -74,6 +76,13 @@ class Plugin:
         """True when it has this grant, or needs none."""
         return self.origin != "installed" or grant in self.grants
 
+    def is_the_operators_own(self, project: Path) -> bool:
+        """True for what code gives, or a plugins file outside of the project's folder: no project that is not trusted
+        switches it off or sets anything of it. A plugins file inside comes with the project, as do the settings for it."""
+        if self.origin in {"installed", "built-in"}:
+            return False
+        return self.origin == "code" or not resolve(Path(self.origin)).is_relative_to(project)
+
 
 def plugin_id_of(holder: Any) -> str:
     """A plugin's id: its `plugin_id`, or the module's or class's name in snake_case."""
@@ -128,6 +137,8 @@ def _values(plugin: Plugin, config: Config) -> dict[str, Any]:
     section, sources = config.plugin(plugin.id), config.own_settings(plugin.id)
     if sources is None:
         return dict(section.config) if section else {}
+    if plugin.is_the_operators_own(sources.folder):
+        sources = replace(sources, configured=True)
     with_project = getattr(getattr(plugin.holder, "Config", None), "with_project", None)
     if with_project is None:
         values, missing = sources.usual()

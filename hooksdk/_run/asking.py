@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hooksdk import hooks, schema
 from hooksdk._approvals.remembered import Remembered
@@ -13,6 +14,7 @@ from hooksdk._approvals.request import (
     Later,
     Question,
     ask_approver,
+    definition_of,
     digest_of,
     read_answer,
 )
@@ -100,10 +102,7 @@ async def _settle(
     state: RunState, work: CallInProgress, request: ApprovalRequest, approval: Approval, *, remembered: bool = False
 ) -> CallEnd | None:
     if approval.scope != "once" and not remembered:
-        try:
-            problem = "" if await Remembered(state.parts.store).add(request, approval) else "its arguments are not JSON"
-        except StoreError as error:
-            problem = str(error)
+        problem = await _remember(state, request, approval)
         if problem:
             logger.warning("the answer about '%s' counts once, and is not remembered: %s", work.call.name, problem)
     work.pending = None
@@ -113,6 +112,19 @@ async def _settle(
     if not work.depth and not (work.runs_at_once and state.open):
         await keep_verdict(state, work, approval)
     return None
+
+
+async def _remember(state: RunState, request: ApprovalRequest, approval: Approval) -> str:
+    """Keep an answer, without values of secrets; answers why it cannot be kept, if so."""
+    mask = state.secrets
+    if approval.arguments is not None and mask.value(approval.arguments) != approval.arguments:
+        return "it is for arguments with a secret's value"
+    request = replace(request, title=mask.text(request.title))
+    approval = replace(approval, reason=mask.text(approval.reason), by=mask.text(approval.by))
+    try:
+        return "" if await Remembered(state.parts.store).add(request, approval) else "its arguments are not JSON"
+    except StoreError as error:
+        return str(error)
 
 
 async def _trace_answer(state: RunState, work: CallInProgress, approval: Approval, *, remembered: bool) -> None:
@@ -129,7 +141,7 @@ async def keep_verdict(state: RunState, work: CallInProgress, approval: Approval
     """Keep what was judged, so that the call goes on from here in whichever run its answer finds it."""
     assert work.tool is not None
     return await state.verdicts.keep(
-        work.written, work.call, work.tool, work.arguments, work.questions, approval
+        work.written, work.call, work.tool, work.arguments, work.questions, approval, mask=state.secrets
     )  # fmt: skip
 
 
@@ -138,12 +150,13 @@ async def pause_tool(state: RunState, work: CallInProgress, error: ApprovalPendi
     work.running, work.abandoned, work.attempt = False, False, None
     work.own_arguments, work.short_secrets = schema.clone(work.arguments), None
     await keep_verdict(state, work, Approval(True))
-    return ApprovalPending(error.request, work.call)
+    return ApprovalPending(state.secrets.value(vars(error).get("request")), work.call)
 
 
 def take_up(state: RunState, work: CallInProgress) -> bool:
     """True when the call was judged before and has no result: it goes on with what was judged then. False when it has to be
-    judged: also when its tool is withheld now, has another definition, or the call is written otherwise."""
+    judged: also when its tool is withheld now, has another definition, the call is written otherwise, or the run is somebody
+    else's."""
     verdict = None if work.depth else state.verdicts.take(work.written)
     if verdict is None:
         return False
@@ -152,7 +165,7 @@ def take_up(state: RunState, work: CallInProgress) -> bool:
             state.open_calls.remove(other)
             other.replaced_by = work
     tool = state.granted(verdict.tool) or state.granted(verdict.name)  # a bridge goes by its name alone
-    if tool is None or tool.id != verdict.tool or tool.fingerprint != verdict.fingerprint:
+    if tool is None or tool.id != verdict.tool or definition_of(tool) != verdict.fingerprint:
         return False
     work.tool = tool
     work.call = ToolCall(work.written.id, tool.name, verdict.arguments, origin=verdict.origin)

@@ -202,7 +202,7 @@ def check_still_granted(state: RunState, work: CallInProgress) -> CallEnd | None
     if now is None or now.id != tool.id:
         reason = state.catalog.withheld.get(name) if state.catalog is not None else None
         return _refused("blocked", refusals.granted_no_more(name, reason or "it is not granted any more"))
-    if peek(now, "parameters") != peek(tool, "parameters") or now.annotations != tool.annotations:
+    if now.fingerprint != tool.fingerprint or now.annotations != tool.annotations:
         return _refused("blocked", refusals.definition_changed(name))
     return None
 

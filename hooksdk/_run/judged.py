@@ -190,7 +190,9 @@ async def _execute(state: RunState, work: CallInProgress) -> CallEnd:
     try:
         return end or await execution.run_tool(state, work, state.tools, _call_nested)
     except ApprovalPending as error:
-        raise await asking.pause_tool(state, work, error) from None
+        pause = error
+    # Here, where nothing is handled any more, or the tool's own error, with what it was given, would be the context.
+    raise await asking.pause_tool(state, work, pause)
 
 
 async def _supply(state: RunState, work: CallInProgress, result: ToolResult) -> CallEnd:

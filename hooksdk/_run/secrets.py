@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast, final
 from urllib.parse import quote, quote_plus
 
 from hooksdk._tasks.background import logger
+from hooksdk._tasks.limits import is_uncatchable
 from hooksdk.calls import ToolResult
 from hooksdk.records import Record
 
@@ -194,7 +195,9 @@ class SecretMask:
 def _text_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:
+    except BaseException as problem:  # somebody else's `__str__`
+        if is_uncatchable(problem):
+            raise
         return ""
 
 

@@ -128,7 +128,7 @@ class RunState:
     @cached_property
     def verdicts(self) -> Verdicts:
         """What is kept of calls that were judged and have no result yet."""
-        return Verdicts(self.parts.transcript)
+        return Verdicts(self.parts.transcript, self.info)
 
     @property
     def tools(self) -> Catalog:

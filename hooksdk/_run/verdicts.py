@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, cast, final
 
-from hooksdk._approvals.request import Approval, Question, digest_of
+from hooksdk._approvals.request import Approval, Question, definition_of, digest_of
+from hooksdk._firing.event import RunInfo
+from hooksdk._run.secrets import SecretMask
 from hooksdk._schema.values import BadArguments, as_object, parse_arguments, peek
 from hooksdk._tasks.background import logger
 from hooksdk.calls import Origin, ToolCall
@@ -24,6 +27,8 @@ class Verdict:
 
     reply: int
     """The number of the reply that it belongs to: providers use ids again."""
+    run: str
+    """Stands for whom and where it was judged: requester, workspace, and the chains of triggers and agents."""
     written: str
     """Stands for name and arguments as they were written."""
     name: str
@@ -44,8 +49,9 @@ class Verdict:
 class Verdicts:
     """The verdicts that one session keeps."""
 
-    def __init__(self, transcript: Transcript) -> None:
+    def __init__(self, transcript: Transcript, info: RunInfo) -> None:
         self._transcript = transcript
+        self._info = info
         self._stored: dict[str, Any] = transcript.state(STATE)
         self._taken: set[str] = set()
         """Calls that go on from their verdict now: nobody else does."""
@@ -62,23 +68,25 @@ class Verdicts:
         except (KeyError, TypeError, ValueError) as error:
             logger.warning("the verdict on call %r cannot be read, so it is judged anew: %r", written.id, error)
             return None
-        if verdict.reply != self._reply_of(written) or verdict.written != _digest(written):
+        if (verdict.reply, verdict.run, verdict.written) != (self._reply_of(written), self._run, _digest(written)):
             return None
         self._taken.add(written.id)
         return verdict
 
     async def keep(
         self, written: ToolCall, call: ToolCall, tool: Tool, arguments: dict[str, Any], questions: tuple[Question, ...],
-        approval: Approval | None,
+        approval: Approval | None, *, mask: SecretMask,
     ) -> bool:  # fmt: skip
-        """Keep what was judged; durable when this answers True. False where something is not JSON."""
+        """Keep what was judged, with placeholders for values of secrets; durable when this answers True. False where
+        something is not JSON."""
         verdict = Verdict(
-            reply=self._reply_of(written), written=_digest(written), name=call.name, origin=call.origin,
-            tool=tool.id, fingerprint=tool.fingerprint, arguments=arguments,
-            questions=questions, answered_by=approval.by if approval else None,
+            reply=self._reply_of(written), run=self._run, written=_digest(written), name=call.name, origin=call.origin,
+            tool=tool.id, fingerprint=definition_of(tool), arguments=arguments,
+            questions=questions, answered_by=mask.text(approval.by) if approval else None,
         )  # fmt: skip
         value = asdict(verdict)
-        if not (verdict.written and digest_of(value)):
+        value |= {name: mask.value(value[name]) for name in ("arguments", "questions")}
+        if not (verdict.run and verdict.written and digest_of(value)):
             return False
         # Calls of earlier replies are closed: what was kept of them is good for nothing any more.
         current = {
@@ -97,6 +105,12 @@ class Verdicts:
     async def _save(self, verdicts: dict[str, Any]) -> None:
         await self._transcript.save_state(STATE, verdicts)
         self._stored = self._transcript.state(STATE)
+
+    @cached_property
+    def _run(self) -> str:
+        """What rules may ask of a run: a call that was judged for one requester is judged anew for another."""
+        info = self._info
+        return digest_of([info.requester, info.workspace_dir, info.triggers, info.agents])
 
     def _reply_of(self, written: ToolCall) -> int:
         """The number of its reply: the newest, or the next one when its reply is not recorded yet."""

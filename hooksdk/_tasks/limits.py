@@ -179,7 +179,9 @@ def describe(error: BaseException, max_chars: int = 300, clean: Callable[[str], 
     """The error's type and text in one line, clipped; `clean` is given the text as it was."""
     try:
         text = " ".join(clean(str(error)).split())
-    except Exception:
+    except BaseException as problem:  # somebody else's `__str__`
+        if is_uncatchable(problem):
+            raise
         text = "(its text cannot be read)"
     line = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"

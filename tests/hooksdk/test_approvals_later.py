@@ -29,6 +29,7 @@ from hooksdk.hooks import (
 )
 from hooksdk.records import ApprovalAnswered, ApprovalAsked
 from hooksdk.testing import ScriptedModel, call, open_session
+from hooksdk.tools import Annotations
 from tests.stage import Stage, make, playing
 
 pytestmark = pytest.mark.anyio
@@ -366,16 +367,23 @@ async def test_a_call_that_was_approved_and_not_run_when_its_run_paused_is_not_a
 
 
 @pytest.mark.parametrize(
-    "change", ["definition", "written", "name"], ids=["another definition", "other arguments", "another tool"]
+    "change",
+    ["definition", "annotations", "written", "name"],
+    ids=["another definition", "other annotations", "other arguments", "another tool"],
 )
 async def test_what_was_judged_is_void_when_the_tool_or_the_call_is_another(change: str) -> None:
     store = MemoryStore()
     await wait_for_approval(store)
-    tool = act(description="acts otherwise") if change == "definition" else act()
+    others: dict[str, dict[str, Any]] = {
+        "definition": {"description": "acts otherwise"},
+        "annotations": {"annotations": Annotations(destructive=True)},
+    }
+    tool = act(**others.get(change, {}))
     async with playing(Pay, store=store, approver=yes, tools=[tool, make("act_too", properties={})]) as stage:
         (pending,) = stage.run.pending
         written = {
             "definition": pending,
+            "annotations": pending,
             "written": ToolCall(pending.id, "act", {"amount": 500}),
             "name": ToolCall(pending.id, "act_too", pending.arguments),
         }[change]
@@ -385,10 +393,47 @@ async def test_what_was_judged_is_void_when_the_tool_or_the_call_is_another(chan
         result.text
         == {
             "definition": 'ran with {"amount": 5, "currency": "EUR"}',
+            "annotations": 'ran with {"amount": 5, "currency": "EUR"}',
             "written": 'ran with {"amount": 500, "currency": "EUR"}',
             "name": 'ran with {"amount": 5}',
         }[change]
     )
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ({"requester": {"id": "ann", "is_owner": True}}, {"requester": {"id": "eve"}}),
+        ({"workspace_dir": "/a"}, {"workspace_dir": "/b"}),
+        ({}, {"trigger": "schedule"}),
+        ({}, {"agent_id": "helper"}),
+    ],
+    ids=["requester", "workspace", "trigger", "agent"],
+)
+async def test_what_was_judged_and_approved_is_void_in_a_run_of_somebody_else(
+    first: dict[str, Any], then: dict[str, Any]
+) -> None:
+    store = MemoryStore()
+    async with playing(Pay, store=store, approver=yes, tools=[act()], **first) as stage:
+        (written,) = await stage.reply(("act", {"path": "notes.md"}))
+        await stage.run.judge(written)
+        stage.run.pause("the tools are run tomorrow")
+    seen.clear()
+    async with playing(Pay, store=store, approver=no, tools=[act()], **then) as stage:
+        result = await stage.run.call_tool(stage.run.pending[0])
+    assert result.is_error
+    assert seen[:2] == ["rewritten", "judged"]
+
+
+@pytest.mark.both_loops
+async def test_a_tool_that_describes_itself_otherwise_meanwhile_does_not_run_by_the_answer_that_comes_later() -> None:
+    async with playing(Pay, approver=later, tools=[act()]) as stage:
+        (written,) = await stage.reply(("act", {"amount": 5}))
+        judged = await stage.run.judge(written)
+        await stage.run.retry()
+        await stage.run.resolve_tools([act(description="acts otherwise")])
+        await judged.approve()
+        assert judged.status == "blocked"
 
 
 async def test_a_tool_that_is_withheld_now_does_not_run_whatever_is_approved() -> None:

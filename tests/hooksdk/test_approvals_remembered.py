@@ -17,6 +17,7 @@ from hooksdk.errors import PluginRefused, StoreError
 from hooksdk.hooks import Ask, BeforeToolCall, Trace
 from hooksdk.records import ApprovalAnswered, ApprovalAsked
 from hooksdk.testing import ScriptedApprover
+from hooksdk.tools import Annotations
 from tests.stage import OwnStore, Stage, make, playing
 
 pytestmark = pytest.mark.anyio
@@ -144,10 +145,15 @@ async def test_a_remembered_yes_is_void_for_a_graver_question_and_for_one_more(s
     assert (await act(store, plugins=[asking("Guard", *severities)]))[0] == 1
 
 
-async def test_a_changed_definition_voids_a_remembered_yes_for_good() -> None:
+@pytest.mark.parametrize(
+    "change",
+    [{"description": "acts otherwise"}, {"annotations": Annotations(destructive=True)}],
+    ids=["text", "annotations"],
+)
+async def test_a_changed_definition_voids_a_remembered_yes_for_good(change: dict[str, Any]) -> None:
     store = MemoryStore()
     await act(store, answer=ALWAYS)
-    changed = make("act", properties={}, description="acts otherwise")
+    changed = make("act", properties={}, **change)
     assert await act(store, tool=changed) == ASKED_AND_REFUSED
     assert await act(store) == ASKED_AND_REFUSED, "it does not come back with the old definition"
 
@@ -175,6 +181,9 @@ async def test_a_question_reads_what_may_count_for_its_call_and_not_all_that_is_
         ({"requester": {"id": "ada"}}, {}),
         ({}, {"requester": {"roles": []}}),
         ({"workspace_dir": "/a"}, {"workspace_dir": "/b"}),
+        ({"requester": {"is_owner": True}}, {"requester": {"is_owner": False}}),
+        ({"requester": {"id": None, "roles": ["admin"]}}, {"requester": {"id": "None"}}),
+        ({"requester": {"id": 5}}, {"requester": {"id": "5"}}),
     ],
 )
 async def test_a_remembered_yes_counts_for_the_same_requester_and_workspace_only(

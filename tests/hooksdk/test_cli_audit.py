@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("mcp", reason="needs the extra `mcp`")
 
-from commands import hooksdk, write_servers
+from commands import hooksdk, write_servers, write_user_file
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +58,7 @@ async def audit(folder: Path, *options: str) -> tuple[int, Any]:
 
 
 def configure(folder: Path, text: str = "") -> None:
-    (folder / "hooksdk.toml").write_text(f'store = "jsonl:{folder}/kept"\n[plugins.catalog_audit.config]\n{text}')
+    write_user_file(folder, f'store = "jsonl:{folder}/kept"\n[plugins.catalog_audit.config]\n{text}')
 
 
 async def test_what_is_approved_is_reported_again_only_when_it_changes(tmp_path: Path) -> None:

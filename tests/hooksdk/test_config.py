@@ -79,7 +79,7 @@ def test_a_plugins_id_may_be_written_in_several_ways_across_sources(project: Pat
 
 
 def test_config_keys_of_a_plugin_keep_their_spelling(project: Path) -> None:
-    (project / "hooksdk.toml").write_text("[plugins.x.config]\nmax-size = 1\n")
+    user(project, "[plugins.x.config]\nmax-size = 1\n")
     section = load(project, {"plugins": {"x": {"config": {"max_size": 2}}}}).plugin("x")
     assert section
     assert section.config == {"max-size": 1, "max_size": 2}

@@ -35,10 +35,13 @@ async def test_a_message_about_a_raising_handler_says_everything(caplog: pytest.
         assert part in message
 
 
-async def test_an_error_whose_text_raises_is_still_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
+async def test_an_error_whose_text_raises_is_still_a_failure(
+    kind: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     class Evil(Exception):
         def __str__(self) -> str:
-            raise RuntimeError
+            raise kind
 
     async def body() -> None:
         raise Evil
@@ -46,15 +49,20 @@ async def test_an_error_whose_text_raises_is_still_a_failure(caplog: pytest.LogC
     assert "Evil: (its text cannot be read)" in await blocked_by(body, caplog)
 
 
-async def test_an_answer_whose_repr_raises_is_still_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("kind", "words"), [(RuntimeError, "<Evil instance at"), (SystemExit, "what cannot be shown (Evil)")]
+)
+async def test_an_answer_whose_repr_raises_is_still_a_failure(
+    kind: type[BaseException], words: str, caplog: pytest.LogCaptureFixture
+) -> None:
     class Evil:
         def __repr__(self) -> str:
-            raise RuntimeError
+            raise kind
 
     async def body() -> Any:
         return Evil()
 
-    assert "it answered <Evil instance at" in await blocked_by(body, caplog)
+    assert f"it answered {words}" in await blocked_by(body, caplog)
 
 
 async def test_an_answer_that_cannot_be_shown_is_still_a_failure(caplog: pytest.LogCaptureFixture) -> None:
