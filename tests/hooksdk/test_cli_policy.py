@@ -87,9 +87,8 @@ async def test_other_plugins_judge_too(tmp_path: Path) -> None:
     )
     call = {"tool": "mcp:files:write", "arguments": {"path": "/workspace/a"}}
     (tmp_path / "call.json").write_text(json.dumps(call))
-    (tmp_path / "user" / "hooksdk").mkdir(parents=True)
-    (tmp_path / "user" / "hooksdk" / "config.toml").write_text("plugins_file = true\n" + CONFIG)
-    variables = {"XDG_CONFIG_HOME": str(tmp_path / "user")}
+    (tmp_path / "hooksdk.toml").write_text(CONFIG)
+    variables = {"HOOKSDK_PLUGINS_FILE": "1"}
     done = await hooksdk("policy", "check", "call.json", folder=tmp_path, variables=variables)
     assert done.code == 1
     assert "never on a Sunday" in done.out
@@ -130,7 +129,7 @@ async def test_without_the_policy_it_says_so(tmp_path: Path) -> None:
         ({"tool": "x", "annotations": {"destructiv": True}}, "Did you mean 'destructive'?"),
         ({"tool": "mpc:x:y"}, "source"),
         ([], "dictionary"),
-        ("{", "call.json"),
+        ("{", "call.json: it is no JSON: "),
         ("[" * 100_000, "call.json"),
     ],
 )

@@ -583,6 +583,7 @@ def test_what_is_typed_into_a_stranger_s_file_trusts_nothing_else_in_it(desk: De
     desk.plugins_file()
     done = desk.command("plugins", "enable", "tool_results", "--grant", "conversation")
     assert "is not trusted, and has more to look at: plugins_file, plugins.reader.grants" in done.err
+    assert done.err.count("plugins_file") == 1, "it is said once"
     assert desk.load().plugins_file is False
     assert not desk.plugins_file_ran
 
