@@ -19,6 +19,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reference" / "guarantees.md"
 TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
+TOTAL = re.compile(r"[\d,]+ tests that this page names, [\d,]+ cases")
 FIGURE = re.compile(r"\| (?P<cases>\d+) cases?(?P<rest>[^|]*\|)$")
 
 
@@ -62,7 +63,9 @@ def main() -> int:
                 wrong += 1
                 lines[number] = corrected
                 print(f"{PAGE.name}:{number + 1}: {cases} cases")
-    print(f"{len(named)} tests, {sum(count.passed.values())} cases passed")
+    total = f"{len(named)} tests that this page names, {sum(count.passed.values()):,} cases"
+    print(total)
+    lines = [TOTAL.sub(total, line) for line in lines]
     if write:
         PAGE.write_text("\n".join(lines) + "\n", "utf-8")
     return 1 if wrong and not write else 0
