@@ -104,7 +104,7 @@ def _deny(setting: Setting) -> Any:
     own = list(setting.own or ())
     more = _without(setting.project, own)
     named = [name for name in more if fold(name) in setting.here.named]
-    if named and not setting.may_widen("you configured it", named):
+    if named and not setting.may_widen("switches off what you configured", named):
         more = _without(more, named)
     if not setting.here.trusted:
         setting.here.switched_off.update(map(fold, more))
@@ -127,7 +127,7 @@ def _enabled(setting: Setting) -> Any:
     if setting.project:
         return setting.overrule("the user's file says otherwise") if setting.own is False else True
     if setting.own is not False and setting.plugin in setting.here.named:
-        return False if setting.may_widen("you configured it") else setting.own
+        return False if setting.may_widen("switches off what you configured") else setting.own
     if not setting.here.trusted:
         setting.here.switched_off.add(setting.plugin)
     return False

@@ -21,7 +21,7 @@ from hooksdk._plugins.plugin import Plugin
 from hooksdk.cli._console import complain, one_line, print_json, printable, stderr_console, stdout_console
 from hooksdk.cli._edit import Edit, edit_project
 from hooksdk.cli._options import Json, Project
-from hooksdk.config import fold, load_config
+from hooksdk.config import fold, load_config, read_config
 from hooksdk.errors import PluginError, PluginRefused, did_you_mean, unknown_key
 from hooksdk.hooks import GRANTS
 from hooksdk.manifest import find_manifest
@@ -135,7 +135,7 @@ def disable_plugin(plugin_id: PluginId, as_json: Json = False, project: Project 
     plugin = _find(project, plugin_id)
     edit = edit_project(project, plugin.id, enabled=False, grants=[])
     _complain_of_trust(edit)
-    section = load_config(folder=project).plugin(plugin.id)
+    section = read_config(folder=project)[0].plugin(plugin.id)
     remaining = list(section.grants) if section else []
     revoked = [word for word in plugin.grants if word not in remaining]
     if as_json:
@@ -171,8 +171,10 @@ def validate_plugin(
 
 
 def _find(project: Path, plugin_id: str) -> Plugin:
-    """The plugin of this id; of a built-in one and a stranger that calls itself so, the built-in one."""
-    known = survey(load_config(folder=project), project)
+    """The plugin of this id; of a built-in one and a stranger that calls itself so, the built-in one. What of the
+    configuration does not count is not logged: a command about one plugin says what matters to it."""
+    config, _ = read_config(folder=project)
+    known = survey(config, project)
     same_id = [plugin for plugin in known if fold(plugin.id) == fold(plugin_id)]
     if not same_id:
         ids = [plugin.id for plugin in known]

@@ -77,7 +77,8 @@ def read_call(path: Path) -> CallFile:
         text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
         document = json.loads(text)
     except (OSError, ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"{path}: {error}", param_hint="CALL.json") from None
+        problem = error.strerror if isinstance(error, OSError) else f"it is no JSON: {error}"
+        raise typer.BadParameter(f"{path}: {problem}", param_hint="CALL.json") from None
     known = CallFile.model_fields
     problems: list[str] = []
     if isinstance(document, dict):

@@ -173,7 +173,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pieces=st.lists(PIECES, min_size=1, max_size=6), absolute=st.booleans())
 @example(pieces=["up", "workspace", "a"], absolute=True)
 def test_an_allow_only_fits_what_the_system_puts_inside_and_a_deny_all_of_it(

@@ -130,7 +130,7 @@ async def test_without_the_policy_it_says_so(tmp_path: Path) -> None:
         ({"tool": "x", "annotations": {"destructiv": True}}, "Did you mean 'destructive'?"),
         ({"tool": "mpc:x:y"}, "source"),
         ([], "dictionary"),
-        ("{", "call.json"),
+        ("{", "call.json: it is no JSON: "),
         ("[" * 100_000, "call.json"),
     ],
 )

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -149,6 +149,7 @@ async def test_nothing_that_others_wrote_looks_like_a_line_of_the_question(place
     check(lines, request)
 
 
+@settings(deadline=None)
 @given(text=st.text(max_size=300), key=st.text(max_size=40))
 async def test_no_text_at_all_does(text: str, key: str) -> None:
     request = request_of({key: text}, title=text, description=text, plugin=key, tool=text, owner=key)

@@ -72,6 +72,7 @@ def containers(value: Any) -> set[int]:
     return {own}.union(*map(containers, inner))
 
 
+@settings(deadline=None)
 @given(JSON)
 def test_a_clone_is_equal_and_shares_no_container(value: Any):
     copy = schema.clone(value)
@@ -219,12 +220,14 @@ def test_bad_arguments_say_what_came_and_what_to_send(raw: object, said: str):
     assert "Send one JSON object" in str(caught.value)
 
 
+@settings(deadline=None)
 @given(st.text() | st.binary() | JSON)
 def test_reading_arguments_raises_nothing_but_bad_arguments(raw: object):
     with contextlib.suppress(BadArguments):
         assert type(schema.parse_arguments(raw)) is dict
 
 
+@settings(deadline=None)
 @given(OBJECTS)
 def test_written_arguments_are_read_back(value: dict[str, Any]):
     assert schema.parse_arguments(json.dumps(value)) == value
@@ -397,7 +400,7 @@ def test_a_usable_schema_has_no_fault():
 
 
 @given(JSON, JSON)
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_a_check_never_raises(rules: Any, value: Any):
     assert isinstance(schema.check(rules, value), list)
 
@@ -423,7 +426,7 @@ KEYWORDS = [
     st.dictionaries(st.sampled_from([*KEYWORDS, "unevaluatedProperties", "allOf", "$dynamicRef", "$schema"]), JSON),
     JSON,
 )
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_a_check_with_nonsense_keywords_never_raises(rules: Any, value: Any):
     assert isinstance(schema.check(rules, value), list)
     assert isinstance(schema.check({"$defs": {"x": rules}, "properties": {"a": rules}}, {"a": value}), list)
@@ -927,6 +930,7 @@ def test_a_local_reference_is_followed_within_its_schema():
             schema.local_target(rules, reference)
 
 
+@settings(deadline=None)
 @given(OBJECTS)
 def test_repair_never_changes_arguments_that_fit(arguments: dict[str, Any]):
     kinds = {"a": {"type": ["integer", "string"]}, "": {"type": "array"}}
@@ -937,6 +941,7 @@ def test_repair_never_changes_arguments_that_fit(arguments: dict[str, Any]):
     assert schema.repair({}, arguments) == arguments
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from([*TOOL["properties"], "args", "options.count", "x.y"]), JSON))
 def test_repair_makes_nothing_worse_and_leaves_its_input_alone(arguments: dict[str, Any]):
     before = schema.clone(arguments)

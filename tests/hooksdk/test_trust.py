@@ -733,6 +733,7 @@ def test_what_is_typed_into_a_stranger_s_file_trusts_nothing_else_in_it(desk: De
     desk.plugins_file()
     done = desk.command("plugins", "enable", "tool_results", "--grant", "conversation")
     assert "is not trusted, and has more to look at: plugins_file, plugins.reader.grants" in done.err
+    assert done.err.count("plugins_file") == 1, "it is said once"
     assert desk.load().plugins_file is False
     assert not desk.plugins_file_ran
 
@@ -951,9 +952,10 @@ def test_no_repository_without_trust_loosens_any_user_s_configuration(
     if alone is None or together is None:
         return
     for plugin, status in alone.statuses.items():
-        if status in {"denied", "not allowed"} or any(
-            fold(name) == plugin and section.get("enabled") is False for name, section in user["plugins"].items()
-        ):
+        off = any(fold(name) == plugin and section.get("enabled") is False for name, section in user["plugins"].items())
+        if status in {"denied", "not allowed"} or (
+            off and status != "loaded"
+        ):  # loaded: written twice, switched on last
             assert together.statuses[plugin] != "loaded"
     assert all(set(grants) <= set(alone.grants.get(name, ())) for name, grants in together.grants.items())
     assert together.unasked <= alone.unasked

@@ -1,0 +1,39 @@
+"""docs/reference/guarantees.md names tests that exist, and says of each promise which one holds it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+from pages import DOCS, cells
+
+TESTS = Path(__file__).parent
+LINES = (DOCS / "reference" / "guarantees.md").read_text("utf-8").splitlines()
+ROWS = [row for row in map(cells, LINES) if len(row) == 3 and row[0] != "promise" and not set(row[0]) <= set("- ")]
+TEST = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
+
+
+@cache
+def names_in(file: str) -> set[str]:
+    path = TESTS / file
+    if not path.is_file():
+        return set()
+    tree = ast.parse(path.read_text("utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def test_every_test_that_the_page_names_exists() -> None:
+    named = TEST.findall("\n".join(LINES))
+    assert [f"{file}::{test}" for file, test in named if test not in names_in(file)] == []
+
+
+def test_every_promise_names_the_test_that_holds_it() -> None:
+    assert len(ROWS) > 50
+    assert [promise for promise, tests, _ in ROWS if not TEST.search(tests)] == []
+
+
+def test_no_promise_is_made_twice() -> None:
+    promises = [promise for promise, _, _ in ROWS]
+    assert sorted(promises) == sorted(set(promises))
