@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hooksdk import hooks, schema
 from hooksdk._run.state import RunState
+from hooksdk.costs import estimate_change
 from hooksdk.formats import Message
 from hooksdk.records import TrimDrained
 
@@ -25,7 +26,13 @@ async def before_model_call(state: RunState) -> list[Message]:
 
     def event() -> hooks.BeforeModelCall:
         now = messages()
-        return hooks.BeforeModelCall(info=state.info, messages=now, tokens=schema.estimate_tokens(now), results=results)
+        return hooks.BeforeModelCall(
+            info=state.info,
+            messages=now,
+            tokens=schema.estimate_tokens(now),
+            results=results,
+            context_window=state.context_window,
+        )
 
     async for outcome in state.hooks.fire("before_model_call", event):
         answer, plugin = outcome.answer, outcome.handler.plugin
@@ -63,10 +70,13 @@ async def drain_trims(state: RunState) -> None:
     """Apply the queued trims in one atomic step, count them, and tell the trace what became of each."""
     if not state.parts.transcript.queued:
         return
+    heard = state.hooks.has("trace")
+    before = state.parts.transcript.message_tokens() if heard else []
     report = await state.parts.transcript.drain()
     state.stats.drained(report)
+    cost = estimate_change(before, state.parts.transcript.message_tokens()) if heard else None
     for trim in report.trims:
         await state.trace(
             TrimDrained(handle=trim.handle, status=trim.status, plugin=trim.owner, tool=trim.tool, turns_ago=trim.age,
-                        tokens_saved=trim.tokens_saved)
+                        tokens_saved=trim.tokens_saved, pays_back_after=cost.pays_back_after if cost else None)
         )  # fmt: skip

@@ -49,6 +49,8 @@ class Ledger:
         self.upto = 0
         self.trimmed_messages: dict[int, Message] = {}
         """By position: what stands in the view instead."""
+        self._tokens: dict[int, int] = {}
+        """By position: the size of what stands in the view, once somebody asked for it."""
         self.shown_before: dict[int, set[str]] = {}
         """By position: the fingerprints of everything that ever stood in the view."""
         self.states: dict[str, dict[str, Any]] = {}
@@ -227,6 +229,7 @@ class Ledger:
             if record.short_text is not None:
                 message = self.need_format().replace(message, record.index, record.short_text)
         self.trimmed_messages[position] = message
+        self._tokens.pop(position, None)
         self.shown_before.setdefault(position, set()).add(schema.fingerprint(message))
 
     def _apply_compact(self, entry: Entry) -> None:
@@ -350,3 +353,18 @@ class Ledger:
         """What the model sees. The ledger's own messages: copy before handing them out."""
         later = enumerate(self.messages[self.upto :], self.upto)
         return [*self.base, *(self.trimmed_messages.get(position, message) for position, message in later)]
+
+    def message_tokens(self) -> list[int]:
+        """The size of each stored message in the view. What a compaction stands for counts at the last of its messages."""
+        hidden = [0] * (self.upto - 1) + [sum(map(schema.estimate_tokens, self.base))] if self.upto else []
+        return [*hidden, *(self._tokens_at(position) for position in range(self.upto, len(self.messages)))]
+
+    def _tokens_at(self, position: int) -> int:
+        if position not in self._tokens:
+            message = self.trimmed_messages.get(position, self.messages[position])
+            tokens = schema.estimate_tokens(message)
+            # An image costs less than its data is long.
+            for result in self.need_format().results(message) if self.records_at(position) else ():
+                tokens += size_of(result.content).tokens - schema.estimate_tokens(result.content)
+            self._tokens[position] = max(tokens, 0)
+        return self._tokens[position]

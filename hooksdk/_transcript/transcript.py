@@ -280,6 +280,10 @@ class Transcript:
         """All results, oldest first, without their bodies."""
         return [self._ledger.info(record) for record in self._ledger.records]
 
+    def message_tokens(self) -> list[int]:
+        """The size of each stored message in the view."""
+        return self._ledger.message_tokens()
+
     def read_result(self, reference: str) -> ToolResult:
         """The original result, its images and files among it."""
         body = self._ledger.body(find_record(self._ledger, reference))
