@@ -390,7 +390,7 @@ def trace(event: Trace) -> None:
     """Records of everything above, in order, none lost. A handler that stalls past its limit is taken out."""
 
 
-HOOKS: Mapping[str, Hook[Any, Any]] = {hook.name: hook for hook in list(globals().values()) if type(hook) is Hook}
+HOOKS: Mapping[str, Hook[Any, Any]] = {hook.name: hook for hook in list(globals().values()) if type(hook) is Hook}  # pyright: ignore[reportUnknownVariableType]
 """Every hook by its name, in firing order."""
 
 if not TYPE_CHECKING:

@@ -148,7 +148,7 @@ def read_messages(file: Path) -> list[Message]:
         document = _lines(file, text)
     if isinstance(document, dict):
         one = cast("dict[str, Any]", document)
-        document = one["messages"] if "messages" in one else [one]
+        document = one.get("messages", [one])
     if not isinstance(document, list):
         raise CommandProblem(f"{file} holds no list of messages. Expected a JSON list, or one message on each line")
     messages = cast("list[Any]", document)

@@ -35,6 +35,11 @@ class Clearing:
     protect: int = 0
     """Tokens at the end of the conversation in which results stay."""
 
+    def __post_init__(self) -> None:
+        for name in ("trigger", "keep", "clear_at_least", "protect"):
+            if not (value := getattr(self, name)) >= 0:
+                raise ValueError(f"Clearing: {name} must be a number from 0 on, not {value!r}")
+
     def choose(
         self,
         results: Sequence[ResultInfo],

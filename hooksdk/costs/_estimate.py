@@ -40,6 +40,7 @@ class Prices:
 
 
 PRICES = Prices()
+"""The default prices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
