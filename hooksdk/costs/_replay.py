@@ -102,6 +102,8 @@ def replay(
 
     def ask(*, agent_end: bool) -> None:
         nonlocal trims, drains, unchanged
+        if policy is never:
+            return
         moment = Moment(
             results=[ledger.info(record) for record in ledger.records], message_tokens=ledger.message_tokens(),
             cached=len(sent), agent_end=agent_end, age=age,
