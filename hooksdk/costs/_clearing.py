@@ -39,6 +39,8 @@ class Clearing:
         for name in ("trigger", "keep", "clear_at_least", "protect"):
             if not (value := getattr(self, name)) >= 0:
                 raise ValueError(f"Clearing: {name} must be a number from 0 on, not {value!r}")
+        if isinstance(self.exclude_tools, str):
+            raise TypeError(f"Clearing: exclude_tools must be names, not one text: [{self.exclude_tools!r}]")
 
     def choose(
         self,

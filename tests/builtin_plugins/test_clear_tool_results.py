@@ -50,7 +50,7 @@ async def test_it_is_off_unless_configured() -> None:
 
 async def test_it_waits_until_it_pays() -> None:
     settings = config(trigger=5_000)
-    async with open_session(PLUGIN, tools=[fetch], config=settings, grants=["conversation"]) as session:
+    async with open_session(PLUGIN, tools=[fetch], config=settings) as session:
         await read_and_talk(session)
         for _ in range(10):
             await play(session, ["Yes."])
@@ -61,7 +61,7 @@ async def test_it_waits_until_it_pays() -> None:
 
 
 async def test_without_a_cache_to_lose_it_clears_before_the_request_that_would_be_too_long() -> None:
-    async with open_session(PLUGIN, tools=[fetch], config=config(cache_life=0), grants=["conversation"]) as session:
+    async with open_session(PLUGIN, tools=[fetch], config=config(cache_life=0)) as session:
         played = await read_pages(session, 8)
         assert max(len(json.dumps(turn.messages)) for turn in played.turns) < 4 * 5_000
         assert trimmed(session) == ["r1", "r2", "r3", "r4", "r5", "r6"]
@@ -75,23 +75,21 @@ async def test_tools_that_mark_their_results_disposable_go_first() -> None:
             return fetch(page)
 
     script = [call("fetch", page=1), call("fetch", page=2), call("look_up", page=3), "Read."]
-    async with open_session(
-        PLUGIN, Search, tools=[fetch], config=config(cache_life=0, keep=2), grants=["conversation"]
-    ) as session:
+    async with open_session(PLUGIN, Search, tools=[fetch], config=config(cache_life=0, keep=2)) as session:
         await play(session, script)
         assert trimmed(session) == ["r3"]
 
 
 async def test_excluded_tools_keep_their_results() -> None:
     settings = config(cache_life=0, exclude_tools=["fetch"])
-    async with open_session(PLUGIN, tools=[fetch], config=settings, grants=["conversation"]) as session:
+    async with open_session(PLUGIN, tools=[fetch], config=settings) as session:
         await read_pages(session, 8)
         assert trimmed(session) == []
 
 
 async def test_a_trigger_up_to_1_is_a_share_of_the_context_window() -> None:
     settings = config(cache_life=0, trigger=0.5)
-    async with open_session(PLUGIN, tools=[fetch], config=settings, grants=["conversation"]) as session:
+    async with open_session(PLUGIN, tools=[fetch], config=settings) as session:
         await read_pages(session, 4, context_window=40_000)
         assert trimmed(session) == []
         await read_pages(session, 1, context_window=8_000)
@@ -100,7 +98,7 @@ async def test_a_trigger_up_to_1_is_a_share_of_the_context_window() -> None:
 
 async def test_a_session_that_is_opened_again_remembers_when_its_cache_was_used() -> None:
     store = MemoryStore()
-    options: dict[str, Any] = {"tools": [fetch], "store": store, "grants": ["conversation"]}
+    options: dict[str, Any] = {"tools": [fetch], "store": store}
     settings = config(trigger=5_000)
     async with open_session(PLUGIN, config=settings, **options) as session:
         await read_and_talk(session)
@@ -138,5 +136,5 @@ async def test_trace_and_receipt_say_after_how_many_requests_trims_pay_back() ->
 @pytest.mark.parametrize("settings", [{"trigger": 0}, {"keep": -1}, {"cache_read": -0.1}, {"trigers": 5}])
 async def test_a_setting_that_cannot_be_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings))):
-        async with open_session(PLUGIN, config=config(**settings), grants=["conversation"]):
+        async with open_session(PLUGIN, config=config(**settings)):
             pass

@@ -50,7 +50,8 @@ def handles(rule: Clearing, results: Sequence[ResultInfo] = THREE, **more: Any) 
 
 
 def a_rule(**fields: Any) -> Clearing:
-    return Clearing(**({"trigger": 5_000, "keep": 0, "clear_at_least": 1} | fields))
+    settings: dict[str, Any] = {"trigger": 5_000, "keep": 0, "clear_at_least": 1} | fields
+    return Clearing(**settings)
 
 
 # The estimate
@@ -181,7 +182,12 @@ def test_behind_a_trim_that_waits_clearing_is_free() -> None:
 @pytest.mark.parametrize("name", ["trigger", "keep", "clear_at_least", "protect"])
 def test_a_negative_setting_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"Clearing: {name} must be a number from 0 on"):
-        Clearing(**{name: -1})
+        a_rule(**{name: -1})
+
+
+def test_one_excluded_tool_is_a_list_of_one() -> None:
+    with pytest.raises(TypeError, match="Clearing: exclude_tools must be names, not one text"):
+        a_rule(exclude_tools="read")
 
 
 # The replay
