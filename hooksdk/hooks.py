@@ -148,7 +148,8 @@ class BeforeModelCall(Event):
     messages: Fresh[Sequence[Mapping[str, Any]]] = Fresh()
     """The messages as the model would see them."""
     tokens: int = 0
-    """An estimate of their size."""
+    context_window: int | None = None
+    """The model's, in tokens, if the host knows it; `tokens` estimates what the messages take of it."""
     results: Results = field(repr=False)
     """The session's tool results, to list and to trim."""
 
@@ -389,8 +390,7 @@ def trace(event: Trace) -> None:
     """Records of everything above, in order, none lost. A handler that stalls past its limit is taken out."""
 
 
-_all: list[Any] = list(globals().values())
-HOOKS: Mapping[str, Hook[Any, Any]] = {hook.name: hook for hook in _all if type(hook) is Hook}  # pyright: ignore[reportUnknownVariableType]
+HOOKS: Mapping[str, Hook[Any, Any]] = {hook.name: hook for hook in list(globals().values()) if type(hook) is Hook}  # pyright: ignore[reportUnknownVariableType]
 """Every hook by its name, in firing order."""
 
 if not TYPE_CHECKING:

@@ -289,6 +289,9 @@ class TrimDrained(Record):
     tool: str
     turns_ago: int
     tokens_saved: int
+    pays_back_after: int | None
+    """The number of further requests with which the whole drain, of which this is a part, has paid for the prompt cache that
+    it cost; None when it never does, such as one that makes the conversation longer."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,6 +86,12 @@ class Results:
         """All results, oldest first, without their bodies."""
         return self._may_use(grant=False).list_results()
 
+    def message_tokens(self) -> builtins.list[int]:
+        """The size of each stored message as the model sees it, in tokens, at the index that `ResultInfo.position` names:
+        a trimmed result counts as its note. What was compacted away counts 0, and what stands in its place counts at the last
+        of those messages. `hooksdk.costs` computes with it what a trim costs."""
+        return self._may_use(grant=False).message_tokens()
+
     def read(self, reference: str) -> str:
         """The original text of a result, trimmed or not."""
         return self._may_use().read_result(reference).text

@@ -13,7 +13,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from hooksdk import Annotations, ResultInfo, ToolContext, ToolError, ToolResult, TrimReceipt, tool
+from hooksdk.costs import estimate
 from hooksdk.errors import HookSDKError, UnknownResult
+from hooksdk.transcript import Results
 
 __all__ = ["ToolResults"]
 
@@ -76,7 +78,7 @@ class ToolResults:
             raise ToolError(f"Nothing was trimmed. {error}") from None
         except HookSDKError as error:
             raise ToolError(f"Nothing was trimmed: {error}") from None
-        return _answer(receipt)
+        return _answer(receipt, _pay_back(context.results))
 
     @tool(name="recall-tool-result", core=True, disposable=True, annotations=Annotations(read_only=True))
     async def recall_result(
@@ -154,7 +156,17 @@ def _row(info: ResultInfo) -> dict[str, Any]:
     return row if info.trimmable else {**row, "why_not": info.why_not}
 
 
-def _answer(receipt: TrimReceipt) -> ToolResult:
+def _pay_back(results: Results) -> str:
+    """One line about everything that is queued: it is drained together."""
+    queued = [info for info in results.list() if info.queued]
+    requests = estimate(queued, results.message_tokens()).pays_back_after
+    trims = "this trim" if len(queued) == 1 else f"the {len(queued)} trims that wait"
+    if not requests:
+        return f"{trims}: {'never' if requests is None else 'at once'}"
+    return f"{trims}: after about {requests:,} further requests, for the prompt cache behind is written anew"
+
+
+def _answer(receipt: TrimReceipt, pays_back: str) -> ToolResult:
     answer: dict[str, Any] = {"handle": receipt.handle, "status": receipt.status}
     if receipt.status == "not_trimmed":
         return ToolResult.error(_json({**answer, "why_not": receipt.text}))
@@ -164,6 +176,7 @@ def _answer(receipt: TrimReceipt) -> ToolResult:
         answer["note"] = ALREADY_TRIMMED
     else:
         answer["applied"] = WHEN
+        answer["pays_back"] = pays_back
     if receipt.status == "already_queued":
         answer["note"] = ALREADY_QUEUED
     return ToolResult(_json(answer))

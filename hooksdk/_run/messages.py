@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hooksdk import hooks, schema
 from hooksdk._run.state import RunState
 from hooksdk._tasks.background import logger
+from hooksdk.costs import estimate_change
 from hooksdk.errors import UnknownResult
 from hooksdk.formats import Message
 from hooksdk.records import TrimDrained
@@ -27,7 +28,13 @@ async def before_model_call(state: RunState) -> list[Message]:
 
     def event() -> hooks.BeforeModelCall:
         now = messages()
-        return hooks.BeforeModelCall(info=state.info, messages=now, tokens=schema.estimate_tokens(now), results=results)
+        return hooks.BeforeModelCall(
+            info=state.info,
+            messages=now,
+            tokens=schema.estimate_tokens(now),
+            results=results,
+            context_window=state.context_window,
+        )
 
     async for outcome in state.hooks.fire("before_model_call", event):
         answer, plugin = outcome.answer, outcome.handler.plugin
@@ -74,10 +81,13 @@ async def drain_trims(state: RunState) -> None:
     """Apply the queued trims in one atomic step, count them, and tell the trace what became of each."""
     if not state.parts.transcript.queued:
         return
+    tracing = state.hooks.tracing
+    before = state.parts.transcript.message_tokens() if tracing else []
     report = await state.parts.transcript.drain()
     state.stats.drained(report)
+    cost = estimate_change(before, state.parts.transcript.message_tokens()) if tracing else None
     for trim in report.trims:
         await state.trace(
             TrimDrained(handle=trim.handle, status=trim.status, plugin=trim.owner, tool=trim.tool, turns_ago=trim.age,
-                        tokens_saved=trim.tokens_saved)
+                        tokens_saved=trim.tokens_saved, pays_back_after=cost.pays_back_after if cost else None)
         )  # fmt: skip

@@ -56,6 +56,8 @@ class Ledger:
         self._kept_by_compaction: frozenset[int] = frozenset()
         self.trimmed_messages: dict[int, Message] = {}
         """By position: what stands in the view instead."""
+        self.tokens_at: dict[int, int] = {}
+        """By position: the size of what stands in the view, once somebody asked for it."""
         self.shown_before: dict[int, set[str]] = {}
         """By position: the fingerprints of everything that ever stood in the view."""
         self.states: dict[str, dict[str, Any]] = {}
@@ -119,9 +121,11 @@ class Ledger:
     @property
     def ends_with_reply(self) -> bool:
         """True when the view ends with a reply whose calls have their results, or with one that made none."""
-        shown = self.messages if len(self.messages) > self.upto else self.base
-        is_answered = all(slot.record for slot in self.slots)
-        return is_answered and bool(shown) and self.need_format().is_reply(shown[-1])
+        places = self.base if len(self.messages) == self.upto else [len(self.messages) - 1]
+        if not places or not all(slot.record for slot in self.slots):
+            return False
+        message = self.messages[places[-1]] if isinstance(places[-1], int) else places[-1]
+        return self.need_format().is_reply(message)
 
     def leaves_turn(self, message: Message) -> bool:
         """True for a message that is no result and no part of the newest reply."""
@@ -259,6 +263,7 @@ class Ledger:
             if record.short_text is not None:
                 message = self.need_format().replace(message, record.index, record.short_text)
         self.trimmed_messages[position] = message
+        self.tokens_at.pop(position, None)
         self.shown_before.setdefault(position, set()).add(schema.fingerprint(message))
 
     def _apply_compact(self, entry: Entry) -> None:

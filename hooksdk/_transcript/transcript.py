@@ -21,6 +21,7 @@ from hooksdk._transcript.matching import MismatchError, checked, compare, withou
 from hooksdk._transcript.pairing import NO_RESULT, paired
 from hooksdk._transcript.requests import Plan, find_record
 from hooksdk._transcript.rewriting import shorter_journal
+from hooksdk._transcript.sizes import message_tokens
 from hooksdk._transcript.storage import RewritableLog, SessionLog
 from hooksdk._transcript.trims import DrainReport, clean
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
@@ -293,6 +294,10 @@ class Transcript:
         """All results, oldest first, without their bodies."""
         return [self._ledger.info(record) for record in self._ledger.records]
 
+    def message_tokens(self) -> list[int]:
+        """The size of each stored message in the view."""
+        return message_tokens(self._ledger)
+
     def read_result(self, reference: str) -> ToolResult:
         """The original result, its images and files among it."""
         body = self._ledger.body(find_record(self._ledger, reference))
@@ -352,7 +357,7 @@ class Transcript:
         waiting = next((slot.call.id for slot in ledger.slots if slot.record is None), None)
         if waiting is not None and ledger.last_reply < len(ledger.messages) - same_end:
             problem = (
-                f"call '{waiting}' waits for its result, so its reply and what follows must stay at the list's end"
+                f"call '{waiting}' waits for its result, so its reply must stay at the list's end with what follows"
             )
             raise TranscriptChanged(self.session_id, len(base), problem)
         upto = len(ledger.messages) - same_end
@@ -391,8 +396,5 @@ class Transcript:
         """Let the session go. Queued trims stay queued."""
         if not self._closed:
             self._closed = True
-            await run_shielded(self._close)
-
-    async def _close(self) -> None:
-        async with self._lock:
-            await self._log.close()
+            async with self._lock:
+                await run_shielded(self._log.close)

@@ -104,6 +104,8 @@ def _line(record: records.Record) -> str | None:
             return _indented("trim queued", f"{record.handle}, {sizes}; durable, not applied while the run is open")
         case records.TrimDrained():
             saved = f"saves {record.tokens_saved:,} tokens of every request from now on"
+            if record.pays_back_after:
+                saved += f", pays back after {record.pays_back_after:,}"
             trim = f"trim of {record.handle} ({safe(record.tool)}) {record.status}"
             return f"agent_end  the fence opens: {trim}, {saved}"
         case _:

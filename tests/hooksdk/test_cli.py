@@ -32,6 +32,7 @@ def test_plugins_list_names_every_built_in_with_its_status(tmp_path: Path) -> No
     assert done.returncode == 0
     assert listed == {
         "catalog_audit": "off",
+        "clear_tool_results": "off",
         "secrets": "off",
         "tool_policy": "off",
         "tool_results": "off",

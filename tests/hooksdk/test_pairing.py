@@ -74,7 +74,7 @@ async def test_a_compaction_keeps_the_reply_whose_call_is_open(form: MessageForm
     async with opened(MemoryStore(), form=form) as transcript:
         await transcript.append([form.user("question"), reply])
         with pytest.raises(
-            TranscriptChanged, match="call 'c1' waits for its result, so its reply and what follows must"
+            TranscriptChanged, match="call 'c1' waits for its result, so its reply must stay at the list's end"
         ):
             await transcript.compact([form.user("summary")])
         await transcript.compact([form.user("summary"), reply])

@@ -1,0 +1,169 @@
+"""`hooksdk sessions cost`: what the requests of a history would have cost under several policies of trims."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from hooksdk.cli._console import CommandProblem, counted, print_columns, print_json, stdout_console
+from hooksdk.cli._options import Json
+from hooksdk.costs import (
+    PRICES,
+    Bill,
+    Clearing,
+    Prices,
+    at_each_agent_end,
+    at_each_request,
+    clearing,
+    replay,
+)
+from hooksdk.formats import Message, get_format
+from hooksdk.trimming import guess_format, list_results
+
+RULE = Clearing()
+
+
+def _amount(value: float) -> float:
+    if not math.isfinite(value):
+        raise typer.BadParameter("expected a finite number")
+    return value
+
+
+def cost(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Messages as a JSON list or as JSONL; - for stdin.", allow_dash=True)
+    ],
+    format_name: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="The messages' format; guessed by default.")
+    ] = None,
+    read: Annotated[
+        float,
+        typer.Option(min=0, callback=_amount, help="The price of a token from the cache; one without a cache is 1."),
+    ] = PRICES.read,
+    write: Annotated[
+        float, typer.Option(min=0, callback=_amount, help="The price of a token that is written to the cache.")
+    ] = PRICES.write,
+    life: Annotated[
+        float, typer.Option(min=0, callback=_amount, help="Seconds that the cache lives without a request.")
+    ] = PRICES.life,
+    pause: Annotated[
+        float, typer.Option(min=0, callback=_amount, help="Seconds between two runs; messages carry no times.")
+    ] = 0,
+    trigger: Annotated[
+        float, typer.Option(min=0, callback=_amount, help="clear_tool_results: tokens, or a share of the window.")
+    ] = RULE.trigger,
+    keep: Annotated[int, typer.Option(min=0, help="clear_tool_results: results that stay.")] = RULE.keep,
+    clear_at_least: Annotated[
+        int, typer.Option(min=0, help="clear_tool_results: tokens that clearing must save.")
+    ] = RULE.clear_at_least,
+    context_window: Annotated[
+        int | None, typer.Option(min=1, metavar="TOKENS", help="The model's context window.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what the requests of a history would have cost: untrimmed, with everything trimmed, and with clear_tool_results.
+
+    The bill counts prompts only, in prices of a token without a cache. Tokens are estimates. The last row is the least that
+    trims could bring the bill down to: everything is short once the model has read it, and the cache is never lost.
+    """
+    messages = read_messages(file)
+    name = format_name or guess_format(messages)
+    list_results(messages, name)  # raises with the place of what is not of the format
+    prices = Prices(read=read, write=write, life=life)
+    rule = Clearing(trigger=trigger, keep=keep, clear_at_least=clear_at_least)
+    bills = compare(messages, name, prices=prices, rule=rule, pause=pause, context_window=context_window)
+    whole = bills["untrimmed"]
+    if as_json:
+        print_json({
+            "schema": 1, "format": name, "messages": len(messages), "requests": whole.requests,
+            "prices": {"read": prices.read, "write": prices.write, "life": prices.life}, "pause": pause,
+            "policies": [{"policy": policy, **_entry(bill, whole)} for policy, bill in bills.items()],
+        })  # fmt: skip
+        return
+    console = stdout_console()
+    console.print(
+        f"{counted(len(messages), 'message')} in format {name}, {counted(whole.requests, 'request')}", soft_wrap=True
+    )
+    headings = ("policy", "tokens", "share", "bill", "share", "trims", "drains")
+    print_columns(headings, [(policy, *cells(bill, whole)) for policy, bill in bills.items()])
+
+
+def compare(
+    messages: list[Message],
+    format_name: str,
+    *,
+    prices: Prices = PRICES,
+    rule: Clearing = RULE,
+    pause: float = 0,
+    context_window: int | None = None,
+) -> dict[str, Bill]:
+    """The bill of a history under each policy, by its name."""
+    form = get_format(format_name)
+    own = clearing(rule, prices, context_window)
+    return {
+        "untrimmed": replay(messages, form, prices=prices, pause=pause),
+        "everything old, at each run's end": replay(messages, form, at_each_agent_end, prices=prices, pause=pause),
+        "everything old, before each request": replay(messages, form, at_each_request, prices=prices, pause=pause),
+        "clear_tool_results": replay(messages, form, own, prices=prices, pause=pause),
+        "the least possible": replay(messages, form, at_each_request, prices=prices, pause=pause, lossless=True),
+    }
+
+
+def cells(bill: Bill, whole: Bill) -> list[str]:
+    """A row of the table without its policy: tokens and bill, each with its share of the untrimmed one."""
+    entry = _entry(bill, whole)
+    return [
+        f"{bill.tokens:,}", f"{entry['tokens_share']:.3f}", f"{bill.price:,.0f}", f"{entry['bill_share']:.3f}",
+        f"{bill.trims:,}", f"{bill.drains:,}",
+    ]  # fmt: skip
+
+
+def _entry(bill: Bill, whole: Bill) -> dict[str, Any]:
+    return {
+        "tokens": bill.tokens, "tokens_share": round(bill.tokens / whole.tokens, 4) if whole.tokens else 1.0,
+        "read": bill.read, "written": bill.written, "bill": round(bill.price, 2),
+        "bill_share": round(bill.price / whole.price, 4) if whole.price else 1.0,
+        "trims": bill.trims, "drains": bill.drains,
+    }  # fmt: skip
+
+
+def read_messages(file: Path) -> list[Message]:
+    """The messages in a file: a JSON list, an object that has them under `messages`, or one on each line."""
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandProblem(
+            f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
+        ) from None
+    try:
+        document: Any = json.loads(text)
+    except RecursionError:
+        raise CommandProblem(f"{file} is nested too deeply") from None
+    except ValueError:
+        document = _lines(file, text)
+    if isinstance(document, dict):
+        one = cast("dict[str, Any]", document)
+        document = one.get("messages", [one])
+    if not isinstance(document, list):
+        raise CommandProblem(f"{file} holds no list of messages. Expected a JSON list, or one message on each line")
+    messages = cast("list[Any]", document)
+    for position, message in enumerate(messages):
+        if not isinstance(message, dict):
+            raise CommandProblem(f"{file}, message {position}: expected an object, not {type(message).__name__}")
+    return messages
+
+
+def _lines(file: Path, text: str) -> list[Any]:
+    messages: list[Any] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                messages.append(json.loads(line))
+            except (ValueError, RecursionError) as error:
+                raise CommandProblem(f"{file}, line {number} is not JSON: {error}") from None
+    return messages

@@ -1,0 +1,36 @@
+"""Whether trims pay: a trim makes every later request smaller, and the provider's prompt cache begin anew where it stands.
+
+`estimate` weighs the two, `Clearing` decides with it what to clear, and `replay` tells what a whole history would have cost.
+
+```python
+from hooksdk.costs import Prices, replay
+from hooksdk.formats import get_format
+
+messages = [{"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello!"}]
+bill = replay(messages, get_format("openai-chat"), prices=Prices(write=1))
+assert (bill.requests, bill.read) == (1, 0)
+```
+"""
+
+from __future__ import annotations
+
+from hooksdk.costs._clearing import Clearing
+from hooksdk.costs._estimate import PRICES, Prices, TrimCost, estimate, estimate_change
+from hooksdk.costs._replay import Bill, Moment, Policy, at_each_agent_end, at_each_request, clearing, never, replay
+
+__all__ = [
+    "PRICES",
+    "Bill",
+    "Clearing",
+    "Moment",
+    "Policy",
+    "Prices",
+    "TrimCost",
+    "at_each_agent_end",
+    "at_each_request",
+    "clearing",
+    "estimate",
+    "estimate_change",
+    "never",
+    "replay",
+]

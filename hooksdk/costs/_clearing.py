@@ -1,0 +1,100 @@
+"""Which old results to clear now, if any: the rule of the plugin `clear_tool_results`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from hooksdk.calls import ResultInfo
+from hooksdk.costs._estimate import NOTE_TOKENS, PRICES, Prices, TrimCost, tail_costs
+
+URGENT = 0.8
+"""The share of the context window from which on clearing no longer waits until it pays: a request that is too long fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clearing:
+    """When old results are cleared, and which.
+
+    ```python
+    from hooksdk.costs import Clearing
+    from hooksdk.trimming import list_results
+
+    assert Clearing(trigger=10_000).choose(list_results([]), []) is None
+    ```
+    """
+
+    trigger: float = 16_000
+    """Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context window."""
+    keep: int = 1
+    """The newest results that stay. Disposable ones go first: they neither count nor stay."""
+    clear_at_least: int = 300
+    """Tokens that clearing must save."""
+    exclude_tools: Collection[str] = ()
+    """Tools whose results stay, by name."""
+    protect: int = 0
+    """Tokens at the end of the conversation in which results stay."""
+
+    def __post_init__(self) -> None:
+        for name in ("trigger", "keep", "clear_at_least", "protect"):
+            if not (value := getattr(self, name)) >= 0:
+                raise ValueError(f"Clearing: {name} must be a number from 0 on, not {value!r}")
+        if isinstance(self.exclude_tools, str):
+            raise TypeError(f"Clearing: exclude_tools must be names, not one text: [{self.exclude_tools!r}]")
+
+    def choose(
+        self,
+        results: Sequence[ResultInfo],
+        message_tokens: Sequence[int],
+        *,
+        context_window: int | None = None,
+        cached: int | None = None,
+        age: float = 0,
+        prices: Prices = PRICES,
+    ) -> tuple[list[str], TrimCost] | None:
+        """The handles of the results to clear now, with what that costs; None while it does not pay.
+
+        It pays when the requests to come cost less with it, if there will be as many as there were since the first result.
+        A cache that is older than its life is lost anyway. Where trims are queued, their drain costs the cache from the
+        first of them on, so that what stands behind it is free. From 80 % of the context window on it does not wait.
+        """
+        tokens = sum(message_tokens)
+        if tokens < self._trigger(context_window) or not results:
+            return None
+        candidates = self._candidates(results, message_tokens)
+        queued = [info for info in results if info.queued]
+        lost_from, lost = tail_costs(queued, message_tokens, cached=cached, age=age, prices=prices)[0]
+        requests = max(info.turns_ago for info in results)
+        urgent = context_window is not None and tokens >= URGENT * context_window
+        best: tuple[float, int, TrimCost] | None = None
+        for position, cost in tail_costs([*candidates, *queued], message_tokens, cached=cached, age=age, prices=prices):
+            if position > lost_from:  # everything from there on was free already
+                break
+            saved = cost.saved - lost.saved
+            more = cost.gain(requests) - lost.gain(requests)
+            if saved >= max(self.clear_at_least, 1) and (more > 0 or urgent):
+                merit = saved if urgent else more
+                if best is None or merit > best[0]:
+                    best = merit, position, cost
+        if best is None:
+            return None
+        return [info.handle for info in candidates if info.position >= best[1]], best[2]
+
+    def _trigger(self, context_window: int | None) -> float:
+        if self.trigger > 1:
+            return self.trigger
+        return self.trigger * (context_window or 200_000)
+
+    def _candidates(self, results: Sequence[ResultInfo], message_tokens: Sequence[int]) -> list[ResultInfo]:
+        others = [info for info in results if not info.disposable]
+        newest = {info.handle for info in others[len(others) - self.keep :]} if self.keep else set[str]()
+        end, room = len(message_tokens), self.protect
+        while end and room > 0:
+            end -= 1
+            room -= message_tokens[end]
+        return [
+            info
+            for info in results
+            if info.trimmable and info.tokens > NOTE_TOKENS and info.position < end
+            and info.handle not in newest and info.tool not in self.exclude_tools
+        ]  # fmt: skip

@@ -1,0 +1,142 @@
+"""What one drain of trims costs and saves. Pure arithmetic over sizes in tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hooksdk.calls import ResultInfo
+
+NOTE_TOKENS = 30
+"""What stands in a trimmed result's place without a summary: the host's note of about 120 characters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What a provider takes for one token of a prompt, in prices of a token without any cache, and how long its cache lives.
+
+    The defaults are Anthropic's for the cache of five minutes: https://platform.claude.com/docs/en/build-with-claude/prompt-caching.
+    Where writing is free, as with OpenAI's automatic cache, `write` is 1.
+
+    ```python
+    from hooksdk.costs import Prices
+
+    assert Prices(write=1).read == 0.1
+    ```
+    """
+
+    read: float = 0.1
+    """A token that the cache holds."""
+    write: float = 1.25
+    """A token that it does not hold yet, and holds from then on."""
+    life: float = 300
+    """Seconds without a request after which the cache is gone."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("read", self.read), ("write", self.write), ("life", self.life)):
+            if not 0 <= value < math.inf:
+                raise ValueError(f"Prices: {name} must be a number from 0 on, not {value!r}")
+
+
+PRICES = Prices()
+"""The default prices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrimCost:
+    """What one drain of trims costs and saves.
+
+    ```python
+    from hooksdk.costs import TrimCost
+
+    cost = TrimCost(saved=1_062, behind=2_608)
+    assert cost.pays_back_after == 29
+    assert TrimCost(saved=1_062, behind=2_608, cold=True).pays_back_after == 0
+    ```
+    """
+
+    saved: int
+    """Tokens that each request is smaller from then on."""
+    behind: int
+    """Tokens that stay behind the first trim: those that the cache holds now and must be written to it again."""
+    cold: bool = False
+    """True when the cache has outlived its life, so that the next request writes everything to it anyway."""
+    prices: Prices = PRICES
+
+    @property
+    def price(self) -> float:
+        """What the drain costs once, in prices of a token without a cache; below 0 when it saves at once."""
+        if self.cold:
+            return -self.prices.write * self.saved
+        return (self.prices.write - self.prices.read) * self.behind
+
+    def gain(self, requests: int) -> float:
+        """How much less the next `requests` cost together, in prices of a token without a cache; below 0 when they cost more."""
+        if self.cold:  # the first of them writes what it sends, trimmed or not
+            return self.saved * (self.prices.write + self.prices.read * (requests - 1)) if requests > 0 else 0.0
+        return self.prices.read * self.saved * requests - self.price
+
+    @property
+    def pays_back_after(self) -> int | None:
+        """The number of further requests with which it has paid for itself; 0 when it is free, None when it never does."""
+        if self.saved <= 0:
+            return None
+        if self.price <= 0:
+            return 0
+        each = self.prices.read * self.saved
+        return math.ceil(self.price / each) if each else None
+
+
+def estimate(
+    results: Iterable[ResultInfo],
+    message_tokens: Sequence[int],
+    *,
+    cached: int | None = None,
+    age: float = 0,
+    prices: Prices = PRICES,
+) -> TrimCost:
+    """What it costs and saves to trim these results together, each down to the host's note.
+
+    `message_tokens` are the sizes of the messages as the model sees them (`results.message_tokens()`), `cached` how many of
+    them the last request held (all by default), `age` the seconds since that request. Results that are trimmed already
+    count nothing.
+    """
+    return tail_costs(results, message_tokens, cached=cached, age=age, prices=prices)[0][1]
+
+
+def estimate_change(
+    before: Sequence[int], after: Sequence[int], *, age: float = 0, prices: Prices = PRICES
+) -> TrimCost:
+    """What a drain cost and saved: from the sizes of the messages before it and after it."""
+    first = next((at for at, (one, other) in enumerate(zip(before, after, strict=True)) if one != other), len(after))
+    saved = sum(before[first:]) - sum(after[first:])
+    return TrimCost(saved=saved, behind=sum(after[first:]), cold=age >= prices.life, prices=prices)
+
+
+def tail_costs(
+    results: Iterable[ResultInfo],
+    message_tokens: Sequence[int],
+    *,
+    cached: int | None = None,
+    age: float = 0,
+    prices: Prices = PRICES,
+) -> list[tuple[int, TrimCost]]:
+    """For every position where a result begins the drain: what the trims from there on cost together. The earliest comes
+    first; without results there is one that saves nothing."""
+    in_cache = len(message_tokens) if cached is None else cached
+    saved: dict[int, int] = {}
+    for info in results:
+        if not info.trimmed and info.position < len(message_tokens):
+            saved[info.position] = saved.get(info.position, 0) + max(info.tokens - NOTE_TOKENS, 0)
+    cold = age >= prices.life
+    answers: list[tuple[int, TrimCost]] = []
+    total = behind = 0
+    end = len(message_tokens)
+    for position in sorted(saved, reverse=True):
+        behind += sum(message_tokens[position : min(end, in_cache)])
+        end = position
+        total += saved[position]
+        behind -= saved[position]  # in the cache or not: what is not sent need not be written
+        answers.append((position, TrimCost(saved=total, behind=max(behind, 0), cold=cold, prices=prices)))
+    return answers[::-1] or [(len(message_tokens), TrimCost(saved=0, behind=0, cold=cold, prices=prices))]

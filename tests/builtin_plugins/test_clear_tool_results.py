@@ -1,0 +1,140 @@
+"""Old tool results become short as soon as that pays."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hooksdk import MemoryStore, Session, hooks, tool
+from hooksdk.errors import ConfigError
+from hooksdk.hooks import Trace
+from hooksdk.records import Record, TrimDrained
+from hooksdk.testing import Played, call, open_session, play
+
+pytestmark = pytest.mark.anyio
+
+PLUGIN = "clear_tool_results"
+LONG = "The quick brown fox jumps over the lazy dog. " * 100
+"""1,125 tokens."""
+
+
+def fetch(page: int) -> str:
+    """Fetch a page."""
+    return f"{page}: {LONG}"
+
+
+def config(**settings: Any) -> dict[str, Any]:
+    return {"plugins": {PLUGIN: {"config": {"trigger": 3_000, "keep": 1, **settings}}}}
+
+
+async def read_pages(session: Session, pages: int, **more: Any) -> Played:
+    return await play(session, [*(call("fetch", page=page) for page in range(pages)), "Read."], **more)
+
+
+async def read_and_talk(session: Session) -> None:
+    """Three pages, and so long an answer behind them that clearing the pages pays after more than 20 requests."""
+    await play(session, [*(call("fetch", page=page) for page in range(3)), "A long answer. " * 1_000])
+
+
+def trimmed(session: Session) -> list[str]:
+    return [info.handle for info in session.results.list() if info.trimmed]
+
+
+async def test_it_is_off_unless_configured() -> None:
+    async with open_session(tools=[fetch]) as session:
+        await read_pages(session, 8)
+        assert trimmed(session) == []
+
+
+async def test_it_waits_until_it_pays() -> None:
+    settings = config(trigger=5_000)
+    async with open_session(PLUGIN, tools=[fetch], config=settings) as session:
+        await read_and_talk(session)
+        for _ in range(10):
+            await play(session, ["Yes."])
+        assert trimmed(session) == []
+        for _ in range(20):
+            await play(session, ["Yes."])
+        assert trimmed(session) == ["r1", "r2"]
+
+
+async def test_without_a_cache_to_lose_it_clears_before_the_request_that_would_be_too_long() -> None:
+    async with open_session(PLUGIN, tools=[fetch], config=config(cache_life=0)) as session:
+        played = await read_pages(session, 8)
+        assert max(len(json.dumps(turn.messages)) for turn in played.turns) < 4 * 5_000
+        assert trimmed(session) == ["r1", "r2", "r3", "r4", "r5", "r6"]
+
+
+async def test_tools_that_mark_their_results_disposable_go_first() -> None:
+    class Search:
+        @tool(disposable=True)
+        def look_up(self, page: int) -> str:
+            """Look a page up."""
+            return fetch(page)
+
+    script = [call("fetch", page=1), call("fetch", page=2), call("look_up", page=3), "Read."]
+    async with open_session(PLUGIN, Search, tools=[fetch], config=config(cache_life=0, keep=2)) as session:
+        await play(session, script)
+        assert trimmed(session) == ["r3"]
+
+
+async def test_excluded_tools_keep_their_results() -> None:
+    settings = config(cache_life=0, exclude_tools=["fetch"])
+    async with open_session(PLUGIN, tools=[fetch], config=settings) as session:
+        await read_pages(session, 8)
+        assert trimmed(session) == []
+
+
+async def test_a_trigger_up_to_1_is_a_share_of_the_context_window() -> None:
+    settings = config(cache_life=0, trigger=0.5)
+    async with open_session(PLUGIN, tools=[fetch], config=settings) as session:
+        await read_pages(session, 4, context_window=40_000)
+        assert trimmed(session) == []
+        await read_pages(session, 1, context_window=8_000)
+        assert trimmed(session) == ["r1", "r2", "r3"]
+
+
+async def test_a_session_that_is_opened_again_remembers_when_its_cache_was_used() -> None:
+    store = MemoryStore()
+    options: dict[str, Any] = {"tools": [fetch], "store": store}
+    settings = config(trigger=5_000)
+    async with open_session(PLUGIN, config=settings, **options) as session:
+        await read_and_talk(session)
+    async with open_session(PLUGIN, config=settings, **options) as session:
+        await play(session, ["Yes."])
+        assert trimmed(session) == []
+    async with open_session(PLUGIN, config=config(trigger=5_000, cache_life=0.000_001), **options) as session:
+        played = await play(session, ["Yes."])
+        assert trimmed(session) == ["r1", "r2"]
+        assert len(json.dumps(played.turns[0].messages)) < 22_000
+
+
+async def test_trace_and_receipt_say_after_how_many_requests_trims_pay_back() -> None:
+    records: list[Record] = []
+
+    class Watch:
+        @hooks.trace
+        def keep(self, event: Trace) -> None:
+            records.append(event.record)
+
+    async with open_session("tool_results", Watch, tools=[fetch], grants=["conversation", "offer"]) as session:
+        await read_and_talk(session)
+        script = [call("trim-tool-result", id="r1"), call("trim-tool-result", id="r2"), "Trimmed."]
+        played = await play(session, script)
+    drained = [record for record in records if isinstance(record, TrimDrained)]
+    assert [record.handle for record in drained] == ["r1", "r2"]
+    assert drained[0].pays_back_after == drained[1].pays_back_after
+    assert 20 <= (drained[0].pays_back_after or 0) <= 30
+    one, both = (json.loads(each.result.text)["pays_back"] for each in played.calls)
+    assert one.startswith("this trim: after about 6")
+    requests = int(both.removeprefix("the 2 trims that wait: after about ").partition(" ")[0])
+    assert requests == pytest.approx(drained[0].pays_back_after, abs=3)
+
+
+@pytest.mark.parametrize("settings", [{"trigger": 0}, {"keep": -1}, {"cache_read": -0.1}, {"trigers": 5}])
+async def test_a_setting_that_cannot_be_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        async with open_session(PLUGIN, config=config(**settings)):
+            pass
