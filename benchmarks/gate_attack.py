@@ -14,7 +14,7 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -32,7 +32,7 @@ LIMIT = 0.02
 PLENTY = 60
 FORMAT = get_format("openai-chat")
 ARGUMENTS = {"key": "{{secret:KEY}}"}
-Fault = Callable[[Any], Awaitable[Any]]
+Fault = Callable[[Any], Coroutine[Any, Any, Any]]
 MARK = "aardvark"
 """Stands in the name and in the description of the withheld tool."""
 
@@ -216,7 +216,7 @@ class Stage:
 
     @property
     def tools(self) -> list[Tool]:
-        schema = {"type": "object", "properties": {}}
+        schema: dict[str, Any] = {"type": "object", "properties": {}}
         made = {"act": self.act, "ask_other": self.ask_other, "delegate": self.delegate, f"{MARK}_tool": self.act}
         return [
             Tool(name=name, description=f"The tool {name}.", source="mcp", owner="server", parameters=schema, execute=execute)
@@ -385,10 +385,9 @@ async def search_for_the_withheld(counts: Counter[str]) -> None:
     hidden = f"{MARK}_tool"
     async with staged(counts, mode="tools") as stage, stage.runs() as run:
         for written in spellings(hidden):
-            for name, arguments in (
-                (written, {}), ("tool_call", {"name": written, "arguments": {}}), ("tool_describe", {"names": [written]}),
-            ):  # fmt: skip
-                await stage.call(name, arguments)
+            await stage.call(written, {})
+            await stage.call("tool_call", {"name": written, "arguments": {}})
+            await stage.call("tool_describe", {"names": [written]})
         stage.text = ""
         for query in (
             "the tool",
@@ -423,7 +422,8 @@ async def main(backend: str) -> Counter[str]:
     ran = await attack(Counter(), Gives, judges=True)
     idle = [way for way, calls in ran.items() if not calls]
     assert idle == ["resumed"], f"without a failure every way leads to the tool: {ran}"
-    counts = Counter(dict.fromkeys(("calls", "let through", "exceptions", "names leaked"), 0))
+    counts: Counter[str] = Counter()
+    counts.update(dict.fromkeys(("calls", "let through", "exceptions", "names leaked"), 0))
     for name in faults(backend):
         for hook in HOOKS:
             await attack(counts, faulty(hook, name), judges=hook != "resolve_secrets")
