@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, final
 from rich.console import Console
 
 from hooksdk import Config, Host, MemoryStore
+from hooksdk._transcript.entries import Entry
 from hooksdk.cli._console import CommandProblem
 from hooksdk.config import load_config
+from hooksdk.formats import Message
 from hooksdk.stores import SessionLog, Store
 
 if TYPE_CHECKING:
@@ -63,6 +65,10 @@ class ThrowawayStore:
     async def open_session(self, session_id: str, *, wait: float = 5.0) -> SessionLog:
         """A session of its own."""
         return await self._memory.open_session(session_id, wait=wait)
+
+    async def read_session(self, session_id: str) -> tuple[list[Message], list[Entry]]:
+        """One that was opened here."""
+        return await self._memory.read_session(session_id)
 
     async def session_exists(self, session_id: str) -> bool:
         """True when it was opened here."""

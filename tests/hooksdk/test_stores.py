@@ -53,6 +53,20 @@ async def test_messages_and_journal_come_back_in_order(store: Store) -> None:
     assert await log.read() == ([{"n": 1}, {"n": 2}, {"n": 3}], [{"kind": "a"}])
 
 
+async def test_a_session_that_somebody_holds_can_be_looked_at(store: Store) -> None:
+    log = await store.open_session("s")
+    assert await store.read_session("s") == ([], [])
+    await log.append_messages([{"n": 1}, {"n": 2}])
+    await log.append_journal([{"kind": "a"}])
+    assert await store.read_session("s") == ([{"n": 1}, {"n": 2}], [{"kind": "a"}])
+    await log.append_messages([{"n": 3}])
+    await log.close()
+    assert (await store.read_session("s"))[0] == [{"n": 1}, {"n": 2}, {"n": 3}]
+    with pytest.raises(StoreError, match="session 't': there is none of this id"):
+        await store.read_session("t")
+    assert await store.list_sessions() == ["s"]
+
+
 async def test_what_is_not_json_is_refused_and_nothing_of_the_step_is_stored(store: Store) -> None:
     log = await store.open_session("s")
     for append in (log.append_messages, log.append_journal):
