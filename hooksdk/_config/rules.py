@@ -72,9 +72,12 @@ def _store(setting: Setting) -> Any:
     kind, folder = split_store(setting.project)
     if not folder:
         return kind
+    if kind == "postgresql":
+        return setting.project if setting.may_widen("sessions would be kept on a server") else setting.own
     place = resolve(setting.here.folder / folder)
     inside = place.is_relative_to(setting.here.folder)
-    return f"jsonl:{place}" if inside or setting.may_widen("sessions would be kept outside the folder") else setting.own
+    mark = "sqlite:///" if kind == "sqlite" else "jsonl:"
+    return f"{mark}{place}" if inside or setting.may_widen("sessions would be kept outside the folder") else setting.own
 
 
 def _plugins_file(setting: Setting) -> Any:

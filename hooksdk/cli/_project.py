@@ -19,11 +19,16 @@ if TYPE_CHECKING:
     from hooksdk.mcp import McpServers
 
 
-def project_config(project: Path, store: Path | None = None) -> Config:
+def project_config(project: Path, store: str | Path | None = None) -> Config:
     """The project's configuration. A command is a new process each time, so sessions and plugins' values are in files,
-    unless the configuration says otherwise. Raises `ConfigError`."""
-    config = load_config({"store": f"jsonl:{store}"} if store else None, folder=project)
+    unless the configuration, or `store` (a folder or a URL), says otherwise. Raises `ConfigError`."""
+    config = load_config({"store": store_spec(store)} if store else None, folder=project)
     return config if config.store is not None else config.model_copy(update={"store": "jsonl"})
+
+
+def store_spec(store: str | Path) -> str:
+    """What a configuration calls the store of `--store`: a database's URL stays, anything else is a folder."""
+    return str(store) if "://" in str(store) else f"jsonl:{store}"
 
 
 async def open_servers(host: Host, paths: Sequence[Path], console: Console) -> list[McpServers]:

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import sys
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from transcripts import OPENAI, body, history, make_store, opened, statuses, tex
 
 from hooksdk import Host
 from hooksdk.errors import ConfigError, SessionBusy, StoreError
-from hooksdk.stores import JsonlStore, MemoryStore, Store, open_store
+from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store, open_store
 from hooksdk.stores.jsonl import file_name
 from hooksdk.transcript import Results
 
@@ -27,9 +28,13 @@ ODD_IDS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(params=["memory", "jsonl"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return make_store(request.param, tmp_path / "sessions")
+@pytest.fixture(params=["memory", "jsonl", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Store]:
+    made = make_store(request.param, tmp_path / "sessions")
+    if isinstance(made, SqlStore) and request.getfixturevalue("anyio_backend") == "trio":
+        pytest.skip("SQLAlchemy runs on asyncio alone")
+    yield made
+    await made.aclose()
 
 
 def only(directory: Path, ending: str) -> Path:
@@ -200,20 +205,36 @@ async def test_parallel_changes_of_one_space_lose_nothing(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("spec", "kind"),
-    [(None, MemoryStore), ("memory", MemoryStore), ("jsonl", JsonlStore), ("jsonl:/tmp/a:b", JsonlStore)],
+    [
+        (None, MemoryStore),
+        ("memory", MemoryStore),
+        ("jsonl", JsonlStore),
+        ("jsonl:/tmp/a:b", JsonlStore),
+        ("sqlite:///a.db", SqlStore),
+        ("sqlite:////tmp/a?b", SqlStore),
+        ("postgresql://ann@host/agents", SqlStore),
+    ],
 )
 async def test_a_store_is_opened_by_its_name(spec: str | None, kind: type[Store]) -> None:
     store = open_store(spec)
     assert isinstance(store, kind)
-    if spec and spec.endswith("b"):
+    if spec and spec.endswith("a:b"):
         assert isinstance(store, JsonlStore)
         assert store.directory == Path("/tmp/a:b")
 
 
-@pytest.mark.parametrize("spec", ["", "jsnol", "sqlite:x", "memory:x"])
+@pytest.mark.parametrize(
+    "spec", ["", "jsnol", "sqlite:x", "sqlite://", "sqlite:///:memory:", "postgresql://", "mysql://host/db", "memory:x"]
+)
 async def test_an_unknown_store_is_refused_with_what_there_is(spec: str) -> None:
-    with pytest.raises(ConfigError, match="memory, jsonl or jsonl:DIRECTORY"):
+    with pytest.raises(ConfigError, match="memory, jsonl, jsonl:DIRECTORY, sqlite:///FILE or postgresql://"):
         open_store(spec)
+
+
+async def test_a_password_is_not_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"postgers://ann:\*\*\*@host/db' is not a store.* Did you mean 'postgresql'"):
+        open_store("postgers://ann:s3cret@host/db")
+    assert "s3cret" not in str(SqlStore("postgresql://ann:s3cret@host/db"))
 
 
 async def test_the_default_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
