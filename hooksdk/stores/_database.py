@@ -125,7 +125,9 @@ class Database:
             # Conflicts, deadlocks and waits for a lock; a server that goes down or has no connection to spare; a lost one.
             return str(state).startswith(("40", "55P03", "57P0", "53300", "08", "25P03"))
         is_lost = isinstance(error, DBAPIError) and error.connection_invalidated
-        return is_lost or (self._ready and type(original).__name__ == "OperationalError")  # the server starts again
+        return is_lost or (
+            not self._file and self._ready and type(original).__name__ == "OperationalError"
+        )  # the server starts again
 
     async def _prepare(self) -> None:
         """Make what is missing: the file, the tables, and what newer versions added to them."""

@@ -143,4 +143,6 @@ class MemoryStore:
         return sorted(self._values.get(space, {}))
 
     async def aclose(self) -> None:
-        """Do nothing: there is no file to close."""
+        """Let every session go. What is stored stays."""
+        for stored in self._sessions.values():
+            stored.is_held = False
