@@ -62,7 +62,7 @@ class Database:
 
     def __init__(self, url: URL, *, stall: float) -> None:
         """`stall` is after how many seconds the server ends a transaction whose worker was suspended in the middle."""
-        self.where = url.render_as_string(hide_password=True)
+        self.where = url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
         self.loop = asyncio.get_running_loop()
         self._file = Path(url.database or "") if url.get_backend_name() == "sqlite" else None
         self._ready = False

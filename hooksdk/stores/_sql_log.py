@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, cast, final
 
 import anyio
 
@@ -181,5 +181,5 @@ def _parse(rows: Sequence[Any], table: Table, session_id: str) -> list[dict[str,
             raise StoreError(where, f"this row is not JSON: {error}. Nothing was changed") from error
         if not isinstance(value, dict):
             raise StoreError(where, f"this row is a {type(value).__name__}, not an object. Nothing was changed")
-        values.append(value)
+        values.append(cast("dict[str, Any]", value))
     return values

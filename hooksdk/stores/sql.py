@@ -32,6 +32,8 @@ from hooksdk.stores._sql_log import JOURNAL, MESSAGES, RENEW, SqlLog, read_rows
 from hooksdk.stores.jsonl import file_name
 
 if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
     from hooksdk.stores._database import Database, Transaction
 
 __all__ = ["SqlLog", "SqlStore"]
@@ -104,9 +106,10 @@ class SqlStore:
 
     def __str__(self) -> str:
         """The URL, without a password."""
-        return self._parts().render_as_string(hide_password=True)
+        parts = self._parts()
+        return parts.set(drivername=parts.get_backend_name()).render_as_string(hide_password=True)
 
-    def _parts(self) -> Any:
+    def _parts(self) -> URL:
         from sqlalchemy.engine import URL, make_url
 
         if self._file:
@@ -139,7 +142,7 @@ class SqlStore:
             nonlocal rival
             token = (await transaction.execute(TAKE, row)).scalar()
             if token is None:
-                name, rest = (await transaction.execute(HOLDER, row)).one_or_none() or (None, 0)
+                name, rest = [*((await transaction.execute(HOLDER, row)).one_or_none() or (None, 0))]
                 rival = f"{name}, whose lease lapses in {max(rest, 0):.0f} s unless it is renewed" if name else ""
                 return None
             lengths = {table: (await transaction.execute(table.end, row)).scalar_one() for table in (MESSAGES, JOURNAL)}
@@ -182,8 +185,8 @@ class SqlStore:
 
         Open each with this store (or its host) before the lease lapses again. At most `limit`; none where none was left.
         """
-        row = {"holder": _new_holder(), "lease": self.lease, "limit": limit}
-        database = self._open()
+        database, holder = self._open(), _new_holder()
+        row = {"holder": holder, "lease": self.lease, "limit": limit}
         if await database.is_absent():
             return []
 
@@ -191,7 +194,7 @@ class SqlStore:
             return [json.loads(name) for name in (await transaction.execute(CLAIM, row)).scalars()]
 
         sessions = await database.transaction(claim)
-        self._claims.update(dict.fromkeys(sessions, row["holder"]))
+        self._claims.update(dict.fromkeys(sessions, holder))
         return sessions
 
     async def _look(self, step: Callable[[Transaction], Awaitable[T]], absent: T) -> T:

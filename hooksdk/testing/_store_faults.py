@@ -136,7 +136,7 @@ def _play_and_exit(make: MakeStore, fault: Fault, told: Path) -> None:
     code = 1
     with told.open("wb", buffering=0) as file:
         try:
-            anyio.run(_play, make, fault, lambda step: file.write(f"{step}\n".encode()))
+            anyio.run(_play, make, fault, lambda step: file.write(f"{step}\n".encode()))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
             code = 0
         except BaseException as error:
             file.write(repr(error).encode())

@@ -1,5 +1,6 @@
 """Workers of one database: leases, processes side by side, a worker that stalls, lost connections, versions of the tables."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import signal
@@ -287,7 +288,7 @@ async def test_another_event_loop_than_asyncio_s_is_refused_clearly(tmp_path: Pa
 
 async def test_a_server_that_is_not_there_is_told_without_the_password(tmp_path: Path) -> None:
     store = SqlStore(f"postgresql://ann:s3cret@/agents?host={tmp_path}")
-    with pytest.raises(StoreError, match=r"postgresql\+psycopg://ann:\*\*\*@/agents.*the database says: ") as caught:
+    with pytest.raises(StoreError, match=r"^postgresql://ann:\*\*\*@/agents.*the database says: ") as caught:
         await store.open_session("s")
     assert "s3cret" not in str(caught.value)
     await store.aclose()
@@ -306,6 +307,9 @@ async def test_a_store_that_cannot_be_is_refused(options: dict[str, Any], proble
 
 
 async def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "psycopg" else object())
+    def find_spec(name: str) -> object:
+        return None if name == "psycopg" else object()
+
+    monkeypatch.setattr("importlib.util.find_spec", find_spec)
     with pytest.raises(ConfigError, match=r"'postgresql' needs psycopg: pip install 'hooksdk\[postgres\]'"):
         SqlStore("postgresql://ann@host/agents")

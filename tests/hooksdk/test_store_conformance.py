@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ async def test_every_store_keeps_every_promise(case: StoreCase, make: Place) -> 
 
 
 @contextmanager
-def broken_files(fault: Fault) -> Iterator[None]:
+def broken_files(fault: Fault) -> Generator[None]:
     """Operations on files in which this fault strikes."""
     names = ("write", "fsync", "fdatasync", "ftruncate", "replace")
     real: dict[str, Callable[..., Any]] = {name: getattr(os, name) for name in names}
@@ -73,7 +73,7 @@ def broken_files(fault: Fault) -> Iterator[None]:
 
 
 @contextmanager
-def broken_database(fault: Fault) -> Iterator[None]:
+def broken_database(fault: Fault) -> Generator[None]:
     """Statements and commits in which this fault strikes."""
     real = _database.create_async_engine
 
@@ -108,6 +108,7 @@ def broken_database(fault: Fault) -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", FAULTS)
 def test_whichever_operation_on_files_goes_wrong_nothing_acknowledged_is_lost(tmp_path: Path, kind: Any) -> None:
+    number = 0
     for number in itertools.count(1):
         fault = Fault(kind, number)
         with broken_files(fault):
@@ -123,6 +124,7 @@ def test_whichever_statement_goes_wrong_nothing_acknowledged_is_lost(
 ) -> None:
     is_sqlite = database == "sqlite"
     url = f"sqlite:///{tmp_path / 'sessions.db'}" if is_sqlite else request.getfixturevalue("postgres").url()
+    number = 0
     for number in itertools.count(1):
         fault = Fault(kind, number)
         with broken_database(fault):
