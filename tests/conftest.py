@@ -8,6 +8,7 @@ is late and other code is not is marked `jumping_clock`: no busy machine moves t
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ import anyio
 import pytest
 
 from tests.clocks import jumping
+from tests.postgres import Postgres, running
 
 # The commands under test start some hundred processes, which would compile the package anew each.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -49,3 +51,10 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HOOKSDK_HOME", str(folder))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Generator[Postgres]:
+    """A server of the tests' own, started when the first test asks for it."""
+    with running() as server:
+        yield server

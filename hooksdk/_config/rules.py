@@ -72,10 +72,13 @@ def _store(setting: Setting) -> Any:
     kind, folder = split_store(setting.project)
     if not folder:
         return kind
+    if kind == "postgresql":
+        return setting.project if setting.may_widen("sessions would be kept on a server") else setting.own
     place = resolve(setting.here.folder / folder)
+    mark = "sqlite:///" if kind == "sqlite" else "jsonl:"
     # Inside as well: a repository may bring a store in which questions are answered already, and calls judged.
     why = f"sessions and the answers to approvals would be kept in {place}, and what is there already would count"
-    return f"jsonl:{place}" if setting.may_widen(why) else setting.own
+    return f"{mark}{place}" if setting.may_widen(why) else setting.own
 
 
 def _plugins_file(setting: Setting) -> Any:

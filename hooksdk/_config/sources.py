@@ -18,6 +18,8 @@ SIMPLE_VARIABLES = {"store", "on_missing_grant", "drain", "plugins_file"}
 LIST_VARIABLES = {"allow", "deny"}
 OTHER_VARIABLES = {"HOOKSDK_HOME", "HOOKSDK_DISABLE_AUTOLOAD"}
 """Variables that are read elsewhere."""
+DATABASES = ("sqlite", "postgresql")
+"""Kinds of stores that have a URL."""
 MAX_DEPTH = 100
 """Levels of tables and lists in a file. No setting needs ten; a cloned repository's file may have thousands, which would
 end as a RecursionError in whatever reads them."""
@@ -144,9 +146,24 @@ def plain(value: Any) -> Any:
 
 
 def split_store(spec: str) -> tuple[str, str]:
-    """Kind and folder of a store's spec. Raises `ValueError` for what is no store."""
-    kind, _, folder = spec.partition(":")
-    if spec == "memory" or (kind == "jsonl" and "\0" not in folder):
-        return kind, folder
-    known = ("memory", "jsonl")
-    raise ValueError(f"{spec!r} is not a store: memory, jsonl or jsonl:DIRECTORY.{did_you_mean(kind, known)}")
+    """Kind and place of a store's spec: a folder, an SQLite file, or the rest of PostgreSQL's URL. Raises `ValueError` for
+    what is no store."""
+    kind, mark, place = spec.partition("://")
+    if mark and kind in DATABASES:
+        place = place.removeprefix("/") if kind == "sqlite" and place.startswith("/") else place
+        is_file = spec.startswith("sqlite:///") and place not in {"", ":memory:"} and "\0" not in place
+        if is_file or (kind == "postgresql" and place):
+            return kind, place
+    kind, _, place = spec.partition(":")
+    if spec == "memory" or (kind == "jsonl" and "\0" not in place):
+        return kind, place
+    known = "memory, jsonl, jsonl:DIRECTORY, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+    hint = did_you_mean(kind, ("memory", "jsonl", *DATABASES))
+    raise ValueError(f"{_without_password(spec)!r} is not a store: {known}.{hint}")
+
+
+def _without_password(url: str) -> str:
+    start, mark, rest = url.partition("://")
+    login, at, place = rest.rpartition("@")
+    user, colon, _ = login.partition(":")
+    return f"{start}{mark}{user}{colon and ':***'}{at}{place}"

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from hooksdk._transcript.entries import Entry
+from hooksdk.errors import StoreError
 from hooksdk.formats import Message
+
+
+def unknown_session(session_id: str) -> StoreError:
+    """What `Store.read_session` raises for a session that was never opened."""
+    return StoreError(f"session '{session_id}'", "there is none of this id; list_sessions() names those there are")
 
 
 class SessionLog(Protocol):
@@ -70,6 +76,11 @@ class Store(Protocol):
 
     async def open_session(self, session_id: str, *, wait: float = 5.0) -> SessionLog:
         """Take hold of a session, new or old. Raises `SessionBusy` when another holder does not let go in time."""
+        ...
+
+    async def read_session(self, session_id: str) -> tuple[list[Message], list[Entry]]:
+        """The messages and the journal of a session as they are now, whoever holds it: nothing is taken, written or
+        waited for. Raises `StoreError` for a session that was never opened."""
         ...
 
     async def session_exists(self, session_id: str) -> bool:

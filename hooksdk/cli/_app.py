@@ -14,7 +14,7 @@ import typer
 
 from hooksdk.cli._approvals import approvals_app
 from hooksdk.cli._console import complain
-from hooksdk.cli._options import Json, Project
+from hooksdk.cli._options import Json, Project, Store
 from hooksdk.cli._plugins import plugins_app
 from hooksdk.cli._policy import policy_app
 from hooksdk.cli._sessions_app import sessions_app
@@ -130,6 +130,7 @@ def demo(
         bool, typer.Option("--interactive", help="Ask you for the approval, instead of granting it.")
     ] = False,
     folder: Annotated[Path | None, typer.Option(help="Where to work; a new temporary folder by default.")] = None,
+    store: Store = None,
     as_json: Json = False,
 ) -> None:
     """Let a scripted model do a real job on real MCP servers, with every hook at work. Needs no key and no network."""
@@ -141,7 +142,7 @@ def demo(
     except ModuleNotFoundError as error:
         complain(f"the demo needs {error.name}: pip install 'hooksdk[demo]'")
         raise typer.Exit(1) from None
-    raise typer.Exit(run_demo(folder=folder, interactive=interactive, as_json=as_json))
+    raise typer.Exit(run_demo(folder=folder, store=store, interactive=interactive, as_json=as_json))
 
 
 @app.command("run")
@@ -160,12 +161,7 @@ def run_agent(
     session: Annotated[
         str | None, typer.Option(metavar="ID", help="Go on with this session; by default a new one is begun.")
     ] = None,
-    store: Annotated[
-        Path | None,
-        typer.Option(
-            file_okay=False, help="Keep sessions here; by default where the configuration says, or in the state folder."
-        ),
-    ] = None,
+    store: Store = None,
     approve: Annotated[
         bool | None,
         typer.Option(

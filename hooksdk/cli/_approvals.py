@@ -23,7 +23,8 @@ Project = Annotated[
     Path, typer.Option("--project", help="The folder whose configuration counts.", exists=True, file_okay=False)
 ]
 Folder = Annotated[
-    Path | None, typer.Option("--store", file_okay=False, help="The store's folder; by default the configuration's.")
+    str | None,
+    typer.Option("--store", metavar="FOLDER|URL", help="The store's folder or URL; by default the configuration's."),
 ]
 
 
@@ -75,7 +76,7 @@ def revoke_approval(
         print(f"{counted(count, 'answer')} forgotten")
 
 
-def _with_store(project: Path, folder: Path | None, look: Callable[[Remembered], Awaitable[T]]) -> T:
+def _with_store(project: Path, folder: str | None, look: Callable[[Remembered], Awaitable[T]]) -> T:
     import anyio
 
     from hooksdk.approvals import Remembered

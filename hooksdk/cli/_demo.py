@@ -19,13 +19,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from hooksdk import Config, Host, JsonlStore, ResultInfo, Session, schema
+from hooksdk import Config, Host, ResultInfo, Session, schema
 from hooksdk._tasks.background import logger
 from hooksdk.agent import Outcome, run_agent
 from hooksdk.cli._approver import ask_here, grant_all
 from hooksdk.cli._console import print_json
 from hooksdk.cli._demo_repository import make_repository
 from hooksdk.cli._demo_script import FILE_NAME, PROMPT, scripted_secretary
+from hooksdk.cli._project import store_spec
 from hooksdk.cli._servers import ServerWatch
 from hooksdk.cli._timeline import timeline
 from hooksdk.errors import HookSDKError
@@ -49,14 +50,14 @@ class DemoProblem(HookSDKError):
     """Why the demo cannot go on, in one line."""
 
 
-def run_demo(*, folder: Path | None, interactive: bool, as_json: bool) -> int:
+def run_demo(*, folder: Path | None, store: str | None = None, interactive: bool, as_json: bool) -> int:
     """Run the demo, and answer its exit code. Raises `DemoProblem`, and `KeyboardInterrupt` on Ctrl-C."""
     if shutil.which("git") is None:
         raise DemoProblem("the demo needs git on the PATH: install git, then run it again")
     logger.addHandler(logging.NullHandler())
     console = Console(highlight=False, emoji=False, quiet=as_json)
     folder = _prepare(folder)
-    summary = anyio.run(play, folder, console, interactive)
+    summary = anyio.run(play, folder, console, interactive, store)
     if as_json:
         print_json({"schema": 1, **summary})
     return 0 if summary["spreadsheet"] else 1
@@ -74,8 +75,8 @@ def _prepare(folder: Path | None) -> Path:
         raise DemoProblem(f"{folder or 'a temporary folder'} cannot be used: {error.strerror}") from None
 
 
-async def play(folder: Path, console: Console, interactive: bool) -> dict[str, Any]:
-    """Play the demo in an empty folder, and answer what came of it."""
+async def play(folder: Path, console: Console, interactive: bool, store: str | None = None) -> dict[str, Any]:
+    """Play the demo in an empty folder, and answer what came of it. Sessions are kept there, or in `store`: a folder or URL."""
     start = time.monotonic()
     console.print("[bold]hooksdk demo[/]: a scripted model, real MCP servers, real hooks\n")
     try:
@@ -86,22 +87,21 @@ async def play(folder: Path, console: Console, interactive: bool) -> dict[str, A
     workspace = folder / "workspace"
     workspace.mkdir()
     approver = ask_here(console) if interactive else grant_all("granted by the demo")
-    host = Host(
-        plugins=[timeline(console)], store=JsonlStore(folder / "sessions"), config=_config(folder), approver=approver
-    )
-    async with host:
+    config = _config(folder, store_spec(store or folder / "sessions"))
+    async with Host(plugins=[timeline(console)], config=config, approver=approver) as host:
         console.print(f"[dim]policies[/]    {escape(host.judging)}", soft_wrap=True)
         servers = await _start_servers(host, console)
-        async with host.session("demo") as session:
+        # A store of one's own may hold an earlier demo, which this one must not go on with.
+        async with host.session(None if store else "demo") as session:
             script = scripted_secretary(folder / "repository", workspace, folder / "elsewhere")
             model = ScriptedModel(script, name="scripted-secretary", context_window=WINDOW)
             outcome = await run_agent(session, model, PROMPT, tools=servers.tools, workspace_dir=str(workspace))
-            summary = _summary(folder, session, outcome, time.monotonic() - start)
+            summary = _summary(folder, session, outcome, time.monotonic() - start, store)
     _show(console, summary, outcome)
     return summary
 
 
-def _config(folder: Path) -> Config:
+def _config(folder: Path, store: str) -> Config:
     inside = re.escape(str(folder / "workspace")) + "[/\\\\]"
     outside = {"required": ["path"], "properties": {"path": {"not": {"pattern": f"^{inside}"}}}}
     rules = [
@@ -113,11 +113,12 @@ def _config(folder: Path) -> Config:
     ]  # fmt: skip
     return Config.model_validate(
         {
+            "store": store,
             "plugins": {
                 "tool_policy": {"config": {"rules": rules}},
                 "tool_results": {},
                 "trace_file": {"config": {"path": str(folder / "trace.jsonl")}},
-            }
+            },
         }
     )
 
@@ -141,9 +142,10 @@ def _programs() -> dict[str, Any]:
     }
 
 
-def _summary(folder: Path, session: Session, outcome: Outcome, seconds: float) -> dict[str, Any]:
+def _summary(folder: Path, session: Session, outcome: Outcome, seconds: float, store: str | None) -> dict[str, Any]:
     spreadsheet = folder / "workspace" / FILE_NAME
     transcript = next((folder / "sessions").glob("*.messages.jsonl"), None)
+    place = f"session {session.id}" if store else str(transcript) if transcript else None
     return {
         "answer": outcome.text,
         "turns": outcome.turns,
@@ -156,7 +158,7 @@ def _summary(folder: Path, session: Session, outcome: Outcome, seconds: float) -
         "view_characters": len(schema.canonical(session.view)),
         "results": [_result(info) for info in session.results.list()],
         "spreadsheet": str(spreadsheet) if spreadsheet.is_file() else None,
-        "transcript": str(transcript) if transcript else None,
+        "transcript": place,
         "trace": str(folder / "trace.jsonl"),
         "seconds": round(seconds, 1),
     }

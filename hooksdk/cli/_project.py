@@ -9,19 +9,26 @@ from typing import TYPE_CHECKING, Any, final
 from rich.console import Console
 
 from hooksdk import Config, Host, MemoryStore
+from hooksdk._transcript.entries import Entry
 from hooksdk.cli._console import CommandProblem
 from hooksdk.config import load_config
+from hooksdk.formats import Message
 from hooksdk.stores import SessionLog, Store
 
 if TYPE_CHECKING:
     from hooksdk.mcp import McpServers
 
 
-def project_config(project: Path, store: Path | None = None) -> Config:
+def project_config(project: Path, store: str | Path | None = None) -> Config:
     """The project's configuration. A command is a new process each time, so sessions and plugins' values are in files,
-    unless the configuration says otherwise. Raises `ConfigError`."""
-    config = load_config({"store": f"jsonl:{store}"} if store else None, folder=project)
+    unless the configuration, or `store` (a folder or a URL), says otherwise. Raises `ConfigError`."""
+    config = load_config({"store": store_spec(store)} if store else None, folder=project)
     return config if config.store is not None else config.model_copy(update={"store": "jsonl"})
+
+
+def store_spec(store: str | Path) -> str:
+    """What a configuration calls the store of `--store`: a database's URL stays, anything else is a folder."""
+    return str(store) if "://" in str(store) else f"jsonl:{store}"
 
 
 async def open_servers(host: Host, paths: Sequence[Path], console: Console) -> list[McpServers]:
@@ -63,6 +70,10 @@ class ThrowawayStore:
     async def open_session(self, session_id: str, *, wait: float = 5.0) -> SessionLog:
         """A session of its own."""
         return await self._memory.open_session(session_id, wait=wait)
+
+    async def read_session(self, session_id: str) -> tuple[list[Message], list[Entry]]:
+        """One that was opened here."""
+        return await self._memory.read_session(session_id)
 
     async def session_exists(self, session_id: str) -> bool:
         """True when it was opened here."""

@@ -21,7 +21,7 @@ from hooksdk.cli._console import counted, print_json, printable, stderr_console,
 from hooksdk.cli._project import open_servers, project_config
 from hooksdk.cli._provider import ATTEMPTS, CommandModel, ModelOptions
 from hooksdk.cli._timeline import timeline
-from hooksdk.stores import Store
+from hooksdk.stores import SqlStore, Store
 
 AT_A_LIMIT = 4
 """The exit code of a run that a limit stopped."""
@@ -38,7 +38,7 @@ class RunOptions:
     max_turns: int
     reminders: int = 0
     session: str | None = None
-    store: Path | None = None
+    store: str | None = None
     approve: bool | None = None
     """True: grant all; False: ask on stdin, whatever it is; None: ask if a person is there."""
     as_json: bool = False
@@ -109,6 +109,8 @@ async def _play(options: RunOptions, model: CommandModel, console: Console) -> t
 
 
 def _place(store: Store) -> str:
+    if isinstance(store, SqlStore):
+        return str(store)
     return str(store.directory.resolve()) if isinstance(store, JsonlStore) else "memory: gone when this command ends"
 
 

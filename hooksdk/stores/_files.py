@@ -175,13 +175,15 @@ def _token(content: bytes) -> int:
 class AppendFile:
     """One file of JSON objects, a line each, that only grows."""
 
-    def __init__(self, path: Path, session_id: str) -> None:
+    def __init__(self, path: Path, session_id: str, *, read_only: bool = False) -> None:
         self.path = path
         self.session_id = session_id
         self._renamed = False
+        self._read_only = read_only
         try:
-            fresh = not path.exists()
-            self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _BINARY, 0o600)
+            fresh = not read_only and not path.exists()
+            flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_APPEND | os.O_CREAT
+            self._fd = os.open(path, flags | _BINARY, 0o600)
             if fresh:
                 _sync_directory(path.parent)
         except OSError as error:
@@ -226,7 +228,7 @@ class AppendFile:
             objects += [*step, parse_line(self.path, tail, number + 1)]
             self._size, self._join = len(data), b"\n"
         self._torn = len(data) - self._size
-        if self._torn:
+        if self._torn and not self._read_only:  # a reader may meet a line that its holder is writing now
             logger.warning("%s ends in a torn line (%d bytes): left out, as after a crash", self.path, self._torn)
         self._hash.update(memoryview(data)[: self._size])
         self._marks = line_marks(data[: self._size] + self._join)

@@ -13,6 +13,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple, cast, final
 
@@ -22,6 +23,7 @@ from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread, keep_trying, run_shielded
 from hooksdk._transcript.encoding import encode, encode_for
 from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.storage import unknown_session
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
 from hooksdk.stores._files import AppendFile, Lease, ValueFile, replace_file, with_advice
@@ -95,19 +97,7 @@ class JsonlLog:
         return {"hooksdk": "journal", "version": VERSION, "session": self.session_id}
 
     def _read_journal(self) -> list[Entry]:
-        entries = self._journal.read()
-        if entries:
-            header = entries[0]
-            if header.get("hooksdk") != "journal" or not isinstance(header.get("version"), int):
-                raise StoreError(
-                    f"{self._journal.path}, line 1", "this is not the header of a journal. Nothing was changed"
-                )
-            if header["version"] > VERSION:
-                problem = f"it was written by a newer hooksdk (version {header['version']}). Nothing was changed"
-                raise StoreError(str(self._journal.path), problem)
-            if header.get("session") != self.session_id:
-                raise StoreError(str(self._journal.path), "it belongs to another session. Nothing was changed")
-        return entries
+        return _with_header(self._journal)
 
     async def _alone(self, work: Callable[[*P], T], *args: *P) -> T:
         def locked() -> T:
@@ -251,6 +241,10 @@ class JsonlStore:
         except OSError as error:
             raise StoreError(str(self.directory), f"the directory cannot be made: {with_advice(error)}") from error
 
+    async def read_session(self, session_id: str) -> tuple[list[Message], list[Entry]]:
+        """The messages and the journal of a session as they are now, whoever holds it. Raises `StoreError`."""
+        return await in_thread(_look, self.directory / file_name(session_id), session_id)
+
     async def session_exists(self, session_id: str) -> bool:
         """True when the session has been opened before."""
         path = self.directory / (file_name(session_id) + ".journal.jsonl")
@@ -298,6 +292,36 @@ class JsonlStore:
         """Let every session go."""
         for log in self._logs:
             await log.close()
+
+
+def _with_header(journal: AppendFile) -> list[Entry]:
+    """Everything in a journal; its header is the first, once that is written."""
+    entries = journal.read()
+    if entries:
+        header = entries[0]
+        if header.get("hooksdk") != "journal" or not isinstance(header.get("version"), int):
+            raise StoreError(f"{journal.path}, line 1", "this is not the header of a journal. Nothing was changed")
+        if header["version"] > VERSION:
+            problem = f"it was written by a newer hooksdk (version {header['version']}). Nothing was changed"
+            raise StoreError(str(journal.path), problem)
+        if header.get("session") != journal.session_id:
+            raise StoreError(str(journal.path), "it belongs to another session. Nothing was changed")
+    return entries
+
+
+def _look(base: Path, session_id: str) -> tuple[list[Message], list[Entry]]:
+    """Both files without their lock. The journal first: the messages that it speaks of were stored before it was written."""
+    with ExitStack() as stack:
+        files: list[AppendFile] = []
+        for kind in ("journal", "messages"):
+            path = base.with_name(f"{base.name}.{kind}.jsonl")
+            if not path.exists():
+                raise unknown_session(session_id)
+            files.append(AppendFile(path, session_id, read_only=True))
+            stack.callback(files[-1].close)
+        journal, messages = files
+        entries = _with_header(journal)[1:]
+        return messages.read(), entries
 
 
 def _session_of(path: Path) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any, final
 from hooksdk._tasks.shielding import keep_trying
 from hooksdk._transcript.encoding import encode_for
 from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.storage import unknown_session
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
 
@@ -22,6 +23,9 @@ class _StoredSession:
     journal: list[bytes] = field(default_factory=list[bytes])
     token: int = 0
     is_held: bool = False
+
+    def read(self) -> tuple[list[Message], list[Entry]]:
+        return [json.loads(line) for line in self.messages], [json.loads(line) for line in self.journal]
 
 
 @final
@@ -49,7 +53,7 @@ class MemoryLog:
 
     async def read(self) -> tuple[list[Message], list[Entry]]:
         self._check()
-        return [json.loads(line) for line in self._stored.messages], [json.loads(line) for line in self._stored.journal]
+        return self._stored.read()
 
     async def append_messages(self, messages: Sequence[Message]) -> None:
         self._check()
@@ -106,6 +110,13 @@ class MemoryStore:
         await keep_trying(take, session_id, wait)
         return MemoryLog(session_id, stored)
 
+    async def read_session(self, session_id: str) -> tuple[list[Message], list[Entry]]:
+        """The messages and the journal of a session as they are now, whoever holds it. Raises `StoreError`."""
+        stored = self._sessions.get(session_id)
+        if stored is None or not stored.token:
+            raise unknown_session(session_id)
+        return stored.read()
+
     async def session_exists(self, session_id: str) -> bool:
         """True when the session has been opened before."""
         return session_id in self._sessions and self._sessions[session_id].token > 0
@@ -132,4 +143,6 @@ class MemoryStore:
         return sorted(self._values.get(space, {}))
 
     async def aclose(self) -> None:
-        """Do nothing: there is no file to close."""
+        """Let every session go. What is stored stays."""
+        for stored in self._sessions.values():
+            stored.is_held = False

@@ -30,9 +30,13 @@ from hooksdk.testing._approver import ScriptedApprover
 from hooksdk.testing._events import Recorder, event, recorder
 from hooksdk.testing._model import Call, Reply, Script, ScriptedModel, SeenResult, Turn, call, say
 from hooksdk.testing._session import Played, open_host, open_session, play
+from hooksdk.testing._store_cases import MakeStore, StoreCase, store_cases
+from hooksdk.testing._store_faults import Fault, check_fault
 
 __all__ = [
     "Call",
+    "Fault",
+    "MakeStore",
     "Played",
     "Recorder",
     "Reply",
@@ -40,12 +44,15 @@ __all__ = [
     "ScriptedApprover",
     "ScriptedModel",
     "SeenResult",
+    "StoreCase",
     "Turn",
     "call",
+    "check_fault",
     "event",
     "open_host",
     "open_session",
     "play",
     "recorder",
     "say",
+    "store_cases",
 ]

@@ -177,6 +177,28 @@ async def test_a_session_goes_on_where_it_stood(tmp_path: Path) -> None:
     assert not (tmp_path / "kept").exists()
 
 
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+async def test_sessions_may_be_kept_in_a_database(
+    request: pytest.FixtureRequest, tmp_path: Path, database: str
+) -> None:
+    url = "sqlite:///here.db" if database == "sqlite" else request.getfixturevalue("postgres").url()
+    command = [sys.executable, "-m", "hooksdk", "run", *MODEL, "--session", "s1", "--store", url, "Count."]
+    async with ScriptedServer(lambda turn: f"{len(turn.messages)} messages") as server:
+        keys = {"OPENAI_API_KEY": "any", "OPENAI_BASE_URL": server.openai_url}
+        first, second = [
+            await anyio.run_process(command, cwd=tmp_path, env={**os.environ, **keys}, check=False) for _ in range(2)
+        ]
+    assert (first.stdout, second.stdout) == (b"1 messages\n", b"3 messages\n")
+    assert f"store       {url[:12]}".encode() in second.stderr
+    assert not list(tmp_path.rglob("*.jsonl"))
+
+
+async def test_a_store_that_is_none_is_refused_before_anything_is_asked(here: Here) -> None:
+    done = here(*MODEL, "--store", "mysql://ann:s3cret@host/db", "Count.")
+    assert done.code == 1
+    assert "'mysql://ann:***@host/db' is not a store: memory, jsonl" in done.err
+
+
 async def test_sessions_are_kept_in_files_unless_the_configuration_says_otherwise(tmp_path: Path) -> None:
     async with ScriptedServer(lambda turn: f"{len(turn.messages)} messages") as server:
         first = await hooksdk("run", *MODEL, "--session", "s1", "Count.", folder=tmp_path, server=server)

@@ -1,4 +1,4 @@
-"""What every store promises, and what the files of `JsonlStore` look like."""
+"""Choosing a store, and what the files of `JsonlStore` look like. What every store promises: test_store_conformance.py."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 import os
 import stat
 import sys
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -15,21 +15,19 @@ from transcripts import OPENAI, body, history, make_store, opened, statuses, tex
 
 from hooksdk import Host
 from hooksdk.errors import ConfigError, SessionBusy, StoreError
-from hooksdk.stores import JsonlStore, MemoryStore, Store, open_store
+from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store, open_store
 from hooksdk.stores.jsonl import file_name
+from hooksdk.testing._store_cases import ODD_IDS
 from hooksdk.transcript import Results
 
 pytestmark = pytest.mark.anyio
 
-ODD_IDS = [
-    "plain", "Plain", "PLAIN", "", ".", "..", "../../etc/passwd", "a/b\\c", "nul\0byte", "x" * 10_000, "x" * 10_001, "CON",
-    "naïve 会话 🙂", "\u0301", "\ud800", "line\nbreak", "C:\\x", "*?<>|", " ", "-rf", "session", "\u017fession", "a" * 39 + "é",
-]  # fmt: skip
 
-
-@pytest.fixture(params=["memory", "jsonl"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return make_store(request.param, tmp_path / "sessions")
+@pytest.fixture(params=["memory", "jsonl", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Store]:
+    made = make_store(request.param, tmp_path / "sessions")
+    yield made
+    await made.aclose()
 
 
 def only(directory: Path, ending: str) -> Path:
@@ -40,96 +38,14 @@ def only(directory: Path, ending: str) -> Path:
 # --- sessions ---
 
 
-async def test_messages_and_journal_come_back_in_order(store: Store) -> None:
-    log = await store.open_session("s")
-    assert (log.existed, await log.read()) == (False, ([], []))
-    await log.append_messages([{"n": 1}, {"n": 2}])
-    await log.append_journal([{"kind": "a"}])
-    await log.append_messages([{"n": 3}])
-    await log.append_messages([])
-    await log.close()
-    log = await store.open_session("s")
-    assert log.existed
-    assert await log.read() == ([{"n": 1}, {"n": 2}, {"n": 3}], [{"kind": "a"}])
-
-
-async def test_what_is_not_json_is_refused_and_nothing_of_the_step_is_stored(store: Store) -> None:
-    log = await store.open_session("s")
-    for append in (log.append_messages, log.append_journal):
-        with pytest.raises(StoreError, match="not JSON"):
-            await append([{"fine": 1}, {"not": object()}])
-    assert await log.read() == ([], [])
-
-
-@pytest.mark.both_loops
-async def test_a_session_has_one_holder_at_a_time_and_its_token_rises(store: Store) -> None:
-    first = await store.open_session("s")
-    with pytest.raises(SessionBusy) as caught:
-        with anyio.fail_after(30):
-            await store.open_session("s", wait=0.1)
-    assert (caught.value.session_id, caught.value.seconds) == ("s", 0.1)
-    await store.open_session("other", wait=0)
-    await first.close()
-    await first.close()
-    second = await store.open_session("s", wait=0)
-    assert second.token > first.token
-
-
-@pytest.mark.both_loops
-async def test_who_waits_gets_the_session_when_its_holder_lets_go(store: Store) -> None:
-    first = await store.open_session("s")
-    order: list[str] = []
-
-    async def wait() -> None:
-        second = await store.open_session("s", wait=60)
-        order.append("second")
-        assert (await second.read())[0] == [{"n": 1}]
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(wait)
-        await anyio.sleep(0.05)
-        order.append("first")
-        await first.append_messages([{"n": 1}])
-        await first.close()
-    assert order == ["first", "second"]
-
-
-@pytest.mark.both_loops
-async def test_a_former_holder_cannot_write_or_read_any_more(store: Store) -> None:
-    first = await store.open_session("s")
-    await first.close()
-    second = await store.open_session("s")
-    for attempt in (first.append_messages([{}]), first.append_journal([{}]), first.read(), first.verify()):
-        with pytest.raises((SessionBusy, StoreError)):
-            await attempt
-    assert await second.read() == ([], [])
-
-
-@pytest.mark.both_loops
-async def test_waiting_for_a_session_can_be_cancelled_and_leaves_it_free(store: Store) -> None:
-    first = await store.open_session("s")
-    with anyio.move_on_after(0.05) as scope:
-        await store.open_session("s", wait=60)
-    assert scope.cancelled_caught
-    await first.close()
-    await (await store.open_session("s", wait=0)).close()
-
-
-async def test_any_text_is_a_session_id(store: Store, tmp_path: Path) -> None:
-    for number, name in enumerate(ODD_IDS):
-        assert not await store.session_exists(name)
-        log = await store.open_session(name, wait=0)
-        await log.append_messages([{"n": number}])
-    assert await store.list_sessions() == sorted(ODD_IDS)
-    await store.aclose()
-    outside = [path for path in tmp_path.rglob("*") if path.is_file() and path.parent != tmp_path / "sessions"]
-    assert outside == []
-    if isinstance(store, JsonlStore):
-        for number, name in enumerate(ODD_IDS):
-            assert (await (await store.open_session(name)).read())[0] == [{"n": number}]
-        names = [path.name for path in store.directory.iterdir()]
-        assert len({name.casefold() for name in names}) == len(names) == 3 * len(ODD_IDS)
-        assert max(map(len, names)) < 100
+async def test_any_session_id_is_a_file_name_inside_the_folder(tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path / "sessions")
+    for name in ODD_IDS:
+        await (await store.open_session(name, wait=0)).close()
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.parent != store.directory] == []
+    names = [path.name for path in store.directory.iterdir()]
+    assert len({name.casefold() for name in names}) == len(names) == 3 * len(ODD_IDS)
+    assert max(map(len, names)) < 100
 
 
 async def test_sessions_that_share_call_ids_stay_apart(store: Store) -> None:
@@ -142,64 +58,41 @@ async def test_sessions_that_share_call_ids_stay_apart(store: Store) -> None:
         assert (await other.drain()).trims == ()
 
 
-# --- values ---
-
-
-async def test_values_are_kept_by_space_and_key(store: Store) -> None:
-    assert await store.get_value("plugin", "k") is None
-    assert await store.get_value("plugin", "k", 7) == 7
-    for key in ("k", "../x", "", "é\ud800"):
-        await store.set_value("plugin", key, {"key": key, "list": [1, None, 2.5]})
-        assert (await store.get_value("plugin", key))["key"] == key
-    await store.set_value("../plugin", "k", "another space")
-    await store.delete_value("plugin", "../x")
-    await store.delete_value("plugin", "never there")
-    assert await store.list_keys("plugin") == ["", "k", "é\ud800"]
-    assert await store.list_keys("empty") == []
-
-
-async def test_a_value_is_apart_from_what_was_passed_and_what_is_handed_out(store: Store) -> None:
-    value: dict[str, Any] = {"list": [1]}
-    await store.set_value("p", "k", value)
-    value["list"].append(2)
-    (await store.get_value("p", "k"))["list"].append(3)
-    assert await store.get_value("p", "k") == {"list": [1]}
-
-
-async def test_a_value_that_is_not_json_is_refused_and_the_old_one_stays(store: Store) -> None:
-    await store.set_value("p", "k", 1)
-    with pytest.raises(StoreError, match="not JSON"):
-        await store.set_value("p", "k", {"x": object()})
-    assert await store.get_value("p", "k") == 1
-
-
-@pytest.mark.both_loops
-async def test_parallel_changes_of_one_space_lose_nothing(store: Store) -> None:
-    async with anyio.create_task_group() as group:
-        for number in range(30):
-            group.start_soon(store.set_value, "p", f"k{number:02}", number)
-    assert [await store.get_value("p", key) for key in await store.list_keys("p")] == list(range(30))
-
-
 # --- choosing one ---
 
 
 @pytest.mark.parametrize(
     ("spec", "kind"),
-    [(None, MemoryStore), ("memory", MemoryStore), ("jsonl", JsonlStore), ("jsonl:/tmp/a:b", JsonlStore)],
+    [
+        (None, MemoryStore),
+        ("memory", MemoryStore),
+        ("jsonl", JsonlStore),
+        ("jsonl:/tmp/a:b", JsonlStore),
+        ("sqlite:///a.db", SqlStore),
+        ("sqlite:////tmp/a?b", SqlStore),
+        ("postgresql://ann@host/agents", SqlStore),
+    ],
 )
 async def test_a_store_is_opened_by_its_name(spec: str | None, kind: type[Store]) -> None:
     store = open_store(spec)
     assert isinstance(store, kind)
-    if spec and spec.endswith("b"):
+    if spec and spec.endswith("a:b"):
         assert isinstance(store, JsonlStore)
         assert store.directory == Path("/tmp/a:b")
 
 
-@pytest.mark.parametrize("spec", ["", "jsnol", "sqlite:x", "memory:x"])
+@pytest.mark.parametrize(
+    "spec", ["", "jsnol", "sqlite:x", "sqlite://", "sqlite:///:memory:", "postgresql://", "mysql://host/db", "memory:x"]
+)
 async def test_an_unknown_store_is_refused_with_what_there_is(spec: str) -> None:
-    with pytest.raises(ConfigError, match="memory, jsonl or jsonl:DIRECTORY"):
+    with pytest.raises(ConfigError, match="memory, jsonl, jsonl:DIRECTORY, sqlite:///FILE or postgresql://"):
         open_store(spec)
+
+
+async def test_a_password_is_not_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"postgers://ann:\*\*\*@host/db' is not a store.* Did you mean 'postgresql'"):
+        open_store("postgers://ann:s3cret@host/db")
+    assert "s3cret" not in str(SqlStore("postgresql://ann:s3cret@host/db"))
 
 
 async def test_the_default_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -374,6 +374,8 @@ WIDENING: dict[str, tuple[str, Callable[[Config], Any], Any, Any]] = {
     "the plugins file": ("plugins_file = true", lambda config: config.plugins_file, False, True),
     "a store inside": ('store = "jsonl:.agent"', lambda config: config.store and Path(config.store).name, None, ".agent"),
     "a store elsewhere": ('store = "jsonl:/somewhere"', lambda config: config.store, None, "jsonl:/somewhere"),
+    "a database elsewhere": ('store = "sqlite:////somewhere"', lambda config: config.store, None, "sqlite:////somewhere"),
+    "a database on a server": ('store = "postgresql://h/d"', lambda config: config.store, None, "postgresql://h/d"),
     "a store next door": ('store = "jsonl:../next"', lambda config: config.store and Path(config.store).name, None, "next"),
 }  # fmt: skip
 
@@ -845,7 +847,9 @@ def test_a_store_that_is_none_is_an_error_wherever_the_configuration_is_read(
     desk.project('store = "postgres"\n')
     done = desk.command(*arguments)
     assert (done.code, done.out) == (3, "")
-    assert "hooksdk.toml: 'store': 'postgres' is not a store: memory, jsonl or jsonl:DIRECTORY." in done.err
+    assert (
+        "hooksdk.toml: 'store': 'postgres' is not a store: memory, jsonl, jsonl:DIRECTORY, sqlite:///FILE" in done.err
+    )
 
 
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="no modes there, or not for this user")

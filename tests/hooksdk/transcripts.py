@@ -11,7 +11,7 @@ from hooksdk import schema
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 from hooksdk.formats.openai_chat import OpenAIChat
-from hooksdk.stores import JsonlStore, MemoryStore, Store
+from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store
 from hooksdk.tools import Tool
 from hooksdk.transcript import DrainReport, Results, Transcript
 
@@ -26,6 +26,8 @@ class House(OpenAIChat):
 
 
 def make_store(kind: str, directory: Path) -> Store:
+    if kind == "sqlite":
+        return SqlStore(f"sqlite:///{directory / 'sessions.db'}")
     return MemoryStore() if kind == "memory" else JsonlStore(directory)
 
 

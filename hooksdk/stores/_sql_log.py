@@ -1,0 +1,185 @@
+"""One session of `SqlStore`: its rows, and the lease under which they are written."""
+
+# ruff: noqa: S608 - the tables' names are fixed
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast, final
+
+import anyio
+
+from hooksdk._tasks.background import logger
+from hooksdk._tasks.shielding import in_thread, run_shielded
+from hooksdk._transcript.encoding import encode_for
+from hooksdk._transcript.entries import Entry
+from hooksdk.errors import HookSDKError, SessionBusy, StoreError, TranscriptChanged
+from hooksdk.formats import Message
+from hooksdk.stores.jsonl import file_name
+
+if TYPE_CHECKING:
+    from hooksdk.stores._database import Database, Transaction
+
+T = TypeVar("T")
+
+RENEW = "UPDATE hooksdk_sessions SET expires = {now} + :lease WHERE key = :key AND token = :token AND holder = :holder"
+RELEASE = """
+UPDATE hooksdk_sessions SET expires = NULL, holder = NULL WHERE key = :key AND token = :token AND holder = :holder"""
+
+
+@final
+class Table:
+    """The statements over the messages, or over the journal."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.select = f"SELECT position, body FROM hooksdk_{name} WHERE key = :key ORDER BY position"
+        self.end = f"SELECT coalesce(max(position) + 1, 0) FROM hooksdk_{name} WHERE key = :key"
+        self.cut = f"DELETE FROM hooksdk_{name} WHERE key = :key AND position >= :length"
+        self.insert = f"INSERT INTO hooksdk_{name} (key, position, body) VALUES (:key, :position, :body)"
+
+
+MESSAGES, JOURNAL = Table("messages"), Table("journal")
+
+
+@final
+class SqlLog:
+    """One session's rows, held by a lease."""
+
+    materialized = False
+
+    def __init__(
+        self, database: Database, session_id: str, *, holder: str, token: int, lease: float, lengths: dict[Table, int]
+    ) -> None:
+        self.session_id = session_id
+        self.existed = token > 1
+        self.token = token
+        self.is_open = True
+        self.row: dict[str, Any] = {"key": file_name(session_id), "token": token, "holder": holder, "lease": lease}
+        """The parameters that name this lease."""
+        self._database = database
+        self._lengths = lengths
+        self._alone = anyio.Lock()
+        self._doubtful = False
+        """A write was begun, and whether it was stored is not known: its rows are cut off before anything else is done."""
+
+    async def _hold(
+        self, step: Callable[[Transaction], Awaitable[T]], committed: Callable[[T], None] = lambda _: None
+    ) -> T:
+        """Run a step in one transaction with a look at the lease, which is renewed; `committed` is told of its answer."""
+
+        async def held(transaction: Transaction) -> T:
+            if not (await transaction.execute(RENEW, self.row)).rowcount:
+                raise SessionBusy(self.session_id, 0)
+            was_doubtful = self._doubtful
+            if was_doubtful:
+                for table, length in self._lengths.items():
+                    await transaction.execute(table.cut, {**self.row, "length": length})
+            self._doubtful = True
+            try:
+                return await step(transaction)
+            except HookSDKError:  # of our own: this try is rolled back, and that is known
+                self._doubtful = was_doubtful
+                raise
+
+        async def alone() -> T:
+            async with self._alone:
+                if not self.is_open:
+                    raise StoreError(f"session '{self.session_id}'", "it was closed")
+                answer = await self._database.transaction(held)
+                self._doubtful = False
+                committed(answer)
+                return answer
+
+        return await run_shielded(alone)
+
+    async def read(self) -> tuple[list[Message], list[Entry]]:
+        """The messages and the journal. Raises `StoreError` for a row that is missing or is not JSON."""
+
+        async def look(transaction: Transaction) -> tuple[list[Message], list[Entry]]:
+            return await read_rows(transaction, self.session_id)
+
+        def count(read: tuple[list[Message], list[Entry]]) -> None:
+            self._lengths = {MESSAGES: len(read[0]), JOURNAL: len(read[1])}
+
+        return await self._hold(look, count)
+
+    async def append_messages(self, messages: Sequence[Message]) -> None:
+        """Store more messages."""
+        await self._append(MESSAGES, messages)
+
+    async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None:
+        """Store more journal entries in one transaction."""
+        await self._append(JOURNAL, entries, verify=verify)
+
+    async def _append(self, table: Table, values: Sequence[object], *, verify: bool = False) -> None:
+        bodies = [encode_for(f"session '{self.session_id}'", value).decode() for value in values]
+
+        async def store(transaction: Transaction) -> None:
+            await self._compare(transaction, self._lengths if verify else (table,))
+            key, start = self.row["key"], self._lengths[table]
+            rows = [{"key": key, "position": start + number, "body": body} for number, body in enumerate(bodies)]
+            if rows:
+                await transaction.execute(table.insert, rows)
+
+        def count(_: object) -> None:
+            self._lengths[table] += len(bodies)
+
+        if bodies or verify:
+            await self._hold(store, count)
+
+    async def _compare(self, transaction: Transaction, tables: Iterable[Table] = (MESSAGES, JOURNAL)) -> None:
+        for table in tables:
+            length = self._lengths[table]
+            end = (await transaction.execute(table.end, self.row)).scalar()
+            if end != length:
+                problem = f"the {table.name} end at {end}, and {length} were stored by this worker: somebody else changed them"
+                raise TranscriptChanged(self.session_id, self._lengths[MESSAGES], problem)
+
+    async def write_view(self, messages: Sequence[Message]) -> None:
+        """Do nothing: the view is for readers of files."""
+
+    async def verify(self) -> None:
+        """Raise `SessionBusy` when the lease is another's now, and `TranscriptChanged` when rows were added or cut off."""
+        await self._hold(self._compare)
+
+    async def close(self) -> None:
+        """Let the session go. Where the database does not answer, its lease lapses by itself."""
+        if self.is_open:
+            await run_shielded(self._close)
+
+    async def _close(self) -> None:
+        async with self._alone:
+            self.is_open = False
+            try:
+                await self._database.transaction(lambda transaction: transaction.execute(RELEASE, self.row))
+            except StoreError as error:
+                logger.warning("session %r is free only when its lease lapses: %s", self.session_id, error)
+
+
+async def read_rows(transaction: Transaction, session_id: str) -> tuple[list[Message], list[Entry]]:
+    """Both sequences. The journal first: the messages that it speaks of were stored before it was written."""
+    row = {"key": file_name(session_id)}
+    journal = await transaction.execute(JOURNAL.select, row)
+    messages = await transaction.execute(MESSAGES.select, row)
+
+    def parse() -> tuple[list[Message], list[Entry]]:
+        return _parse(messages.all(), MESSAGES, session_id), _parse(journal.all(), JOURNAL, session_id)
+
+    return await in_thread(parse)
+
+
+def _parse(rows: Sequence[Any], table: Table, session_id: str) -> list[dict[str, Any]]:
+    values: list[dict[str, Any]] = []
+    for expected, (position, body) in enumerate(rows):
+        where = f"session '{session_id}', hooksdk_{table.name}, position {expected}"
+        if position != expected:
+            raise StoreError(where, f"this row is missing; the next is {position}. Nothing was changed")
+        try:
+            value = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise StoreError(where, f"this row is not JSON: {error}. Nothing was changed") from error
+        if not isinstance(value, dict):
+            raise StoreError(where, f"this row is a {type(value).__name__}, not an object. Nothing was changed")
+        values.append(cast("dict[str, Any]", value))
+    return values

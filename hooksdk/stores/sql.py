@@ -1,0 +1,284 @@
+"""Sessions in a database: SQLite for the workers of one machine, PostgreSQL for workers on many.
+
+Who opens a session gets a lease with a token that rises. The lease is renewed in the background and lapses when its worker
+dies or hangs; then any other worker may take the session over. Each write looks at the lease in its own transaction, so a
+worker that was suspended past its lease cannot write any more.
+"""
+
+# ruff: noqa: S608 - the tables' names are fixed
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib.util
+import json
+import os
+import socket
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, final
+
+from hooksdk._config.sources import split_store
+from hooksdk._tasks.background import logger
+from hooksdk._tasks.limits import cancel_requests
+from hooksdk._tasks.shielding import keep_trying, run_shielded
+from hooksdk._transcript.encoding import encode_for
+from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.storage import unknown_session
+from hooksdk.errors import ConfigError, SessionBusy, StoreError
+from hooksdk.formats import Message
+from hooksdk.stores._sql_log import JOURNAL, MESSAGES, RENEW, SqlLog, read_rows
+from hooksdk.stores.jsonl import file_name
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+    from hooksdk.stores._database import Database, Transaction
+
+__all__ = ["SqlLog", "SqlStore"]
+
+T = TypeVar("T")
+
+TAKE = """
+INSERT INTO hooksdk_sessions (key, name, token, holder, expires) VALUES (:key, :name, 1, :holder, {now} + :lease)
+ON CONFLICT (key) DO UPDATE SET token = hooksdk_sessions.token + 1, holder = excluded.holder, expires = excluded.expires
+WHERE hooksdk_sessions.expires IS NULL OR hooksdk_sessions.expires <= {now} OR hooksdk_sessions.holder = :claim
+RETURNING token"""
+HOLDER = "SELECT holder, expires - {now} FROM hooksdk_sessions WHERE key = :key"
+CLAIM = """
+WITH picked AS MATERIALIZED (
+    SELECT key FROM hooksdk_sessions WHERE expires <= {now} ORDER BY expires LIMIT :limit {skip_locked})
+UPDATE hooksdk_sessions SET token = token + 1, holder = :holder, expires = {now} + :lease
+FROM picked WHERE hooksdk_sessions.key = picked.key RETURNING hooksdk_sessions.name"""
+DELETE = [f"DELETE FROM hooksdk_{name} WHERE key = :key" for name in ("messages", "journal", "sessions")]
+SET_VALUE = """
+INSERT INTO hooksdk_values (space, key, name, body) VALUES (:space, :key, :name, :body)
+ON CONFLICT (space, key) DO UPDATE SET body = excluded.body"""
+
+
+@final
+class SqlStore:
+    """Sessions in a database: `sqlite:///FILE` for the workers of one machine, `postgresql://...` for workers on many.
+
+    `lease` is after how many seconds a session whose worker died or hangs is free for others; it is renewed three times in
+    that time. Needs the extra `sql`, for PostgreSQL `postgres`, and asyncio: SQLAlchemy does not run on trio.
+    Raises `ConfigError` for another URL, or where the extra is not installed.
+
+    ```python
+    import asyncio
+
+    from hooksdk import Host
+    from hooksdk.stores import SqlStore
+
+    async def main() -> None:
+        store = SqlStore("sqlite:///sessions.db")
+        for resumed in (False, True):
+            async with Host(store=store) as host, host.session("ann") as session:
+                assert session.resumed is resumed
+        await store.aclose()
+
+    asyncio.run(main())
+    ```
+    """
+
+    def __init__(self, url: str, *, lease: float = 15.0) -> None:
+        try:
+            kind, place = split_store(url)
+        except ValueError as error:
+            raise ConfigError("store", (str(error),)) from None
+        if kind not in {"sqlite", "postgresql"}:
+            raise ConfigError("store", (f"'{kind}' is no database: sqlite:///FILE or postgresql://USER@HOST/DATABASE",))
+        if not lease > 0:
+            raise ConfigError("store", (f"the lease must be above 0 s, not {lease:g}",))
+        needed = {"sqlalchemy": "sql", **({"aiosqlite": "sql"} if kind == "sqlite" else {"psycopg": "postgres"})}
+        for module, extra in needed.items():
+            if importlib.util.find_spec(module) is None:
+                raise ConfigError("store", (f"'{kind}' needs {module}: pip install 'hooksdk[{extra}]'",))
+        self.lease = lease
+        self._file = Path(place) if kind == "sqlite" else None
+        self._url = url
+        self._database: Database | None = None
+        self._logs: list[SqlLog] = []
+        self._claims: dict[str, str] = {}
+        """By session: the holder under which it was claimed here."""
+        self._heartbeat: asyncio.Task[None] | None = None
+
+    def __str__(self) -> str:
+        """The URL, without a password."""
+        parts = self._parts()
+        return parts.set(drivername=parts.get_backend_name()).render_as_string(hide_password=True)
+
+    def _parts(self) -> URL:
+        from sqlalchemy.engine import URL, make_url
+
+        if self._file:
+            return URL.create("sqlite+aiosqlite", database=str(self._file))
+        return make_url(self._url).set(drivername="postgresql+psycopg")
+
+    def _open(self) -> Database:
+        if cancel_requests() < 0:
+            raise StoreError(
+                str(self), "SqlStore runs on asyncio alone, and this is another event loop. Take JsonlStore under trio"
+            )
+        if self._database is None or self._database.loop is not asyncio.get_running_loop():
+            from hooksdk.stores._database import Database
+
+            self._database = Database(self._parts(), stall=self.lease)
+        return self._database
+
+    # Sessions
+
+    async def open_session(self, session_id: str, *, wait: float = 5.0) -> SqlLog:
+        """Take hold of a session, new or old. Raises `SessionBusy` when another holder does not let go, and its lease does
+        not lapse, in time."""
+        database, holder = self._open(), _new_holder()
+        row = {"key": file_name(session_id), "name": json.dumps(session_id), "holder": holder, "lease": self.lease}
+        row["claim"] = self._claims.pop(session_id, "")
+        logs: list[SqlLog] = []
+        rival = ""
+
+        async def take(transaction: Transaction) -> SqlLog | None:
+            nonlocal rival
+            token = (await transaction.execute(TAKE, row)).scalar()
+            if token is None:
+                name, rest = [*((await transaction.execute(HOLDER, row)).one_or_none() or (None, 0))]
+                rival = f"{name}, whose lease lapses in {max(rest, 0):.0f} s unless it is renewed" if name else ""
+                return None
+            lengths = {table: (await transaction.execute(table.end, row)).scalar_one() for table in (MESSAGES, JOURNAL)}
+            return SqlLog(database, session_id, holder=holder, token=token, lease=self.lease, lengths=lengths)
+
+        async def take_once() -> None:
+            logs.extend(filter(None, [await database.transaction(take)]))
+
+        async def try_once() -> bool:
+            await run_shielded(take_once)
+            return bool(logs)
+
+        try:
+            await keep_trying(try_once, session_id, wait)
+        except BaseException as error:
+            if isinstance(error, SessionBusy):
+                error.holder = rival
+            for log in logs:
+                await log.close()
+            raise
+        self._logs = [*(log for log in self._logs if log.is_open), logs[0]]
+        if self._heartbeat is None or self._heartbeat.done():
+            self._heartbeat = asyncio.create_task(self._beat(), name="hooksdk: leases")
+        return logs[0]
+
+    async def _beat(self) -> None:
+        """Renew the leases of all open sessions, until there is none."""
+        while True:
+            await asyncio.sleep(self.lease / 3)
+            rows = sorted((log.row for log in self._logs if log.is_open), key=lambda row: row["key"])
+            if not rows:
+                return
+            try:
+                await self._open().transaction(functools.partial(_renew, rows=rows))
+            except StoreError as error:
+                logger.warning("the leases of %d sessions were not renewed: %s", len(rows), error)
+
+    async def claim_abandoned(self, limit: int = 1) -> list[str]:
+        """Take over sessions whose worker died or hangs, those first that were left first; nobody else gets the same ones.
+
+        Open each with this store (or its host) before the lease lapses again. At most `limit`; none where none was left.
+        """
+        database, holder = self._open(), _new_holder()
+        row = {"holder": holder, "lease": self.lease, "limit": limit}
+        if await database.is_absent():
+            return []
+
+        async def claim(transaction: Transaction) -> list[str]:
+            return [json.loads(name) for name in (await transaction.execute(CLAIM, row)).scalars()]
+
+        sessions = await database.transaction(claim)
+        self._claims.update(dict.fromkeys(sessions, holder))
+        return sessions
+
+    async def _look(self, step: Callable[[Transaction], Awaitable[T]], absent: T) -> T:
+        """Read in one transaction; `absent` where there is no database yet."""
+        database = self._open()
+        return absent if await database.is_absent() else await database.transaction(step, writes=False)
+
+    async def _rows(self, statement: str, **parameters: object) -> Sequence[Any]:
+        async def rows(transaction: Transaction) -> Sequence[Any]:
+            return (await transaction.execute(statement, parameters)).scalars().all()
+
+        return await self._look(rows, ())
+
+    async def read_session(self, session_id: str) -> tuple[list[Message], list[Entry]]:
+        """The messages and the journal of a session as they are now, whoever holds it. Raises `StoreError`."""
+        if not await self.session_exists(session_id):
+            raise unknown_session(session_id)
+        return await self._look(functools.partial(read_rows, session_id=session_id), ([], []))
+
+    async def session_exists(self, session_id: str) -> bool:
+        """True when the session has been opened before."""
+        return bool(await self._rows("SELECT 1 FROM hooksdk_sessions WHERE key = :key", key=file_name(session_id)))
+
+    async def list_sessions(self) -> list[str]:
+        """The ids of all sessions, sorted."""
+        return sorted(json.loads(name) for name in await self._rows("SELECT name FROM hooksdk_sessions"))
+
+    async def delete_session(self, session_id: str, *, wait: float = 5.0) -> bool:
+        """Remove a session for good; False where there is none. Raises `SessionBusy` when a holder does not let go in
+        time."""
+        if not await self.session_exists(session_id):
+            return False
+        log = await self.open_session(session_id, wait=wait)
+
+        async def delete(transaction: Transaction) -> None:
+            for statement in DELETE:
+                await transaction.execute(statement, log.row)
+
+        try:
+            await self._open().transaction(delete)
+        finally:
+            await log.close()
+        return True
+
+    # Values
+
+    async def get_value(self, space: str, key: str, default: Any = None) -> Any:
+        """A stored value, a fresh copy."""
+        statement = "SELECT body FROM hooksdk_values WHERE space = :space AND key = :key"
+        bodies = await self._rows(statement, space=file_name(space), key=file_name(key))
+        return json.loads(bodies[0]) if bodies else default
+
+    async def set_value(self, space: str, key: str, value: Any) -> None:
+        """Store a JSON value; durable when this returns."""
+        row = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
+        row["body"] = encode_for(f"storage '{space}'", value).decode()
+        await self._open().transaction(lambda transaction: transaction.execute(SET_VALUE, row))
+
+    async def delete_value(self, space: str, key: str) -> None:
+        """Remove a value; one that is not there is no error."""
+        database, row = self._open(), {"space": file_name(space), "key": file_name(key)}
+        statement = "DELETE FROM hooksdk_values WHERE space = :space AND key = :key"
+        if not await database.is_absent():
+            await database.transaction(lambda transaction: transaction.execute(statement, row))
+
+    async def list_keys(self, space: str) -> list[str]:
+        """The keys of a space, sorted."""
+        names = await self._rows("SELECT name FROM hooksdk_values WHERE space = :space", space=file_name(space))
+        return sorted(json.loads(name) for name in names)
+
+    async def aclose(self) -> None:
+        """Let every session go, and close the connections."""
+        for log in self._logs:
+            await log.close()
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+        database, self._database, self._heartbeat = self._database, None, None
+        if database is not None:
+            await database.aclose()
+
+
+async def _renew(transaction: Transaction, rows: Sequence[dict[str, Any]]) -> None:
+    await transaction.execute(RENEW, rows)
+
+
+def _new_holder() -> str:
+    return f"process {os.getpid()} on {socket.gethostname()} ({uuid.uuid4().hex[:8]})"

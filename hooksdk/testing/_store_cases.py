@@ -1,0 +1,283 @@
+"""What every store promises, as cases that any test runner can run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import anyio
+
+from hooksdk.errors import SessionBusy, StoreError
+from hooksdk.transcript import Store
+
+MakeStore = Callable[[], Store]
+"""Makes a store over the same place each time, as another worker would have it. A store that lives in one process alone may
+answer the same object each time."""
+
+ODD_IDS = [
+    "plain", "Plain", "PLAIN", "", ".", "..", "../../etc/passwd", "a/b\\c", "nul\0byte", "x" * 10_000, "x" * 10_001, "CON",
+    "naïve 会话 🙂", "\u0301", "\ud800", "line\nbreak", "C:\\x", "*?<>|", " ", "-rf", "session", "\u017fession", "a" * 39 + "é",
+]  # fmt: skip
+MESSAGE: dict[str, Any] = {
+    "role": "user", "content": "é\ud800\0 \u2028 🙂", "number": [1, -2.5, None, True, 10**20], "": {}, "deep": [[[]]],
+}  # fmt: skip
+LONG = 60.0
+"""Seconds to wait for what is certain to come, however busy the machine is."""
+
+Workers = Callable[[], Store]
+Check = Callable[[Workers], Awaitable[None]]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class StoreCase:
+    """One promise of a store. Its name is the promise; awaiting `case(make)` checks it, and raises `AssertionError`.
+
+    ```python
+    import anyio
+
+    from hooksdk import JsonlStore
+    from hooksdk.testing import store_cases
+
+    async def main() -> None:
+        for number, case in enumerate(store_cases()):
+            await case(lambda: JsonlStore(f"place{number}"))
+
+    anyio.run(main)
+    ```
+    """
+
+    name: str
+    check: Check
+
+    def __str__(self) -> str:
+        """The name."""
+        return self.name
+
+    async def __call__(self, make: MakeStore) -> None:
+        """Check it in a place that is empty. `make` is called once for each worker; all stores are closed in the end."""
+        async with _closing(make) as worker:
+            await self.check(worker)
+
+
+@asynccontextmanager
+async def _closing(make: MakeStore) -> AsyncGenerator[Workers]:
+    stores: list[Store] = []
+
+    def worker() -> Store:
+        stores.append(make())
+        return stores[-1]
+
+    try:
+        yield worker
+    finally:
+        for store in stores:
+            await store.aclose()
+
+
+def store_cases() -> list[StoreCase]:
+    """Every promise of a store.
+
+    In pytest: `@pytest.mark.parametrize("case", store_cases(), ids=str)`.
+    """
+    return [StoreCase(check.__name__, check) for check in CASES]
+
+
+def _same(answer: T, expected: T, what: str) -> None:
+    if answer != expected:
+        raise AssertionError(f"{what}: expected {expected!r:.500}, got {answer!r:.500}")
+
+
+async def _raises(
+    kinds: type[Exception] | tuple[type[Exception], ...], step: Awaitable[object], what: str
+) -> Exception:
+    try:
+        answer = await step
+    except kinds as error:
+        return error
+    raise AssertionError(f"{what}: expected an error, got {answer!r:.200}")
+
+
+async def messages_and_journal_come_back_in_order(worker: Workers) -> None:
+    log = await worker().open_session("s")
+    _same((log.existed, await log.read()), (False, ([], [])), "a new session")
+    await log.append_messages([{"n": 1}, MESSAGE])
+    await log.append_journal([{"kind": "a"}, {"kind": "b"}], verify=True)
+    await log.append_messages([{"n": 3}])
+    await log.append_messages([])
+    stored = ([{"n": 1}, MESSAGE, {"n": 3}], [{"kind": "a"}, {"kind": "b"}])
+    _same(await log.read(), stored, "what its holder reads")
+    await log.close()
+    log = await worker().open_session("s")
+    _same((log.existed, await log.read()), (True, stored), "what the next worker reads")
+    await log.append_messages([{"n": 4}])
+    _same((await log.read())[0][3:], [{"n": 4}], "what it goes on with")
+
+
+async def what_is_not_json_is_refused_and_nothing_of_the_step_is_stored(worker: Workers) -> None:
+    log = await worker().open_session("s")
+    for append in (log.append_messages, log.append_journal):
+        await _raises(StoreError, append([{"fine": 1}, {"not": object()}]), "a step that is not JSON")
+    _same(await log.read(), ([], []), "after it")
+
+
+async def a_session_has_one_holder_at_a_time_and_its_token_rises(worker: Workers) -> None:
+    first = await worker().open_session("s")
+    with anyio.fail_after(LONG):
+        error = await _raises(SessionBusy, worker().open_session("s", wait=0.05), "a second holder")
+    _same(vars(error).get("session_id"), "s", "the error's session")
+    await (await worker().open_session("other", wait=0)).close()
+    await first.close()
+    await first.close()
+    second = await worker().open_session("s", wait=LONG)
+    _same(second.token > first.token, True, "the token rises")
+
+
+async def who_waits_gets_the_session_when_its_holder_lets_go(worker: Workers) -> None:
+    first, order = await worker().open_session("s"), list[str]()
+
+    async def wait(store: Store) -> None:
+        second = await store.open_session("s", wait=LONG)
+        order.append("second")
+        _same((await second.read())[0], [{"n": 1}], "what the second worker reads")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait, worker())
+        await anyio.wait_all_tasks_blocked()
+        order.append("first")
+        await first.append_messages([{"n": 1}])
+        await first.close()
+    _same(order, ["first", "second"], "the order")
+
+
+async def a_former_holder_can_neither_write_nor_read(worker: Workers) -> None:
+    first = await worker().open_session("s")
+    await first.close()
+    second = await worker().open_session("s", wait=LONG)
+    for attempt in (first.append_messages([{}]), first.append_journal([{}]), first.read(), first.verify()):
+        await _raises((SessionBusy, StoreError), attempt, "a former holder")
+    _same(await second.read(), ([], []), "after it")
+
+
+async def waiting_for_a_session_can_be_cancelled_and_leaves_it_free(worker: Workers) -> None:
+    first = await worker().open_session("s")
+    with anyio.move_on_after(0.05) as scope:
+        await worker().open_session("s", wait=LONG)
+    _same(scope.cancelled_caught, True, "the wait was cancelled")
+    await first.close()
+    await (await worker().open_session("s", wait=LONG)).close()
+
+
+async def a_session_that_somebody_holds_can_be_looked_at(worker: Workers) -> None:
+    log, reader = await worker().open_session("s"), worker()
+    _same(await reader.read_session("s"), ([], []), "a new session")
+    await log.append_messages([{"n": 1}, MESSAGE])
+    await log.append_journal([{"kind": "a"}])
+    _same(await reader.read_session("s"), ([{"n": 1}, MESSAGE], [{"kind": "a"}]), "while it is held")
+    await log.append_messages([{"n": 3}])
+    await log.close()
+    _same((await reader.read_session("s"))[0][2:], [{"n": 3}], "after it was closed")
+    await _raises(StoreError, reader.read_session("t"), "a session that was never opened")
+    _same(await reader.list_sessions(), ["s"], "looking makes no session")
+
+
+async def any_text_is_a_session_id(worker: Workers) -> None:
+    store, other = worker(), worker()
+    for number, name in enumerate(ODD_IDS):
+        _same(await store.session_exists(name), False, f"{name!r:.50} before it was opened")
+        log = await store.open_session(name, wait=0)
+        await log.append_messages([{"n": number}])
+        await log.close()
+    _same(await other.list_sessions(), sorted(ODD_IDS), "the ids")
+    for number, name in enumerate(ODD_IDS):
+        _same((await other.read_session(name))[0], [{"n": number}], f"the messages of {name!r:.50}")
+
+
+async def steps_side_by_side_are_stored_one_by_one(worker: Workers) -> None:
+    log = await worker().open_session("s")
+    async with anyio.create_task_group() as group:
+        for number in range(8):
+            group.start_soon(log.append_messages, [{"n": number, "part": part} for part in (1, 2)])
+    stored = (await log.read())[0]
+    _same(sorted(each["n"] for each in stored[::2]), list(range(8)), "every step")
+    _same([each["n"] for each in stored[::2]], [each["n"] for each in stored[1::2]], "each step is whole")
+
+
+async def a_cancelled_append_is_stored_whole_or_not_at_all(worker: Workers) -> None:
+    log = await worker().open_session("s")
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await log.append_messages([{"n": 1}, {"n": 2}])
+    _same((await log.read())[0] in ([], [{"n": 1}, {"n": 2}]), True, "a step that was cancelled")
+
+
+async def values_are_kept_by_space_and_key(worker: Workers) -> None:
+    store, other = worker(), worker()
+    _same(await store.get_value("plugin", "k"), None, "a value that is not there")
+    _same(await store.get_value("plugin", "k", 7), 7, "its default")
+    for key in ("k", "../x", "", "é\ud800"):
+        await store.set_value("plugin", key, {"key": "old"})
+        await store.set_value("plugin", key, {"key": key, "list": [1, None, 2.5]})
+        _same(await other.get_value("plugin", key), {"key": key, "list": [1, None, 2.5]}, f"the value of {key!r}")
+    await store.set_value("../plugin", "k", "another space")
+    await store.delete_value("plugin", "../x")
+    await store.delete_value("plugin", "never there")
+    _same(await other.list_keys("plugin"), ["", "k", "é\ud800"], "the keys")
+    _same(await other.list_keys("empty"), [], "the keys of no space")
+
+
+async def a_value_is_apart_from_what_was_passed_and_what_is_handed_out(worker: Workers) -> None:
+    store, value = worker(), {"list": [1]}
+    await store.set_value("p", "k", value)
+    value["list"].append(2)
+    (await store.get_value("p", "k"))["list"].append(3)
+    _same(await store.get_value("p", "k"), {"list": [1]}, "the stored value")
+
+
+async def a_value_that_is_not_json_is_refused_and_the_old_one_stays(worker: Workers) -> None:
+    store = worker()
+    await store.set_value("p", "k", 1)
+    await _raises(StoreError, store.set_value("p", "k", {"x": object()}), "a value that is not JSON")
+    _same(await store.get_value("p", "k"), 1, "the old value")
+
+
+async def parallel_changes_of_one_space_lose_nothing(worker: Workers) -> None:
+    stores = [worker(), worker()]
+    async with anyio.create_task_group() as group:
+        for number in range(16):
+            group.start_soon(stores[number % 2].set_value, "p", f"k{number:02}", number)
+    values = [await stores[0].get_value("p", key) for key in await stores[1].list_keys("p")]
+    _same(values, list(range(16)), "the values")
+
+
+async def closing_the_store_lets_every_session_go(worker: Workers) -> None:
+    store = worker()
+    logs = [await store.open_session(name) for name in ("a", "b")]
+    for log in logs:
+        await log.append_messages([{"n": 1}])
+    await store.aclose()
+    for name in ("a", "b"):
+        store = worker()
+        log = await store.open_session(name, wait=LONG)
+        _same((await log.read())[0], [{"n": 1}], "what the next worker reads")
+
+
+CASES: tuple[Check, ...] = (
+    messages_and_journal_come_back_in_order,
+    what_is_not_json_is_refused_and_nothing_of_the_step_is_stored,
+    a_session_has_one_holder_at_a_time_and_its_token_rises,
+    who_waits_gets_the_session_when_its_holder_lets_go,
+    a_former_holder_can_neither_write_nor_read,
+    waiting_for_a_session_can_be_cancelled_and_leaves_it_free,
+    a_session_that_somebody_holds_can_be_looked_at,
+    any_text_is_a_session_id,
+    steps_side_by_side_are_stored_one_by_one,
+    a_cancelled_append_is_stored_whole_or_not_at_all,
+    values_are_kept_by_space_and_key,
+    a_value_is_apart_from_what_was_passed_and_what_is_handed_out,
+    a_value_that_is_not_json_is_refused_and_the_old_one_stays,
+    parallel_changes_of_one_space_lose_nothing,
+    closing_the_store_lets_every_session_go,
+)

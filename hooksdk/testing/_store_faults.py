@@ -1,0 +1,213 @@
+"""Stores whose operations go wrong: fail, tear, take too long, or die with their process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import uuid
+import warnings
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, final
+
+import anyio
+import anyio.from_thread
+
+from hooksdk.errors import StoreError
+from hooksdk.testing._store_cases import LONG, MakeStore
+from hooksdk.transcript import SessionLog, Store
+
+FaultKind = Literal["fail", "tear", "delay", "kill"]
+MESSAGES = [{"n": 1}, {"n": 2, "text": "x" * 200}, {"n": 3}]
+JOURNAL = [{"kind": "a"}, {"kind": "b"}]
+
+
+@final
+class Fault:
+    """One operation of a store that goes wrong: the `number`-th, counted from 1.
+
+    The store under test asks `strikes()` once for each of its operations (a write, an fsync, a statement, a commit), before it
+    is done. True means that this one must raise what a broken disk or server raises: with kind `fail` without being done, with
+    `tear` after it was done in part, or done and not answered. `delay` and `kill` need no more than the question: the caller
+    gives up while the operation is under way, or the process dies there.
+    """
+
+    def __init__(self, kind: FaultKind, number: int) -> None:
+        self.kind: FaultKind = kind
+        self.number = number
+        self.hit = False
+        """It has happened."""
+        self.session = uuid.uuid4().hex
+        """Its session, of which the store knows nothing yet, and the key of its value."""
+        self._count = 0
+        self._give_up: Callable[[], None] = lambda: None
+
+    def strikes(self) -> bool:
+        """Count one operation; True when it must raise."""
+        self._count += 1
+        if self._count != self.number:
+            return False
+        self.hit = True
+        if self.kind == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.kind == "delay":
+            self._give_up()
+        return self.kind in {"fail", "tear"}
+
+    async def run(self, step: Callable[[], Awaitable[object]]) -> bool:
+        """Run a step whose caller gives up when this fault says so. True when it came to its end and was not cancelled."""
+        with anyio.CancelScope() as scope:
+            self._give_up = lambda: _cancel(scope)
+            await step()
+            return True
+        return False
+
+
+def _cancel(scope: anyio.CancelScope) -> None:
+    try:
+        anyio.from_thread.run_sync(scope.cancel)
+    except RuntimeError:  # no worker thread: the loop itself
+        scope.cancel()
+
+
+def check_fault(make: MakeStore, fault: Fault) -> bool:
+    """Play a session in which one operation goes wrong, and check what is stored: everything that was acknowledged, once and
+    in order, and of the rest whole steps or nothing. Raises `AssertionError`.
+
+    False when the session has fewer operations than `fault.number`, so try 1, 2, 3 and so on until then. `make` makes the store
+    with this fault in it, over a place of your choice: each fault has a session of its own. Runs an event loop of its own (asyncio), so call it from a
+    plain function; `kill` forks.
+
+    ```python
+    import itertools
+    import os
+
+    from hooksdk import JsonlStore
+    from hooksdk.testing import Fault, check_fault
+
+    fsync = os.fdatasync
+    for number in itertools.count(1):
+        fault = Fault("fail", number)
+
+        def failing(fd: int) -> None:
+            if fault.strikes():
+                raise OSError("the disk is broken")
+            fsync(fd)
+
+        os.fdatasync = failing
+        if not check_fault(lambda: JsonlStore("place"), fault):
+            break
+    os.fdatasync = fsync
+    ```
+    """
+    if fault.kind == "kill":
+        return _check_kill(make, fault)
+    steps: list[str] = []
+    anyio.run(_play, make, fault, steps.append)
+    fault.number = 0  # what comes now must work
+    anyio.run(_check, make, fault.session, steps)
+    return fault.hit
+
+
+def _check_kill(make: MakeStore, fault: Fault) -> bool:
+    with TemporaryDirectory() as folder:
+        told = Path(folder, "acknowledged")
+        told.touch()
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", DeprecationWarning
+            )  # of forking beside threads: the child uses none of them
+            child = os.fork()
+        if child == 0:
+            _play_and_exit(make, fault, told)
+        _, status = os.waitpid(child, 0)
+        fault.hit = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        if not fault.hit and os.waitstatus_to_exitcode(status):
+            raise AssertionError(f"the child failed: {told.read_text()[-2000:]}")
+        steps = told.read_text().split()
+    fault.number = 0  # what comes now must work
+    anyio.run(_check, make, fault.session, steps)
+    return fault.hit
+
+
+def _play_and_exit(make: MakeStore, fault: Fault, told: Path) -> None:
+    code = 1
+    with told.open("wb", buffering=0) as file:
+        try:
+            anyio.run(_play, make, fault, lambda step: file.write(f"{step}\n".encode()))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+            code = 0
+        except BaseException as error:
+            file.write(repr(error).encode())
+        finally:
+            os._exit(code)
+
+
+async def _play(make: MakeStore, fault: Fault, acknowledge: Callable[[str], object]) -> None:
+    """The session. A step that failed or was cut short is tried again, as a host does it."""
+    store = make()
+    log = await _open(store, fault)
+    acknowledge("open")
+    steps: list[tuple[str, Callable[[], Awaitable[object]], Callable[[], Awaitable[bool]]]] = [
+        ("one", lambda: log.append_messages(MESSAGES[:1]), lambda: _has(log, 0, 1)),
+        ("more", lambda: log.append_messages(MESSAGES[1:]), lambda: _has(log, 0, 3)),
+        ("journal", lambda: log.append_journal(JOURNAL, verify=True), lambda: _has(log, 1, 2)),
+        ("value", lambda: store.set_value("p", fault.session, "new"), lambda: _has_value(store, fault.session)),
+    ]
+    for name, step, is_stored in steps:
+        try:
+            finished = await fault.run(step)
+        except StoreError:
+            finished = False  # and nothing of it counts, whatever is on the disk
+            await step()
+        else:
+            if not finished and not await is_stored():
+                await step()
+        acknowledge(name)
+    await fault.run(log.close)
+    await store.aclose()
+
+
+async def _open(store: Store, fault: Fault) -> SessionLog:
+    logs: list[SessionLog] = []
+
+    async def step() -> None:
+        logs.append(await store.open_session(fault.session, wait=LONG))
+
+    try:
+        await fault.run(step)
+    except StoreError:
+        await step()
+    if not logs:  # its caller gave up, so it must be free
+        await step()
+    return logs[0]
+
+
+async def _has(log: SessionLog, which: int, count: int) -> bool:
+    return len((await log.read())[which]) == count
+
+
+async def _has_value(store: Store, session: str) -> bool:
+    return await store.get_value("p", session) == "new"
+
+
+async def _check(make: MakeStore, session: str, steps: list[str]) -> None:
+    store = make()
+    log = await store.open_session(session, wait=LONG)
+    messages, journal = await log.read()
+    value = await store.get_value("p", session)
+    stored: dict[str, Any] = {"messages": messages, "journal": journal, "value": value}
+    for name, part, least, whole in (
+        ("messages", messages, 3 if "more" in steps else 1 if "one" in steps else 0, [[], MESSAGES[:1], MESSAGES]),
+        ("journal", journal, 2 if "journal" in steps else 0, [[], JOURNAL]),
+    ):
+        if len(part) < least or part not in whole:
+            raise AssertionError(f"{name} after {steps} were acknowledged: {json.dumps(stored)}")
+    if value != "new" and ("value" in steps or value is not None):
+        raise AssertionError(f"the value after {steps} were acknowledged: {json.dumps(stored)}")
+    await log.append_messages([{"n": 4}])
+    if (await log.read())[0] != [*messages, {"n": 4}]:
+        raise AssertionError("the session cannot go on")
+    await log.close()
+    await store.aclose()

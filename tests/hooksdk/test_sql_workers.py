@@ -1,0 +1,315 @@
+"""Workers of one database: leases, processes side by side, a worker that stalls, lost connections, versions of the tables."""
+
+# pyright: reportPrivateUsage=false
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from transcripts import OPENAI, body, history, opened, statuses
+
+from hooksdk import Host
+from hooksdk.errors import ConfigError, SessionBusy, StoreError, TranscriptChanged
+from hooksdk.stores import SqlStore, _database
+from hooksdk.transcript import Results
+from tests.postgres import Postgres
+
+pytestmark = pytest.mark.anyio
+CHILD = Path(__file__).with_name("sql_child.py")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'sessions.db'}"
+    return request.getfixturevalue("postgres").url()
+
+
+class Workers:
+    """Stores over one database, closed in the end."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.stores: list[SqlStore] = []
+
+    def __call__(self, *, lease: float = 60) -> SqlStore:
+        self.stores.append(SqlStore(self.url, lease=lease))
+        return self.stores[-1]
+
+
+@pytest.fixture
+async def worker(url: str) -> AsyncGenerator[Workers]:
+    workers = Workers(url)
+    yield workers
+    for store in workers.stores:
+        await store.aclose()
+
+
+def child(*arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, str(CHILD), *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+async def dies(store: SqlStore) -> None:
+    """Let the worker of this store die: nobody renews its leases, and nothing is released."""
+    assert store._heartbeat is not None
+    store._heartbeat.cancel()
+
+
+# --- processes ---
+
+
+@pytest.mark.parametrize(("processes", "times"), [(2, 10), pytest.param(8, 100, marks=pytest.mark.slow)])
+async def test_processes_that_write_side_by_side_lose_and_repeat_nothing(
+    url: str, worker: Workers, processes: int, times: int
+) -> None:
+    children = [child("write", url, name, times) for name in range(processes)]
+    for each in children:
+        await anyio.to_thread.run_sync(each.communicate)
+    assert [each.returncode for each in children] == [0] * processes
+    messages, journal = await worker().read_session("shared")
+    pairs = [(each["who"], each["n"]) for each in messages]
+    assert pairs[::2] == pairs[1::2]
+    expected = sorted((str(name), number) for name in range(processes) for number in range(times))
+    assert sorted(pairs[::2]) == expected
+    assert sorted((each["who"], each["n"]) for each in journal) == expected
+    assert len(await worker().list_keys("p")) == processes * times
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGSTOP on Windows")
+async def test_a_worker_that_was_suspended_past_its_lease_cannot_write(url: str, worker: Workers) -> None:
+    stalled = child("hold", url)
+    assert stalled.stdout is not None
+    assert await anyio.to_thread.run_sync(stalled.stdout.readline) == "holding\n"
+    stalled.send_signal(signal.SIGSTOP)
+    log = await worker().open_session("held", wait=60)
+    await log.append_messages([{"n": 2}])
+    stalled.send_signal(signal.SIGCONT)
+    answer, _ = await anyio.to_thread.run_sync(stalled.communicate, "go\n")
+    assert answer.startswith("refused: session 'held' is held by another worker")
+    assert await log.read() == ([{"n": 1}, {"n": 2}], [])
+
+
+# --- leases ---
+
+
+async def test_a_lease_is_renewed_while_its_worker_lives(worker: Workers) -> None:
+    log = await worker(lease=0.2).open_session("s")
+    with pytest.raises(SessionBusy, match=r"held by process \d+ on .*, whose lease lapses in 0 s unless it is renewed"):
+        await worker().open_session("s", wait=0.6)
+    await log.append_messages([{"n": 1}])
+
+
+async def test_an_abandoned_session_goes_to_one_worker_each(worker: Workers) -> None:
+    lost = worker(lease=0.05)
+    for name in ("a", "b", "c"):
+        log = await lost.open_session(name)
+        await log.append_messages([{"n": name}])
+    await dies(lost)
+    closed = await worker().open_session("closed")
+    await closed.close()
+    held = await worker().open_session("held")
+    claims: list[list[str]] = []
+    stores = [worker(), worker()]
+
+    async def claim(store: SqlStore) -> None:
+        while sum(map(len, claims)) < 3:
+            claims.append(await store.claim_abandoned(limit=2))
+
+    async with anyio.create_task_group() as group:
+        for store in stores:
+            group.start_soon(claim, store)
+    assert sorted(name for names in claims for name in names) == ["a", "b", "c"]
+    assert await worker().claim_abandoned(limit=10) == []
+    owner = stores[0] if "a" in stores[0]._claims else stores[1]
+    with pytest.raises(SessionBusy):
+        await worker().open_session("a", wait=0)
+    async with Host(store=owner, config={"allow": []}) as host, host.session("a") as session:
+        assert session.resumed
+    await held.append_messages([{"n": 1}])
+
+
+async def test_the_next_holder_goes_on_with_what_a_dead_worker_stored(worker: Workers) -> None:
+    lost = worker(lease=0.05)
+    log = await lost.open_session("s")
+    await log.append_messages([{"n": 1}])
+    await dies(lost)
+    following = await worker().open_session("s", wait=60)
+    assert (following.existed, following.token > log.token) == (True, True)
+    for attempt in (log.append_messages([{"n": 2}]), log.append_journal([{}]), log.read(), log.verify()):
+        with pytest.raises(SessionBusy):
+            await attempt
+    await log.close()  # lets nothing go that it does not hold
+    await following.append_messages([{"n": 3}])
+    assert (await following.read())[0] == [{"n": 1}, {"n": 3}]
+
+
+async def test_a_deleted_session_cannot_be_written_by_its_former_holder(worker: Workers) -> None:
+    lost = worker(lease=0.05)
+    log = await lost.open_session("s")
+    await dies(lost)
+    store = worker()
+    assert await store.delete_session("s", wait=60)
+    assert not await store.delete_session("s")
+    assert await store.list_sessions() == []
+    fresh = await store.open_session("s")
+    assert fresh.token == log.token
+    with pytest.raises(SessionBusy):
+        await log.append_messages([{"n": 1}])
+
+
+# --- what a transcript does over it ---
+
+
+async def test_trims_are_queued_drained_and_there_again(worker: Workers) -> None:
+    async with opened(worker()) as transcript:
+        await transcript.append(history(OPENAI, [body(1), body(2)]))
+        await Results(transcript, "p").trim("r1", "short")
+        assert statuses(await transcript.drain()) == ["applied"]
+        view = transcript.view
+    async with opened(worker()) as transcript:
+        assert transcript.view == view != transcript.messages
+
+
+async def test_rows_that_somebody_else_adds_or_takes_away_are_noticed(worker: Workers) -> None:
+    store = worker()
+    log = await store.open_session("s")
+    await log.append_messages([{"n": 1}, {"n": 2}])
+
+    async def change(statement: str) -> None:
+        await store._open().transaction(lambda transaction: transaction.execute(statement))
+
+    await change("INSERT INTO hooksdk_messages SELECT key, 2, body FROM hooksdk_messages WHERE position = 1")
+    for attempt in (log.append_messages([{"n": 3}]), log.append_journal([{}], verify=True), log.verify()):
+        with pytest.raises(TranscriptChanged, match="the messages end at 3, and 2 were stored by this worker"):
+            await attempt
+    await change("DELETE FROM hooksdk_messages WHERE position = 2")
+    await log.append_messages([{"n": 3}])
+    await change("DELETE FROM hooksdk_messages WHERE position = 1")
+    with pytest.raises(StoreError, match="hooksdk_messages, position 1: this row is missing; the next is 2"):
+        await log.read()
+
+
+# --- the database ---
+
+
+async def test_a_lost_connection_is_made_again(postgres: Postgres) -> None:
+    store = SqlStore(postgres.url())
+    log = await store.open_session("s")
+    for number in range(3):
+        postgres.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        await log.append_messages([{"n": number}])
+    assert (await log.read())[0] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    await store.aclose()
+
+
+async def test_a_worker_that_stalls_in_a_transaction_is_thrown_out_by_the_server(postgres: Postgres) -> None:
+    url = postgres.url()
+    stalled, other = SqlStore(url, lease=0.3), SqlStore(url)
+    log = await stalled.open_session("s")
+
+    async def stall(_: object) -> None:
+        following = await other.open_session("s", wait=60)
+        await following.append_messages([{"n": 2}])
+
+    await dies(stalled)
+    with pytest.raises(SessionBusy):
+        await log._hold(stall)
+    assert (await other.read_session("s"))[0] == [{"n": 2}]
+    await stalled.aclose()
+    await other.aclose()
+
+
+async def test_a_file_that_is_busy_is_waited_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqlStore(f"sqlite:///{tmp_path / 'a.db'}")
+    log = await store.open_session("s")
+    rival = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    rival.execute("BEGIN IMMEDIATE")
+    async with anyio.create_task_group() as group:
+        group.start_soon(log.append_messages, [{"n": 1}])
+        await anyio.wait_all_tasks_blocked()
+        rival.execute("COMMIT")
+    await store.aclose()
+    monkeypatch.setattr(_database, "LOCK_SECONDS", 0)
+    monkeypatch.setattr(_database, "PAUSES", (0, 0))
+    log = await store.open_session("s")
+    rival.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="the database says: database is locked"):
+        await log.append_messages([{"n": 2}])
+    rival.close()
+    await log.append_messages([{"n": 3}])
+    assert (await log.read())[0] == [{"n": 1}, {"n": 3}]
+    await store.aclose()
+
+
+async def test_reading_makes_no_file(tmp_path: Path) -> None:
+    store = SqlStore(f"sqlite:///{tmp_path / 'deep' / 'a.db'}")
+    assert (await store.list_sessions(), await store.list_keys("p"), await store.get_value("p", "k", 1)) == ([], [], 1)
+    assert (await store.session_exists("s"), await store.claim_abandoned()) == (False, [])
+    await store.delete_value("p", "k")
+    assert list(tmp_path.iterdir()) == []
+    await store.set_value("p", "k", 2)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "deep").iterdir()} == {0o600}
+    await store.aclose()
+
+
+async def test_older_tables_are_brought_up_to_date_and_newer_ones_left_alone(
+    url: str, worker: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await worker().open_session("s")
+    await log.append_messages([{"n": 1}])
+    released = _database.MIGRATIONS
+    more = ("ALTER TABLE hooksdk_sessions ADD COLUMN note TEXT", "UPDATE hooksdk_sessions SET note = 'new'")
+    with monkeypatch.context() as patch:
+        patch.setattr(_database, "MIGRATIONS", (*released, more))
+        async with anyio.create_task_group() as group:
+            for store in (worker(), worker()):
+                group.start_soon(store.list_sessions)
+        assert list(await worker()._rows("SELECT note FROM hooksdk_sessions")) == ["new"]
+    with pytest.raises(StoreError, match=r"made by a newer hooksdk \(version 2, known up to 1\)\. Nothing was changed"):
+        await worker().list_sessions()
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)
+async def test_another_event_loop_than_asyncio_s_is_refused_clearly(tmp_path: Path) -> None:
+    store = SqlStore(f"sqlite:///{tmp_path / 'a.db'}")
+    for attempt in (store.open_session("s"), store.get_value("p", "k"), store.list_sessions()):
+        with pytest.raises(StoreError, match="SqlStore runs on asyncio alone"):
+            await attempt
+    await store.aclose()
+
+
+async def test_a_server_that_is_not_there_is_told_without_the_password(tmp_path: Path) -> None:
+    store = SqlStore(f"postgresql://ann:s3cret@/agents?host={tmp_path}")
+    with pytest.raises(StoreError, match=r"^postgresql://ann:\*\*\*@/agents.*the database says: ") as caught:
+        await store.open_session("s")
+    assert "s3cret" not in str(caught.value)
+    await store.aclose()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"url": "jsonl:x"}, "'jsonl' is no database"),
+        ({"url": "sqlite:///a.db", "lease": 0}, "the lease must be above 0 s"),
+    ],
+)
+async def test_a_store_that_cannot_be_is_refused(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        SqlStore(**options)
+
+
+async def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_spec(name: str) -> object:
+        return None if name == "psycopg" else object()
+
+    monkeypatch.setattr("importlib.util.find_spec", find_spec)
+    with pytest.raises(ConfigError, match=r"'postgresql' needs psycopg: pip install 'hooksdk\[postgres\]'"):
+        SqlStore("postgresql://ann@host/agents")

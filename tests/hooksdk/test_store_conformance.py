@@ -1,0 +1,134 @@
+"""Every store through one suite, and with every operation of theirs going wrong."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sqlite3
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store, _database, _files
+from hooksdk.testing import Fault, StoreCase, check_fault, store_cases
+
+KINDS = ["memory", "jsonl", "sqlite", "postgres"]
+FAULTS = ["fail", "tear", "delay", "kill"]
+Place = Callable[[], Store]
+
+
+@pytest.fixture
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Another worker's store over one place, which is empty at first. The kind is the parameter."""
+    kind = request.param
+    if kind in {"sqlite", "postgres"} and "trio" in request.node.name:
+        pytest.skip("SQLAlchemy runs on asyncio alone")
+    memory = MemoryStore()
+    if kind == "memory":
+        return lambda: memory
+    if kind == "jsonl":
+        return lambda: JsonlStore(tmp_path / "sessions")
+    url = request.getfixturevalue("postgres").url() if kind == "postgres" else f"sqlite:///{tmp_path / 'sessions.db'}"
+    return lambda: SqlStore(url)
+
+
+@pytest.mark.anyio
+@pytest.mark.both_loops
+@pytest.mark.parametrize("make", KINDS, indirect=True)
+@pytest.mark.parametrize("case", store_cases(), ids=str)
+async def test_every_store_keeps_every_promise(case: StoreCase, make: Place) -> None:
+    await case(make)
+
+
+# --- faults: memory has no operation that could go wrong ---
+
+
+@contextmanager
+def broken_files(fault: Fault) -> Generator[None]:
+    """Operations on files in which this fault strikes."""
+    names = ("write", "fsync", "fdatasync", "ftruncate", "replace")
+    real: dict[str, Callable[..., Any]] = {name: getattr(os, name) for name in names}
+
+    def breaking(name: str) -> Callable[..., Any]:
+        def operation(*arguments: Any) -> Any:
+            if not fault.strikes():
+                return real[name](*arguments)
+            if fault.kind == "tear":
+                real[name](*([arguments[0], bytes(arguments[1])[:7]] if name == "write" else arguments))
+            raise OSError(5, "broken")
+
+        return operation
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in names:
+            patch.setattr(os, name, breaking(name))
+        patch.setattr(_files, "_sync", os.fdatasync)
+        yield
+
+
+@contextmanager
+def broken_database(fault: Fault) -> Generator[None]:
+    """Statements and commits in which this fault strikes."""
+    real = _database.create_async_engine
+
+    def error() -> Exception:
+        broken = sqlite3.OperationalError("broken")
+        broken.sqlite_errorname = "SQLITE_IOERR"
+        return DBAPIError("", {}, broken)
+
+    def create(*arguments: Any, **options: Any) -> AsyncEngine:
+        engine = real(*arguments, **options)
+        commit = engine.sync_engine.dialect.do_commit
+
+        def before(*_: object) -> None:
+            if fault.strikes():
+                raise error()
+
+        def committing(connection: Any) -> None:
+            strikes = fault.strikes()
+            if not strikes or fault.kind == "tear":
+                commit(connection)
+            if strikes:
+                raise error()
+
+        event.listen(engine.sync_engine, "before_cursor_execute", before)
+        engine.sync_engine.dialect.do_commit = committing  # type: ignore[method-assign]
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_database, "create_async_engine", create)
+        yield
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_whichever_operation_on_files_goes_wrong_nothing_acknowledged_is_lost(tmp_path: Path, kind: Any) -> None:
+    number = 0
+    for number in itertools.count(1):
+        fault = Fault(kind, number)
+        with broken_files(fault):
+            if not check_fault(lambda: JsonlStore(tmp_path), fault):
+                break
+    assert number > 10
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_whichever_statement_goes_wrong_nothing_acknowledged_is_lost(
+    request: pytest.FixtureRequest, tmp_path: Path, database: str, kind: Any
+) -> None:
+    is_sqlite = database == "sqlite"
+    url = f"sqlite:///{tmp_path / 'sessions.db'}" if is_sqlite else request.getfixturevalue("postgres").url()
+    number = 0
+    for number in itertools.count(1):
+        fault = Fault(kind, number)
+        with broken_database(fault):
+            # Who is killed, or cannot reach the database, lets nothing go: its lease must lapse.
+            if not check_fault(lambda: SqlStore(url, lease=0.1 if kind == "kill" else 1), fault):
+                break
+    assert number > 20

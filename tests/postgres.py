@@ -1,0 +1,75 @@
+"""A PostgreSQL server of the tests' own: a new cluster in a temporary folder, reached by its socket alone."""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+SETTINGS = {
+    "listen_addresses": "''", "fsync": "off", "shared_buffers": "16MB", "max_connections": "60", "autovacuum": "off",
+}  # fmt: skip
+"""No other process than the tests' dies here, so nothing needs to be on disk."""
+
+
+class Postgres:
+    """A running server."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._numbers = itertools.count(1)
+
+    def url(self) -> str:
+        """The URL of a schema without tables."""
+        schema = f"place{next(self._numbers)}"
+        self.sql(f"CREATE SCHEMA {schema}")
+        return f"postgresql://hooksdk@/postgres?host={quote(str(self.folder))}&options=-csearch_path%3D{schema}"
+
+    def sql(self, statement: str) -> None:
+        """Run a statement as the server's owner."""
+        import psycopg
+
+        with psycopg.connect(f"host={self.folder} user=hooksdk dbname=postgres", autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+
+@contextmanager
+def running() -> Generator[Postgres]:
+    """Start a server, and stop it in the end. Skips the test where PostgreSQL is not installed."""
+    programs = sorted(glob.glob("/usr/lib/postgresql/*/bin")) or [str(Path(shutil.which("initdb") or "-").parent)]
+    if sys.platform == "win32" or not Path(programs[-1], "initdb").exists():
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    folder = Path(tempfile.mkdtemp(prefix="hooksdk-postgres-"))
+    is_root = os.getuid() == 0
+    if is_root:  # the server refuses to run as root
+        shutil.chown(folder, "postgres")
+
+    def run(*command: str | Path) -> None:
+        arguments: Sequence[str | Path] = (Path(programs[-1], command[0]), *command[1:])
+        done = subprocess.run(
+            [*(["runuser", "-u", "postgres", "--"] if is_root else []), *arguments],
+            cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    data = folder / "data"
+    settings = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
+    try:
+        run("initdb", "-D", data, "-U", "hooksdk", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
+        run("pg_ctl", "-D", data, "-l", folder / "log", "-w", "-o", f"-k {folder} {settings}", "start")
+        try:
+            yield Postgres(folder)
+        finally:
+            run("pg_ctl", "-D", data, "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(folder)
