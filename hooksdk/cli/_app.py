@@ -17,6 +17,7 @@ from hooksdk.cli._console import complain
 from hooksdk.cli._options import Json, Project
 from hooksdk.cli._plugins import plugins_app
 from hooksdk.cli._policy import policy_app
+from hooksdk.cli._sessions import sessions_app
 from hooksdk.errors import ConfigError, HookSDKError
 
 INTERRUPTED = 130
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.add_typer(plugins_app, name="plugins")
 app.add_typer(approvals_app, name="approvals")
+app.add_typer(sessions_app, name="sessions")
 tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
 app.add_typer(policy_app, name="policy")
