@@ -73,9 +73,9 @@ def run_prompt(options: RunOptions) -> int:
         print(printable(outcome.text) if sys.stdout and sys.stdout.isatty() else outcome.text)
     if not outcome.text.strip() and outcome.reason == "completed":
         console.print("[yellow]no answer[/]   the model's last reply has no text", soft_wrap=True)
-    console.print(f"[dim]run[/]         {escape(_summary(outcome, session_id))}", soft_wrap=True)
     if look := _look_command(options, session_id):
         console.print(f"[dim]look[/]        {safe(look)}", soft_wrap=True)
+    console.print(f"[dim]run[/]         {escape(_summary(outcome, session_id))}", soft_wrap=True)
     if outcome.reason == "completed":
         return 0
     if outcome.reason == "paused":

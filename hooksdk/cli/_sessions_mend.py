@@ -84,7 +84,9 @@ def plan_session(base: Path, known_id: str | None, *, is_held: bool) -> Plan:
 def _cut_torn_end(plan: Plan, path: Path, lines: Lines) -> None:
     size = counted(lines.torn, "byte")
     what = f"it ends in {size} that belong to no whole line, as after a crash"
-    plan.flaws.append(Flaw(path=path, what=what, remedy=f"cut off these {size}"))
+    plan.flaws.append(
+        Flaw(path=path, what=what, remedy="cut off this byte" if lines.torn == 1 else f"cut off these {size}")
+    )
     plan.contents[path] = lines.data[: lines.whole]
 
 
