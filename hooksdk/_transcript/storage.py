@@ -83,6 +83,11 @@ class Store(Protocol):
         waited for. Raises `StoreError` for a session that was never opened."""
         ...
 
+    async def delete_session(self, session_id: str, *, wait: float = 5.0) -> bool:
+        """Remove a session for good; False where there is none. Raises `SessionBusy` when a holder does not let go in
+        time."""
+        ...
+
     async def session_exists(self, session_id: str) -> bool:
         """True when the session has been opened before."""
         ...

@@ -17,8 +17,7 @@ from hooksdk.cli._console import complain
 from hooksdk.cli._options import Json, Project, Store
 from hooksdk.cli._plugins import plugins_app
 from hooksdk.cli._policy import policy_app
-from hooksdk.cli._sessions_app import sessions_app
-from hooksdk.cli._sessions_cost import cost
+from hooksdk.cli._sessions import sessions_app
 from hooksdk.errors import ConfigError, HookSDKError
 
 INTERRUPTED = 130
@@ -37,7 +36,6 @@ app.add_typer(sessions_app, name="sessions")
 tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
 app.add_typer(policy_app, name="policy")
-sessions_app.command("cost")(cost)
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hooksdk.cli._doctor import Finding
 from hooksdk.stores import JsonlStore, Store
-from hooksdk.stores._files import held_locks
+from hooksdk.stores._files import held_locks, is_held
 
 PROC_LOCKS = Path("/proc/locks")
 
@@ -54,7 +54,15 @@ def _held(path: Path, holder: int | None) -> Finding:
         who = f"process {holder}" if holder else "another process"
         return Finding(severity="notice", who="store", what=f"session file {session} is open in {who}")
     what = f"session file {session} is held although process {holder}, which locked it, is gone: a child of it lives on"
-    return Finding(severity="problem", who="store", what=what, advice=f"End that child: lsof {path}")
+    return Finding(
+        severity="problem", who="store", what=what, advice="hooksdk sessions doctor --mend takes the lock away"
+    )
+
+
+def outlived_lock(path: Path) -> int | None:
+    """The process that took this lock, where it is gone and a child that it forked holds the lock on; else None."""
+    holder = _holders().get(path.stat().st_ino) if is_held(path) else None
+    return holder if holder and not _is_alive(holder) else None
 
 
 def _holders() -> dict[int, int]:

@@ -75,6 +75,10 @@ class ThrowawayStore:
         """One that was opened here."""
         return await self._memory.read_session(session_id)
 
+    async def delete_session(self, session_id: str, *, wait: float = 5.0) -> bool:
+        """Remove one that was opened here."""
+        return await self._memory.delete_session(session_id, wait=wait)
+
     async def session_exists(self, session_id: str) -> bool:
         """True when it was opened here."""
         return await self._memory.session_exists(session_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from hooksdk import Host, JsonlStore, Tool
 from hooksdk.agent import Limits, Outcome, run_agent, tokens_of
 from hooksdk.approvals import Approver
 from hooksdk.cli._approver import ask_here, grant_all, refuse_all
-from hooksdk.cli._console import counted, print_json, printable, stderr_console, warnings_shown
+from hooksdk.cli._console import counted, print_json, printable, safe, stderr_console, warnings_shown
 from hooksdk.cli._project import open_servers, project_config
 from hooksdk.cli._provider import ATTEMPTS, CommandModel, ModelOptions
 from hooksdk.cli._timeline import timeline
@@ -72,6 +73,8 @@ def run_prompt(options: RunOptions) -> int:
         print(printable(outcome.text) if sys.stdout and sys.stdout.isatty() else outcome.text)
     if not outcome.text.strip() and outcome.reason == "completed":
         console.print("[yellow]no answer[/]   the model's last reply has no text", soft_wrap=True)
+    if look := _look_command(options, session_id):
+        console.print(f"[dim]look[/]        {safe(look)}", soft_wrap=True)
     console.print(f"[dim]run[/]         {escape(_summary(outcome, session_id))}", soft_wrap=True)
     if outcome.reason == "completed":
         return 0
@@ -106,6 +109,15 @@ async def _play(options: RunOptions, model: CommandModel, console: Console) -> t
                 limits=Limits(turns=options.max_turns, attempts=ATTEMPTS, reminders=options.reminders),
             )  # fmt: skip
             return session.id, outcome
+
+
+def _look_command(options: RunOptions, session_id: str) -> str:
+    """How to look at the session; empty where it was kept in memory."""
+    if project_config(options.project, options.store).store == "memory":
+        return ""
+    place = ["--store", str(options.store)] if options.store else []
+    place += ["--project", str(options.project)] if options.project != Path() else []
+    return shlex.join(["hooksdk", "sessions", "show", session_id, *place])
 
 
 def _place(store: Store) -> str:

@@ -24,7 +24,7 @@ class ImportOptions:
     source: str | None = None
     into: str | None = None
     session: str | None = None
-    store: Path | None = None
+    store: str | None = None
     project: Path = Path()
     as_json: bool = False
 

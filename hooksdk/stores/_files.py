@@ -95,15 +95,16 @@ def read_all(fd: int) -> bytes:
 def held_locks(directory: Path) -> list[Path]:
     """The lock files of a folder that somebody holds now; none is changed. Raises `OSError` for one that cannot be opened.
     A lock goes with its process, so a file that nobody holds means nothing."""
-    held: list[Path] = []
-    for path in sorted(directory.glob("*.lock")):
-        fd = os.open(path, os.O_RDWR | _BINARY)
-        try:
-            if not _lock(fd):
-                held.append(path)
-        finally:
-            os.close(fd)
-    return held
+    return [path for path in sorted(directory.glob("*.lock")) if is_held(path)]
+
+
+def is_held(path: Path) -> bool:
+    """True while somebody holds this lock file. Raises `OSError` for one that cannot be opened."""
+    fd = os.open(path, os.O_RDWR | _BINARY)
+    try:
+        return not _lock(fd)
+    finally:
+        os.close(fd)
 
 
 @final

@@ -7,6 +7,7 @@ first line names the session. `NAME.lock` is held while the session is open and 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -207,33 +208,67 @@ class JsonlStore:
         """Take hold of a session, new or old. Raises `SessionBusy` when another holder does not let go in time."""
         base = self.directory / file_name(session_id)
         threads = anyio.CapacityLimiter(1)
-        lease: list[Lease] = []
         opened: list[JsonlLog] = []
+        lease = await self._take_lease(base, session_id, wait)
+
+        def open_files() -> None:
+            opened.append(JsonlLog(base, session_id, lease, threads, materialized=self._materialize))
+
+        try:
+            await run_shielded(in_thread, open_files)
+        except BaseException:
+            for each in opened or [lease]:
+                each.release()
+            raise
+        self._logs = [*(log for log in self._logs if log.is_open), opened[0]]
+        return opened[0]
+
+    async def _take_lease(self, base: Path, session_id: str, wait: float) -> Lease:
+        path = base.with_name(base.name + ".lock")
+        lease: list[Lease] = []
 
         def try_once() -> bool:
             self._make_directory()
-            lease.extend(filter(None, [Lease.take(base.with_name(base.name + ".lock"))]))
+            lease.extend(filter(None, [Lease.take(path)]))
             return bool(lease)
-
-        def open_files() -> None:
-            opened.append(JsonlLog(base, session_id, lease[0], threads, materialized=self._materialize))
 
         async def take() -> bool:
             return await run_shielded(in_thread, try_once)
 
         try:
-            try:
-                await keep_trying(take, session_id, wait)
-            except SessionBusy as error:
-                error.holder = Lease.holder(base.with_name(base.name + ".lock"))
-                raise
-            await run_shielded(in_thread, open_files)
-        except BaseException:
-            for each in opened or lease:
+            await keep_trying(take, session_id, wait)
+        except BaseException as error:
+            for each in lease:
                 each.release()
+            if isinstance(error, SessionBusy):
+                error.holder = Lease.holder(path)
             raise
-        self._logs = [*(log for log in self._logs if log.is_open), opened[0]]
-        return opened[0]
+        return lease[0]
+
+    async def delete_session(self, session_id: str, *, wait: float = 5.0) -> bool:
+        """Remove a session for good, a damaged one too; False where there is none. Raises `SessionBusy` when a holder does
+        not let go in time."""
+        base = self.directory / file_name(session_id)
+        messages, journal = (base.with_name(f"{base.name}.{kind}.jsonl") for kind in ("messages", "journal"))
+        if not messages.exists() and not journal.exists():
+            return False
+        lease = await self._take_lease(base, session_id, wait)
+
+        def remove() -> None:
+            try:
+                others = (f"{base.name}.view.jsonl", f"{base.name}.*.bak", f".{base.name}.*.tmp")
+                # The journal goes last: it names the session, so a deletion that was cut short can be done again.
+                for path in (*(path for name in others for path in base.parent.glob(name)), messages, journal):
+                    path.unlink(missing_ok=True)
+                with contextlib.suppress(PermissionError):  # Windows keeps a file that is open; alone it means nothing
+                    lease.path.unlink()
+            except OSError as error:
+                raise StoreError(str(self.directory), f"session '{session_id}' cannot be removed: {error}") from error
+            finally:
+                lease.release()
+
+        await run_shielded(in_thread, remove)
+        return True
 
     def _make_directory(self) -> None:
         try:

@@ -100,6 +100,9 @@ class MemoryStore:
 
     async def open_session(self, session_id: str, *, wait: float = 5.0) -> MemoryLog:
         """Take hold of a session, new or old. Raises `SessionBusy` when another holder does not let go in time."""
+        return MemoryLog(session_id, await self._hold(session_id, wait))
+
+    async def _hold(self, session_id: str, wait: float) -> _StoredSession:
         stored = self._sessions.setdefault(session_id, _StoredSession())
 
         async def take() -> bool:
@@ -108,7 +111,17 @@ class MemoryStore:
             return free
 
         await keep_trying(take, session_id, wait)
-        return MemoryLog(session_id, stored)
+        return stored
+
+    async def delete_session(self, session_id: str, *, wait: float = 5.0) -> bool:
+        """Remove a session for good; False where there is none. Raises `SessionBusy` when a holder does not let go in
+        time."""
+        if not await self.session_exists(session_id):
+            return False
+        stored = await self._hold(session_id, wait)
+        # In place: others may be waiting for this very object.
+        stored.messages, stored.journal, stored.token, stored.is_held = [], [], 0, False
+        return True
 
     async def read_session(self, session_id: str) -> tuple[list[Message], list[Entry]]:
         """The messages and the journal of a session as they are now, whoever holds it. Raises `StoreError`."""

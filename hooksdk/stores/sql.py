@@ -142,7 +142,8 @@ class SqlStore:
             nonlocal rival
             token = (await transaction.execute(TAKE, row)).scalar()
             if token is None:
-                name, rest = [*((await transaction.execute(HOLDER, row)).one_or_none() or (None, 0))]
+                rival_row: Any = (await transaction.execute(HOLDER, row)).one_or_none()
+                name, rest = rival_row or (None, 0)
                 rival = f"{name}, whose lease lapses in {max(rest, 0):.0f} s unless it is renewed" if name else ""
                 return None
             lengths = {table: (await transaction.execute(table.end, row)).scalar_one() for table in (MESSAGES, JOURNAL)}

@@ -106,6 +106,38 @@ async def test_the_default_directory_follows_the_environment(monkeypatch: pytest
     assert JsonlStore().directory == tmp_path / "home/sessions"
 
 
+# --- deleting ---
+
+
+async def test_a_deleted_session_is_gone_and_its_id_begins_anew(store: Store) -> None:
+    for session_id in ("s", "other"):
+        async with opened(store, session_id) as transcript:
+            await transcript.append(history(OPENAI, [body(1)]))
+    assert await store.delete_session("s") is True
+    assert (await store.session_exists("s"), await store.list_sessions()) == (False, ["other"])
+    assert await store.delete_session("s") is False
+    log = await store.open_session("s")
+    assert (log.existed, await log.read()) == (False, ([], []))
+    await log.close()
+
+
+async def test_a_held_session_is_not_deleted(store: Store) -> None:
+    async with opened(store) as transcript:
+        await transcript.append(history(OPENAI, [body(1)]))
+        with pytest.raises(SessionBusy):
+            await store.delete_session("s", wait=0)
+        await transcript.append([OPENAI.user("still here")])
+    assert len((await store.read_session("s"))[0]) == 5
+
+
+async def test_a_damaged_session_can_be_deleted(tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path)
+    await (await store.open_session("s")).close()
+    only(tmp_path, ".journal.jsonl").write_text("no JSON\n")
+    assert await store.delete_session("s") is True
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- the files of JsonlStore ---
 
 

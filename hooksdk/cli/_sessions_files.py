@@ -1,0 +1,117 @@
+"""The lines of a session's files, read without holding the session and whatever state they are in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from hooksdk._transcript.encoding import encode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of a file."""
+
+    number: int
+    """From 1."""
+    start: int
+    """Of its first byte in the file."""
+    data: bytes
+    """With its line feed."""
+    values: tuple[dict[str, Any], ...]
+    """The one object that it holds; more where lines are glued together, none where it is empty or damaged."""
+    problem: str = ""
+    """Why it is no line of the store's; empty where nothing is wrong."""
+
+    @property
+    def is_glued(self) -> bool:
+        """Several whole objects: the line feeds between them are lost."""
+        return len(self.values) > 1
+
+
+@dataclass(kw_only=True)
+class Lines:
+    """A file of JSON objects, a line each, as `JsonlStore` writes it."""
+
+    data: bytes
+    lines: list[Line] = field(default_factory=list[Line])
+    """Those of the whole steps."""
+    whole: int = 0
+    """How many bytes the whole steps are."""
+
+    @property
+    def torn(self) -> int:
+        """How many bytes at the end belong to no whole step, as after a crash."""
+        return len(self.data) - self.whole
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the first damaged line; empty where there is none."""
+        damaged = next((line for line in self.lines if line.problem), None)
+        return f"line {damaged.number} {damaged.problem}" if damaged else ""
+
+    @property
+    def values(self) -> list[dict[str, Any]]:
+        """Every object that can be read."""
+        return [value for line in self.lines for value in line.values]
+
+
+def read_lines(path: Path) -> Lines:
+    """All lines of a file; none of one that does not exist. Raises `OSError`."""
+    try:
+        return split_lines(path.read_bytes())
+    except FileNotFoundError:
+        return Lines(data=b"")
+
+
+def split_lines(data: bytes) -> Lines:
+    """The lines of a file's content. Every line of a step but the last begins with a blank."""
+    result = Lines(data=data)
+    step: list[Line] = []
+    start = 0
+    for number, text in enumerate(_by_line_feed(data), 1):
+        line = _line(text, number, start)
+        start += len(text)
+        is_complete = text.endswith(b"\n") or (not line.problem and bool(line.values))
+        step.append(line)
+        if not text.startswith(b" ") and is_complete:
+            result.lines += step
+            step, result.whole = [], start
+    return result
+
+
+def _by_line_feed(data: bytes) -> list[bytes]:
+    parts = data.split(b"\n")
+    return [*(part + b"\n" for part in parts[:-1]), *filter(None, parts[-1:])]
+
+
+def _line(data: bytes, number: int, start: int) -> Line:
+    values, problem = _parse(data)
+    return Line(number=number, start=start, data=data, values=tuple(values), problem=problem)
+
+
+def _parse(data: bytes) -> tuple[list[dict[str, Any]], str]:
+    if not data.strip():
+        return [], ""
+    if b"\0" in data:
+        return [], "holds a block of zeros, as after a power cut"
+    values: list[object] = []
+    try:
+        text = data.decode().strip()
+        while text:
+            value, end = json.JSONDecoder().raw_decode(text)
+            values.append(value)
+            text = text[end:].lstrip()
+    except (ValueError, RecursionError):
+        return [], "is not JSON"
+    if not all(isinstance(value, dict) for value in values):
+        return [], "is no JSON object"
+    objects = cast("list[dict[str, Any]]", values)
+    return objects, "is several lines glued together" if len(objects) > 1 else ""
+
+
+def unglued(line: Line) -> bytes:
+    """The objects of a glued line, a line each."""
+    return b"".join(encode(value) + b"\n" for value in line.values)

@@ -1,0 +1,404 @@
+"""`hooksdk sessions`: what is stored, looked at and changed by commands, while others may hold it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from commands import environment
+from transcripts import OPENAI, House, body, call, filled, history, opened
+from warm import Done, run
+
+from hooksdk import Host
+from hooksdk.formats import Message, get_format
+from hooksdk.stores import JsonlStore
+from hooksdk.transcript import Results
+
+HOLDER = """
+import sys
+import anyio
+from hooksdk import Host, JsonlStore
+
+async def main() -> None:
+    async with Host(store=JsonlStore(sys.argv[1])) as host, host.session("s") as session:
+        print("held", flush=True)
+        sys.stdin.read()
+
+anyio.run(main)
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> JsonlStore:
+    """The store that the commands use unless they are told otherwise."""
+    return JsonlStore(tmp_path / "kept" / "sessions")
+
+
+@pytest.fixture
+def stored(store: JsonlStore) -> JsonlStore:
+    """With the session `s` of three results: the first is trimmed, a trim of the second is queued."""
+    anyio.run(filled, store)
+    return store
+
+
+def sessions(*arguments: str, folder: Path, stdin: str = "") -> Done:
+    return run(("sessions", *arguments), folder=folder, environment=environment(folder), stdin=stdin)
+
+
+@contextmanager
+def held(store: JsonlStore) -> Generator[int]:
+    """Another process holds the session `s`; answers its id."""
+    command = [sys.executable, "-c", HOLDER, str(store.directory)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield process.pid
+        finally:
+            process.stdin.close()
+
+
+def store_messages(
+    store: JsonlStore, messages: list[Message], session_id: str = "s", format_name: str = "openai-chat"
+) -> None:
+    async def work() -> None:
+        async with opened(store, session_id, get_format(format_name)) as transcript:
+            await transcript.append(messages)
+
+    anyio.run(work)
+
+
+def view_of(store: JsonlStore) -> list[Message]:
+    async def work() -> list[Message]:
+        async with Host(store=store) as host, host.session("s") as session:
+            return session.view
+
+    return anyio.run(work)
+
+
+# list
+
+
+def test_the_list_tells_sizes_queued_trims_and_the_last_change(stored: JsonlStore, tmp_path: Path) -> None:
+    (summary,) = sessions("list", "--json", folder=tmp_path).json()["sessions"]
+    assert summary.pop("changed").startswith("20")
+    assert summary.pop("tokens") > 0
+    assert summary == {
+        "id": "s", "format": "openai-chat", "messages": 8, "results": 3, "trimmed": 1, "queued": 1, "held_by": None, "problem": None,
+    }  # fmt: skip
+    table = sessions("list", folder=tmp_path)
+    assert table.out.splitlines()[1].split()[:5] == ["s", "8", "3", "1", "1"]
+
+
+def test_the_session_that_was_changed_last_comes_first(store: JsonlStore, tmp_path: Path) -> None:
+    for number, session_id in enumerate(["new", "old"]):
+        store_messages(store, [OPENAI.user("hello")], session_id)
+        for path in store.directory.glob(f"{session_id}-*"):
+            os.utime(path, (2e9 - number, 2e9 - number))
+    listed = sessions("list", "--json", folder=tmp_path).json()["sessions"]
+    assert [one["id"] for one in listed] == ["new", "old"]
+
+
+def test_a_store_without_sessions_is_no_problem_and_is_not_made(tmp_path: Path) -> None:
+    done = sessions("list", folder=tmp_path)
+    assert (done.code, done.out) == (0, f"There are no sessions in {tmp_path}/kept/sessions.\n")
+    assert not (tmp_path / "kept").exists()
+
+
+def test_a_damaged_session_does_not_keep_the_others_from_being_listed(stored: JsonlStore, tmp_path: Path) -> None:
+    store_messages(stored, [OPENAI.user("hello")], "other")
+    path = next(stored.directory.glob("s-*.messages.jsonl"))
+    path.write_text("no JSON\n" + path.read_text())
+    listed = {one["id"]: one for one in sessions("list", "--json", folder=tmp_path).json()["sessions"]}
+    assert "line 1" in listed["s"]["problem"]
+    assert listed["other"]["messages"] == 1
+    assert "damaged: hooksdk sessions doctor" in sessions("list", folder=tmp_path).out
+
+
+@pytest.mark.parametrize("place", ["elsewhere", "postgres"])
+def test_a_store_that_is_not_there_is_told(place: str, tmp_path: Path) -> None:
+    done = sessions("list", "--store", place, folder=tmp_path)
+    assert (done.code, done.out) == (1, "")
+    assert f"there is no folder {place}" in done.err
+
+
+def test_sessions_in_memory_cannot_be_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text('store = "memory"\n')
+    done = sessions("list", folder=tmp_path)
+    assert done.code == 1
+    assert "--store" in done.complaint
+
+
+# Looking at a session that is held
+
+
+def test_a_held_session_can_be_looked_at_in_every_way(stored: JsonlStore, tmp_path: Path) -> None:
+    with held(stored) as process:
+        (summary,) = sessions("list", "--json", folder=tmp_path).json()["sessions"]
+        assert summary["held_by"] == f"process {process}"
+        assert f"held by process {process}" in sessions("show", "s", folder=tmp_path).out
+        assert len(sessions("results", "s", "--json", folder=tmp_path).json()["results"]) == 3
+        assert len(sessions("export", "s", folder=tmp_path).out.splitlines()) == 8
+
+
+def test_a_held_session_is_neither_trimmed_nor_deleted_and_its_holder_is_named(
+    stored: JsonlStore, tmp_path: Path
+) -> None:
+    with held(stored) as process:
+        for arguments in (("trim", "s", "r3"), ("restore", "s", "r1"), ("delete", "s", "--yes")):
+            done = sessions(*arguments, folder=tmp_path)
+            assert (done.code, done.out) == (1, "")
+            assert f"held by process {process}" in done.complaint
+    assert len(view_of(stored)) == 8
+
+
+# show
+
+
+def test_show_tells_roles_calls_and_results_and_what_stands_in_the_place_of_a_trimmed_one(
+    stored: JsonlStore, tmp_path: Path
+) -> None:
+    out = sessions("show", "s", folder=tmp_path).out
+    assert out.startswith("session s · openai-chat · 8 messages, 3 results, ")
+    assert "#0 user\n  question\n" in out
+    assert '#1 assistant\n  → read_file {"path": "file1"}\n' in out
+    note = "\n  [Result r1 of read_file was trimmed: 500 characters."
+    assert "#2 result r1 of read_file 500 characters, 125 tokens trimmed: in its place the model sees" + note in out
+    assert "#4 result r2 of read_file 500 characters, 125 tokens trim queued\n  result 2: xxx" in out
+    assert "result 1: xxx" not in out
+
+
+def test_show_full_prints_every_text_whole_and_view_what_the_model_sees(stored: JsonlStore, tmp_path: Path) -> None:
+    full = sessions("show", "s", "--full", folder=tmp_path).out
+    assert all(body(number) in full for number in (1, 2, 3))
+    view = sessions("show", "s", "--view", "--full", folder=tmp_path).out
+    assert body(1) not in view
+    assert body(2) in view
+
+
+def test_long_texts_are_clipped_and_arguments_fill_one_line(store: JsonlStore, tmp_path: Path) -> None:
+    long = call(1, name="write")
+    long = type(long)(long.id, long.name, {"text": "many\nlines\n" * 100})
+    lines = "\n".join(f"line {number}" for number in range(100))
+    result: Message = {"role": "tool", "tool_call_id": long.id, "content": lines}
+    store_messages(store, [OPENAI.user("x" * 5_000), OPENAI.reply("", [long]), result])
+    out = sessions("show", "s", folder=tmp_path).out
+    assert "  … 5,000 characters in all: --full\n" in out
+    assert max(map(len, out.splitlines())) < 700
+    assert "line 7\n" in out
+    assert "line 8\n" not in out
+    assert len([line for line in out.splitlines() if "→ write" in line]) == 1
+    assert "  line 99\n" in sessions("show", "s", "--full", folder=tmp_path).out
+
+
+def test_a_compacted_session_shows_where_the_model_sees_a_shorter_form(store: JsonlStore, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with Host(store=store) as host, host.session("s") as session, session.run() as run:
+            for message in history(OPENAI, [body(1)]):
+                await run.record(message)
+            async with run.compaction() as compaction:
+                await compaction.replace([OPENAI.user("the summary")])
+            await run.record(OPENAI.user("go on"))
+
+    anyio.run(work)
+    assert "the model sees a shorter form of what stands above" in sessions("show", "s", folder=tmp_path).out
+    view = sessions("show", "s", "--view", folder=tmp_path).out
+    assert "the summary" in view
+    assert "result 1" not in view
+    assert "go on" in view
+
+
+def test_no_control_or_bidi_character_of_a_stored_text_reaches_the_terminal(store: JsonlStore, tmp_path: Path) -> None:
+    evil = "\x1b[2J\x1b]0;title\x07\u202eevil\u2066\x9b31m"
+    made = call(1, name=f"tool{evil}")
+    made = type(made)(made.id, made.name, {"path": evil})
+    result: Message = {"role": "tool", "tool_call_id": made.id, "content": f"[red]{evil}"}
+    store_messages(store, [OPENAI.user(evil), OPENAI.reply(evil, [made]), result], f"id {evil}")
+    for arguments in (
+        ("list",),
+        ("show", f"id {evil}", "--full"),
+        ("results", f"id {evil}"),
+        ("show", evil),
+        ("doctor",),
+    ):
+        for as_json in ((), ("--json",)):
+            done = sessions(*arguments, *as_json, folder=tmp_path)
+            assert all(char.isprintable() or char == "\n" for char in done.out + done.err)
+    for file_format in ("json", "jsonl"):
+        out = sessions("export", f"id {evil}", "--format", file_format, folder=tmp_path).out
+        assert all(char.isprintable() or char == "\n" for char in out)
+    assert "[red]" in sessions("show", f"id {evil}", folder=tmp_path).out
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "anthropic"])
+def test_every_format_shows_its_calls_results_and_parts_that_are_no_text(
+    name: str, store: JsonlStore, tmp_path: Path
+) -> None:
+    form = get_format(name)
+    picture: Message = {"role": "user", "content": [{"type": "text", "text": "see"}, {"type": "image", "source": {}}]}
+    store_messages(store, [picture, *history(form, [body(1)])[1:]], format_name=name)
+    out = sessions("show", "s", folder=tmp_path).out
+    assert "#0 user\n  see\n  [image]\n" in out
+    assert "→ read_file" in out
+    assert "#2 result r1 of read_file 500 characters" in out
+
+
+def test_messages_in_a_format_of_the_host_s_own_are_shown_as_they_are_stored(store: JsonlStore, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with opened(store, form=House()) as transcript:
+            await transcript.append([OPENAI.user("hello")])
+
+    anyio.run(work)
+    out = sessions("show", "s", folder=tmp_path).out
+    assert '{"role": "user", "content": "hello"}' in out
+    assert "house" in out
+    assert "'house', a format that only its host knows" in sessions("trim", "s", "r1", folder=tmp_path).complaint
+
+
+def test_an_unknown_session_is_answered_with_the_nearest_one(stored: JsonlStore, tmp_path: Path) -> None:
+    store_messages(stored, [OPENAI.user("hello")], "monday")
+    commands = [
+        ("show", "monda"),
+        ("results", "monda"),
+        ("export", "monda"),
+        ("trim", "monda", "r1"),
+        ("restore", "monda", "r1"),
+    ]
+    for arguments in (*commands, ("delete", "monda", "--yes"), ("doctor", "monda")):
+        done = sessions(*arguments, folder=tmp_path)
+        assert (done.code, done.out) == (1, "")
+        assert "there is no session 'monda' in" in done.complaint
+        assert done.complaint.endswith("Did you mean 'monday'?")
+    assert sorted(anyio.run(stored.list_sessions)) == ["monday", "s"]
+
+
+# results, trim, restore
+
+
+def test_results_tell_which_can_be_trimmed_and_why_not(stored: JsonlStore, tmp_path: Path) -> None:
+    rows = sessions("results", "s", folder=tmp_path).out.splitlines()
+    assert rows[1].split(maxsplit=5) == ["r1", "read_file", "500", "125", "3", "it is trimmed already"]
+    assert rows[2].endswith("its trim is queued")
+    assert rows[3].endswith("possible")
+    results = sessions("results", "s", "--json", folder=tmp_path).json()["results"]
+    assert [(one["handle"], one["trimmable"], one["tokens"]) for one in results] == [
+        ("r1", False, 125), ("r2", False, 125), ("r3", True, 125),
+    ]  # fmt: skip
+
+
+def test_a_trim_counts_at_once_and_restore_takes_it_back(stored: JsonlStore, tmp_path: Path) -> None:
+    done = sessions("trim", "s", "r3", "--replacement", "three of them", folder=tmp_path)
+    assert done.code == 0
+    assert done.out.startswith("r3  trimmed  500 to ")
+    assert "three of them" in str(view_of(stored)[6])
+    done = sessions("restore", "s", "r1", "r3", folder=tmp_path)
+    assert (done.code, [line[:15] for line in done.out.splitlines()]) == (0, ["r1  whole again", "r3  whole again"])
+    assert [view_of(stored)[at]["content"] for at in (2, 6)] == [body(1), body(3)]
+    assert sessions("restore", "s", "r3", folder=tmp_path).out == "r3  was not trimmed\n"
+
+
+def test_nothing_is_trimmed_when_one_of_the_handles_is_unknown(stored: JsonlStore, tmp_path: Path) -> None:
+    done = sessions("trim", "s", "r3", "r33", folder=tmp_path)
+    assert (done.code, done.out) == (1, "")
+    assert "r33" in done.err
+    assert view_of(stored)[6]["content"] == body(3)
+
+
+def test_a_result_that_cannot_be_trimmed_makes_the_code_1_and_says_why(store: JsonlStore, tmp_path: Path) -> None:
+    store_messages(store, history(OPENAI, [body(1), "short"]))
+    done = sessions("trim", "s", "r1", "r2", folder=tmp_path)
+    assert done.code == 1
+    trimmed, refused = done.out.splitlines()
+    assert trimmed.startswith("r1  trimmed")
+    assert refused == "r2  r2 cannot be trimmed: too short: the note in its place would be as long"
+    document = sessions("trim", "s", "r1", "r2", "--json", folder=tmp_path).json()
+    assert [one["status"] for one in document["results"]] == ["already_trimmed", "not_trimmed"]
+
+
+def test_one_replacement_is_for_one_result(stored: JsonlStore, tmp_path: Path) -> None:
+    done = sessions("trim", "s", "r1", "r3", "--replacement", "x", folder=tmp_path)
+    assert (done.code, view_of(stored)[6]["content"]) == (2, body(3))
+
+
+# export
+
+
+@pytest.mark.parametrize("file_format", ["jsonl", "json"])
+def test_an_export_holds_the_messages_as_they_are_stored_or_seen(
+    file_format: str, stored: JsonlStore, tmp_path: Path
+) -> None:
+    def read(text: str) -> Any:
+        return json.loads(text) if file_format == "json" else [json.loads(line) for line in text.splitlines()]
+
+    messages = history(OPENAI, [body(number) for number in (1, 2, 3)])
+    assert read(sessions("export", "s", "--format", file_format, folder=tmp_path).out) == messages
+    done = sessions("export", "s", "-o", "out", "--view", "--format", file_format, folder=tmp_path)
+    assert done.out == "8 messages in out\n"
+    seen = read((tmp_path / "out").read_text())
+    assert seen[3:] == messages[3:]
+    assert seen[2]["content"].startswith("[Result r1")
+
+
+def test_an_export_does_not_overwrite_a_file(stored: JsonlStore, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    done = sessions("export", "s", "-o", "out", folder=tmp_path)
+    assert done.code == 1
+    assert "is there already" in done.complaint
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+# delete
+
+
+def test_a_session_is_deleted_with_all_its_files_and_others_stay(stored: JsonlStore, tmp_path: Path) -> None:
+    store_messages(stored, [OPENAI.user("hello")], "other")
+    done = sessions("delete", "s", "--yes", "--json", folder=tmp_path)
+    assert (done.code, done.json()) == (0, {"schema": 1, "deleted": ["s"]})
+    assert anyio.run(stored.list_sessions) == ["other"]
+    assert list(stored.directory.glob("s-*")) == []
+
+
+def test_nothing_is_deleted_without_an_answer_or_when_one_session_is_unknown(
+    stored: JsonlStore, tmp_path: Path
+) -> None:
+    unasked, unknown = sessions("delete", "s", folder=tmp_path), sessions("delete", "s", "t", "--yes", folder=tmp_path)
+    assert (unasked.code, unknown.code) == (1, 1)
+    assert "--yes" in unasked.complaint
+    assert anyio.run(stored.list_sessions) == ["s"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+@pytest.mark.parametrize(("answer", "rest"), [("y", []), ("n", ["s"]), ("", ["s"])])
+def test_a_person_is_asked_before_a_session_is_deleted(
+    answer: str, rest: list[str], stored: JsonlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hooksdk.cli._sessions_change import delete
+
+    ours, theirs = os.openpty()
+    os.write(ours, f"{answer}\n".encode())
+    with open(theirs) as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        code = delete(tmp_path, str(stored.directory), ["s"], yes=False, as_json=False)
+    os.close(ours)
+    assert (anyio.run(stored.list_sessions), code) == (rest, 1 if rest else 0)
+
+
+async def _trim(store: JsonlStore) -> None:
+    async with opened(store) as transcript:
+        await Results(transcript, "p").trim("r3", "third")
+
+
+def test_a_command_that_trims_applies_what_a_crashed_run_has_queued(stored: JsonlStore, tmp_path: Path) -> None:
+    anyio.run(_trim, stored)
+    sessions("restore", "s", "r1", folder=tmp_path)
+    (summary,) = sessions("list", "--json", folder=tmp_path).json()["sessions"]
+    assert (summary["trimmed"], summary["queued"]) == (2, 0)
