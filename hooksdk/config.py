@@ -164,7 +164,7 @@ def _validate(data: Mapping[str, Any], where: str) -> Config:
         problems = (
             _unknown_setting([str(part) for part in one["loc"]])
             if one["type"] == "extra_forbidden"
-            else problem_text(one, quote_value=True)
+            else problem_text(one, quote_value=one["loc"] != ("store",))  # it is quoted already, without a password
             for one in error.errors()
         )
         raise ConfigError(where, tuple(problems)) from None

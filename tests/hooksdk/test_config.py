@@ -172,7 +172,8 @@ def test_a_file_that_is_not_toml_is_named(project: Path) -> None:
 
 def test_an_unknown_store_is_refused_with_a_suggestion() -> None:
     with pytest.raises(
-        ConfigError, match=r"'memry' is not a store: memory, jsonl or jsonl:DIRECTORY\. Did you mean 'memory'"
+        ConfigError,
+        match=r"'memry' is not a store: memory, jsonl, jsonl:DIRECTORY, sqlite:///FILE or postgresql://USER@HOST/DATABASE\. Did you mean 'memory'",
     ):
         Host(config={"allow": [], "store": "memry"})
 
