@@ -171,9 +171,9 @@ def test_show_tells_roles_calls_and_results_and_what_stands_in_the_place_of_a_tr
     assert out.startswith("session s · openai-chat · 8 messages, 3 results, ")
     assert "#0 user\n  question\n" in out
     assert '#1 assistant\n  → read_file {"path": "file1"}\n' in out
-    note = "\n  [Result r1 of read_file was trimmed: 500 characters."
-    assert "#2 result r1 of read_file 500 characters, 125 tokens trimmed: in its place the model sees" + note in out
-    assert "#4 result r2 of read_file 500 characters, 125 tokens trim queued\n  result 2: xxx" in out
+    note = "\n  [Result r1 of read_file was trimmed: 1,000 characters."
+    assert "#2 result r1 of read_file 1,000 characters, 250 tokens trimmed: in its place the model sees" + note in out
+    assert "#4 result r2 of read_file 1,000 characters, 250 tokens trim queued\n  result 2: xxx" in out
     assert "result 1: xxx" not in out
 
 
@@ -249,7 +249,7 @@ def test_every_format_shows_its_calls_results_and_parts_that_are_no_text(
     out = sessions("show", "s", folder=tmp_path).out
     assert "#0 user\n  see\n  [image]\n" in out
     assert "→ read_file" in out
-    assert "#2 result r1 of read_file 500 characters" in out
+    assert "#2 result r1 of read_file 1,000 characters" in out
 
 
 def test_messages_in_a_format_of_the_host_s_own_are_shown_as_they_are_stored(store: JsonlStore, tmp_path: Path) -> None:
@@ -286,19 +286,19 @@ def test_an_unknown_session_is_answered_with_the_nearest_one(stored: JsonlStore,
 
 def test_results_tell_which_can_be_trimmed_and_why_not(stored: JsonlStore, tmp_path: Path) -> None:
     rows = sessions("results", "s", folder=tmp_path).out.splitlines()
-    assert rows[1].split(maxsplit=5) == ["r1", "read_file", "500", "125", "3", "it is trimmed already"]
+    assert rows[1].split(maxsplit=5) == ["r1", "read_file", "1,000", "250", "3", "it is trimmed already"]
     assert rows[2].endswith("its trim is queued")
     assert rows[3].endswith("possible")
     results = sessions("results", "s", "--json", folder=tmp_path).json()["results"]
     assert [(one["handle"], one["trimmable"], one["tokens"]) for one in results] == [
-        ("r1", False, 125), ("r2", False, 125), ("r3", True, 125),
+        ("r1", False, 250), ("r2", False, 250), ("r3", True, 250),
     ]  # fmt: skip
 
 
 def test_a_trim_counts_at_once_and_restore_takes_it_back(stored: JsonlStore, tmp_path: Path) -> None:
     done = sessions("trim", "s", "r3", "--replacement", "three of them", folder=tmp_path)
     assert done.code == 0
-    assert done.out.startswith("r3  trimmed  500 to ")
+    assert done.out.startswith("r3  trimmed  1,000 to ")
     assert "three of them" in str(view_of(stored)[6])
     done = sessions("restore", "s", "r1", "r3", folder=tmp_path)
     assert (done.code, [line[:15] for line in done.out.splitlines()]) == (0, ["r1  whole again", "r3  whole again"])
@@ -319,7 +319,7 @@ def test_a_result_that_cannot_be_trimmed_makes_the_code_1_and_says_why(store: Js
     assert done.code == 1
     trimmed, refused = done.out.splitlines()
     assert trimmed.startswith("r1  trimmed")
-    assert refused == "r2  r2 cannot be trimmed: too short: the note in its place would be as long"
+    assert refused == "r2  r2 cannot be trimmed: too short: a trim has to save 100 tokens and 30% of the result"
     document = sessions("trim", "s", "r1", "r2", "--json", folder=tmp_path).json()
     assert [one["status"] for one in document["results"]] == ["already_trimmed", "not_trimmed"]
 
