@@ -32,6 +32,13 @@ class Fault:
     is done. True means that this one must raise what a broken disk or server raises: with kind `fail` without being done, with
     `tear` after it was done in part, or done and not answered. `delay` and `kill` need no more than the question: the caller
     gives up while the operation is under way, or the process dies there.
+
+    ```python
+    from hooksdk.testing import Fault
+
+    fault = Fault("fail", 2)
+    assert [fault.strikes() for _ in range(3)] == [False, True, False]
+    ```
     """
 
     def __init__(self, kind: FaultKind, number: int) -> None:

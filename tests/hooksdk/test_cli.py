@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import write_user_file
 
 BASE = {name: value for name, value in os.environ.items() if not name.startswith("HOOKSDK_")}
 
@@ -133,7 +134,7 @@ def test_a_misspelt_setting_names_file_and_setting_and_suggests(tmp_path: Path) 
 
 
 def test_a_plugin_that_is_configured_wrongly_is_told_when_it_is_looked_at_at_runtime(tmp_path: Path) -> None:
-    (tmp_path / "hooksdk.toml").write_text("[plugins.tool_search.config]\nthreshold = 5\n")
+    write_user_file(tmp_path, "[plugins.tool_search.config]\nthreshold = 5\n")
     done = hooksdk("plugins", "inspect", "tool_search", "--runtime", "--json", folder=tmp_path)
     runtime = json.loads(done.stdout)["runtime"]
     assert done.returncode == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -167,13 +168,14 @@ def test_a_structured_response_counts_whole_and_can_be_trimmed() -> None:
 
 
 def test_images_stand_in_the_parts_of_a_response_and_come_back_whole() -> None:
-    image = {"type": "image", "data": PNG, "mimeType": "image/png"}
-    gif = {"type": "image", "data": PNG, "mimeType": "image/gif"}
+    data = base64.b64encode(bytes(3_000)).decode()
+    image = {"type": "image", "data": data, "mimeType": "image/png"}
+    gif = {"type": "image", "data": data, "mimeType": "image/gif"}
     result = ToolResult("see", blocks=[{"type": "text", "text": "see"}, image, gif])
     (message,) = GEMINI.result_messages([(ToolCall("gemini:f:0", "f"), result)])
     answer = message["parts"][0]["functionResponse"]
-    assert answer["parts"] == [{"inlineData": {"mimeType": "image/png", "data": PNG}}]
-    assert answer["response"] == {"output": f"see\n[image image/gif, {len(PNG)} characters]"}
+    assert answer["parts"] == [{"inlineData": {"mimeType": "image/png", "data": data}}]
+    assert answer["response"] == {"output": f"see\n[image image/gif, {len(data):,} characters]"}
     messages = [USER, calling("f"), message, LAST]
     assert list_results(messages)[0].tokens >= 1_600
     assert read(messages, "r1").blocks[1] == image
