@@ -27,7 +27,7 @@ from hooksdk._transcript.trims import DrainReport, clean
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
-from hooksdk.formats._content import blocks_of
+from hooksdk.formats._content import result_of
 from hooksdk.tools import Tool
 
 T = TypeVar("T")
@@ -300,8 +300,7 @@ class Transcript:
 
     def read_result(self, reference: str) -> ToolResult:
         """The original result, its images and files among it."""
-        body = self._ledger.body(find_record(self._ledger, reference))
-        return ToolResult(body.text, blocks=[] if isinstance(body.content, str) else blocks_of(body.content))
+        return result_of(self._ledger.body(find_record(self._ledger, reference)))
 
     @_exclusive
     async def queue(self, plan: Callable[[Ledger], Plan], owner: str, reason: str) -> TrimReceipt:

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from hooksdk import schema
 from hooksdk._schema.values import JsonObject, as_list, as_object, is_list
+from hooksdk.calls import ToolResult
+from hooksdk.formats._base import FoundResult
 
 IMAGE_TOKENS = 1_600
 """What an image counts as: about what Anthropic's documentation gives for one of 1.15 megapixels, to which larger ones are
@@ -62,6 +64,11 @@ def _inner_text(block: JsonObject) -> str | None:
         return data
     texts = [as_object(each).get("text") for each in as_list(data)]
     return "\n".join(map(str, texts)) if texts and all(isinstance(each, str) for each in texts) else None
+
+
+def result_of(body: FoundResult) -> ToolResult:
+    """A stored result as a tool's: its text, and its images and files as blocks."""
+    return ToolResult(body.text, blocks=[] if isinstance(body.content, str) else blocks_of(body.content))
 
 
 def blocks_of(content: object) -> list[JsonObject]:

@@ -29,7 +29,7 @@ from hooksdk._transcript.requests import find_record, plan_trim
 from hooksdk.calls import ResultInfo, ToolResult
 from hooksdk.errors import ConfigError, HookSDKError
 from hooksdk.formats import Message, MessageFormat, get_format
-from hooksdk.formats._content import blocks_of
+from hooksdk.formats._content import result_of
 
 __all__ = ["NotTrimmed", "guess_format", "list_results", "problem", "read", "repair", "trim"]
 
@@ -51,8 +51,7 @@ def list_results(messages: Sequence[Message], format: str | MessageFormat | None
 def read(messages: Sequence[Message], reference: str, format: str | MessageFormat | None = None) -> ToolResult:  # noqa: A002
     """One result by its handle (`r3`) or call id, with images and files as blocks. Raises `UnknownResult`."""
     ledger = _ledger(messages, format)
-    body = ledger.body(find_record(ledger, reference))
-    return ToolResult(body.text, blocks=[] if isinstance(body.content, str) else blocks_of(body.content))
+    return result_of(ledger.body(find_record(ledger, reference)))
 
 
 def trim(
@@ -82,8 +81,7 @@ def problem(messages: Sequence[Message], format: str | MessageFormat | None = No
     """Why a provider would refuse this list, with the place: a message that is not of the format, a result without its call,
     a call whose result is missing before the conversation goes on. None where nothing is wrong."""
     try:
-        whole = _checked(messages, format)
-        message_format = _format_of(messages, format)
+        whole, message_format = _checked(messages, format)
         fixed = paired(whole, message_format)
     except MismatchError as error:
         return f"message {error.position}: {error}"
@@ -95,7 +93,7 @@ def repair(messages: Sequence[Message], format: str | MessageFormat | None = Non
     """A new list in which every call has a result: one that has none, although the conversation goes on, gets an error.
     Raises `ConfigError` with the place of what cannot be repaired, such as a result without its call."""
     try:
-        return paired(_checked(messages, format), _format_of(messages, format))
+        return paired(*_checked(messages, format))
     except MismatchError as error:
         raise ConfigError("messages", (f"message {error.position}: {error}",)) from None
 
@@ -116,17 +114,18 @@ def guess_format(messages: Sequence[Message]) -> str:
     return "openai-chat"
 
 
-def _format_of(messages: Sequence[Message], format: str | MessageFormat | None) -> MessageFormat:  # noqa: A002
-    return get_format(guess_format(messages) if format is None else format)
-
-
-def _checked(messages: Sequence[Message], format: str | MessageFormat | None) -> list[Message]:  # noqa: A002
-    message_format = _format_of(messages, format)
-    return [checked(message, message_format, position) for position, message in enumerate(messages)]
+def _checked(
+    messages: Sequence[Message],
+    format: str | MessageFormat | None,  # noqa: A002
+) -> tuple[list[Message], MessageFormat]:
+    """Plain copies of the messages, and the format that they are in."""
+    message_format = get_format(guess_format(messages) if format is None else format)
+    return [checked(message, message_format, position) for position, message in enumerate(messages)], message_format
 
 
 def _ledger(messages: Sequence[Message], format: str | MessageFormat | None) -> Ledger:  # noqa: A002
     try:
-        return Ledger.replay(_checked(messages, format), (), _format_of(messages, format))
+        whole, message_format = _checked(messages, format)
+        return Ledger.replay(whole, (), message_format)
     except MismatchError as error:
         raise ConfigError("messages", (f"message {error.position}: {error}",)) from None
