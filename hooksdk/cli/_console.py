@@ -54,11 +54,16 @@ def complain(text: str) -> None:
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document to stdout, in ASCII where its encoding lacks characters. What could steer a terminal is
-    escaped, so the document means the same."""
+    """Print one JSON document to stdout."""
+    print(json_text(document, indent=2))
+
+
+def json_text(document: Any, *, indent: int | None = None) -> str:
+    """A document as JSON for stdout, in ASCII where its encoding lacks characters. What could steer a terminal is escaped, so
+    the document means the same."""
     encoding = str(getattr(sys.stdout, "encoding", "utf-8")).lower()
-    text = json.dumps(document, indent=2, ensure_ascii=not encoding.startswith("utf"))
-    print("".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text))
+    text = json.dumps(document, indent=indent, ensure_ascii=not encoding.startswith("utf"))
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
 def printable(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from hooksdk.calls import ToolCall
 from hooksdk.cli._console import (
     CommandProblem,
     counted,
+    json_text,
     one_line,
     print_columns,
     print_json,
@@ -129,7 +129,7 @@ def export(project: Path, place: str | None, session_id: str, order: Export) -> 
             print_json(messages)
         else:
             for message in messages:
-                print(_line(message))
+                print(json_text(message))
         return 0
     lines = [encode(message) for message in messages]
     data = b"".join(line + b"\n" for line in lines)
@@ -147,12 +147,6 @@ def export(project: Path, place: str | None, session_id: str, order: Export) -> 
     else:
         print(f"{counted(len(lines), 'message')} in {printable(str(order.output))}")
     return 0
-
-
-def _line(message: Message) -> str:
-    """A message in one line of JSON, in which nothing can steer a terminal; it means the same."""
-    text = json.dumps(message, ensure_ascii=not str(sys.stdout.encoding).lower().startswith("utf"))
-    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
 # show
