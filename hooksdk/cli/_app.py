@@ -14,6 +14,7 @@ import typer
 
 from hooksdk.cli._approvals import approvals_app
 from hooksdk.cli._console import complain
+from hooksdk.cli._mcp import mcp_app
 from hooksdk.cli._options import Json, Project, Store
 from hooksdk.cli._plugins import plugins_app
 from hooksdk.cli._policy import policy_app
@@ -36,12 +37,17 @@ app.add_typer(sessions_app, name="sessions")
 tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
 app.add_typer(policy_app, name="policy")
+app.add_typer(mcp_app, name="mcp")
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 
 Mcp = Annotated[
     list[Path] | None,
-    typer.Option("--mcp", metavar="FILE", help="A JSON file with `mcpServers`; may be given several times."),
+    typer.Option(
+        "--mcp",
+        metavar="FILE",
+        help="A file with MCP servers; may be given several times. By default the project's mcp.json and .mcp.json, once trusted.",
+    ),
 ]
 ContextWindow = Annotated[
     int, typer.Option(min=1, metavar="TOKENS", help="The model's context window, for tool search.")
@@ -211,9 +217,11 @@ def doctor(
     project: Project = Path(),
 ) -> None:
     """Find what is wrong here: lost policies, missing grants, dead rules, patterns without a tool, servers, the store."""
-    from hooksdk.cli import _doctor
+    from hooksdk.cli import _doctor, _mcp_files
+    from hooksdk.config import read_config
 
-    examination = _doctor.Examination(project=project, mcp=tuple(mcp or ()), load_seconds=load_seconds)
+    files = tuple(mcp or _mcp_files.servers_files(project, read_config(folder=project)[0])[0])
+    examination = _doctor.Examination(project=project, mcp=files, load_seconds=load_seconds)
     raise typer.Exit(_doctor.doctor(examination, as_json=as_json))
 
 
