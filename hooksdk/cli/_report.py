@@ -17,7 +17,7 @@ from hooksdk.cli._sessions_look import Damaged, need_session, place_of, with_sto
 from hooksdk.errors import HookSDKError, StoreError, did_you_mean
 from hooksdk.report import MARK, NoTrace, Report, StoredSession, build, read_trace, render
 from hooksdk.stores import Store
-from hooksdk.trimming import guess_format
+from hooksdk.trimming import guess_format, list_results
 
 _PARTS_OF_SESSION = (".messages.jsonl", ".journal.jsonl")
 
@@ -131,7 +131,9 @@ def _read_file(path: Path) -> _Input:
                 f"{problem}; and it holds no messages either. Give a file of trace_file, a session's id, or a list of messages"
             ) from None
         told = f"{path.name}, {counted(len(messages), 'message')}"
-        session = StoredSession(session_id=path.stem, messages=messages, format=guess_format(messages))
+        form = guess_format(messages)
+        list_results(messages, form)  # raises with the place of what is not of the format
+        session = StoredSession(session_id=path.stem, messages=messages, format=form)
         return _Input(name=path.stem, sessions=(session,), sources=[told])
     except OSError as error:
         raise CommandProblem(f"{printable(str(path))} cannot be read: {error.strerror}") from None

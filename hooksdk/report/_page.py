@@ -67,7 +67,7 @@ def _run_tiles(runs: Sequence[Run]) -> list[Html | None]:
     used = f"{tokens_in:,.0f} tokens in, {tokens_out:,.0f} out" if tokens_in or tokens_out else "no usage recorded"
     return [
         tile("Calls", f"{calls:,}", f"{sum(run.by_status.get('ok', 0) for run in runs):,} ok"
-             + (f", {failed:,} failed" if failed else ""), "bad" if failed else ""),
+             + (f", {failed:,} failed" if failed else "")),
         tile("Blocked", f"{blocked:,}", "by a policy or a person" if blocked else "no call", "bad" if blocked else ""),
         tile("Asked", f"{asked:,}", f"{granted:,} granted" if asked else "nobody", "warn" if asked else ""),
         _saved_tile(runs),

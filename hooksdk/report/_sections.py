@@ -234,7 +234,8 @@ def bills(session: Session) -> Html | None:
     if not session.requests:
         return None
     if not session.bills:
-        note = f"With {session.count:,} messages this takes long: `hooksdk sessions cost FILE` works it out for an exported session."
+        words = f"With {session.count:,} messages this takes long. Of an exported session "
+        note = join(words, code("hooksdk sessions cost FILE"), " works it out.")
         return section(3, "Cost of the prompts", note=note)
     rows = [_bill(bill) for bill in session.bills]
     note = "Worked out from the stored messages, one request before each reply, as if nothing had been trimmed before. In prices of "
@@ -267,7 +268,11 @@ def transcript(session: Session) -> Html:
     messages = session.messages
     whole = len(messages) <= GROUP * 2
     groups = [messages[at : at + GROUP] for at in range(0, len(messages), GROUP)]
-    parts = [_messages(messages)] if whole else [_message_group(group, last=group is groups[-1]) for group in groups]
+    parts = (
+        [_messages(messages)]
+        if whole
+        else [_message_group(group, opened=group is groups[0] or group is groups[-1]) for group in groups]
+    )
     if session.summary:
         here = tag(
             "p", "The model reads the following in the place of the messages that are marked as hidden:", class_="quiet"
@@ -283,12 +288,12 @@ def transcript(session: Session) -> Html:
     return section(3, "Messages", *parts, note=note)
 
 
-def _message_group(messages: Sequence[Message], *, last: bool) -> Html:
+def _message_group(messages: Sequence[Message], *, opened: bool) -> Html:
     told = f"#{messages[0].position} to #{messages[-1].position}"
     calls = Counter(call.name for message in messages for call in message.calls)
     if calls:
         told += " · " + ", ".join(f"{name} {count}" for name, count in calls.most_common(4))
-    return tag("details", tag("summary", told), _messages(messages), class_="group", open=last)
+    return tag("details", tag("summary", told), _messages(messages), class_="group", open=opened)
 
 
 def _messages(messages: Sequence[Message]) -> Html:

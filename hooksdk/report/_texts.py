@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 
 from hooksdk._schema.values import as_list
@@ -39,14 +38,14 @@ def as_text(value: object) -> str:
 
 
 def as_number(value: object) -> float:
-    """A JSON value's number where it is a finite one, else 0."""
+    """A JSON value's number where it is a finite one that a page can show, else 0."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return 0.0
     try:
         number = float(value)
     except OverflowError:
         return 0.0
-    return number if math.isfinite(number) else 0.0
+    return number if abs(number) < 1e15 else 0.0
 
 
 def as_count(value: object) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from hooksdk.report._html import Child, Html, join, tag
 from hooksdk.report._model import Approval, HookLine, Run, Shares, Step
@@ -13,13 +14,16 @@ GROUP = 100
 """Steps of a long timeline that are folded together."""
 HOOKS_SHOWN = 60
 """Handlers of one step at most."""
+_TICKS = [
+    *(part * 10.0**power for power in range(-6, 2) for part in (1, 2, 5)), 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200,
+    14_400, 43_200, 86_400,
+]  # fmt: skip
+_BAR_TONES = {"blocked": " bad", "error": " bad", "invalid": " bad", "unknown": " bad"}
 _PARTS = (("model", "the model"), ("tools", "tools"), ("person", "waiting for a person"), ("rest", "everything else"))
 
 
 def timeline(run: Run) -> Html:
     """The section of a run's steps."""
-    span = max(run.seconds, max((step.at + (step.seconds or 0) for step in run.steps), default=0.0)) or 1e-9
-    tick = tick_of(span)
     left_out = run.steps_left_out
     note = (
         f"{len(run.steps) + left_out:,} steps in all. The first, the last, and those that were decided about or went wrong "
@@ -27,25 +31,56 @@ def timeline(run: Run) -> Html:
         if left_out
         else None
     )
-    groups = [run.steps[at : at + GROUP] for at in range(0, len(run.steps), GROUP)]
-    whole = len(run.steps) <= GROUP * 3 // 2
-    steps = [_list(run.steps, span)] if whole else [_group(group, span, number) for number, group in enumerate(groups)]
-    lanes = tag("div", _axis(span, tick), *steps, class_="timeline", style=f"--tick:{100 * tick / span:.4f}%")
+    if len(run.steps) <= GROUP * 3 // 2:
+        steps = [_list(run.steps)]
+    else:
+        steps = [_group(run.steps[at : at + GROUP], at) for at in range(0, len(run.steps), GROUP)]
+    lanes = tag("div", *steps, class_="timeline")
     return section(3, "Timeline", _shares(run.shares), _filter(run.steps), lanes, note=note)
 
 
+@dataclass(frozen=True)
+class Axis:
+    """The time that some steps have in common, in seconds since the run began."""
+
+    start: float
+    """A multiple of `tick`."""
+    span: float
+    tick: float
+
+    @staticmethod
+    def of(steps: Sequence[Step]) -> Axis:
+        """The axis on which all of these stand."""
+        first = min((step.at for step in steps), default=0.0)
+        end = max((step.at + (step.seconds or 0) for step in steps), default=0.0)
+        tick = tick_of(max(end - first, 1e-6))
+        start = math.floor(first / tick) * tick
+        return Axis(start, max(end - start, 1e-6), tick)
+
+    def place(self, at: float) -> str:
+        """Where a time stands, as a share of the width."""
+        return f"{min(max(100 * (at - self.start) / self.span, 0), 100):.3f}%"
+
+    def width(self, seconds: float) -> str:
+        """How wide a time is."""
+        return f"{min(100 * seconds / self.span, 100):.3f}%"
+
+
 def tick_of(span: float) -> float:
-    """The time between two marks of the axis: 1, 2 or 5 of some unit, at most 6 of them."""
-    step = 10 ** math.floor(math.log10(span))
-    return next((step * part for part in (0.1, 0.2, 0.5, 1.0) if span / (step * part) <= 6), step * 2)
+    """The time between two marks of an axis that has at most 6 of them: a round one."""
+    for tick in _TICKS:
+        if span / tick <= 6:
+            return tick
+    return math.ceil(span / 6 / 86_400) * 86_400
 
 
-def _axis(span: float, tick: float) -> Html:
+def _axis(axis: Axis) -> Html:
+    ticks = [axis.start + number * axis.tick for number in range(int(axis.span / axis.tick + 1e-9) + 1)]
     marks = [
-        tag("span", duration(at * tick) if at else "0", style=f"--x:{100 * at * tick / span:.3f}%")
-        for at in range(int(span / tick + 1e-9) + 1)
-        if at * tick <= span * 0.97
-    ]
+        tag("span", "0" if at < axis.tick / 2 else duration(at) if axis.tick >= 1 or at < 10 else offset(at)[1:], style=f"--x:{axis.place(at)}")
+        for at in ticks
+        if at - axis.start <= axis.span * 0.95
+    ]  # fmt: skip
     return tag("div", tag("div", *marks, class_="lane"), class_="axis", aria_hidden="true")
 
 
@@ -76,27 +111,26 @@ def _filter(steps: Sequence[Step]) -> Html | None:
     return tag("div", text, choice, tag("output", class_="found"), class_="filter", hidden=True)
 
 
-def _group(steps: Sequence[Step], span: float, number: int) -> Html:
+def _group(steps: Sequence[Step], before: int) -> Html:
     calls = [step for step in steps if step.kind == "call"]
-    told = [
-        f"{number * GROUP + 1:,} to {number * GROUP + len(steps):,}",
-        offset(steps[0].at),
-        counted(len(calls), "call"),
-    ]
+    told = [f"{before + 1:,} to {before + len(steps):,}", offset(steps[0].at), counted(len(calls), "call")]
     for outcome in ("blocked", "asked", "error"):
         if count := sum(step.outcome == outcome for step in calls):
             told.append(f"{count:,} {outcome}")
-    return tag("details", tag("summary", " · ".join(told)), _list(steps, span), class_="group", open=number == 0)
+    return tag("details", tag("summary", " · ".join(told)), _list(steps), class_="group", open=before == 0)
 
 
-def _list(steps: Sequence[Step], span: float) -> Html:
-    return tag("ol", *(_step(step, span) for step in steps), class_="steps")
+def _list(steps: Sequence[Step]) -> Html:
+    axis = Axis.of(steps)
+    lines = tag("ol", *(_step(step, axis) for step in steps), class_="steps")
+    return tag("div", _axis(axis), lines, style=f"--tick:{100 * axis.tick / axis.span:.4f}%")
 
 
-def _step(step: Step, span: float) -> Html:
+def _step(step: Step, axis: Axis) -> Html:
+    took = "not ended" if step.open else "" if step.seconds is None else duration(step.seconds)
     line = join(
-        tag("span", offset(step.at), class_="at"), tag("span", _label(step), class_="what"), _lane(step, span),
-        tag("span", "not ended" if step.open else duration(step.seconds) if step.seconds is not None else "", class_="took"),
+        tag("span", offset(step.at), class_="at"), tag("span", _label(step), class_="what"), _lane(step, axis),
+        tag("span", took, class_="took"),
     )  # fmt: skip
     body = _body(step)
     inner = (
@@ -131,24 +165,23 @@ def word_of(line: HookLine) -> str:
 
 def tone_of(line: HookLine) -> str | None:
     """Its colour: what is without effect has none."""
-    return "plain" if line.shadow else None if line.outcome not in {"Block", "Ask", "Answer", "failed"} else {
-        "Block": "bad", "failed": "bad", "Ask": "warn", "Answer": "note"
-    }[line.outcome]  # fmt: skip
+    tones = {"Block": "bad", "failed": "bad", "Ask": "warn", "Answer": "note"}
+    return "plain" if line.shadow else tones.get(line.outcome)
 
 
-def _lane(step: Step, span: float) -> Html:
+def _lane(step: Step, axis: Axis) -> Html:
     bars: list[Html] = []
     if step.seconds is not None or step.open:
-        length = span - step.at if step.seconds is None else step.seconds
-        bars.append(_bar(step.at, length, span, f"bar {step.kind} {step.status or 'none'}"))
+        length = axis.start + axis.span - step.at if step.seconds is None else step.seconds
+        bars.append(_bar(step.at, length, axis, f"bar {step.kind}{_BAR_TONES.get(step.status, '')}"))
     else:
-        bars.append(tag("span", class_="dot", style=f"--x:{100 * step.at / span:.3f}%"))
-    bars += [_bar(one.at, one.waited or 0, span, "bar person") for one in step.approvals]
+        bars.append(tag("span", class_="dot", style=f"--x:{axis.place(step.at)}"))
+    bars += [_bar(one.at, one.waited or 0, axis, "bar person") for one in step.approvals]
     return tag("span", *bars, class_="lane", aria_hidden="true")
 
 
-def _bar(at: float, length: float, span: float, class_: str) -> Html:
-    return tag("span", class_=class_, style=f"--x:{100 * at / span:.3f}%;--w:{100 * length / span:.3f}%")
+def _bar(at: float, length: float, axis: Axis, class_: str) -> Html:
+    return tag("span", class_=class_, style=f"--x:{axis.place(at)};--w:{axis.width(length)}")
 
 
 def _body(step: Step) -> Html | None:

@@ -96,7 +96,14 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[Child]], *, numbers: 
     ]  # fmt: skip
     whole = tag("table", tag("caption", caption, class_="quiet") if caption else None, tag("thead", tag("tr", *head)),
                 tag("tbody", *body))  # fmt: skip
-    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption or headings[0])
+    return tag(
+        "div",
+        whole,
+        class_="scroll",
+        tabindex="0",
+        role="region",
+        aria_label=caption or f"Table: {', '.join(filter(None, headings))}",
+    )
 
 
 def quote(text: Text, *, class_: str = "") -> Html:
