@@ -50,7 +50,7 @@ def join(*children: Child) -> Html:
     return Html("".join(parts))
 
 
-def tag(name: str, *children: Child, **attributes: str | bool | None) -> Html:
+def tag(name: str, /, *children: Child, **attributes: str | bool | None) -> Html:
     """An element. Attributes that are None or False are left out; `class_` is `class`, and an underscore a hyphen."""
     told = ""
     for key, value in attributes.items():

@@ -106,8 +106,8 @@ def _filter(steps: Sequence[Step]) -> Html | None:
     if len(steps) < 12:
         return None
     options = [tag("option", "every outcome", value=""), *(tag("option", one, value=one) for one in outcomes)]
-    text = tag("label", "Show tools like ", Html('<input type="search" class="by-tool" placeholder="any">'))
-    choice = tag("label", "with ", tag("select", *options, class_="by-outcome"))
+    text = tag("label", "Show tools like ", Html('<input type="search" name="tool" class="by-tool" placeholder="any">'))
+    choice = tag("label", "with ", tag("select", *options, name_="outcome", class_="by-outcome"))
     return tag("div", text, choice, tag("output", class_="found"), class_="filter", hidden=True)
 
 

@@ -118,7 +118,11 @@ async def play_runs(folder: Path) -> None:
     store = JsonlStore(folder / "sessions")
     names = (*PLUGINS, "trace_file", "tool_search", "tool_results")
     async with open_session(*names, tools=TOOLS, config=config, store=store, approver=approve) as session:
-        hidden = [("weather", {"city": HOSTILE}), ("shell", {"command": "ls"}), ("fail", {})]
+        hidden: list[tuple[str, dict[str, str]]] = [
+            ("weather", {"city": HOSTILE}),
+            ("shell", {"command": "ls"}),
+            ("fail", {}),
+        ]
         first = [
             call("read_file", path="a.md"),
             call("delete_file", path="b.md"),

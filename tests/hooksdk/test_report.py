@@ -247,7 +247,14 @@ async def test_without_a_trace_the_page_says_what_is_missing(folder: Path) -> No
 
 
 async def test_a_trace_of_an_earlier_version_does_not_list_tools_and_the_page_says_so() -> None:
-    counts = {"tools": 9, "offered": 3, "withheld": 0, "tokens": 900, "tokens_offered": 300, "notes": []}
+    counts: dict[str, Any] = {
+        "tools": 9,
+        "offered": 3,
+        "withheld": 0,
+        "tokens": 900,
+        "tokens_offered": 300,
+        "notes": [],
+    }
     report = build([line("run_started", trigger="user", model="m"), line("tools_resolved", 1, **counts)])
     assert any("earlier version" in sentence for sentence in report.missing)
     assert "67 % less in each request" in words(part(read_page(render(report)), "Tools"))
