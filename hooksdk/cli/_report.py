@@ -15,7 +15,8 @@ from hooksdk.cli._console import CommandProblem, complain, counted, print_json, 
 from hooksdk.cli._sessions_cost import read_messages
 from hooksdk.cli._sessions_look import Damaged, need_session, place_of, with_store
 from hooksdk.errors import HookSDKError, StoreError, did_you_mean
-from hooksdk.report import MARK, NoTrace, Report, StoredSession, build, read_trace, render
+from hooksdk.report import NoTrace, Report, StoredSession, build, read_trace, render
+from hooksdk.report._page import MARK
 from hooksdk.stores import Store
 from hooksdk.trimming import guess_format, list_results
 

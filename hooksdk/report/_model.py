@@ -71,9 +71,9 @@ class Step:
     depth: int = 0
     """How many calls it stands inside of."""
     characters: int | None = None
-    hooks: list[HookLine] = field(default_factory=list["HookLine"])
-    decisions: list[HookLine] = field(default_factory=list["HookLine"])
-    approvals: list[Approval] = field(default_factory=list["Approval"])
+    hooks: list[HookLine] = field(default_factory=list[HookLine])
+    decisions: list[HookLine] = field(default_factory=list[HookLine])
+    approvals: list[Approval] = field(default_factory=list[Approval])
     progress: list[str] = field(default_factory=list[str])
     arguments: Text | None = None
     result: Text | None = None
@@ -118,7 +118,7 @@ class Catalog:
     notes: list[str]
     tools: list[CatalogTool] | None
     """None where the trace does not say, as those of earlier versions."""
-    withheld: list[WithheldTools] = field(default_factory=list["WithheldTools"])
+    withheld: list[WithheldTools] = field(default_factory=list[WithheldTools])
 
 
 @dataclass(kw_only=True)

@@ -27,6 +27,8 @@ ROWS = 60
 DECISIONS = 2_000
 TOOLS = 3_000
 WHY_CHARS = 300
+WORTH_IT = 0.995
+"""A bill above this share of the untrimmed one is not worth a table."""
 GROUP = 50
 """Messages of a long session that are folded together."""
 
@@ -236,6 +238,9 @@ def bills(session: Session) -> Html | None:
     if not session.bills:
         words = f"With {session.count:,} messages this takes long. Of an exported session "
         note = join(words, code("hooksdk sessions cost FILE"), " works it out.")
+        return section(3, "Cost of the prompts", note=note)
+    if session.bills[-1].share > WORTH_IT:
+        note = f"{counted(session.requests, 'request')}, {session.bills[0].tokens:,} tokens of prompts. Trims could save next to nothing of it."
         return section(3, "Cost of the prompts", note=note)
     rows = [_bill(bill) for bill in session.bills]
     note = "Worked out from the stored messages, one request before each reply, as if nothing had been trimmed before. In prices of "

@@ -18,24 +18,28 @@ TONES = {
 """The colour that a word has on the page. Every colour stands beside its word, so nobody needs to see it."""
 
 
+_JOINT = "\N{NO-BREAK SPACE}"
+"""Between a number and its unit."""
+
+
 def duration(seconds: float) -> str:
     """`340 µs`, `12 ms`, `1.4 s`, `3 min 20 s`."""
     if seconds < 0.001:
-        return f"{seconds * 1e6:.0f} µs"
+        return f"{seconds * 1e6:.0f}{_JOINT}µs"
     if seconds < 1:
-        return f"{seconds * 1000:.3g} ms" if seconds < 0.9995 else "1 s"
+        return f"{seconds * 1000:.3g}{_JOINT}ms" if seconds < 0.9995 else f"1{_JOINT}s"
     if seconds < 60:
-        return f"{seconds:.3g} s"
+        return f"{seconds:.3g}{_JOINT}s"
     whole = round(seconds)
     if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600:,} h {whole % 3600 // 60} min"
+        return f"{whole // 60}{_JOINT}min{_JOINT}{whole % 60}{_JOINT}s"
+    return f"{whole // 3600:,}{_JOINT}h{_JOINT}{whole % 3600 // 60}{_JOINT}min"
 
 
 def offset(seconds: float) -> str:
     """`+1.204 s` after the begin."""
     if seconds < 100:
-        return f"+{seconds:.3f} s"
+        return f"+{seconds:.3f}{_JOINT}s"
     return f"+{int(seconds) // 60}:{seconds % 60:04.1f}" if seconds < 3600 else f"+{duration(seconds)}"
 
 
@@ -56,9 +60,9 @@ def counted(number: int, noun: str) -> str:
 def percent(part: float, whole: float) -> str:
     """`98 %`; never 100 while something is left."""
     if not whole:
-        return "0 %"
+        return f"0{_JOINT}%"
     share = 100 * part / whole
-    return f"{min(share, 99.9) if part < whole else share:.3g} %" if share > 99 else f"{share:.0f} %"
+    return f"{min(share, 99.9) if part < whole else share:.3g}{_JOINT}%" if share > 99 else f"{share:.0f}{_JOINT}%"
 
 
 def badge(word: str, tone: str | None = None) -> Html:
