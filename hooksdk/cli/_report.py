@@ -61,7 +61,7 @@ def report(options: ReportOptions) -> int:
         made = build(records, sessions, title=found.name if not sessions and records is None else "", sources=found.sources,
                      run_id=options.run_id)  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        if isinstance(error, HookSDKError):
+        if isinstance(error, HookSDKError) or not sessions:
             raise
         raise Damaged(
             f"the journal of session '{found.name}' cannot be understood ({type(error).__name__}: {error}). "
@@ -184,7 +184,7 @@ def _check_run(records: list[dict[str, Any]] | None, run_id: str) -> None:
 def _write(made: Report, options: ReportOptions, name: str) -> int:
     text = render(made)
     if options.output is not None and str(options.output) == "-":
-        sys.stdout.write(text)
+        sys.stdout.buffer.write(text.encode())  # the page says that it is UTF-8, whatever the terminal's encoding is
         return 0
     path = options.output or Path(f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name).strip('._') or 'report'}.html")
     try:

@@ -17,7 +17,7 @@ from hooksdk.formats._shared import describe
 from hooksdk.report import _model as model
 from hooksdk.report._texts import Room, arguments_text, as_text, as_texts
 
-BILL_MESSAGES = 400
+BILL_MESSAGES = 1_000
 """Up to so many messages a page has bills: they take time that grows with the square of it."""
 MESSAGES_SHOWN = 20_000
 SHOWN_ELSEWHERE = {"text", "tool_use", "tool_result", "refusal", "input_text", "output_text"}

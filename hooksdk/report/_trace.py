@@ -36,7 +36,7 @@ def read_runs(records: Iterable[Record]) -> list[Run]:
     for record in records:
         session_id, run_id, kind = as_text(record.get("session_id")), as_text(record.get("run_id")), record.get("kind")
         if kind == "session_started":
-            parents[session_id] = as_text(record.get("parent"))
+            parents[session_id] = as_text(record.get("parent")) or parents.get(session_id, "")
         if run_id or kind in OUTSIDE:
             by_run[session_id, run_id].append(record)
     runs = [

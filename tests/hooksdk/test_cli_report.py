@@ -164,3 +164,13 @@ def test_a_damaged_session_is_told_with_the_cure(played: Path, tmp_path: Path) -
     done = report(tmp_path, "test", "--store", store)
     assert done.code == 1
     assert "hooksdk sessions doctor" in done.complaint
+
+
+def test_the_page_is_opened_in_the_browser_that_the_user_has_set(played: Path, tmp_path: Path) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > "{tmp_path}/opened"\n')
+    browser.chmod(0o755)
+    with_browser = {**environment(tmp_path), "BROWSER": f"{browser} %s"}
+    done = run(("report", str(played / "trace.jsonl"), "--open"), folder=tmp_path, environment=with_browser)
+    assert done.code == 0, done.err
+    assert (tmp_path / "opened").read_text().strip() == (tmp_path / "trace.html").as_uri()
