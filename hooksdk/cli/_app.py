@@ -225,6 +225,49 @@ def doctor(
     raise typer.Exit(_doctor.doctor(examination, as_json=as_json))
 
 
+@app.command("report")
+def report_page(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRACE|SESSION", help="A file of trace_file, a session's id or file, or a file of messages."
+        ),
+    ],
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace", metavar="FILE", help="The trace of the session that is named first.", exists=True, dir_okay=False
+        ),
+    ] = None,
+    run_id: Annotated[str | None, typer.Option("--run", metavar="ID", help="Only this run of the trace.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Where the page goes, NAME.html by default; - is stdout."),
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", metavar="FOLDER|URL", help="Where the session is; by default the configuration's store."
+        ),
+    ] = None,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Write one page of HTML that shows a run, a session, or both: timeline, decisions, tools, searches, trims, messages."""
+    from hooksdk.cli import _report
+
+    if as_json and (output is not None or open_browser):
+        raise typer.BadParameter("--json prints what the page would hold, and writes none: leave -o and --open out")
+    if open_browser and output is not None and str(output) == "-":
+        raise typer.BadParameter("--open needs a file, and -o - writes none")
+    options = _report.ReportOptions(
+        source=source, trace=trace, run_id=run_id, store=store, output=output, open_browser=open_browser, as_json=as_json,
+        project=project,
+    )  # fmt: skip
+    raise typer.Exit(_report.report(options))
+
+
 @tools_app.command("list")
 def list_tools(
     mcp: Mcp = None, context_window: ContextWindow = WINDOW, as_json: Json = False, project: Project = Path()
