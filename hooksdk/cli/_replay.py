@@ -29,9 +29,11 @@ from hooksdk.cli._replay_test import RecordedTest, write_test
 from hooksdk.cli._sessions_look import look_at, with_store
 from hooksdk.config import fold
 from hooksdk.histories import History, read_history
-from hooksdk.testing._replay import CallVerdict, Replay, RunOptions, named_plugins, refuse_trace, replay_history
+from hooksdk.testing._replay import named_plugins, refuse_trace, replay_history
 from hooksdk.testing._replay_tools import read_catalog
 from hooksdk.testing._snapshots import changed_names, differences, read_snapshot, snapshot_of, write_snapshot
+from hooksdk.testing._theatre import RunOptions
+from hooksdk.testing._verdicts import CallVerdict, Replay
 
 ARGUMENTS_CHARS = 48
 """Of a call's arguments in the table."""

@@ -16,9 +16,9 @@ from hooksdk.errors import ConfigError
 from hooksdk.formats import get_format
 from hooksdk.histories import History
 from hooksdk.testing._exchanges import lines_of, without_prose
-from hooksdk.testing._replay import Replay
 from hooksdk.testing._replay_tools import definition_of
 from hooksdk.testing._snapshots import differences, snapshot_of, write_snapshot
+from hooksdk.testing._verdicts import Replay
 
 TEST_NAME = "test_the_decisions_stay"
 

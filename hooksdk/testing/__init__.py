@@ -32,11 +32,12 @@ from hooksdk.testing._decision_snapshot import DecisionSnapshot
 from hooksdk.testing._events import Recorder, event, recorder
 from hooksdk.testing._hook_session import HookSession
 from hooksdk.testing._model import Call, Reply, Script, ScriptedModel, SeenResult, Turn, call, say
-from hooksdk.testing._replay import CallVerdict, Replay, replay, replay_async
+from hooksdk.testing._replay import replay, replay_async
 from hooksdk.testing._session import Played, open_host, open_session, play
 from hooksdk.testing._store_cases import MakeStore, StoreCase, store_cases
 from hooksdk.testing._store_faults import Fault, check_fault
 from hooksdk.testing._tool_server import ToolServer
+from hooksdk.testing._verdicts import CallVerdict, Replay
 
 __all__ = [
     "Call",

@@ -12,8 +12,8 @@ from hooksdk.approvals import ApprovalRequest
 from hooksdk.calls import ToolResult
 from hooksdk.hooks import AfterToolCall
 from hooksdk.run import JudgedCall
-from hooksdk.testing._replay import CallVerdict
 from hooksdk.testing._session import Played
+from hooksdk.testing._verdicts import CallVerdict
 
 Settled = Played | AfterToolCall | JudgedCall | CallVerdict | ToolResult
 """What the assertions take: a run that was played (its only call, or that of `tool=`), one of its calls, a call that was

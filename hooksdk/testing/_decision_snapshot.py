@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import final
 
-from hooksdk.testing._replay import Replay
 from hooksdk.testing._snapshots import differences, read_snapshot, snapshot_of, write_snapshot
+from hooksdk.testing._verdicts import Replay
 
 
 @final

@@ -10,7 +10,7 @@ from typing import Any
 from hooksdk._approvals.request import digest_of
 from hooksdk._schema.values import as_list, as_object, is_list, is_object
 from hooksdk.errors import ConfigError
-from hooksdk.testing._replay import CallVerdict, Replay
+from hooksdk.testing._verdicts import CallVerdict, Replay
 
 SCHEMA = 1
 _DIGEST_CHARS = 12
