@@ -36,7 +36,9 @@ from hooksdk.testing._theatre import RunOptions
 from hooksdk.testing._verdicts import CallVerdict, Replay
 
 ARGUMENTS_CHARS = 48
-"""Of a call's arguments in the table."""
+"""Of a call's arguments in the table at most."""
+_OTHER_COLUMNS = 58
+"""Cells of a terminal's line that the columns besides tool and arguments take, with some room for the reason."""
 _WORDS: Mapping[str, str] = {
     "allow": "allowed", "rewrite": "rewritten", "ask": "asked about", "answer": "answered by a plugin",
     "block": "blocked", "withhold": "withheld", "invalid": "invalid",
@@ -158,7 +160,11 @@ def _print(replay: Replay, options: ReplayOptions, problems: Sequence[str], note
     console = stdout_console()
     shown = [one for one in replay.calls if one.differs or not options.only_differing]
     if shown:
-        print_columns(("call", "tool", "arguments", "then", "now", "why"), [_row(one) for one in shown])
+        room = ARGUMENTS_CHARS
+        if console.is_terminal:
+            longest = max(len(one.tool) for one in shown)
+            room = min(room, max(console.width - longest - _OTHER_COLUMNS, len("arguments")))
+        print_columns(("call", "tool", "arguments", "then", "now", "why"), [_row(one, room) for one in shown])
         console.print()
     counts = ", ".join(f"{number:,} {_WORDS[outcome]}" for outcome, number in replay.counts.items())
     console.print(f"{counted(len(replay.calls), 'call')}{': ' if counts else ''}{counts}", soft_wrap=True)
@@ -174,7 +180,7 @@ def _print(replay: Replay, options: ReplayOptions, problems: Sequence[str], note
         console.print(f"note     {one_line(note)}", soft_wrap=True)
 
 
-def _row(verdict: CallVerdict) -> Sequence[str]:
+def _row(verdict: CallVerdict, room: int) -> Sequence[str]:
     now: str = verdict.outcome
     why = ": ".join(filter(None, [verdict.by, " ".join(verdict.reason.split())]))
     if verdict.becomes is not None:
@@ -185,7 +191,7 @@ def _row(verdict: CallVerdict) -> Sequence[str]:
     cells = (
         str(verdict.number),
         clip(verdict.tool, 60),
-        clip(arguments, ARGUMENTS_CHARS),
+        clip(arguments, room),
         verdict.recorded,
         now,
         why,

@@ -48,7 +48,7 @@ def complete_catalog(given: Sequence[Tool], runs: Iterable[Exchange], plugin_too
                         values.setdefault(key, []).append(value)
     inferred = [_inferred(name, values) for name, values in seen.items()]
     known_by_calls = (
-        f"{len(inferred)} tools are known by their calls alone: any arguments fit them, and they are taken as the host's own "
+        f"tools known by their calls alone: {len(inferred)}; any arguments fit them, and they are taken as the host's own "
         "(mcp__SERVER__NAME: as that server's)"
     )
     notes = [known_by_calls] if inferred else []
