@@ -191,10 +191,10 @@ def _from_file(config: Config, folder: Path) -> list[Plugin]:
     except BaseException as error:
         del sys.modules[name]
         raise PluginRefused(path.stem, f"running {path} raised {describe(error)}") from error
-    return [Plugin(id=plugin_id_of(holder), origin=str(path), holder=holder) for holder in _holders_of(module, path)]
+    return [Plugin(id=plugin_id_of(holder), origin=str(path), holder=holder) for holder in holders_of(module, path)]
 
 
-def _holders_of(module: types.ModuleType, path: Path) -> list[Any]:
+def holders_of(module: types.ModuleType, path: Path) -> list[Any]:
     """What a plugins file gives: the members of its `plugins`, in that order, or else itself and its classes with
     handlers. Raises `PluginRefused` where that is nothing."""
     own = [member for _, member in members(module) if is_marked(member) and is_own(module, member)]

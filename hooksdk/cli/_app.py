@@ -18,6 +18,7 @@ from hooksdk.cli._mcp import mcp_app
 from hooksdk.cli._options import Json, Project, Store
 from hooksdk.cli._plugins import plugins_app
 from hooksdk.cli._policy import policy_app
+from hooksdk.cli._replay_command import replay
 from hooksdk.cli._sessions import sessions_app
 from hooksdk.errors import ConfigError, HookSDKError
 
@@ -205,6 +206,9 @@ def run_agent(
         session=session, store=store, approve=approve, as_json=as_json, project=project,
     )  # fmt: skip
     raise typer.Exit(run_prompt(options))
+
+
+app.command()(replay)
 
 
 @app.command()
