@@ -65,8 +65,8 @@ class Browser:
             self.loaded += 1
         return message
 
-    def open(self, page: Path, *, width: int = 1280, dark: bool = False, script: bool = True) -> None:
-        """Load a page from its file, and wait until it is there."""
+    def open(self, page: Path | str, *, width: int = 1280, dark: bool = False, script: bool = True) -> None:
+        """Load a page from its file or address, and wait until it is there."""
         self.requests.clear()
         self.complaints.clear()
         before = self.loaded
@@ -74,7 +74,7 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
         self.send("Emulation.setScriptExecutionDisabled", value=not script)
-        self.send("Page.navigate", url=page.as_uri())
+        self.send("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         while self.loaded == before:
             self._receive()
         self.evaluate("1")  # whatever was reported while it loaded comes before this answer

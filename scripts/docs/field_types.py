@@ -1,0 +1,47 @@
+"""For the API pages: what a reader gets to see of a class, in place of how it is made. Extensions of griffe, named in mkdocs.yml.
+
+`arguments: Fresh[dict[str, Any]] = Fresh()` is shown as `arguments: dict[str, Any]`: that each access gives a fresh copy is
+said in prose. Special methods without a docstring, such as `__post_init__`, are left out.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import griffe
+
+DESCRIPTORS = {"_Schema": "dict[str, Any] | None", "_Arguments": "Any"}
+"""What the descriptors with a name of their own hand out."""
+
+
+class FieldTypes(griffe.Extension):
+    """Rewrites fields while the sources are read, before the parameters of dataclasses are made of them."""
+
+    def on_attribute_instance(self, *, attr: griffe.Attribute, **_kwargs: Any) -> None:
+        """Show the type that an access gives, and no private name."""
+        written = str(attr.annotation)
+        if written in DESCRIPTORS:
+            shown = DESCRIPTORS[written]
+        elif isinstance(attr.annotation, griffe.ExprSubscript) and str(attr.annotation.left) == "Fresh":
+            shown = str(attr.annotation.slice)
+        elif "default_factory=_" in str(attr.value):
+            attr.value = expression(f"{written}()", attr)
+            return
+        else:
+            return
+        attr.annotation = expression(shown, attr)
+        if attr.value is not None:
+            attr.value = expression("None" if str(attr.value).endswith("(None)") else "...", attr)
+
+    def on_class_members(self, *, cls: griffe.Class, **_kwargs: Any) -> None:
+        """Leave out what only Python calls."""
+        for name, member in list(cls.members.items()):
+            if name.startswith("__") and name != "__init__" and member.is_function and not member.has_docstring:
+                cls.del_member(name)
+
+
+def expression(code: str, attr: griffe.Attribute) -> griffe.Expr | str | None:
+    """Code as griffe reads it where the attribute stands."""
+    assert attr.parent is not None
+    return griffe.safe_get_expression(ast.parse(code, mode="eval").body, parent=attr.parent)
