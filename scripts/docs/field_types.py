@@ -7,12 +7,17 @@ said in prose. Special methods without a docstring, such as `__post_init__`, are
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any
 
 import griffe
 
 DESCRIPTORS = {"_Schema": "dict[str, Any] | None", "_Arguments": "Any"}
 """What the descriptors with a name of their own hand out."""
+
+
+HOW = re.compile(r"^field\(|(?<![\w.])_[A-Za-z]")
+"""A value that tells how something is made: a dataclass's `field(...)`, or one with a private name in it."""
 
 
 class FieldTypes(griffe.Extension):
@@ -37,8 +42,21 @@ class FieldTypes(griffe.Extension):
     def on_class_members(self, *, cls: griffe.Class, **_kwargs: Any) -> None:
         """Leave out what only Python calls."""
         for name, member in list(cls.members.items()):
-            if name.startswith("__") and name != "__init__" and member.is_function and not member.has_docstring:
+            if name.startswith("__") and name != "__init__" and not member.is_alias and not member.has_docstring:
                 cls.del_member(name)
+
+    def on_package(self, *, pkg: griffe.Module, **_kwargs: Any) -> None:
+        """Leave out values that say nothing to a reader, now that the parameters of dataclasses are made of them."""
+        leave_out_values(pkg)
+
+
+def leave_out_values(holder: griffe.Module | griffe.Class) -> None:
+    """The values of a module or class and of those in it."""
+    for member in holder.members.values():
+        if isinstance(member, griffe.Module | griffe.Class):
+            leave_out_values(member)
+        elif isinstance(member, griffe.Attribute) and HOW.search(str(member.value or "")):
+            member.value = None
 
 
 def expression(code: str, attr: griffe.Attribute) -> griffe.Expr | str | None:

@@ -27,10 +27,9 @@ def on_post_build(config: MkDocsConfig, **_kwargs: Any) -> None:
     """Write llms.txt, and the Markdown that it names."""
     site, nav = Path(config.site_dir), _built.pop(config.site_dir)
     lines = [f"# {config.site_name}", "", f"> {config.site_description}"]
-    alone = [item for item in nav.items if isinstance(item, Page)]
-    sections = [item for item in nav.items if isinstance(item, Section)]
-    for title, pages in [("Start", alone), *[(one.title, pages_of(one)) for one in sections]]:
-        lines += ["", f"## {title}", "", *[entry(page, site) for page in pages]]
+    for section in nav.items:
+        if isinstance(section, Section):
+            lines += ["", f"## {section.title}", "", *[entry(page, site) for page in pages_of(section)]]
     (site / "llms.txt").write_text("\n".join(lines) + "\n", "utf-8")
 
 
