@@ -1,4 +1,4 @@
-"""A plugin's own tests. Run them with `pytest examples/08_test_your_plugin.py`, or this file as it is.
+"""A plugin's own tests. Run this file as it is: it needs pytest alone.
 
 A unit test calls a handler with an `event(...)`; a test of a whole run plays a script against a real host. The fixture
 `hook_session` comes with hooksdk.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import importlib
+import inspect
 import json
 import os
 import pkgutil
@@ -20,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from hooksdk.hooks import AfterModelCall
 from tests.hooksdk.browser import Browser, running_browser
 from tests.test_contracts import public_modules
 
@@ -86,6 +88,15 @@ def test_no_private_module_or_name_has_a_heading(site: Path) -> None:
     assert [name for name in shown if re.search(r"(^|\.)_(?!_)", name)] == []
 
 
+def test_the_signature_of_an_event_is_the_one_that_python_sees(site: Path) -> None:
+    page = re.sub(r"<[^>]+>", "", (site / API / "events" / "index.html").read_text("utf-8"))
+    shown = re.search(r"AfterModelCall\(\s*([^)]*?info.*?)\n\)", page, re.DOTALL)
+    assert shown is not None
+    lines = [line.strip() for line in shown[1].replace("&nbsp;", " ").splitlines()]
+    required = [name for name, one in inspect.signature(AfterModelCall).parameters.items() if one.default is one.empty]
+    assert [line.partition(":")[0] for line in lines if ":" in line and " = " not in line] == required
+
+
 def test_the_search_finds_what_people_look_for(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))["docs"]
     places = [entry["location"] for entry in index]
@@ -122,7 +133,7 @@ def address(site: Path) -> Iterator[str]:
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_args: Any) -> None:
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         pass
 
 

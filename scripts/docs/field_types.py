@@ -36,8 +36,8 @@ class FieldTypes(griffe.Extension):
         else:
             return
         attr.annotation = expression(shown, attr)
-        if attr.value is not None:
-            attr.value = expression("None" if str(attr.value).endswith("(None)") else "...", attr)
+        default = default_of(str(attr.value))
+        attr.value = expression(default, attr) if default else None
 
     def on_class_members(self, *, cls: griffe.Class, **_kwargs: Any) -> None:
         """Leave out what only Python calls."""
@@ -48,6 +48,14 @@ class FieldTypes(griffe.Extension):
     def on_package(self, *, pkg: griffe.Module, **_kwargs: Any) -> None:
         """Leave out values that say nothing to a reader, now that the parameters of dataclasses are made of them."""
         leave_out_values(pkg)
+
+
+def default_of(value: str) -> str:
+    """What the descriptor is given as the field's default; empty for a field that is required."""
+    for node in ast.walk(ast.parse(value)):
+        if isinstance(node, ast.Call) and node.args and ast.unparse(node.func) in {"Fresh", *DESCRIPTORS}:
+            return ast.unparse(node.args[0])
+    return ""
 
 
 def leave_out_values(holder: griffe.Module | griffe.Class) -> None:
