@@ -64,6 +64,7 @@ class MemoryLog:
         self._stored.journal.extend(self._encode(entries))
 
     async def rewrite_journal(self, entries: Sequence[Entry]) -> None:
+        """Store these entries instead of the journal."""
         self._check()
         self._stored.journal = self._encode(entries)
 
