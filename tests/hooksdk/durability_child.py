@@ -26,16 +26,18 @@ from hooksdk.transcript import Results
 MakeStore = Callable[[], Store]
 
 
-def maker(place: str) -> MakeStore:
+def maker(place: str, lease: float) -> MakeStore:
     """How each worker makes its store: of a database's URL, or of a folder, with the view beside the session after `view:`."""
     if "://" in place:
-        return lambda: SqlStore(place, lease=0.3)  # the next worker has to wait for it
+        return lambda: SqlStore(place, lease=lease)
     return lambda: JsonlStore(place.removeprefix("view:"), materialize=place.startswith("view:"))
 
 
-def kills(make: MakeStore, times: int, seed: int) -> dict[str, int]:
+def kills(place: str, times: int, seed: int) -> dict[str, int]:
     """Fork a worker that queues and drains in a loop, kill it at a random moment, and look at what it left."""
     chance = random.Random(seed)
+    worker = maker(place, lease=0.5)  # whoever looks has to wait until it lapses
+    inspector = maker(place, lease=60)
     seen = {"kills": 0, "acknowledged": 0, "busy_at_kill": 0, "lost": 0, "torn": 0}
     acknowledged: dict[str, list[str]] = {}
     for number in range(times):
@@ -46,7 +48,7 @@ def kills(make: MakeStore, times: int, seed: int) -> dict[str, int]:
         child = os.fork()
         if child == 0:
             os.close(reader)
-            anyio.run(_work, make, session, writer)
+            anyio.run(_work, worker, session, writer)
         os.close(writer)
         if chance.random() < 0.7:  # it is at work; else it may be opening the session, and what is queued is drained
             select.select([reader], [], [])
@@ -61,7 +63,7 @@ def kills(make: MakeStore, times: int, seed: int) -> dict[str, int]:
         for line in lines:
             kind, handle, text = line.split("|", 2)
             acknowledged.setdefault(handle, []).append(f"{kind}|{text}")
-        lost, torn = anyio.run(_inspect, make, session, acknowledged)
+        lost, torn = anyio.run(_inspect, inspector, session, acknowledged)
         seen["lost"] += lost
         seen["torn"] += torn
     return seen
@@ -147,7 +149,7 @@ async def limit(directory: Path) -> dict[str, int]:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["kills", directory, times, seed]:
-            print(json.dumps(kills(maker(directory), int(times), int(seed))))
+            print(json.dumps(kills(directory, int(times), int(seed))))
         case ["writer", directory, name, times]:
             anyio.run(writer, Path(directory), name, int(times))
         case ["limit", directory]:
