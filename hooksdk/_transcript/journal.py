@@ -26,6 +26,7 @@ from hooksdk._tasks.background import logger
 from hooksdk._transcript.changes import changed
 from hooksdk._transcript.encoding import load_result, request_of, summary_of
 from hooksdk._transcript.entries import Entry, Record, Slot
+from hooksdk._transcript.loose_ends import LooseEnds
 from hooksdk._transcript.trims import TOO_SHORT, DrainedTrim, TrimStatus, saves_enough
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
@@ -61,6 +62,7 @@ class Ledger:
         self.shown_before: dict[int, set[str]] = {}
         """By position: the fingerprints of everything that ever stood in the view."""
         self.states: dict[str, dict[str, Any]] = {}
+        self._loose_ends = LooseEnds()
         self.replies = 0
         self.last_reply = -1
         self.first_user: int | None = None
@@ -97,6 +99,7 @@ class Ledger:
         self.messages.append(message)
         if self.format is None:
             return
+        self._loose_ends.add(position, message, self.format)
         results = self.format.results(message)
         if self.format.is_reply(message):
             if not self.reply_goes_on(position):
@@ -328,10 +331,8 @@ class Ledger:
                 status = "not_trimmed" if text is None else "already_trimmed"
             else:
                 texts[record.handle] = text
-                before, after = (
-                    record.tokens if each is None else schema.estimate_tokens(each) for each in (now, text)
-                )
-                saved = before - after
+                sizes = [record.tokens if each is None else schema.estimate_tokens(each) for each in (now, text)]
+                saved = sizes[0] - sizes[1]
             judged[n] = DrainedTrim(
                 handle=entry["handle"],
                 kind=entry["kind"],
@@ -390,7 +391,7 @@ class Ledger:
     @property
     def places(self) -> list[Message | int]:
         """What the view is made of: positions of stored messages, and the messages that a compaction made."""
-        return [*self.base, *range(self.upto, len(self.messages))]
+        return [*self.base, *self._loose_ends.others(self.upto, len(self.messages))]
 
     @property
     def view(self) -> list[Message]:

@@ -4,6 +4,7 @@ message would make a session unsendable for good."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.matching import MismatchError
@@ -13,6 +14,29 @@ from hooksdk.formats._shared import identified
 
 NO_RESULT = "no result: the conversation went on before this call had one"
 """What a call without a result gets, so that the next request can be sent."""
+
+
+def gathered(messages: Sequence[Message], message_format: MessageFormat) -> list[Message]:
+    """The messages with all results of one turn in one message, the results first, where the format wants it so."""
+    whole: list[Message] = []
+    for message in messages:
+        key = next((key for key in ("content", "parts") if isinstance(message.get(key), list)), None)
+        last = whole[-1] if whole else {}
+        if (
+            message_format.grouped
+            and key is not None
+            and isinstance(last.get(key), list)
+            and message_format.results(last)
+            and message_format.results(message)
+        ):
+            results: list[Any] = []
+            others: list[Any] = []
+            for block in [*last[key], *message[key]]:
+                (results if message_format.results({**message, key: [block]}) else others).append(block)
+            whole[-1] = {**last, key: [*results, *others]}
+        else:
+            whole.append(message)
+    return whole
 
 
 def paired(

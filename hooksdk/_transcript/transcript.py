@@ -17,6 +17,7 @@ from hooksdk._transcript.changes import change_of, same
 from hooksdk._transcript.encoding import encode, encode_for, plain_call, plain_result, request_of, save_result
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, checked, compare, without_repeats
 from hooksdk._transcript.pairing import NO_RESULT, paired
 from hooksdk._transcript.requests import Plan, find_record
@@ -173,7 +174,7 @@ class Transcript:
         shown before), and what follows is appended. Answers how many were known. Raises `TranscriptChanged` for anything
         else.
         """
-        self._need_format()
+        messages = without_loose_ends(messages, self._need_format())
         await self._flush()
         try:
             known = compare(messages, self._ledger)
@@ -341,9 +342,10 @@ class Transcript:
         trims. Messages at their beginning and end that the view has there, too, count as kept: their results do not go.
         """
         ledger, message_format = self._ledger, self._need_format()
+        waiting = [slot.call.id for slot in ledger.slots if slot.record is None]
         try:
             base = [checked(message, message_format, position) for position, message in enumerate(messages)]
-            base = paired(base, message_format, still_open={slot.call.id for slot in ledger.slots if not slot.record})
+            base = paired(without_loose_ends(base, message_format), message_format, still_open=waiting)
         except MismatchError as error:
             raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
         view, places = ledger.view, ledger.places
@@ -353,13 +355,11 @@ class Transcript:
             same_end += 1
         while same_start < min(len(base), len(view)) - same_end and same(base[same_start], view[same_start]):
             same_start += 1
-        waiting = next((slot.call.id for slot in ledger.slots if slot.record is None), None)
-        if waiting is not None and ledger.last_reply < len(ledger.messages) - same_end:
-            problem = (
-                f"call '{waiting}' waits for its result, so its reply must stay at the list's end with what follows"
-            )
+        upto = next((each for each in places[len(places) - same_end :] if isinstance(each, int)), len(ledger.messages))
+        if waiting and ledger.last_reply < upto:
+            why = f"call '{waiting[0]}' waits for its result"
+            problem = f"{why}, so its reply must stay at the list's end with what follows"
             raise TranscriptChanged(self.session_id, len(base), problem)
-        upto = len(ledger.messages) - same_end
         changed_base = [*places[:same_start], *base[same_start : len(base) - same_end]]
         await self._journal({"kind": "compact", "base": changed_base, "upto": upto, "hash": ledger.last_hash(upto)})
         await self._publish()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from hooksdk import Config, Host, ResultInfo, Session, schema
+from hooksdk._config.sources import without_password
 from hooksdk._tasks.background import logger
 from hooksdk.agent import Outcome, run_agent
 from hooksdk.cli._approver import ask_here, grant_all
@@ -86,7 +88,7 @@ async def play(folder: Path, console: Console, interactive: bool, store: str | N
     console.print(f"[dim]repository[/]  {commits} commits in {escape(str(folder / 'repository'))}")
     workspace = folder / "workspace"
     workspace.mkdir()
-    approver = ask_here(console) if interactive else grant_all("granted by the demo")
+    approver = ask_here(console) if interactive else grant_all("the demo")
     config = _config(folder, store_spec(store or folder / "sessions"))
     async with Host(plugins=[timeline(console)], config=config, approver=approver) as host:
         console.print(f"[dim]policies[/]    {escape(host.judging)}", soft_wrap=True)
@@ -145,7 +147,7 @@ def _programs() -> dict[str, Any]:
 def _summary(folder: Path, session: Session, outcome: Outcome, seconds: float, store: str | None) -> dict[str, Any]:
     spreadsheet = folder / "workspace" / FILE_NAME
     transcript = next((folder / "sessions").glob("*.messages.jsonl"), None)
-    place = f"session {session.id}" if store else str(transcript) if transcript else None
+    look = shlex.join(["hooksdk", "sessions", "show", session.id, "--store", without_password(store)]) if store else ""
     return {
         "answer": outcome.text,
         "turns": outcome.turns,
@@ -158,7 +160,7 @@ def _summary(folder: Path, session: Session, outcome: Outcome, seconds: float, s
         "view_characters": len(schema.canonical(session.view)),
         "results": [_result(info) for info in session.results.list()],
         "spreadsheet": str(spreadsheet) if spreadsheet.is_file() else None,
-        "transcript": place,
+        "transcript": look or (str(transcript) if transcript else None),
         "trace": str(folder / "trace.jsonl"),
         "seconds": round(seconds, 1),
     }

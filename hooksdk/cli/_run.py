@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from hooksdk import Host, JsonlStore, Tool
+from hooksdk._config.sources import without_password
 from hooksdk.agent import Limits, Outcome, run_agent, tokens_of
 from hooksdk.approvals import Approver
 from hooksdk.cli._approver import ask_here, grant_all, refuse_all
@@ -115,7 +116,7 @@ def _look_command(options: RunOptions, session_id: str) -> str:
     """How to look at the session; empty where it was kept in memory."""
     if project_config(options.project, options.store).store == "memory":
         return ""
-    place = ["--store", str(options.store)] if options.store else []
+    place = ["--store", without_password(str(options.store))] if options.store else []
     place += ["--project", str(options.project)] if options.project != Path() else []
     return shlex.join(["hooksdk", "sessions", "show", session_id, *place])
 
@@ -129,7 +130,7 @@ def _place(store: Store) -> str:
 def _approver(options: RunOptions) -> Approver:
     """On a terminal a person is options; elsewhere every approval is refused."""
     if options.approve:
-        return grant_all("granted by --yes")
+        return grant_all("--yes")
     if options.approve is False or (sys.stdin.isatty() and sys.stderr.isatty()):
         return ask_here(stderr_console())
     return refuse_all(stderr_console())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.tools import Tool
@@ -100,4 +100,13 @@ class MessageFormat(Protocol):
 
     def tools(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
         """The tool definitions, as the provider's request wants them."""
+        ...
+
+
+@runtime_checkable
+class HasLooseEnds(Protocol):
+    """What a `MessageFormat` may have besides, where a reply that was cut off can end with something that is refused."""
+
+    def is_loose_end(self, message: Message) -> bool:
+        """True for a message of the model that the provider refuses where nothing else of the same reply follows."""
         ...

@@ -88,6 +88,10 @@ class OpenAIResponses:
             return message["role"] == "assistant"
         return _item_type(message) not in _RESULTS
 
+    def is_loose_end(self, message: Message) -> bool:
+        """True for reasoning: the API refuses it without the item that it led to."""
+        return _item_type(message) == "reasoning"
+
     def calls(self, message: Message) -> list[ToolCall]:
         item_type = _item_type(message)
         if item_type not in _CALLS:

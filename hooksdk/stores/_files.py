@@ -263,9 +263,7 @@ class AppendFile:
         self._stamp = stamp if stamp[:1] == (self._size,) else ()
 
     def rewrite(self, values: Sequence[object]) -> None:
-        """Put a new file with these values, one step each, in the place of this one. Raises `StoreError`; the old file stays
-        then.
-        """
+        """Put a new file with these values, one step each, in the place of this one, which stays where that is a `StoreError`."""
         data = b"".join(encode_for(str(self.path), value) + b"\n" for value in values)
         beside = self.path.with_name(f".{self.path.name}.tmp")
         try:
@@ -273,7 +271,7 @@ class AppendFile:
             try:
                 _write(fd, data)
                 os.fsync(fd)
-                beside.replace(self.path)
+                _rename(beside, self.path, fd)
             except OSError:
                 os.close(fd)
                 beside.unlink(missing_ok=True)
@@ -330,6 +328,15 @@ class AppendFile:
     def close(self) -> None:
         """No more appends."""
         os.close(self._fd)
+
+
+def _rename(old: Path, new: Path, fd: int) -> None:
+    """Put a file, open as `fd`, in another one's place. A network's answer may be lost although it was done."""
+    try:
+        old.replace(new)
+    except OSError:
+        if not os.path.samestat(os.fstat(fd), new.stat()):
+            raise
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:

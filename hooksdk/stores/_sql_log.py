@@ -62,6 +62,8 @@ class SqlLog:
         self._alone = anyio.Lock()
         self._doubtful = False
         """A write was begun, and whether it was stored is not known: its rows are cut off before anything else is done."""
+        self._rewriting = False
+        """That write puts another journal in the place of the stored one: what is there then counts."""
 
     async def _hold(
         self, step: Callable[[Transaction], Awaitable[T]], committed: Callable[[T], None] = lambda _: None
@@ -73,6 +75,9 @@ class SqlLog:
                 raise SessionBusy(self.session_id, 0)
             was_doubtful = self._doubtful
             if was_doubtful:
+                if self._rewriting:  # whether the old journal is stored or the new one is decided by now
+                    self._lengths[JOURNAL] = (await transaction.execute(JOURNAL.end, self.row)).scalar_one()
+                    self._rewriting = False
                 for table, length in self._lengths.items():
                     await transaction.execute(table.cut, {**self.row, "length": length})
             self._doubtful = True
@@ -87,7 +92,7 @@ class SqlLog:
                 if not self.is_open:
                     raise StoreError(f"session '{self.session_id}'", "it was closed")
                 answer = await self._database.transaction(held)
-                self._doubtful = False
+                self._doubtful = self._rewriting = False
                 committed(answer)
                 return answer
 
@@ -127,6 +132,23 @@ class SqlLog:
 
         if bodies or verify:
             await self._hold(store, count)
+
+    async def rewrite_journal(self, entries: Sequence[Entry]) -> None:
+        """Store these entries instead of the journal, in one transaction."""
+        bodies = [encode_for(f"session '{self.session_id}'", entry).decode() for entry in entries]
+
+        async def store(transaction: Transaction) -> None:
+            await self._compare(transaction)
+            self._rewriting = True
+            await transaction.execute(JOURNAL.cut, {**self.row, "length": 0})
+            rows = [{"key": self.row["key"], "position": number, "body": body} for number, body in enumerate(bodies)]
+            if rows:
+                await transaction.execute(JOURNAL.insert, rows)
+
+        def count(_: object) -> None:
+            self._lengths[JOURNAL] = len(bodies)
+
+        await self._hold(store, count)
 
     async def _compare(self, transaction: Transaction, tables: Iterable[Table] = (MESSAGES, JOURNAL)) -> None:
         for table in tables:

@@ -63,6 +63,11 @@ class MemoryLog:
         self._check()
         self._stored.journal.extend(self._encode(entries))
 
+    async def rewrite_journal(self, entries: Sequence[Entry]) -> None:
+        """Store these entries instead of the journal."""
+        self._check()
+        self._stored.journal = self._encode(entries)
+
     async def write_view(self, messages: Sequence[Message]) -> None:
         """Do nothing: the view is for readers of files."""
 

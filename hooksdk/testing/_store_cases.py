@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import anyio
 
 from hooksdk.errors import SessionBusy, StoreError
-from hooksdk.transcript import Store
+from hooksdk.transcript import RewritableLog, Store
 
 MakeStore = Callable[[], Store]
 """Makes a store over the same place each time, as another worker would have it. A store that lives in one process alone may
@@ -121,6 +121,24 @@ async def what_is_not_json_is_refused_and_nothing_of_the_step_is_stored(worker: 
     for append in (log.append_messages, log.append_journal):
         await _raises(StoreError, append([{"fine": 1}, {"not": object()}]), "a step that is not JSON")
     _same(await log.read(), ([], []), "after it")
+
+
+async def a_shorter_journal_takes_the_place_of_the_stored_one(worker: Workers) -> None:
+    log = await worker().open_session("s")
+    if not isinstance(log, RewritableLog):
+        return
+    await log.append_messages([MESSAGE])
+    await log.append_journal([{"n": number} for number in range(5)])
+    await log.rewrite_journal([{"n": 3}, {"n": 4}])
+    await log.append_journal([{"n": 5}], verify=True)
+    stored = ([MESSAGE], [{"n": 3}, {"n": 4}, {"n": 5}])
+    _same(await log.read(), stored, "after the new journal")
+    _same(await worker().read_session("s"), stored, "what others see")
+    await _raises(StoreError, log.rewrite_journal([{"x": object()}]), "a journal that is not JSON")
+    _same(await log.read(), stored, "after it was refused")
+    await log.close()
+    second = await worker().open_session("s", wait=LONG)
+    _same(await second.read(), stored, "what the next holder reads")
 
 
 async def a_session_has_one_holder_at_a_time_and_its_token_rises(worker: Workers) -> None:
@@ -267,6 +285,7 @@ async def closing_the_store_lets_every_session_go(worker: Workers) -> None:
 CASES: tuple[Check, ...] = (
     messages_and_journal_come_back_in_order,
     what_is_not_json_is_refused_and_nothing_of_the_step_is_stored,
+    a_shorter_journal_takes_the_place_of_the_stored_one,
     a_session_has_one_holder_at_a_time_and_its_token_rises,
     who_waits_gets_the_session_when_its_holder_lets_go,
     a_former_holder_can_neither_write_nor_read,

@@ -23,8 +23,9 @@ from typing import cast
 from hooksdk import schema
 from hooksdk._schema.values import as_list, as_object
 from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, checked
-from hooksdk._transcript.pairing import paired
+from hooksdk._transcript.pairing import gathered, paired
 from hooksdk._transcript.requests import find_record, plan_trim
 from hooksdk.calls import ResultInfo, ToolResult
 from hooksdk.errors import ConfigError, HookSDKError
@@ -79,21 +80,31 @@ def trim(
 
 def problem(messages: Sequence[Message], format: str | MessageFormat | None = None) -> str | None:  # noqa: A002
     """Why a provider would refuse this list, with the place: a message that is not of the format, a result without its call,
-    a call whose result is missing before the conversation goes on. None where nothing is wrong."""
+    a call whose result is missing before the conversation goes on, reasoning that nothing follows. None where nothing is
+    wrong."""
     try:
         whole, message_format = _checked(messages, format)
-        fixed = paired(whole, message_format)
+        tied = without_loose_ends(whole, message_format)
+        fixed = paired(tied, message_format)
     except MismatchError as error:
         return f"message {error.position}: {error}"
-    position = next((at for at, (one, other) in enumerate(zip(whole, fixed, strict=False)) if one != other), len(whole))
-    return None if len(fixed) == len(whole) else f"message {position}: a call before it has no result"
+    if len(tied) < len(whole):
+        return f"message {_first_difference(whole, tied)}: its reply was cut off, and it cannot be sent without what follows"
+    return (
+        None
+        if len(fixed) == len(whole)
+        else f"message {_first_difference(whole, fixed)}: a call before it has no result"
+    )
 
 
 def repair(messages: Sequence[Message], format: str | MessageFormat | None = None) -> list[Message]:  # noqa: A002
     """A new list in which every call has a result: one that has none, although the conversation goes on, gets an error.
-    Raises `ConfigError` with the place of what cannot be repaired, such as a result without its call."""
+    Results of one turn are put into one message where the format wants that, and reasoning of a reply that was cut off
+    behind it is left out. Raises `ConfigError` with the place of what cannot be repaired, such as a result without its call.
+    """
     try:
-        return paired(*_checked(messages, format))
+        whole, message_format = _checked(messages, format)
+        return paired(gathered(without_loose_ends(whole, message_format), message_format), message_format)
     except MismatchError as error:
         raise ConfigError("messages", (f"message {error.position}: {error}",)) from None
 
@@ -121,6 +132,11 @@ def _checked(
     """Plain copies of the messages, and the format that they are in."""
     message_format = get_format(guess_format(messages) if format is None else format)
     return [checked(message, message_format, position) for position, message in enumerate(messages)], message_format
+
+
+def _first_difference(whole: list[Message], other: list[Message]) -> int:
+    pairs = enumerate(zip(whole, other, strict=False))
+    return next((position for position, (one, another) in pairs if one != another), min(len(whole), len(other)))
 
 
 def _ledger(messages: Sequence[Message], format: str | MessageFormat | None) -> Ledger:  # noqa: A002

@@ -181,7 +181,9 @@ async def test_a_session_goes_on_where_it_stood(tmp_path: Path) -> None:
 async def test_sessions_may_be_kept_in_a_database(
     request: pytest.FixtureRequest, tmp_path: Path, database: str
 ) -> None:
-    url = "sqlite:///here.db" if database == "sqlite" else request.getfixturevalue("postgres").url()
+    url = "sqlite:///here.db"
+    if database == "postgres":
+        url = request.getfixturevalue("postgres").url().replace("hooksdk@", "hooksdk:s3cret@")
     command = [sys.executable, "-m", "hooksdk", "run", *MODEL, "--session", "s1", "--store", url, "Count."]
     async with ScriptedServer(lambda turn: f"{len(turn.messages)} messages") as server:
         keys = {"OPENAI_API_KEY": "any", "OPENAI_BASE_URL": server.openai_url}
@@ -190,6 +192,8 @@ async def test_sessions_may_be_kept_in_a_database(
         ]
     assert (first.stdout, second.stdout) == (b"1 messages\n", b"3 messages\n")
     assert f"store       {url[:12]}".encode() in second.stderr
+    assert b"look        hooksdk sessions show s1 --store " in second.stderr
+    assert b"s3cret" not in second.stderr
     assert not list(tmp_path.rglob("*.jsonl"))
 
 

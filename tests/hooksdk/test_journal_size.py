@@ -21,7 +21,7 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.rewriting import live_entries
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.hooks import AfterToolCall
-from hooksdk.stores import JsonlStore, MemoryStore
+from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results, Transcript
 
@@ -157,7 +157,7 @@ def test_the_shorter_journal_gives_the_same_session(steps: list[tuple[Any, ...]]
     anyio.run(run)
 
 
-async def _mostly_void(store: JsonlStore) -> Transcript:
+async def _mostly_void(store: Store) -> Transcript:
     """A session, left open, whose results waited for one another, and whose plugin kept much and keeps little now."""
     transcript = await Transcript.open(await store.open_session("s"), "s")
     await transcript.use_format(OPENAI)
@@ -192,6 +192,31 @@ async def test_a_journal_of_which_most_is_void_is_stored_anew_at_opening(store: 
         view = transcript.view
     async with opened(store) as transcript:
         assert transcript.view == view
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+async def test_a_journal_of_which_most_is_void_is_stored_anew_in_every_other_store_too(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue("postgres").url() if kind == "postgres" else f"sqlite:///{tmp_path / 'sessions.db'}"
+    store = MemoryStore() if kind == "memory" else SqlStore(url)
+    first = await _mostly_void(store)
+    view, results = first.view, first.list_results()
+    await first.close()
+    messages, large = await store.read_session("s")
+    for _ in range(2):
+        async with opened(store) as transcript:
+            assert (transcript.view, transcript.list_results(), transcript.queued) == (view, results, 1)
+            assert transcript.state("p") == {"notes": "short"}
+    assert (await store.read_session("s"))[0] == messages
+    assert len(json.dumps((await store.read_session("s"))[1])) < len(json.dumps(large)) / 20
+    async with opened(store) as transcript:
+        await transcript.append([OPENAI.user("more")])
+        await transcript.drain()
+        view = transcript.view
+    async with opened(store) as transcript:
+        assert transcript.view == view
+    await store.aclose()
 
 
 async def test_a_journal_that_is_in_use_is_left_as_it_is(store: JsonlStore) -> None:
