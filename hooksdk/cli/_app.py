@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import errno
 import importlib.metadata
 import os
@@ -47,6 +48,13 @@ ContextWindow = Annotated[
     int, typer.Option(min=1, metavar="TOKENS", help="The model's context window, for tool search.")
 ]
 WINDOW = 200_000
+
+
+class Servers(enum.StrEnum):
+    """Which tools the demo uses."""
+
+    light = "light"
+    real = "real"
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -127,20 +135,32 @@ def demo(
     interactive: Annotated[
         bool, typer.Option("--interactive", help="Ask you for the approval, instead of granting it.")
     ] = False,
-    folder: Annotated[Path | None, typer.Option(help="Where to work; a new temporary folder by default.")] = None,
+    servers: Annotated[
+        Servers,
+        typer.Option(
+            help="light: the demo's own plugins. real: 115 tools of five MCP servers; needs hooksdk[demo] and git."
+        ),
+    ] = Servers.light,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where to work, and leave the files; by default a temporary folder.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the temporary folder, and say where it is.")] = False,
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """Let a scripted model do a real job on real MCP servers, with every hook at work. Needs no key and no network."""
+    """Let a scripted model do a real job, with every hook at work. Needs no key and no network."""
     if interactive and as_json:
         complain("--json prints nothing but the document, so nothing can be asked: leave --interactive out")
         raise typer.Exit(2)
-    try:
-        from hooksdk.cli._demo import run_demo
-    except ModuleNotFoundError as error:
-        complain(f"the demo needs {error.name}: pip install 'hooksdk[demo]'")
-        raise typer.Exit(1) from None
-    raise typer.Exit(run_demo(folder=folder, store=store, interactive=interactive, as_json=as_json))
+    if not as_json:  # before what takes its time to be imported
+        tools = "real MCP servers" if servers is Servers.real else "real tools"
+        print(f"hooksdk demo: a scripted model, {tools}, real hooks\n", flush=True)
+    from hooksdk.cli._demo.play import DemoOptions, run_demo
+
+    options = DemoOptions(
+        real=servers is Servers.real, folder=folder, keep=keep, store=store, interactive=interactive, as_json=as_json
+    )
+    raise typer.Exit(run_demo(options))
 
 
 @app.command("run")

@@ -89,9 +89,9 @@ async def test_a_stream_that_breaks_off_is_a_clear_error_and_nothing_of_it_is_ke
 
 async def test_another_attempt_after_a_broken_stream_gives_the_prose_anew(form: str) -> None:
     told: list[str] = []
-    async with ScriptedServer([cut("Once upon a time"), "Once."]) as server, open_session() as session:
-        async with model_of(server, form) as model:
-            outcome = await run_agent(session, model, "Tell.", on_text=told.append, limits=Limits(attempts=2))
+    script = [cut("Once upon a time"), "Once."]
+    async with ScriptedServer(script) as server, open_session() as session, model_of(server, form) as model:
+        outcome = await run_agent(session, model, "Tell.", on_text=told.append, limits=Limits(attempts=2))
     assert (outcome.text, outcome.attempts) == ("Once.", 2)
     assert "".join(told).endswith("Once.")
 
@@ -117,7 +117,7 @@ async def test_what_on_text_raises_ends_the_run(form: str) -> None:
     def fail(text: str) -> None:
         raise RuntimeError("no paper")
 
-    async with ScriptedServer(["Once upon a time"]) as server, open_session() as session:
-        async with model_of(server, form) as model:
-            with pytest.raises(RuntimeError, match="no paper"):
-                await run_agent(session, model, "Tell.", on_text=fail)
+    script = ["Once upon a time"]
+    async with ScriptedServer(script) as server, open_session() as session, model_of(server, form) as model:
+        with pytest.raises(RuntimeError, match="no paper"):
+            await run_agent(session, model, "Tell.", on_text=fail)
