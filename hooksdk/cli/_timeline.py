@@ -146,15 +146,14 @@ class Timeline:
             self._print("", f"[dim]{one_line(_arguments(arguments, max(room, 20)))}[/]")
 
     def _show_end(self, session: _Session, record: records.CallFinished, content: records.Content) -> None:
-        # Of calls that run at a time, each end says whose it is.
-        number = session.open.get(record.call_id, "")
-        who = f"{number} {one_line(record.name)}: " if len(session.open) > 1 else ""
-        session.open.pop(record.call_id, None)
+        # Of several calls each end says whose it is.
+        number = session.open.pop(record.call_id, "")
+        who = f"{number} {one_line(record.name)}: " if session.calls > 1 or session.open else ""
         for query, hits in _searches(record, content):
             self._print("", f"[dim]{one_line(query)}[/]: {hits}")
         mark = MARKS.get(record.status, "[red]![/]")
         duration = f"{record.seconds * 1000:,.0f} ms"
-        self._print("", f"{mark} {who}{record.status}, {record.characters:,} characters, {duration}")
+        self._print("", f"{mark} {who}{record.status}, {counted(record.characters, 'character')}, {duration}")
         if record.status not in FINE and (line := first_line(content.text)):
             self._print("", line, indent=INDENT + 2)
 

@@ -21,7 +21,8 @@ from rich.console import Console
 
 from hooksdk.agent import Limits
 from hooksdk.cli._demo.commits import Commits
-from hooksdk.cli._demo.office import Files, Numbers, Texts, Times
+from hooksdk.cli._demo.numbers import Numbers
+from hooksdk.cli._demo.office import Files, Texts, Times
 from hooksdk.cli._demo.play import OFFICE, DemoOptions, play
 from hooksdk.cli._demo.repository import SUBJECTS, make_history
 from hooksdk.cli._demo.tables import Tables

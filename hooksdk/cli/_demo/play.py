@@ -24,7 +24,8 @@ from hooksdk.cli._approver import ask_here, grant_all
 from hooksdk.cli._clock import seconds_since_start
 from hooksdk.cli._console import CommandProblem, one_line, print_json, print_line
 from hooksdk.cli._demo.commits import Commits
-from hooksdk.cli._demo.office import Files, Numbers, Texts, Times
+from hooksdk.cli._demo.numbers import Numbers
+from hooksdk.cli._demo.office import Files, Texts, Times
 from hooksdk.cli._demo.repository import make_history, make_repository
 from hooksdk.cli._demo.script import LIGHT, PROMPT, REAL, Office, scripted_secretary
 from hooksdk.cli._demo.tables import Tables
