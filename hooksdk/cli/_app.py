@@ -152,9 +152,10 @@ def demo(
     if interactive and as_json:
         complain("--json prints nothing but the document, so nothing can be asked: leave --interactive out")
         raise typer.Exit(2)
-    if not as_json:  # before what takes its time to be imported
-        tools = "real MCP servers" if servers is Servers.real else "real tools"
-        print(f"hooksdk demo: a scripted model, {tools}, real hooks\n", flush=True)
+    from hooksdk.cli._demo import headline
+
+    if not as_json:
+        print(headline(real=servers is Servers.real), flush=True)
     from hooksdk.cli._demo.play import DemoOptions, run_demo
 
     options = DemoOptions(

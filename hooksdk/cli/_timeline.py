@@ -30,6 +30,8 @@ _MAX_PROMPT = 400
 """Characters of the prompt at most."""
 _MAX_VALUE, _MAX_ARGUMENTS = 44, 120
 """Characters of one argument, and of all in one line where there is no terminal to say how long a line is."""
+_LEAST = 15
+"""Cells in which the beginning of an argument is worth showing."""
 _SHOWN_HITS = 3
 """Hits of a search that are named."""
 
@@ -164,7 +166,10 @@ def _arguments(arguments: Mapping[str, Any], room: int) -> str:
     for name, value in arguments.items():
         part = f"{', ' if line else ''}{name}={_value(value)}"
         if cell_len(line + part) > room - len(", …"):
-            return f"{line}, …" if line else f"{set_cell_size(part, room - 1).rstrip()}…"
+            left = room - cell_len(line) - 1
+            if line and (left < _LEAST or "/" in part):  # a path is not cut anywhere
+                return f"{line}, …"
+            return f"{line}{set_cell_size(part, left).rstrip()}…"
         line += part
     return line
 

@@ -7,7 +7,7 @@ import logging
 import re
 import shutil
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from hooksdk.cli._demo.script import LIGHT, PROMPT, REAL, Office, scripted_secre
 from hooksdk.cli._demo.tables import Tables
 from hooksdk.cli._project import store_spec
 from hooksdk.cli._timeline import Timeline
+from hooksdk.hooks import Trace
 from hooksdk.testing import ScriptedModel
 
 OFFICE = (Commits, Tables, Files, Texts, Times, Numbers)
@@ -107,7 +108,12 @@ def _place(options: DemoOptions) -> Generator[Path, None, None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def play(folder: Path, console: Console, options: DemoOptions) -> dict[str, Any]:
+async def play(
+    folder: Path,
+    console: Console,
+    options: DemoOptions,
+    timeline: Callable[[Console], Callable[[Trace], None]] = Timeline,
+) -> dict[str, Any]:
     """Play the demo in an empty folder, and answer what came of it. Sessions are kept there, or in the store of the options."""
     make = make_repository if options.real else make_history
     try:
@@ -129,7 +135,7 @@ async def play(folder: Path, console: Console, options: DemoOptions) -> dict[str
             print_line(console, "plugins", one_line(counts))
         # A store of one's own may hold an earlier demo, which this one must not go on with.
         session = host.session(None if options.store else "demo")
-        session.on_event(Timeline(console))
+        session.on_event(timeline(console))
         async with session:
             script = scripted_secretary(options.office, folder / "repository", workspace, folder / "elsewhere")
             model = ScriptedModel(script, name="scripted-secretary", context_window=options.context_window)
