@@ -13,12 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hooksdk.cli._approvals import approvals_app
-from hooksdk.cli._console import complain
+from hooksdk.cli._groups import LaterGroups
 from hooksdk.cli._options import Json, Project, Store
-from hooksdk.cli._plugins import plugins_app
-from hooksdk.cli._policy import policy_app
-from hooksdk.cli._sessions import sessions_app
 from hooksdk.errors import ConfigError, HookSDKError
 
 INTERRUPTED = 130
@@ -26,17 +22,14 @@ BAD_CONFIG = 3
 
 app = typer.Typer(
     name="hooksdk",
+    cls=LaterGroups,
     help="Plugins for AI agents.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-app.add_typer(plugins_app, name="plugins")
-app.add_typer(approvals_app, name="approvals")
-app.add_typer(sessions_app, name="sessions")
 tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
-app.add_typer(policy_app, name="policy")
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 
@@ -55,6 +48,13 @@ class Servers(enum.StrEnum):
 
     light = "light"
     real = "real"
+
+
+def complain(text: str) -> None:
+    """Say what is wrong, on stderr."""
+    from hooksdk.cli import _console
+
+    _console.complain(text)
 
 
 def run(arguments: Sequence[str]) -> int:
