@@ -6,9 +6,10 @@ the session's plugins; nothing here knows of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import anyio
 
@@ -21,10 +22,23 @@ from hooksdk.run import Run
 from hooksdk.session import Session
 from hooksdk.tools import Tool
 
-__all__ = ["Limits", "Model", "ModelReply", "ModelUnavailable", "Outcome", "OutcomeReason", "run_agent", "tokens_of"]
+__all__ = [
+    "Limits",
+    "Model",
+    "ModelReply",
+    "ModelUnavailable",
+    "OnText",
+    "Outcome",
+    "OutcomeReason",
+    "StreamingModel",
+    "run_agent",
+    "tokens_of",
+]
 
 OutcomeReason = Literal["completed", "paused", "turn_limit", "token_limit", "time_limit"]
 """Why the agent stopped: it had no more calls to make, calls wait for an approval, or a limit was reached."""
+OnText = Callable[[str], Awaitable[None] | None]
+"""Is given each piece of streamed prose, as it comes; plain or async. What it raises ends the run."""
 WAITS = "calls wait for an approval"
 
 
@@ -83,6 +97,36 @@ class Model(Protocol):
     async def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> ModelReply:
         """Answer these messages; `tools` are the definitions of what is offered, in the provider's JSON. What it raises
         ends the run; `ModelUnavailable` says that another attempt may go well."""
+        ...
+
+
+@runtime_checkable
+class StreamingModel(Model, Protocol):
+    """A model that passes its prose on as it comes, where `run_agent` is given `on_text`.
+
+    ```python
+    from hooksdk.agent import ModelReply, StreamingModel
+
+    class Echo:
+        name, format, context_window = "echo", "openai-chat", None
+
+        async def reply(self, messages, tools) -> ModelReply:
+            return await self.stream_reply(messages, tools, lambda text: None)
+
+        async def stream_reply(self, messages, tools, on_text) -> ModelReply:
+            text = messages[-1]["content"]
+            for word in text.split():
+                on_text(word)
+            return ModelReply(message={"role": "assistant", "content": text})
+
+    assert isinstance(Echo(), StreamingModel)
+    ```
+    """
+
+    async def stream_reply(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], on_text: OnText
+    ) -> ModelReply:
+        """As `reply`, with each piece of the prose given to `on_text` before the next is read."""
         ...
 
 
@@ -188,13 +232,15 @@ async def run_agent(
     trigger: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     approver: Approver | None = None,
+    on_text: OnText | None = None,
 ) -> Outcome:
     """Run the agent until it answers without calling a tool, or a limit is reached.
 
     `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause left
     open. `system` is recorded when the session has no messages yet. `tools` may be a function, which is asked again for
     each attempt. `approver` answers in this run, in the place of the host's; while calls wait for its answer, the run is
-    paused when the others of the reply have their results. Raises what the model raises (the run ends as `error`), `RunBlocked`, `PolicyFailed` and the errors of
+    paused when the others of the reply have their results. `on_text` gets the model's prose as it comes, from a
+    `StreamingModel`; another model's when the reply is there. An attempt that fails may have given some of it already. Raises what the model raises (the run ends as `error`), `RunBlocked`, `PolicyFailed` and the errors of
     the store; a cancellation ends the run as `cancelled`. However it ends, no call stays without a result but those that
     wait for an approval.
     """
@@ -204,7 +250,7 @@ async def run_agent(
         metadata=metadata, provider=getattr(model, "provider", None), model=model.name,
         context_window=model.context_window, format=message_format, approver=approver,
     )  # fmt: skip
-    loop = _Loop(run, model, message_format, tools if callable(tools) else tuple(tools), limits)
+    loop = _Loop(run, model, message_format, tools if callable(tools) else tuple(tools), limits, on_text)
     async with run:
         with anyio.move_on_after(limits.seconds) as clock:
             await loop.begin(prompt, None if session.messages else system)
@@ -224,6 +270,7 @@ class _Loop:
     message_format: MessageFormat
     tools: tuple[Tool, ...] | Callable[[], Iterable[Tool]]
     limits: Limits
+    on_text: OnText | None
     definitions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     text: str = ""
     turns: int = 0
@@ -255,7 +302,7 @@ class _Loop:
             messages = [reply.message, *reply.more]
             await self.run.record(messages, usage=reply.usage, stop_reason=reply.stop_reason)
             self.turns += 1
-            self.text = "\n".join(filter(None, map(self.message_format.text, messages)))
+            self.text = self.text_of(messages)
             calls = [call for message in messages for call in self.message_format.calls(message)]
             if calls:
                 await self.run_calls(calls)
@@ -269,7 +316,7 @@ class _Loop:
         while True:
             messages = await self.run.prepare_messages()
             try:
-                reply = await self.model.reply(messages, self.definitions)
+                reply = await self.ask(messages)
             except ModelUnavailable as error:
                 if self.run.info.attempt >= self.limits.attempts:
                     raise
@@ -282,6 +329,21 @@ class _Loop:
                 used = schema.estimate_tokens([messages, self.definitions, reply.message, *reply.more])
             self.tokens += used
             return reply
+
+    async def ask(self, messages: Sequence[Message]) -> ModelReply:
+        if self.on_text is None:
+            return await self.model.reply(messages, self.definitions)
+        if isinstance(self.model, StreamingModel):
+            return await self.model.stream_reply(messages, self.definitions, self.on_text)
+        reply = await self.model.reply(messages, self.definitions)
+        if text := self.text_of([reply.message, *reply.more]):
+            pending = self.on_text(text)
+            if inspect.isawaitable(pending):
+                await pending
+        return reply
+
+    def text_of(self, messages: Sequence[Message]) -> str:
+        return "\n".join(filter(None, map(self.message_format.text, messages)))
 
     async def run_calls(self, calls: Sequence[ToolCall]) -> None:
         """Each worker takes the next call, so calls begin in their order; the run records the results in it, too."""

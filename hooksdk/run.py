@@ -16,6 +16,7 @@ import anyio
 from hooksdk import hooks, schema
 from hooksdk._run.compaction import Compaction
 from hooksdk._run.judged import JudgedCall, end_judged_calls, judge_call
+from hooksdk._run.listening import prompt_text
 from hooksdk._run.masked import MaskedEditor, mask_messages
 from hooksdk._run.messages import before_model_call, drain_trims
 from hooksdk._run.parts import RunParts
@@ -34,6 +35,7 @@ from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.records import (
     AttemptStarted,
     CallInText,
+    Content,
     ModelCalled,
     ModelReplied,
     RunEnded,
@@ -150,7 +152,8 @@ class Run:
         try:
             await self._agent_start()
             await self._transcript.use_format(self._parts.format)
-            await self._state.trace(RunStarted(trigger=self.info.trigger, model=self.info.model))
+            started = RunStarted(trigger=self.info.trigger, model=self.info.model)
+            await self._state.trace(started, lambda: Content(text=prompt_text(self._input, self._parts.format)))
         except BaseException as error:
             self._parts.open_run.release(self._state)
             self._parts.secrets.error(error)
@@ -253,8 +256,9 @@ class Run:
         self, reply: Sequence[Message], usage: Mapping[str, Any] | None, stop_reason: str | None
     ) -> None:
         self._state.stats.replied(usage)
-        await self._state.trace(ModelReplied(usage=usage or None, stop_reason=stop_reason))
-        await self._notice_text_calls(reply)
+        text = "\n".join(filter(None, map(self._parts.format.text, reply)))
+        await self._state.trace(ModelReplied(usage=usage or None, stop_reason=stop_reason), lambda: Content(text=text))
+        await self._notice_text_calls(reply, text)
         if self._hooks.has("after_model_call"):
             for message in reply:
                 is_last = message is reply[-1]  # what the reply cost is said once
@@ -264,12 +268,11 @@ class Run:
                 )  # fmt: skip
                 self._hooks.observe("after_model_call", event)
 
-    async def _notice_text_calls(self, reply: Sequence[Message]) -> None:
+    async def _notice_text_calls(self, reply: Sequence[Message], text: str) -> None:
         state, format_ = self._state, self._parts.format
         catalog, state.reminder = state.catalog, None
         if catalog is None or any(format_.calls(message) for message in reply):
             return
-        text = "\n".join(format_.text(message) for message in reply)
         names = names_called_in(text, lambda name: name in catalog or name in state.bridges)
         if names:
             state.reminder = reminder_of(names, {tool.name for tool in self._offered}, state.call_hint)

@@ -15,6 +15,7 @@ from hooksdk import hooks, schema
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._plugins.plugin import instantiate
 from hooksdk._plugins.registry import Registry
+from hooksdk._run.listening import Listener, Listeners
 from hooksdk._run.masked import MaskedResults
 from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts
 from hooksdk._run.secrets import SecretMask
@@ -92,6 +93,7 @@ class Session:
         parent: str = "",
         parent_runs: OpenRun | None = None,
         secrets: SecretMask | None = None,
+        listeners: Listeners | None = None,
     ) -> None:
         self.id = session_id
         self.resumed = False
@@ -103,6 +105,7 @@ class Session:
         self._parent_run = parent_runs.run if parent_runs else None
         """The run that was open when this session was made as a sub-agent's."""
         self._secrets = SecretMask() if secrets is None else secrets
+        self._listeners = Listeners() if listeners is None else listeners
         self._children = 0
         self._log: SessionLog | None = None
         self._transcript: Transcript | None = None
@@ -185,6 +188,11 @@ class Session:
         await transcript.use_format(message_format)
         await transcript.append(whole)
 
+    def on_event(self, listener: Listener) -> Callable[[], None]:
+        """Let a function have every trace event from now on, its sub-agents' too, with what it is about (`event.content`).
+        Plain or async, within 5 seconds each; the run does not wait for it. Answers the function that ends this."""
+        return self._listeners.add(listener)
+
     @property
     def running(self) -> bool:
         """True while it is at work: from before a run's `agent_start` handlers until the run's end is stored, and while
@@ -214,6 +222,7 @@ class Session:
             dispatcher = self._dispatcher = Dispatcher(
                 self._parts.registry.plans(self._instances), self._parts.background, clean=self._secrets.record
             )
+            self._listeners.attach(dispatcher)
             await dispatcher.trace(self._info, SessionStarted(resumed=self.resumed, parent=self._parent or None))
             await dispatcher.notify("session_start", hooks.SessionStart(info=self._info, resumed=self.resumed))
         except BaseException:
@@ -320,7 +329,7 @@ class Session:
         child_id = session_id or f"{self.id}/{self._children}-{uuid.uuid4().hex[:8]}"
         return Session(
             child_id, self._parts, allowed=(*self._allowed, *layer), parent=self.id, parent_runs=self._open_run,
-            secrets=self._secrets,
+            secrets=self._secrets, listeners=self._listeners,
         )  # fmt: skip
 
     def _tools(self) -> list[Tool]:

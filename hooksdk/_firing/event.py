@@ -12,7 +12,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from hooksdk._schema.values import Fresh
 from hooksdk.calls import ToolCall
-from hooksdk.records import Record
+from hooksdk.records import Content, Record
 
 T = TypeVar("T")
 
@@ -163,6 +163,8 @@ class Trace(Event):
     """What it was: one of the classes in `hooksdk.records`."""
     time: float = 0.0
     """Seconds since the epoch."""
+    content: Content | None = field(default=None, repr=False)
+    """What the record is about, for those who listen with `session.on_event`; None in a plugin's handler."""
 
     @property
     def kind(self) -> str:

@@ -24,7 +24,7 @@ from hooksdk._tasks.shielding import in_abandonable_thread
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog, Storage
 from hooksdk.errors import ApprovalPending, RunClosed, ToolError
-from hooksdk.records import CallFinished, Progress
+from hooksdk.records import CallFinished, Content, Progress
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results
 
@@ -200,7 +200,8 @@ async def after_tool_call(state: RunState, work: CallInProgress, end: CallEnd) -
     if state.hooks.tracing:
         await state.trace(
             CallFinished(call_id=call.id, parent_id=call.parent_id, origin=call.origin, tool=tool.id if tool else None,
-                         name=call.name, status=end.status, seconds=round(seconds, 6), characters=len(end.result.text))
+                         name=call.name, status=end.status, seconds=round(seconds, 6), characters=len(end.result.text)),
+            lambda: Content(text=end.result.text, arguments=work.arguments),
         )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import errno
 import importlib.metadata
 import os
@@ -12,14 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hooksdk.cli._approvals import approvals_app
-from hooksdk.cli._console import complain
-from hooksdk.cli._mcp import mcp_app
+from hooksdk.cli._groups import LaterGroups
 from hooksdk.cli._options import Json, Project, Store
-from hooksdk.cli._plugins import plugins_app
-from hooksdk.cli._policy import policy_app
 from hooksdk.cli._replay_command import replay
-from hooksdk.cli._sessions import sessions_app
 from hooksdk.errors import ConfigError, HookSDKError
 
 INTERRUPTED = 130
@@ -27,18 +23,14 @@ BAD_CONFIG = 3
 
 app = typer.Typer(
     name="hooksdk",
+    cls=LaterGroups,
     help="Plugins for AI agents.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-app.add_typer(plugins_app, name="plugins")
-app.add_typer(approvals_app, name="approvals")
-app.add_typer(sessions_app, name="sessions")
 tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
-app.add_typer(policy_app, name="policy")
-app.add_typer(mcp_app, name="mcp")
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 
@@ -54,6 +46,20 @@ ContextWindow = Annotated[
     int, typer.Option(min=1, metavar="TOKENS", help="The model's context window, for tool search.")
 ]
 WINDOW = 200_000
+
+
+class Servers(enum.StrEnum):
+    """Which tools the demo uses."""
+
+    light = "light"
+    real = "real"
+
+
+def complain(text: str) -> None:
+    """Say what is wrong, on stderr."""
+    from hooksdk.cli import _console
+
+    _console.complain(text)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -134,20 +140,33 @@ def demo(
     interactive: Annotated[
         bool, typer.Option("--interactive", help="Ask you for the approval, instead of granting it.")
     ] = False,
-    folder: Annotated[Path | None, typer.Option(help="Where to work; a new temporary folder by default.")] = None,
+    servers: Annotated[
+        Servers,
+        typer.Option(
+            help="light: the demo's own plugins. real: 115 tools of five MCP servers; needs hooksdk[demo] and git."
+        ),
+    ] = Servers.light,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where to work, and leave the files; by default a temporary folder.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the temporary folder, and say where it is.")] = False,
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """Let a scripted model do a real job on real MCP servers, with every hook at work. Needs no key and no network."""
+    """Let a scripted model do a real job, with every hook at work. Needs no key and no network."""
     if interactive and as_json:
         complain("--json prints nothing but the document, so nothing can be asked: leave --interactive out")
         raise typer.Exit(2)
-    try:
-        from hooksdk.cli._demo import run_demo
-    except ModuleNotFoundError as error:
-        complain(f"the demo needs {error.name}: pip install 'hooksdk[demo]'")
-        raise typer.Exit(1) from None
-    raise typer.Exit(run_demo(folder=folder, store=store, interactive=interactive, as_json=as_json))
+    from hooksdk.cli._demo import headline
+
+    if not as_json:
+        print(headline(real=servers is Servers.real), flush=True)
+    from hooksdk.cli._demo.play import DemoOptions, run_demo
+
+    options = DemoOptions(
+        real=servers is Servers.real, folder=folder, keep=keep, store=store, interactive=interactive, as_json=as_json
+    )
+    raise typer.Exit(run_demo(options))
 
 
 @app.command("run")

@@ -7,7 +7,7 @@ import inspect
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from types import TracebackType
@@ -15,13 +15,10 @@ from typing import Any, ClassVar, Self
 
 import anyio
 
-from hooksdk.agent import ModelReply, ModelUnavailable
+from hooksdk.agent import ModelReply, ModelUnavailable, OnText
 from hooksdk.errors import ConfigError
 from hooksdk.formats import Message
 from hooksdk.formats._shared import as_object
-
-OnText = Callable[[str], Awaitable[None] | None]
-"""Is given each piece of streamed prose, as it comes; plain or async."""
 
 _TEMPORARY_STATUSES = (408, 409, 425, 429)
 """Statuses below 500 after which another attempt may succeed."""
@@ -96,9 +93,20 @@ class SdkModel(ABC):
     async def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> ModelReply:
         """The model's answer. Raises `ModelUnavailable` for what may be temporary: a rate limit, an overload, an error of the
         server, a lost or silent connection, an answer that cannot be read. Any other error is the SDK's own."""
+        return await self._reply(messages, tools, streamed=self._stream, on_text=self._on_text)
+
+    async def stream_reply(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], on_text: OnText
+    ) -> ModelReply:
+        """The same, streamed: `on_text` gets each piece of the prose as it comes, in place of the constructor's."""
+        return await self._reply(messages, tools, streamed=True, on_text=on_text)
+
+    async def _reply(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], *, streamed: bool, on_text: OnText | None
+    ) -> ModelReply:
         async with self._client() as client:
             try:
-                reply = await self._ask(client, self._request(messages, tools))
+                reply = await self._ask(client, self._request(messages, tools, streamed=streamed), on_text)
             except Exception as error:
                 problem = self._temporary(error)
                 if problem is None:
@@ -109,23 +117,19 @@ class SdkModel(ABC):
         return reply
 
     @abstractmethod
-    def _request(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def _request(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], *, streamed: bool
+    ) -> dict[str, Any]:
         """The body of the request."""
 
     @abstractmethod
-    async def _ask(self, client: Any, request: dict[str, Any]) -> ModelReply:
-        """Send it and read the answer."""
+    async def _ask(self, client: Any, request: dict[str, Any], on_text: OnText | None) -> ModelReply:
+        """Send it and read the answer; the prose of a streamed one goes to `on_text`."""
 
-    def _body(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _body(self, request: dict[str, Any], *, streamed: bool) -> dict[str, Any]:
         """The request with the host's own fields; None takes a field out."""
-        merged = {"model": self.name, **request, "stream": True if self._stream else None, **self._extra}
+        merged = {"model": self.name, **request, "stream": True if streamed else None, **self._extra}
         return {key: value for key, value in merged.items() if value is not None}
-
-    async def _stream_text(self, text: str) -> None:
-        if self._on_text is not None and text:
-            pending = self._on_text(text)
-            if inspect.isawaitable(pending):
-                await pending
 
     @asynccontextmanager
     async def _client(self) -> AsyncGenerator[Any, None]:
@@ -207,6 +211,14 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         except ValueError:
             pass
     return None
+
+
+async def pass_on(text: str, on_text: OnText | None) -> None:
+    """Give a piece of prose to whoever wants it."""
+    if on_text is not None and text:
+        pending = on_text(text)
+        if inspect.isawaitable(pending):
+            await pending
 
 
 def plain(answer: Any) -> dict[str, Any]:
