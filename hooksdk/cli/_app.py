@@ -14,8 +14,9 @@ import typer
 
 from hooksdk.cli._approvals import approvals_app
 from hooksdk.cli._console import complain
-from hooksdk.cli._options import Json, Project, Store
+from hooksdk.cli._options import Json, Plugins, Project, Store, import_plugins
 from hooksdk.cli._plugins import plugins_app
+from hooksdk.cli._plugins_new import make_manifests, new_package
 from hooksdk.cli._policy import policy_app
 from hooksdk.cli._sessions import sessions_app
 from hooksdk.errors import ConfigError, HookSDKError
@@ -30,6 +31,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=True,
 )
+plugins_app.command("new")(new_package)
+plugins_app.command("manifest")(make_manifests)
 app.add_typer(plugins_app, name="plugins")
 app.add_typer(approvals_app, name="approvals")
 app.add_typer(sessions_app, name="sessions")
@@ -129,6 +132,7 @@ def demo(
     ] = False,
     folder: Annotated[Path | None, typer.Option(help="Where to work; a new temporary folder by default.")] = None,
     store: Store = None,
+    plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
     """Let a scripted model do a real job on real MCP servers, with every hook at work. Needs no key and no network."""
@@ -140,7 +144,8 @@ def demo(
     except ModuleNotFoundError as error:
         complain(f"the demo needs {error.name}: pip install 'hooksdk[demo]'")
         raise typer.Exit(1) from None
-    raise typer.Exit(run_demo(folder=folder, store=store, interactive=interactive, as_json=as_json))
+    plugins = import_plugins(plugin)
+    raise typer.Exit(run_demo(folder=folder, store=store, plugins=plugins, interactive=interactive, as_json=as_json))
 
 
 @app.command("run")
@@ -155,6 +160,7 @@ def run_agent(
         str | None, typer.Argument(metavar="[PROMPT]", help="What the model is to do; - or nothing: read from stdin.")
     ] = None,
     mcp: Mcp = None,
+    plugin: Plugins = None,
     system: Annotated[str | None, typer.Option(metavar="TEXT", help="The system message of a new session.")] = None,
     session: Annotated[
         str | None, typer.Option(metavar="ID", help="Go on with this session; by default a new one is begun.")
@@ -196,7 +202,7 @@ def run_agent(
     model_options = ModelOptions(model=model, base_url=base_url, context_window=context_window, max_tokens=max_tokens)
     options = RunOptions(
         prompt=read_prompt(prompt), model=model_options, mcp=tuple(mcp or ()), system=system, max_turns=max_turns, reminders=reminders,
-        session=session, store=store, approve=approve, as_json=as_json, project=project,
+        session=session, store=store, approve=approve, as_json=as_json, project=project, plugins=import_plugins(plugin),
     )  # fmt: skip
     raise typer.Exit(run_prompt(options))
 
@@ -204,6 +210,7 @@ def run_agent(
 @app.command()
 def doctor(
     mcp: Mcp = None,
+    plugin: Plugins = None,
     load_seconds: Annotated[
         float, typer.Option("--limit", min=0.1, metavar="SECONDS", help="How long one plugin may take to be loaded.")
     ] = 20.0,
@@ -213,18 +220,26 @@ def doctor(
     """Find what is wrong here: lost policies, missing grants, dead rules, patterns without a tool, servers, the store."""
     from hooksdk.cli import _doctor
 
-    examination = _doctor.Examination(project=project, mcp=tuple(mcp or ()), load_seconds=load_seconds)
+    examination = _doctor.Examination(
+        project=project, mcp=tuple(mcp or ()), plugins=tuple(plugin or ()), load_seconds=load_seconds
+    )
     raise typer.Exit(_doctor.doctor(examination, as_json=as_json))
 
 
 @tools_app.command("list")
 def list_tools(
-    mcp: Mcp = None, context_window: ContextWindow = WINDOW, as_json: Json = False, project: Project = Path()
+    mcp: Mcp = None,
+    plugin: Plugins = None,
+    context_window: ContextWindow = WINDOW,
+    as_json: Json = False,
+    project: Project = Path(),
 ) -> None:
     """List the tools that a model would get here, with the tokens that each costs."""
     from hooksdk.cli import _tools
 
-    look = _tools.Look(project=project, mcp=tuple(mcp or ()), context_window=context_window, as_json=as_json)
+    look = _tools.Look(
+        project=project, mcp=tuple(mcp or ()), plugins=import_plugins(plugin), context_window=context_window, as_json=as_json
+    )  # fmt: skip
     raise typer.Exit(_tools.list_tools(look))
 
 
@@ -232,6 +247,7 @@ def list_tools(
 def search_tools(
     queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="One capability each, in quotes.")],
     mcp: Mcp = None,
+    plugin: Plugins = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Hits of one query at most.")] = None,
     as_json: Json = False,
     project: Project = Path(),
@@ -241,13 +257,16 @@ def search_tools(
 
     if not all(query.strip() for query in queries):
         raise typer.BadParameter("a query is empty", param_hint="QUERY")
-    look = _tools.Look(project=project, mcp=tuple(mcp or ()), context_window=WINDOW, as_json=as_json)
+    look = _tools.Look(
+        project=project, mcp=tuple(mcp or ()), plugins=import_plugins(plugin), context_window=WINDOW, as_json=as_json
+    )  # fmt: skip
     raise typer.Exit(_tools.search_tools(look, queries, limit))
 
 
 @tools_app.command("audit")
 def audit_tools(
     mcp: Mcp = None,
+    plugin: Plugins = None,
     approve: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Approve a tool as it is now, by name or id; may be given several times."),
@@ -263,8 +282,9 @@ def audit_tools(
     from hooksdk.cli import _audit
 
     options = _audit.AuditOptions(
-        project=project, mcp=tuple(mcp or ()), approve=tuple(approve or ()), approve_all=approve_all, as_json=as_json
-    )
+        project=project, mcp=tuple(mcp or ()), plugins=import_plugins(plugin), approve=tuple(approve or ()),
+        approve_all=approve_all, as_json=as_json,
+    )  # fmt: skip
     raise typer.Exit(_audit.audit_tools(options))
 
 

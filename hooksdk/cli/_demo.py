@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +50,16 @@ class DemoProblem(HookSDKError):
     """Why the demo cannot go on, in one line."""
 
 
-def run_demo(*, folder: Path | None, store: str | None = None, interactive: bool, as_json: bool) -> int:
-    """Run the demo, and answer its exit code. Raises `DemoProblem`, and `KeyboardInterrupt` on Ctrl-C."""
+def run_demo(
+    *, folder: Path | None, store: str | None = None, plugins: Sequence[Any] = (), interactive: bool, as_json: bool
+) -> int:
+    """Run the demo, with plugins of one's own beside it, and answer its exit code. Raises `DemoProblem`, and `KeyboardInterrupt` on Ctrl-C."""
     if shutil.which("git") is None:
         raise DemoProblem("the demo needs git on the PATH: install git, then run it again")
     logger.addHandler(logging.NullHandler())
     console = Console(highlight=False, emoji=False, quiet=as_json)
     folder = _prepare(folder)
-    summary = anyio.run(play, folder, console, interactive, store)
+    summary = anyio.run(play, folder, console, interactive, store, plugins)
     if as_json:
         print_json({"schema": 1, **summary})
     return 0 if summary["spreadsheet"] else 1
@@ -75,7 +77,9 @@ def _prepare(folder: Path | None) -> Path:
         raise DemoProblem(f"{folder or 'a temporary folder'} cannot be used: {error.strerror}") from None
 
 
-async def play(folder: Path, console: Console, interactive: bool, store: str | None = None) -> dict[str, Any]:
+async def play(
+    folder: Path, console: Console, interactive: bool, store: str | None = None, plugins: Sequence[Any] = ()
+) -> dict[str, Any]:
     """Play the demo in an empty folder, and answer what came of it. Sessions are kept there, or in `store`: a folder or URL."""
     start = time.monotonic()
     console.print("[bold]hooksdk demo[/]: a scripted model, real MCP servers, real hooks\n")
@@ -88,7 +92,7 @@ async def play(folder: Path, console: Console, interactive: bool, store: str | N
     workspace.mkdir()
     approver = ask_here(console) if interactive else grant_all("granted by the demo")
     config = _config(folder, store_spec(store or folder / "sessions"))
-    async with Host(plugins=[timeline(console)], config=config, approver=approver) as host:
+    async with Host(plugins=[timeline(console), *plugins], config=config, approver=approver) as host:
         console.print(f"[dim]policies[/]    {escape(host.judging)}", soft_wrap=True)
         servers = await _start_servers(host, console)
         # A store of one's own may hold an earlier demo, which this one must not go on with.

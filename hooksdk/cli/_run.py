@@ -35,6 +35,8 @@ class RunOptions:
     prompt: str
     model: ModelOptions
     mcp: tuple[Path, ...] = ()
+    plugins: tuple[Any, ...] = ()
+    """Modules and classes that were named with `--plugin`."""
     system: str | None = None
     max_turns: int
     reminders: int = 0
@@ -92,7 +94,7 @@ async def _play(options: RunOptions, model: CommandModel, console: Console) -> t
         # First of all, so that a missing key is told before any server is started.
         model,
         Host(
-            plugins=[timeline(console)], approver=_approver(options), folder=options.project,
+            plugins=[timeline(console), *options.plugins], approver=_approver(options), folder=options.project,
             config=project_config(options.project, options.store),
         ) as host,
     ):  # fmt: skip
