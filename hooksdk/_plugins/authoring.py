@@ -102,7 +102,9 @@ def manifest_of(holder: Any, plugin_id: str, known: Mapping[str, Any]) -> dict[s
     needs = {*needed_grants(plugin.hooks, plugin.tools, ()), *_answers(holder, plugin.hooks)}
     permissions = [grant for grant in GRANTS if grant in needs or (grant in asked and grant in ASKED_FOR)]
     contracts: dict[str, Any] = known.get("contracts", {})
-    others = contracts.get("tools", []) if "assemble_tools" in plugin.hooks else []  # an Offer shows only at run time
+    others: list[str] = []
+    if "assemble_tools" in plugin.hooks:  # what it offers there shows only at run time
+        others = contracts.get("tools", [])
     tools = [*plugin.tools, *(name for name in others if name not in plugin.tools)]
     description = known.get("description") or (holder.__doc__ or "").strip().partition("\n")[0]
     document: dict[str, Any] = {

@@ -60,9 +60,11 @@ def named_plugins(name: str, folder: Path) -> list[Any]:
 
     Raises `PluginRefused` for what is not there, does not import or yields nothing; and whatever a decorator raises.
     """
+    if not name.strip():
+        raise PluginRefused(name, "no file and no module is named", "Name one, such as guard.py")
     place, class_name = _split(name)
     path = folder / place
-    is_file = place.endswith(".py") or "/" in place or path.is_dir()
+    is_file = place.endswith(".py") or "/" in place or path.exists()
     module = import_file(path, name) if is_file else _import_module(place, name, folder)
     where = Path(module.__file__ or place)
     if not class_name:
@@ -71,7 +73,9 @@ def named_plugins(name: str, folder: Path) -> list[Any]:
         return [attrgetter(class_name)(module)]
     except AttributeError:
         classes = [one.__name__ for one in classes_in(module)]
-        hint = did_you_mean(class_name, classes) or (f" It has {', '.join(classes)}." if classes else "")
+        hint = did_you_mean(class_name, classes)
+        if not hint:
+            hint = f" It has {', '.join(classes)}." if classes else f" Name the file alone: {place}"
         raise PluginRefused(name, f"there is no '{class_name}' in {where}.{hint}") from None
 
 

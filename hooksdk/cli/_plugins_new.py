@@ -51,9 +51,7 @@ def new_package(
         print_json({"schema": 1, "folder": str(folder), "plugins": ids, "files": sorted(paths)})
         return
     for one in plugins:
-        print(
-            f"made    {one.plugin_id}, in {folder / 'src' / one.module.replace('.', '/')}{'' if not alone else '/'}{'.py' if not alone else '__init__.py'}"
-        )
+        print(f"made    {one.plugin_id}: {folder / one.file}")
     print(f"next    cd {folder}")
     print("        pip install -e '.[dev]'")
     print("        pytest")

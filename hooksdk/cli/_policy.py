@@ -160,7 +160,7 @@ async def _judge(
     elif person.requests:
         verdict = "ask"
     elif result is not None:
-        verdict = "answered" if judged.status == "ok" else "block"
+        verdict = "answered" if judged.status == "answered" else "block"
     return {
         "schema": 1, "verdict": verdict, "tool": tool.id, "tool_as_written": as_written,
         "reason": withheld or ("" if result is None or person.requests else result.text),

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from hooksdk import hooks
+from hooksdk._plugins.installed import installed_plugins
 from hooksdk.agent import DEFAULT_LIMITS, Limits, Outcome, OutcomeReason, run_agent
 from hooksdk.approvals import Approver
-from hooksdk.config import fold, load_config
-from hooksdk.errors import PluginRefused, did_you_mean
+from hooksdk.config import Config, fold, load_config
+from hooksdk.errors import MissingGrant, PluginRefused, did_you_mean
 from hooksdk.formats import Message, MessageFormat
+from hooksdk.hooks import GRANTS
 from hooksdk.host import Host
 from hooksdk.session import Session
 from hooksdk.stores import MemoryStore
@@ -34,28 +36,36 @@ async def open_host(
     config: Mapping[str, Any] | None = None,
     store: Store | None = None,
     approver: Approver | None = None,
-    grants: Iterable[str] = (),
+    grants: Iterable[str] | None = None,
 ) -> AsyncGenerator[Host, None]:
     """A host for tests: no configuration file and no variable of the environment is read, nothing is written to disk.
 
     `plugins` are modules and classes, or the ids of installed plugins, such as `"tool_search"`; no other installed plugin
     is loaded. `tools` are what `play` hands to each run. `config` is the host's configuration as a mapping. `grants` are what
-    the installed plugins named here may do, such as `"conversation"`; modules and classes need none.
+    the installed plugins named here may do, such as `["conversation"]`; by default what their manifests ask for, unless
+    `config` says it. Modules and classes need none.
     """
     ids = [plugin for plugin in plugins if isinstance(plugin, str)]
     holders = [plugin for plugin in plugins if not isinstance(plugin, str)]
     overrides: dict[str, Any] = {**(config or {}), "allow": [*ids, *(config or {}).get("allow", ())]}
-    if words := list(grants):
-        sections: dict[str, Any] = overrides.get("plugins", {})
-        known = {fold(name): name for name in sections}
-        named = {known.get(fold(plugin_id), plugin_id) for plugin_id in ids}
-        granted = {name: {**sections.get(name, {}), "grants": words} for name in named}
-        overrides["plugins"] = {**sections, **granted}
+    sections: dict[str, Any] = overrides.get("plugins", {})
+    asked = {} if grants is not None else _grants_asked_for(ids)
+    for plugin_id in ids:
+        name = next((one for one in sections if fold(one) == fold(plugin_id)), plugin_id)
+        words = [*grants] if grants is not None else asked.get(fold(plugin_id), [])
+        if words and (grants is not None or "grants" not in sections.get(name, {})):
+            sections = {**sections, name: {**sections.get(name, {}), "grants": words}}
+    overrides["plugins"] = sections
     settings = load_config(overrides, folder=Path(os.devnull), environment={"XDG_CONFIG_HOME": os.devnull})
-    host = Host(
-        plugins=[_make_kit(tools), *holders], store=MemoryStore() if store is None else store, config=settings,
-        approver=approver, folder=os.devnull,
-    )  # fmt: skip
+    try:
+        host = Host(
+            plugins=[_make_kit(tools), *holders], store=MemoryStore() if store is None else store, config=settings,
+            approver=approver, folder=os.devnull,
+        )  # fmt: skip
+    except MissingGrant as missing:
+        words = list(missing.grants)
+        advice = f"In a test: grants={words}; for everybody: list it under permissions in its manifest"
+        raise MissingGrant(missing.plugin, missing.grants, advice) from None
     loaded = {plugin.id for plugin in host.plugins if plugin.loaded}
     for name in ids:
         if name not in loaded:
@@ -65,6 +75,15 @@ async def open_host(
         yield host
 
 
+def _grants_asked_for(ids: Iterable[str]) -> dict[str, list[str]]:
+    """What the manifests of these installed plugins ask for, by folded id; built-in ones need none."""
+    config = Config(allow=list(ids))
+    plugins = [plugin for plugin in installed_plugins(config) if plugin.origin == "installed" and plugin.manifest]
+    return {
+        fold(one.id): [word for word in one.manifest.permissions if word in GRANTS] for one in plugins if one.manifest
+    }
+
+
 @asynccontextmanager
 async def open_session(
     *plugins: Any,
@@ -72,7 +91,7 @@ async def open_session(
     config: Mapping[str, Any] | None = None,
     store: Store | None = None,
     approver: Approver | None = None,
-    grants: Iterable[str] = (),
+    grants: Iterable[str] | None = None,
     session_id: str = "test",
 ) -> AsyncGenerator[Session, None]:
     """One session of a host for tests; the parameters are those of `open_host`. With the same `store` and `session_id`
