@@ -18,7 +18,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from hooksdk import schema
-from hooksdk.errors import ConfigError, PluginRefused, did_you_mean, problem_text, unknown_key
+from hooksdk.errors import ConfigError, PluginRefused, did_you_mean, nearest, problem_text, unknown_key
 from hooksdk.hooks import GRANTS
 
 __all__ = [
@@ -105,7 +105,8 @@ class Manifest(BaseModel):
 def _meant(key: str) -> str:
     if key in Contracts.model_fields:
         return f" Did you mean 'contracts.{key}'?"
-    return did_you_mean(key, [info.alias or name for name, info in Manifest.model_fields.items()])
+    known = [info.alias or name for name, info in Manifest.model_fields.items() if name != "id"]  # that one is required
+    return did_you_mean(key, known)
 
 
 def _fill_defaults(config_schema: Mapping[str, Any], values: dict[str, Any]) -> None:
@@ -166,8 +167,9 @@ def missing_part(module: str) -> str:
     known = found.split(".") if found else []
     missing = ".".join(parts[: len(known) + 1])
     files = [path for folder in folders if known for path in Path(folder).iterdir()]
-    names = [path.stem for path in files if path.suffix == ".py" or (path / "__init__.py").is_file()]
-    return f"'{missing}'.{did_you_mean(missing, [f'{found}.{name}' for name in names])}"
+    names = {path.stem for path in files if path.suffix == ".py" or (path / "__init__.py").is_file()} - {"__init__"}
+    near = nearest(parts[len(known)], sorted(names), 1)
+    return f"'{missing}'." + (f" Did you mean '{found}.{near[0]}'?" if near else "")
 
 
 def _locate(module: str) -> tuple[list[str], str]:

@@ -223,8 +223,5 @@ def other_id(manifest_id: str, plugin_id: str, *, shared: bool) -> tuple[str, st
     problem = f"its manifest says id '{manifest_id}', its entry point '{plugin_id}'"
     if shared:
         own = f"{plugin_id}{SUFFIX}"
-        return (
-            problem,
-            f"That one is another plugin's: write {own} beside it, or let `hooksdk plugins manifest --write`",
-        )
+        return problem, f"That is another plugin's: this one needs a {own} beside it (hooksdk plugins manifest --write)"
     return problem, "Make them equal"

@@ -63,12 +63,13 @@ async def open_host(
             approver=approver, folder=os.devnull,
         )  # fmt: skip
     except MissingGrant as missing:
-        words = list(missing.grants)
+        given = settings.plugin(missing.plugin)
+        words = [word for word in GRANTS if word in missing.grants or (given and word in given.grants)]
         advice = f"In a test: grants={words}; for everybody: list it under permissions in its manifest"
         raise MissingGrant(missing.plugin, missing.grants, advice) from None
-    loaded = {plugin.id for plugin in host.plugins if plugin.loaded}
+    loaded = {fold(plugin.id) for plugin in host.plugins if plugin.loaded}
     for name in ids:
-        if name not in loaded:
+        if fold(name) not in loaded:
             others = [plugin.id for plugin in host.plugins if plugin.origin != "code"]
             raise PluginRefused(name, "no installed plugin has this id." + did_you_mean(name, others))
     async with host:
