@@ -27,6 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 SUFFIX = ".plugin.json"
+"""What every manifest's file name ends with."""
 FILE_NAMES = ("hooksdk.plugin.json", "openclaw.plugin.json")
 """The manifest's file name, and its ancestor's, in a folder that holds one plugin."""
 

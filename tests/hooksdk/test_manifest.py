@@ -64,7 +64,7 @@ def test_keys_that_are_not_known_are_a_notice_each(tmp_path: Path) -> None:
 
 
 def test_a_key_or_a_permission_that_looks_like_a_slip_is_told_with_what_was_meant(tmp_path: Path) -> None:
-    data = {
+    data: dict[str, Any] = {
         "id": "x", "hooks": ["agent_end"], "permission": [], "kind": "tool", "contracts": {"tool": []},
         "permissions": ["conversations"],
     }  # fmt: skip

@@ -175,7 +175,7 @@ def test_another_copy_of_the_package_in_front_of_it_is_told(folder: Path, monkey
     for place in ("installed", "mine"):
         (folder / place / "handy").mkdir(parents=True)
         (folder / place / "handy" / "__init__.py").write_text(CLASSES)
-    monkeypatch.syspath_prepend(folder / "installed")
+    monkeypatch.setattr(sys, "path", [str(folder / "installed"), *sys.path])
     with pytest.raises(Exception, match="or install this one with: pip install -e"):
         holders_of_all(["mine/handy/__init__.py"], folder)
 

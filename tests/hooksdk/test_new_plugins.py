@@ -232,7 +232,7 @@ def test_two_classes_of_one_module_get_a_manifest_each(folder: Path) -> None:
     ],
 )
 def test_an_entry_point_that_leads_nowhere_is_told(entries: dict[str, str], told: str, folder: Path) -> None:
-    project(folder, **entries)
+    project(folder, CODE, None, **entries)
     with pytest.raises(PluginRefused, match="plugin 'guard' refused: ") as caught:
         drafts(folder)
     assert told in str(caught.value)
