@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,25 +48,13 @@ async def open_host(
     ids = [plugin for plugin in plugins if isinstance(plugin, str)]
     holders = [plugin for plugin in plugins if not isinstance(plugin, str)]
     overrides: dict[str, Any] = {**(config or {}), "allow": [*ids, *(config or {}).get("allow", ())]}
-    sections: dict[str, Any] = overrides.get("plugins", {})
-    asked = {} if grants is not None else _grants_asked_for(ids)
-    for plugin_id in ids:
-        name = next((one for one in sections if fold(one) == fold(plugin_id)), plugin_id)
-        words = [*grants] if grants is not None else asked.get(fold(plugin_id), [])
-        if words and (grants is not None or "grants" not in sections.get(name, {})):
-            sections = {**sections, name: {**sections.get(name, {}), "grants": words}}
-    overrides["plugins"] = sections
+    overrides["plugins"] = _sections_with_grants(overrides.get("plugins", {}), ids, grants)
     settings = load_config(overrides, folder=Path(os.devnull), environment={"XDG_CONFIG_HOME": os.devnull})
-    try:
+    with _told_for_tests(settings):
         host = Host(
             plugins=[_make_kit(tools), *holders], store=MemoryStore() if store is None else store, config=settings,
             approver=approver, folder=os.devnull,
         )  # fmt: skip
-    except MissingGrant as missing:
-        given = settings.plugin(missing.plugin)
-        words = [word for word in GRANTS if word in missing.grants or (given and word in given.grants)]
-        advice = f"In a test: grants={words}; for everybody: list it under permissions in its manifest"
-        raise MissingGrant(missing.plugin, missing.grants, advice) from None
     loaded = {fold(plugin.id) for plugin in host.plugins if plugin.loaded}
     for name in ids:
         if fold(name) not in loaded:
@@ -76,13 +64,43 @@ async def open_host(
         yield host
 
 
+def _sections_with_grants(
+    sections: Mapping[str, Any], ids: Iterable[str], grants: Iterable[str] | None
+) -> dict[str, Any]:
+    """The plugins' sections with these grants; without any, with those that each manifest asks for, unless its section has
+    some."""
+    filled = dict(sections)
+    asked = {} if grants is not None else _grants_asked_for(ids)
+    given = None if grants is None else list(grants)
+    for plugin_id in ids:
+        name = next((one for one in filled if fold(one) == fold(plugin_id)), plugin_id)
+        section: Mapping[str, Any] = filled.get(name, {})
+        words = given or ([] if "grants" in section else asked.get(fold(plugin_id), []))
+        if words:
+            filled[name] = {**section, "grants": words}
+    return filled
+
+
 def _grants_asked_for(ids: Iterable[str]) -> dict[str, list[str]]:
     """What the manifests of these installed plugins ask for, by folded id; built-in ones need none."""
-    config = Config(allow=list(ids))
-    plugins = [plugin for plugin in installed_plugins(config) if plugin.origin == "installed" and plugin.manifest]
+    strangers = (plugin for plugin in installed_plugins(Config(allow=list(ids))) if plugin.origin == "installed")
     return {
-        fold(one.id): [word for word in one.manifest.permissions if word in GRANTS] for one in plugins if one.manifest
+        fold(plugin.id): [word for word in plugin.manifest.permissions if word in GRANTS]
+        for plugin in strangers
+        if plugin.manifest
     }
+
+
+@contextmanager
+def _told_for_tests(settings: Config) -> Generator[None]:
+    """A grant that is missing is given in the test, or asked for in the manifest; not on the command line."""
+    try:
+        yield
+    except MissingGrant as missing:
+        section = settings.plugin(missing.plugin)
+        words = [word for word in GRANTS if word in missing.grants or (section and word in section.grants)]
+        advice = f"In a test: grants={words}; for everybody: list it under permissions in its manifest"
+        raise MissingGrant(missing.plugin, missing.grants, advice) from None
 
 
 @asynccontextmanager
