@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import types
 from collections.abc import Generator, Iterable, Sequence
@@ -54,34 +55,42 @@ def from_plugins_file(config: Config, folder: Path) -> list[Plugin]:
     return [Plugin(id=plugin_id_of(holder), origin=str(path), holder=holder) for holder in holders]
 
 
-def named_plugins(name: str, folder: Path) -> list[Any]:
-    """The modules and classes that a person names, as `FILE`, `FILE:CLASS`, `MODULE` or `MODULE:CLASS`; paths and modules
-    are looked for from `folder`. Without a class these are the plugins that a plugins file of that content gives.
+def plugins_at(place: str | Path, folder: Path | None = None) -> list[Any]:
+    """The modules and classes that somebody names, as `FILE`, `FILE:CLASS`, `MODULE` or `MODULE:CLASS`; paths and modules are
+    looked for from `folder`, by default the current one. Without a class these are the plugins that a plugins file of that
+    content gives; a bare `MODULE:` is the module itself.
 
     Raises `PluginRefused` for what is not there, does not import or yields nothing; and whatever a decorator raises.
     """
+    folder = folder or Path.cwd()
+    name = str(place)
     if not name.strip():
         raise PluginRefused(name, "no file and no module is named", "Name one, such as guard.py")
-    place, class_name = _split(name)
-    path = folder / place
-    is_file = place.endswith(".py") or "/" in place or path.exists()
-    module = import_file(path, name) if is_file else _import_module(place, name, folder)
-    where = Path(module.__file__ or place)
+    module_name, class_name = _split(name)
+    path = folder / Path(module_name).expanduser()
+    as_file = is_file(module_name) or path.exists()
+    module = import_file(path, name) if as_file else _import_module(module_name, name, folder)
+    where = Path(module.__file__ or module_name)
     if not class_name:
-        return _holders_of(module, where, "name another file")
+        return [module] if name.endswith(":") else _holders_of(module, where, "name another file")
     try:
         return [attrgetter(class_name)(module)]
     except AttributeError:
         classes = [one.__name__ for one in classes_in(module)]
         hint = did_you_mean(class_name, classes)
         if not hint:
-            hint = f" It has {', '.join(classes)}." if classes else f" Name the file alone: {place}"
+            hint = f" It has {', '.join(classes)}." if classes else f" Name the module alone: {module_name}"
         raise PluginRefused(name, f"there is no '{class_name}' in {where}.{hint}") from None
+
+
+def is_file(place: str) -> bool:
+    """True where a text names a Python file, or a package's folder: it ends with `.py`, or has a separator of folders."""
+    return place.endswith(".py") or "/" in place or os.sep in place
 
 
 def _split(name: str) -> tuple[str, str]:
     place, _, class_name = name.rpartition(":")
-    if place and all(part.isidentifier() for part in class_name.split(".")):
+    if place and (not class_name or all(part.isidentifier() for part in class_name.split("."))):
         return place, class_name
     return name, ""
 
@@ -218,5 +227,5 @@ def holders_of_all(names: Iterable[str], folder: Path) -> list[Any]:
     holders: list[Any] = []
     for name in names:
         logger.debug("loading %s", name, extra={"loading": name})
-        holders += [holder for holder in named_plugins(name, folder) if not any(holder is one for one in holders)]
+        holders += [holder for holder in plugins_at(name, folder) if not any(holder is one for one in holders)]
     return holders

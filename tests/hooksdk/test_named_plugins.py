@@ -93,6 +93,12 @@ def test_a_class_of_a_file_is_named_after_a_colon_and_the_others_of_it_are_left(
     assert check(capsys, "quotas:Quota", "guard.py")["judges"] == ["quota", "guard"]
 
 
+def test_a_bare_colon_means_the_module_itself(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "both.py").write_text("from quotas import Quota\n" + GUARD)
+    assert check(capsys, "both.py")["judges"] == ["both", "quota"]
+    assert check(capsys, "both:")["judges"] == ["both"]
+
+
 def test_a_plugin_that_is_named_twice_counts_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(capsys, "quotas.py", "quotas:Quota")["judges"] == ["quota", "other"]
 
@@ -129,7 +135,7 @@ def test_a_file_called_like_a_module_takes_nobodys_place(folder: Path, capsys: p
         ("tool_policy", "An installed plugin is switched on with: hooksdk plugins enable tool_policy"),
         ("quotas.py:Qouta", "there is no 'Qouta' in {folder}/quotas.py. Did you mean 'Quota'?"),
         ("quotas.py:Fence", "there is no 'Fence' in {folder}/quotas.py. It has Quota, Other."),
-        ("guard.py:Guard", "there is no 'Guard' in {folder}/guard.py. Name the file alone: guard.py"),
+        ("guard.py:Guard", "there is no 'Guard' in {folder}/guard.py. Name the module alone: guard.py"),
         ("guard.py:judge", "it is a function, not a module or class. Give the module that it is in"),
         ("words.py", "{folder}/words.py yields no plugin. Decorate functions or methods in it"),
         ("words.py:REASON", "is text, not a module or class"),
