@@ -1,18 +1,21 @@
 """A plugin's own tests. Run them with `pytest examples/08_test_your_plugin.py`, or this file as it is.
 
-A unit test calls a handler with an `event(...)`; a test of a whole run plays a script against a real host.
+A unit test calls a handler with an `event(...)`; a test of a whole run plays a script against a real host. The fixture
+`hook_session` comes with hooksdk.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
 from hooksdk import hooks
 from hooksdk.hooks import BeforeToolCall, Block
-from hooksdk.testing import Reply, Turn, call, event, open_session, play, say
+from hooksdk.testing import HookSession, Reply, Turn, assert_blocked, assert_ran, call, event, say
 
 
 class NoSecrets:
@@ -33,22 +36,23 @@ def test_an_env_file_is_refused() -> None:
     assert answer == Block("secrets stay here")
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("format_name", ["openai-chat", "anthropic"])
-async def test_the_model_reads_the_reason_and_takes_another_file(format_name: str) -> None:
+@pytest.mark.parametrize("form", ["openai-chat", "anthropic"])
+def test_the_model_reads_the_reason_and_takes_another_file(hook_session: Callable[..., HookSession], form: str) -> None:
     def script(turn: Turn) -> Reply:
         if turn.number == 1:
             return say("", call("read_file", path=".env"))
         return say("", call("read_file", path="README")) if turn.result.is_error else say(turn.result.text)
 
-    async with open_session(NoSecrets, tools=[read_file]) as session:
-        played = await play(session, script, "Read something.", format=format_name)
+    played = hook_session(NoSecrets, tools=[read_file]).play(script, "Read something.", format=form)
     assert played.text == "content of README"
-    assert [one.status for one in played.calls] == ["blocked", "ok"]
+    assert_blocked(played.calls[0], by="no_secrets", reason="secrets stay here")
+    assert_ran(played.calls[1])
 
 
 def main() -> None:
-    sys.exit(subprocess.call([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]))
+    # Without the settings of the project that this file lies in, which want more plugins of pytest.
+    command = ["-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", __file__]
+    sys.exit(subprocess.call([sys.executable, *command]))
 
 
 if __name__ == "__main__":

@@ -43,6 +43,10 @@ def _known_store(value: str) -> str:
     return value
 
 
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
 Timeouts = Annotated[dict[str, Seconds], pydantic.AfterValidator(_known_hooks)]
 
 
@@ -76,6 +80,9 @@ class Config(_Strict):
     """`memory`, `jsonl`, or `jsonl:FOLDER`. Unset, a host keeps nothing on disk; the commands use `jsonl`."""
     plugins_file: bool | str = False
     """Load a project-local `hooksdk_plugins.py` (true), or the file of this path. Off by default: it runs code."""
+    mcp: Annotated[list[str], pydantic.BeforeValidator(_as_list)] | None = None
+    """The files with MCP servers that the commands use where no `--mcp` is given, from the project's folder on; one path
+    or several. None: its `mcp.json` and `.mcp.json`. A `Host` in code starts no servers by itself."""
     allow: list[str] | None = None
     """Only these installed plugins are loaded; None: the built-in ones that are on by default, and those with a section of
     their own."""

@@ -21,7 +21,7 @@ from hooksdk._run.messages import before_model_call, drain_trims
 from hooksdk._run.parts import RunParts
 from hooksdk._run.state import CallInProgress, RunState
 from hooksdk._run.text_calls import names_called_in, reminder_of
-from hooksdk._run.tools import settle_tools
+from hooksdk._run.tools import listing, settle_tools
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
@@ -192,7 +192,7 @@ class Run:
         await state.trace(
             ToolsResolved(tools=len(catalog), offered=len(offered), withheld=len(catalog.withheld),
                           tokens=state.stats.tokens_direct, tokens_offered=state.stats.tokens_offered,
-                          notes=catalog.diagnostics)
+                          notes=catalog.diagnostics, catalog=listing(catalog, self._offered))
         )  # fmt: skip
         self._after_tools_resolved(catalog)
         return offered

@@ -30,6 +30,9 @@ PROMISED = {
 def test_the_example_runs_and_prints_what_it_promises(name: str, tmp_path: Path):
     # The plain interpreter: an example must not lean on the settings of the tests.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
+    environment["PYTEST_ADDOPTS"] = (
+        "-p no:asyncio"  # a plugin that the tests need, and that prints a warning of its own
+    )
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / name)], cwd=tmp_path, env=environment, capture_output=True, text=True,
         timeout=SECONDS, check=False,

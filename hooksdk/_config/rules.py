@@ -93,6 +93,17 @@ def _plugins_file(setting: Setting) -> Any:
     return setting.project if setting.may_widen(f"runs {path} in your process") else setting.own
 
 
+def _mcp(setting: Setting) -> Any:
+    # Each file inside needs trust at its content, besides: `hooksdk.cli._mcp_files`.
+    places = [str(resolve(setting.here.folder / name)) for name in _texts(setting.project)]
+    why = "the commands would start the MCP servers that these files name"
+    return places if not places or setting.may_widen(why) else setting.own
+
+
+def _texts(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
 def _allow(setting: Setting) -> Any:
     if setting.own is not None:
         same = set(map(fold, setting.own)) == set(map(fold, setting.project))
@@ -160,6 +171,7 @@ Effect = Literal["neutral", "adds up", "widens"]
 SETTINGS: dict[str, tuple[Effect, Outcome]] = {
     "store": ("widens", _store),  # but "memory" and the user's state folder do not
     "plugins_file": ("widens", _plugins_file),  # the user's false holds
+    "mcp": ("widens", _mcp),  # but no file at all narrows
     "allow": ("widens", _allow),  # but narrows where the user has no list and configured nothing that it leaves out
     "deny": ("adds up", _deny),  # but widens for plugins that the operator configured
     "on_missing_grant": ("widens", _on_missing_grant),  # "refuse" narrows

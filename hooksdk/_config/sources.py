@@ -15,7 +15,7 @@ from hooksdk.errors import ConfigError, did_you_mean, unknown_key
 FILE_NAME = "hooksdk.toml"
 TRUST_TABLE = "trust"
 SIMPLE_VARIABLES = {"store", "on_missing_grant", "drain", "plugins_file"}
-LIST_VARIABLES = {"allow", "deny"}
+LIST_VARIABLES = {"allow", "deny", "mcp"}
 OTHER_VARIABLES = {"HOOKSDK_HOME", "HOOKSDK_DISABLE_AUTOLOAD"}
 """Variables that are read elsewhere."""
 DATABASES = ("sqlite", "postgresql")

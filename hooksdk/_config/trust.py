@@ -16,10 +16,10 @@ PLUGINS_FILE = "hooksdk_plugins.py"
 
 @dataclass(frozen=True)
 class Trust:
-    """What the operator said of a folder."""
+    """What the operator said of a folder, or of a file that names MCP servers."""
 
     folder: Path
-    """Resolved: two ways to one folder are one."""
+    """Resolved: two ways to one folder are one. Of a file, the file."""
     digest: str
     """Of what it holds now."""
     state: Literal["trusted", "changed", "unknown"]
@@ -35,10 +35,24 @@ def look_up(folder: Path, project: Mapping[str, Any], own_plugins_file: object, 
     digests by folder."""
     resolved = resolve(folder)
     setting: Any = project.get("plugins_file") or own_plugins_file or True
-    digest = _digest(project, resolved, plugins_path(resolved, setting))
-    recorded = known.get(str(resolved))
+    return _compare(resolved, _digest(project, resolved, plugins_path(resolved, setting)), known)
+
+
+def look_up_file(path: Path, known: Mapping[str, str]) -> Trust:
+    """The trust in a file whose servers would be started, at its content. It does not go into its folder's digest: who
+    adds a server to it would else lose the folder's policies until they are looked at again."""
+    resolved = resolve(path)
+    try:
+        content = resolved.read_bytes()
+    except OSError as error:
+        raise ConfigError(str(resolved), (f"cannot be read: {error.strerror}",)) from None
+    return _compare(resolved, f"sha256:{hashlib.sha256(content).hexdigest()}", known)
+
+
+def _compare(place: Path, digest: str, known: Mapping[str, str]) -> Trust:
+    recorded = known.get(str(place))
     state = "unknown" if recorded is None else "trusted" if recorded == digest else "changed"
-    return Trust(resolved, digest, state)
+    return Trust(place, digest, state)
 
 
 def resolve(folder: Path) -> Path:

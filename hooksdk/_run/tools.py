@@ -81,6 +81,15 @@ async def narrow_tools(state: RunState, catalog: Catalog, *, more: bool = False)
     return catalog
 
 
+def listing(catalog: Catalog, offered: Sequence[Tool]) -> list[dict[str, Any]]:
+    """Each tool with what its definition costs and where it stands, for the trace."""
+    shown = {tool.name for tool in offered}
+    granted = {tool.name for tool in catalog}
+    places = [(tool, "offered" if tool.name in shown else "deferred") for tool in catalog]
+    places += [(tool, "bridge") for tool in offered if tool.name not in granted]
+    return [{"tool": tool.id, "name": tool.name, "tokens": tool.tokens, "place": place} for tool, place in places]
+
+
 def _names_in(answer: hooks.Withhold) -> list[str]:
     names: list[object] = [answer.names] if isinstance(answer.names, str) else list(answer.names)
     if wrong := [type(name).__name__ for name in names if not isinstance(name, str)]:

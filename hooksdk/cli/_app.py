@@ -14,10 +14,12 @@ import typer
 
 from hooksdk.cli._approvals import approvals_app
 from hooksdk.cli._console import complain
+from hooksdk.cli._mcp import mcp_app
 from hooksdk.cli._options import Json, Plugins, Project, Store, import_plugins
 from hooksdk.cli._plugins import plugins_app
 from hooksdk.cli._plugins_new import make_manifests, new_package
 from hooksdk.cli._policy import policy_app
+from hooksdk.cli._replay_command import replay
 from hooksdk.cli._sessions import sessions_app
 from hooksdk.errors import ConfigError, HookSDKError
 
@@ -39,12 +41,17 @@ app.add_typer(sessions_app, name="sessions")
 tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
 app.add_typer(policy_app, name="policy")
+app.add_typer(mcp_app, name="mcp")
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 
 Mcp = Annotated[
     list[Path] | None,
-    typer.Option("--mcp", metavar="FILE", help="A JSON file with `mcpServers`; may be given several times."),
+    typer.Option(
+        "--mcp",
+        metavar="FILE",
+        help="A file with MCP servers; may be given several times. By default the project's mcp.json and .mcp.json, once trusted.",
+    ),
 ]
 ContextWindow = Annotated[
     int, typer.Option(min=1, metavar="TOKENS", help="The model's context window, for tool search.")
@@ -207,6 +214,9 @@ def run_agent(
     raise typer.Exit(run_prompt(options))
 
 
+app.command()(replay)
+
+
 @app.command()
 def doctor(
     mcp: Mcp = None,
@@ -218,12 +228,57 @@ def doctor(
     project: Project = Path(),
 ) -> None:
     """Find what is wrong here: lost policies, missing grants, dead rules, patterns without a tool, servers, the store."""
-    from hooksdk.cli import _doctor
+    from hooksdk.cli import _doctor, _mcp_files
+    from hooksdk.config import read_config
 
+    files = tuple(mcp or _mcp_files.servers_files(project, read_config(folder=project)[0])[0])
     examination = _doctor.Examination(
-        project=project, mcp=tuple(mcp or ()), plugins=tuple(plugin or ()), load_seconds=load_seconds
+        project=project, mcp=files, plugins=tuple(plugin or ()), load_seconds=load_seconds
     )
     raise typer.Exit(_doctor.doctor(examination, as_json=as_json))
+
+
+@app.command("report")
+def report_page(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRACE|SESSION", help="A file of trace_file, a session's id or file, or a file of messages."
+        ),
+    ],
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace", metavar="FILE", help="The trace of the session that is named first.", exists=True, dir_okay=False
+        ),
+    ] = None,
+    run_id: Annotated[str | None, typer.Option("--run", metavar="ID", help="Only this run of the trace.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Where the page goes, NAME.html by default; - is stdout."),
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store", metavar="FOLDER|URL", help="Where the session is; by default the configuration's store."
+        ),
+    ] = None,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Write one page of HTML that shows a run, a session, or both: timeline, decisions, tools, searches, trims, messages."""
+    from hooksdk.cli import _report
+
+    if as_json and (output is not None or open_browser):
+        raise typer.BadParameter("--json prints what the page would hold, and writes none: leave -o and --open out")
+    if open_browser and output is not None and str(output) == "-":
+        raise typer.BadParameter("--open needs a file, and -o - writes none")
+    options = _report.ReportOptions(
+        source=source, trace=trace, run_id=run_id, store=store, output=output, open_browser=open_browser, as_json=as_json,
+        project=project,
+    )  # fmt: skip
+    raise typer.Exit(_report.report(options))
 
 
 @tools_app.command("list")

@@ -85,7 +85,7 @@ async def _tools(
     others = {name: one for name, one in config.plugins.items() if fold(name) != AUDIT}
     without = config.model_copy(update={"plugins": others, "deny": [*config.deny, AUDIT]})
     host = await stack.enter_async_context(Host(options.plugins, store=store, config=without, folder=options.project))
-    groups = await open_servers(host, options.mcp, stderr_console())
+    groups = await open_servers(host, options.mcp, stderr_console(), project=options.project)
     session = await stack.enter_async_context(host.session())
     tools = [tool for servers in groups for tool in servers.tools()]
     async with session.run(workspace_dir=str(options.project.resolve())) as run:

@@ -193,7 +193,10 @@ def _print(diagnosis: Diagnosis, *, with_servers: bool) -> None:
         if one.advice:
             console.print(f"          → {_in_one_line(one.advice)}", soft_wrap=True)
     if not with_servers:
-        console.print("[dim]Tool patterns are compared with real tools when you give --mcp FILE.[/]", soft_wrap=True)
+        console.print(
+            "[dim]Tool patterns are compared with real tools when there is a trusted mcp.json here, or --mcp FILE.[/]",
+            soft_wrap=True,
+        )
     console.print(counted(diagnosis.problems, "problem") if diagnosis.problems else "no problems")
 
 

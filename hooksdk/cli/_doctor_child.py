@@ -283,18 +283,14 @@ async def _server_tools(report: Report, host: Host, files: Sequence[str]) -> lis
     except ModuleNotFoundError as error:
         report.problem("doctor", f"--mcp needs {error.name}", "pip install 'hooksdk[mcp]'")
         return []
-    tools: list[Tool] = []
-    for file in files:
-        servers = McpServers.from_file(file, on_status=lambda _status: None)
-        await host.enter(servers, name=file)
-        for status in servers.status.values():
-            if status.state not in {"up", "disabled"}:
-                what = f"cannot be reached: {status.problem or status.state}"
-                report.problem(
-                    f"server {status.name}", what, f"Correct its entry in {file}, or write disabled: true there"
-                )
-        tools.extend(servers.tools())
-    return tools
+    servers = McpServers.from_file(*files, on_status=lambda _status: None)
+    await host.enter(servers, name="MCP servers")
+    for status in servers.status.values():
+        if status.state not in {"up", "disabled"}:
+            what = f"cannot be used: {status.problem or status.state}"
+            advice = f"Correct its entry in {' or '.join(files)}, or write disabled: true there"
+            report.problem(f"server {status.name}", what, advice)
+    return servers.tools()
 
 
 def examine_config(report: Report, plugin: Plugin, tools: Sequence[Tool] | None) -> None:

@@ -77,7 +77,7 @@ def _file(project: Path) -> tuple[Path, tuple[str, ...]]:
 
 
 def record_trust(trust: Trust) -> Path:
-    """Remember in the user's file that a folder is trusted at its content, and answer that file's path."""
+    """Remember in the user's file that a folder or a file is trusted at its content, and answer that file's path."""
     path = user_file(os.environ)
     document: Any = _parse(path)
     document.setdefault(TRUST_TABLE, tomlkit.table())[str(trust.folder)] = trust.digest
@@ -87,12 +87,15 @@ def record_trust(trust: Trust) -> Path:
 
 
 def forget_trust(folder: Path) -> Path | None:
-    """Take a folder out of the user's file, and answer that file's path; None where it was not in there."""
+    """Take a folder and the files in it out of the user's file, and answer that file's path; None where none of them was
+    in there."""
     path = user_file(os.environ)
     document: Any = _parse(path)
-    if str(folder) not in document.get(TRUST_TABLE, {}):
+    places = [name for name in document.get(TRUST_TABLE, {}) if Path(name) == folder or Path(name).parent == folder]
+    if not places:
         return None
-    del document[TRUST_TABLE][str(folder)]
+    for name in places:
+        del document[TRUST_TABLE][name]
     _write(path, tomlkit.dumps(document), mode=0o600)
     return path
 

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from hooksdk import Config, Host, MemoryStore
 from hooksdk._transcript.entries import Entry
-from hooksdk.cli._console import CommandProblem
+from hooksdk.cli._console import CommandProblem, safe
+from hooksdk.cli._mcp_files import not_trusted, servers_files
 from hooksdk.config import load_config
 from hooksdk.formats import Message
 from hooksdk.stores import SessionLog, Store
@@ -31,17 +32,27 @@ def store_spec(store: str | Path) -> str:
     return str(store) if "://" in str(store) else f"jsonl:{store}"
 
 
-async def open_servers(host: Host, paths: Sequence[Path], console: Console) -> list[McpServers]:
-    """Start the servers of these files and keep them until the host closes. A server that fails is left out with a message;
-    raises `CommandProblem` when none is left, and `ConfigError` for a wrong file."""
+async def open_servers(
+    host: Host, given: Sequence[Path], console: Console, *, project: Path | None = None
+) -> list[McpServers]:
+    """Start the servers of the files that were given, or else of those that `project` has, and keep them until the host
+    closes. A server that fails is left out with a message; raises `CommandProblem` when none is left, and `ConfigError` for
+    a wrong file."""
+    paths = list(given)
+    if project is not None and not given:
+        paths, unknown = servers_files(project, host.config)
+        for trust in unknown:
+            console.print(f"[yellow]not used[/]    {safe(not_trusted(trust, project))}", soft_wrap=True)
     if not paths:
         return []
+    if not given:
+        console.print(f"[dim]servers[/]     of {safe(', '.join(map(str, paths)))}", soft_wrap=True)
     try:
         from hooksdk.cli._servers import ServerWatch, read_mcp_files, statuses
     except ModuleNotFoundError as error:
         raise CommandProblem(f"--mcp needs {error.name}: pip install 'hooksdk[mcp]'") from None
     watch = ServerWatch(console)
-    groups = read_mcp_files(paths, watch)
+    groups = [read_mcp_files(paths, watch)]
     await watch.start(host, groups)
     states = {status.state for status in statuses(groups)}
     if states and states <= {"failed", "disabled"}:

@@ -98,7 +98,7 @@ async def _play(options: RunOptions, model: CommandModel, console: Console) -> t
             config=project_config(options.project, options.store),
         ) as host,
     ):  # fmt: skip
-        groups = await open_servers(host, options.mcp, console)
+        groups = await open_servers(host, options.mcp, console, project=options.project)
         console.print(f"[dim]policies[/]    {escape(host.judging)}", soft_wrap=True)
         console.print(f"[dim]store[/]       {escape(_place(host.store))}", soft_wrap=True)
 

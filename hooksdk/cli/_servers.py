@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,9 +13,8 @@ from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from hooksdk import Host
-from hooksdk.cli._console import counted
-from hooksdk.errors import ConfigError
-from hooksdk.mcp import McpServers, ServerStatus
+from hooksdk.cli._console import counted, printable, stderr_console
+from hooksdk.mcp import McpServers, ServerInput, ServerStatus
 
 
 def statuses(groups: Sequence[McpServers]) -> list[ServerStatus]:
@@ -82,15 +82,18 @@ class ServerWatch:
         self._console.print(f"{label} {escape(text)}", soft_wrap=True)
 
 
-def read_mcp_files(paths: Sequence[Path], watch: ServerWatch) -> list[McpServers]:
-    """The servers of each file, not started yet. Raises `ConfigError`, also for a name that two files have."""
-    groups: list[McpServers] = []
-    places: dict[str, Path] = {}
-    for path in paths:
-        servers = McpServers.from_file(path, on_status=watch)
-        for name in servers.status:
-            if name in places:
-                raise ConfigError(str(path), (f"the server '{name}' is in {places[name]} too: rename one of them",))
-            places[name] = path
-        groups.append(servers)
-    return groups
+def read_mcp_files(paths: Sequence[Path], watch: ServerWatch) -> McpServers:
+    """The servers of the files, not started yet. Raises `ConfigError`."""
+    return McpServers.from_file(*paths, on_status=watch, ask=ask_here if sys.stdin and sys.stdin.isatty() else None)
+
+
+def ask_here(question: ServerInput) -> str:
+    """Ask on the terminal for a value that a file leaves to its user. The prompt goes to stderr."""
+    console = stderr_console()
+    about = printable(question.description or question.id)
+    if question.options:
+        about += f" ({', '.join(printable(option) for option in question.options)})"
+    if question.default and not question.secret:
+        about += f" [{printable(question.default)}]"
+    answer = console.input(f"{escape(about)}: ", password=question.secret).strip()
+    return answer if not question.options or answer in ("", *question.options) else ask_here(question)

@@ -99,7 +99,7 @@ async def _resolve(stack: AsyncExitStack, look: Look, config: Config) -> tuple[R
     store = ThrowawayStore(open_store(config.store))
     stack.push_async_callback(store.aclose)
     host = await stack.enter_async_context(Host(look.plugins, store=store, config=config, folder=look.project))
-    groups = await open_servers(host, look.mcp, stderr_console())
+    groups = await open_servers(host, look.mcp, stderr_console(), project=look.project)
     run = await _open_run(stack, host, look)
     await run.resolve_tools([tool for servers in groups for tool in servers.tools()])
     statuses = [status for servers in groups for status in servers.status.values()]
@@ -143,7 +143,7 @@ def _print_list(listing: Mapping[str, Any]) -> None:
         print(f"note         {_in_one_line(note)}")
     print(f"in all       {counted(len(tools), 'tool')}, {listing['tokens']:,} tokens of schemas")
     if not tools:
-        print("             MCP servers are given with --mcp FILE")
+        print("             MCP servers are read from mcp.json here, or given with --mcp FILE")
     search, whole = listing["search"], listing["tokens"]
     if search["possible"]:
         less = f"{100 * (whole - search['tokens']) // whole} % less" if search["tokens"] < whole else "no saving"
@@ -165,7 +165,7 @@ async def _search(look: Look, queries: Sequence[str], limit: int | None) -> str:
     async with AsyncExitStack() as stack:
         run, _servers = await _resolve(stack, look, _with_search(config))
         if SEARCH not in {tool.name for tool in run.offered}:
-            hint = "" if len(run.tools) else "; MCP servers are given with --mcp FILE"
+            hint = "" if len(run.tools) else "; MCP servers are read from mcp.json here, or given with --mcp FILE"
             raise CommandProblem(
                 f"there is nothing to search: none of {counted(len(run.tools), 'tool')} can be deferred{hint}"
             )

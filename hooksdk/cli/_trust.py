@@ -12,9 +12,10 @@ from typing import Any, cast
 
 from hooksdk._config.rules import Remark
 from hooksdk._config.sources import read_sources
-from hooksdk._config.trust import resolve
+from hooksdk._config.trust import look_up_file, resolve
 from hooksdk.cli._console import CommandProblem, print_json, safe, stdout_console
 from hooksdk.cli._edit import forget_trust, record_trust
+from hooksdk.cli._mcp_files import project_files, servers_remark
 from hooksdk.config import read_config
 
 
@@ -22,17 +23,21 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
     """Show what would count, ask, and record it."""
     _, merged = read_config(folder=folder)
     console = stdout_console()
-    remarks = merged.to_look_at()
-    if not remarks:
+    settings = merged.to_look_at()
+    files = project_files(folder)
+    if not settings and not files:
         console.print(f"{safe(merged.trust.folder)}: nothing here needs your trust", soft_wrap=True)
         return 0
-    if merged.trust.trusted:
+    new = [trust for trust in ([merged.trust] if settings else []) + files if not trust.trusted]
+    if not new:
         console.print(f"{safe(merged.trust.folder)}: you trust it already, at what it holds now", soft_wrap=True)
         return 0
-    changed = ", changed since you trusted it" if merged.trust.state == "changed" else ""
-    console.print(f"{safe(merged.project)}{changed}: this would count", soft_wrap=True)
-    for remark in remarks:
-        console.print(f"  {describe(remark)}", soft_wrap=True)
+    for trust in new:
+        changed = ", changed since you trusted it" if trust.state == "changed" else ""
+        place = merged.project if trust is merged.trust else trust.folder
+        console.print(f"{safe(place)}{changed}: this would count", soft_wrap=True)
+        for remark in settings if trust is merged.trust else [servers_remark(trust.folder)]:
+            console.print(f"  {describe(remark)}", soft_wrap=True)
     if not yes:
         if not sys.stdin.isatty():
             raise CommandProblem("nobody is there to answer: --yes trusts it unasked")
@@ -42,7 +47,7 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
         if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
             console.print("not trusted")
             return 1
-    path = record_trust(merged.trust)
+    path = [record_trust(trust) for trust in new][-1]
     console.print(f"trusted until it changes, in {safe(path)}", soft_wrap=True)
     return 0
 
@@ -83,6 +88,8 @@ def list_trusted(*, as_json: bool) -> int:
 
 
 def _state(folder: Path) -> str:
+    if folder.is_file():
+        return look_up_file(folder, read_sources(Path(os.devnull), {**os.environ}, None).trusted).state
     if not folder.is_dir():
         return "gone"
     return read_config(folder=folder)[1].trust.state

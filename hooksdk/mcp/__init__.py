@@ -24,12 +24,13 @@ from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolResult
 from hooksdk.catalog import ToolContext
 from hooksdk.errors import ConfigError
-from hooksdk.mcp._config import ServerSpec, read_file, read_servers
+from hooksdk.mcp._config import Reading, read_file, read_servers
 from hooksdk.mcp._connection import CallFailed, Connection, ServerStatus, State
+from hooksdk.mcp._fill import AskInput, ServerInput
 from hooksdk.mcp._transport import NoiseFilter
 from hooksdk.tools import Annotations, Tool
 
-__all__ = ["McpServers", "ServerStatus", "State"]
+__all__ = ["AskInput", "McpServers", "ServerInput", "ServerStatus", "State"]
 
 _STOP_TIMEOUT = 2.0
 """Seconds that servers have to end in good order before what still runs is cancelled."""
@@ -43,8 +44,9 @@ class McpServers:
 
     `servers` is the usual `mcpServers` mapping of server names to entries: `command`, `args`, `env` and `cwd` for a
     local program, or `url` and `headers` for one behind streamable HTTP; `type`, `disabled` and `timeout` (seconds that
-    one call may take) for both. `${VAR}` and `${VAR:-default}` are filled from the environment. A wrong entry raises
-    `ConfigError`; an unknown key is ignored, logged and listed in `notices`.
+    one call may take) for both. `${VAR}`, `${env:VAR}` and `${VAR:-default}` are filled from the environment. A wrong
+    entry raises `ConfigError`, and in a file counts as a server that failed; an unknown key is ignored, logged and listed
+    in `notices`.
 
     Entering starts all servers at once. One that fails is reported and left out, never raised. Leaving ends all of
     them, child processes included, within a few seconds, after an error or a cancellation too. A server that ends in
@@ -73,33 +75,54 @@ class McpServers:
         self._noise = NoiseFilter()
         self._tools: dict[str, tuple[tuple[types.Tool, ...], list[Tool]]] = {}
         """By server: its own list, and the tools made of it."""
-        self._take(*read_servers(servers))
+        self._refused: dict[str, ServerStatus] = {}
+        self._connections: dict[str, Connection] = {}
+        self.notices: tuple[str, ...] = ()
+        """What was ignored in the mapping or the files, one line each."""
+        self._take(read_servers(servers).need_all())
 
     @classmethod
     def from_file(
         cls,
-        path: str | os.PathLike[str],
-        *,
+        *paths: str | os.PathLike[str],
         start_timeout: float = 30.0,
         call_timeout: float = 60.0,
         on_status: Callable[[ServerStatus], None] | None = None,
+        ask: AskInput | None = None,
     ) -> Self:
-        """The servers of a JSON file. Raises `ConfigError`, which names the file and the server, or the line of text that is no JSON."""
+        """The servers of one or several files, as Claude Desktop and Code, Cursor, VS Code, Windsurf, Zed, Gemini CLI and
+        Codex keep them. Raises `ConfigError` for a file that cannot be read, with the line of text that is no JSON.
+
+        A server with a wrong entry, and one whose name an earlier file has, counts as one that failed. `ask` is called,
+        while the files are read, for each `${input:NAME}` of VS Code's; without it such a server has failed, too.
+        """
         servers = cls({}, start_timeout=start_timeout, call_timeout=call_timeout, on_status=on_status)
-        servers._take(*read_file(path))
+        for path in paths:
+            servers._take(read_file(path, ask=ask))
         return servers
 
-    def _take(self, specs: list[ServerSpec], notices: list[str]) -> None:
-        self._connections = {spec.name: Connection(spec, self._start_timeout, self._report) for spec in specs}
-        self.notices = tuple(notices)
-        """What was ignored in the mapping, one line each."""
-        for notice in notices:
+    def _take(self, reading: Reading) -> None:
+        for name, problems in reading.problems.items():
+            self._refuse(name, problems, reading.where)
+        for spec in reading.specs:
+            if spec.name in self._connections:
+                self._refuse(spec.name, ["another file has a server of this name; rename one of them"], reading.where)
+            else:
+                self._connections[spec.name] = Connection(spec, self._start_timeout, self._report)
+        self.notices += tuple(reading.notices)
+        for notice in reading.notices:
             logger.warning("%s", notice)
+
+    def _refuse(self, name: str, problems: list[str], where: str) -> None:
+        problem = f"{where}: {'; '.join(problem.lstrip(':, ') for problem in problems)}"
+        key = name if name not in self._connections and name not in self._refused else f"{name} of {where}"
+        self._refused[key] = ServerStatus(name=key, state="failed", problem=problem)
 
     @property
     def status(self) -> Mapping[str, ServerStatus]:
-        """How each server is, by name, in the order of the mapping."""
-        return MappingProxyType({name: connection.status for name, connection in self._connections.items()})
+        """How each server is, by name: those that may be started in the order of the files, then the others."""
+        statuses = {name: connection.status for name, connection in self._connections.items()}
+        return MappingProxyType({**statuses, **self._refused})
 
     def tools(self) -> list[Tool]:
         """The tools of all servers as they are now; asks for a new start of each server that has ended.
@@ -134,6 +157,8 @@ class McpServers:
         self._group = group = anyio.create_task_group()
         await group.__aenter__()
         try:
+            for status in self._refused.values():
+                self._report(status)
             for connection in self._connections.values():
                 if connection.spec.disabled:
                     self._report(connection.status)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -27,11 +29,12 @@ from pydantic import (
 )
 
 from hooksdk.errors import ConfigError, did_you_mean
+from hooksdk.mcp._fill import AskInput, Filling, read_inputs
+from hooksdk.mcp._shapes import Shape, find_servers, plain_entry
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _STREAMABLE_HTTP = ("http", "streamable-http", "streamable_http", "streamablehttp")
 _EXAMPLE = '{"command": "mcp-server-git"} or {"url": "http://127.0.0.1:8000/mcp"}'
-_EXPECTED = {
+ENTRY_KEYS = {
     "command": "text, its arguments in 'args'",
     "args": 'a list of texts such as ["--verbose"]',
     "env": 'an object such as {"NAME": "value"}',
@@ -44,27 +47,16 @@ _EXPECTED = {
     "timeout": "a number of seconds above 0, such as 60",
 }
 """The keys of an entry, and what each one holds."""
+_MOST_SECONDS = 3600
+"""Who writes a longer `timeout` means milliseconds, as most clients do."""
+_TEXT = r'"(?:[^"\\]|\\.)*+"'
+_COMMENT = re.compile(rf"{_TEXT}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TRAILING_COMMA = re.compile(rf"{_TEXT}|,(?=\s*[}}\]])", re.DOTALL)
 
 
 def _fill(text: str, info: ValidationInfo) -> str:
-    """The text with its `${VAR}` filled in; what was filled in counts as secret."""
-    secrets = cast("set[str]", info.context)
-
-    def value_of(match: re.Match[str]) -> str:
-        name, default = match[1], match[2]
-        value = os.environ.get(name)
-        if value:
-            secrets.add(value)
-            return value
-        if default is None and value is None:
-            if info.data.get("disabled"):
-                return match[0]
-            raise ValueError(
-                f"the environment variable {name} is not set. Set it, or write a default as ${{{name}:-value}}"
-            )
-        return default or ""
-
-    return _VARIABLE.sub(value_of, text)
+    """The text with its variables filled in; those of a server that is not started stay as they are."""
+    return text if info.data.get("disabled") else cast("Filling", info.context).fill(text)
 
 
 def _plain_transport(value: object) -> object:
@@ -95,7 +87,7 @@ class ServerSpec(BaseModel):
         default=None, validation_alias=AliasChoices("type", "transport")
     )
     timeout: Annotated[StrictFloat, Field(gt=0, allow_inf_nan=False)] | None = None
-    """Seconds that one call may take, where the entry says so."""
+    """Seconds that one call may take, where the entry says so. Most clients write milliseconds."""
     _secrets: list[str] = PrivateAttr(default_factory=list[str])
     """Values that no message may hold, longest first."""
 
@@ -119,7 +111,8 @@ class ServerSpec(BaseModel):
 
     def model_post_init(self, context: Any, /) -> None:
         values = [*self.env.values(), *self.headers.values()]
-        secrets = {*cast("set[str]", context), *values, *(value.rpartition(" ")[2] for value in values)}
+        filled = cast("Filling", context).secrets
+        secrets = {*filled, *values, *(value.rpartition(" ")[2] for value in values)}
         self._secrets = sorted((value for value in secrets if len(value) >= 4), key=len, reverse=True)
 
     def redact(self, text: str) -> str:
@@ -135,50 +128,81 @@ class ServerSpec(BaseModel):
         return re.sub(r"//[^/@]*@", "//", self.url.partition("?")[0]) if self.url else self.command
 
 
-def read_servers(servers: Mapping[str, Any], where: str = "mcpServers") -> tuple[list[ServerSpec], list[str]]:
-    """The servers of the mapping, and one notice for each key that is ignored. Raises `ConfigError`.
+@dataclass
+class Reading:
+    """What came of a mapping of servers."""
 
-    The mapping may stand under `mcpServers`, or under `servers` as VS Code has it.
-    """
-    for key in ("mcpServers", "servers"):
-        inner = servers.get(key)
-        if isinstance(inner, Mapping) and not {"command", "url"} & cast("Mapping[str, Any]", inner).keys():
-            servers = cast("Mapping[str, Any]", inner)
-            break
-    problems: list[str] = []
-    notices: list[str] = []
-    specs: list[ServerSpec] = []
-    for name, entry in servers.items():
+    where: str
+    specs: list[ServerSpec] = field(default_factory=list[ServerSpec])
+    problems: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """What is wrong with each server that cannot be used, by its name: with the place in front, such as `, 'url': ...`."""
+    notices: list[str] = field(default_factory=list[str])
+    """One for each key that is ignored, and for what was guessed."""
+
+    def need_all(self) -> Reading:
+        """The same. Raises `ConfigError` with everything that is wrong."""
+        if self.problems:
+            problems = (f"server '{name}'{one}" for name, problems in self.problems.items() for one in problems)
+            raise ConfigError(self.where, tuple(problems))
+        return self
+
+
+def read_servers(servers: Mapping[str, Any], where: str = "mcpServers") -> Reading:
+    """The servers of a mapping that code gives. Raises `ConfigError` where it has no place for servers."""
+    shape = find_servers(servers, where, folder=Path.cwd(), from_file=False)
+    return _read(shape, where, Filling(folder=Path.cwd(), inputs=read_inputs(shape.inputs)))
+
+
+def _read(shape: Shape, where: str, filling: Filling) -> Reading:
+    reading = Reading(where, notices=[f"{where}: {notice}" for notice in shape.notices])
+    for name, entry in shape.entries.items():
         server = f"server '{name}'"
         if not isinstance(entry, Mapping):
-            problems.append(f"{server}: expected an object such as {_EXAMPLE}, got {_kind(entry)}")
+            reading.problems[name] = [f": expected an object such as {_EXAMPLE}, got {_kind(entry)}"]
             continue
-        values = {str(key): value for key, value in cast("Mapping[object, object]", entry).items() if value is not None}
-        unknown = [key for key in values if key not in _EXPECTED]
-        context: set[str] = set()
+        values = plain_entry(cast("Mapping[str, Any]", entry))
+        unknown = [key for key in values if key not in ENTRY_KEYS]
+        filling.secrets = set()
+        notices = [f"the key '{key}' is unknown and ignored.{did_you_mean(key, ENTRY_KEYS)}" for key in unknown]
+        if isinstance(seconds := values.get("timeout"), (int, float)) and seconds > _MOST_SECONDS:
+            values["timeout"] = seconds / 1000
+            notices.append(
+                f"'timeout' is taken for milliseconds: {seconds:g} seconds would be {seconds / 3600:.1f} hours"
+            )
         try:
-            spec = ServerSpec.model_validate({**values, "name": str(name)}, context=context)
+            spec = ServerSpec.model_validate({**values, "name": str(name)}, context=filling)
         except ValidationError as error:
             hint = next(filter(None, (did_you_mean(key, ("command", "url")) for key in unknown)), "")
-            problems += [f"{server}{_problem(dict(one))}{'' if one['loc'] else hint}" for one in error.errors()]
+            reading.problems[name] = [f"{_problem(dict(one))}{'' if one['loc'] else hint}" for one in error.errors()]
             continue
-        specs.append(spec)
-        notices += [
-            f"{server}: the key '{key}' is unknown and ignored.{did_you_mean(key, _EXPECTED)}" for key in unknown
-        ]
-        if (seconds := spec.timeout or 0) >= 3600:
-            notices.append(f"{server}: 'timeout' counts seconds; {seconds:g} means {seconds / 3600:.1f} hours")
-    if problems:
-        raise ConfigError(where, tuple(problems))
-    return specs, [f"{where}: {notice}" for notice in notices]
+        reading.specs.append(spec)
+        reading.notices += [f"{where}: {server}: {notice}" for notice in notices]
+    return reading
 
 
-def read_file(path: str | os.PathLike[str]) -> tuple[list[ServerSpec], list[str]]:
-    """The servers of a JSON file. Raises `ConfigError`; of text that is no JSON it names the line and column."""
+def read_file(path: str | os.PathLike[str], *, folder: Path | None = None, ask: AskInput | None = None) -> Reading:
+    """The servers of a client's file. Raises `ConfigError` for a file that cannot be read; of text that is no JSON it names
+    the line and column."""
+    place, folder = Path(path), folder or Path.cwd()
+    shape = find_servers(load_file(place), str(path), folder=folder, from_file=True)
+    filling = Filling(
+        folder=folder, inputs=read_inputs(shape.inputs), ask=ask, bare_names=place.absolute().parent.name == ".gemini"
+    )
+    return _read(shape, str(path), filling)
+
+
+def load_file(path: Path) -> dict[str, Any]:
+    """The settings in a file: JSON, with comments and trailing commas as VS Code and Zed allow them, or TOML as Codex has
+    it. Raises `ConfigError`."""
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), (f"cannot be read: {getattr(error, 'strerror', None) or error}",)) from None
+    if path.suffix == ".toml":
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(str(path), (f"is not TOML: {error}",)) from None
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -189,20 +213,30 @@ def read_file(path: str | os.PathLike[str]) -> tuple[list[ServerSpec], list[str]
         return values
 
     try:
-        value = json.loads(text, object_pairs_hook=unique)
+        value = json.loads(_plain_json(text), object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}:{error.lineno}:{error.colno}", (f"is not JSON: {error.msg}",)) from None
     except RecursionError:
         raise ConfigError(str(path), ("is nested too deeply; expected a file with mcpServers",)) from None
     if not isinstance(value, dict):
         raise ConfigError(f"{path}:1:1", ('expected an object such as {"mcpServers": {...}}',))
-    return read_servers(cast("dict[str, Any]", value), str(path))
+    return cast("dict[str, Any]", value)
+
+
+def _plain_json(text: str) -> str:
+    """The text with blanks in place of its comments and trailing commas, so that every other character keeps its line and
+    column. A library for JSON5 takes more than clients write, and tells neither twice-written keys nor places."""
+
+    def blank(match: re.Match[str]) -> str:
+        return match[0] if match[0].startswith('"') else re.sub(r"[^\n]", " ", match[0])
+
+    return _TRAILING_COMMA.sub(blank, _COMMENT.sub(blank, text))
 
 
 def _problem(error: Mapping[str, Any]) -> str:
     """One of pydantic's errors in an entry: the key, what is expected there, and never a value."""
     key, *inner = (str(part) for part in error["loc"]) if error["loc"] else ("",)
-    expected = _EXPECTED.get(key, "a name")
+    expected = ENTRY_KEYS.get(key, "a name")
     if error["type"] == "value_error":
         message = str(error["ctx"]["error"])
     elif error["type"] == "literal_error":

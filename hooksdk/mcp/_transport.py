@@ -58,7 +58,10 @@ def one_line(text: str, limit: int = 300) -> str:
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07", "", text)
     lines = [line for line in plain.splitlines() if line.strip()]
     messages = [line for line in lines if not line.startswith((" ", "\t", "|", "Traceback (most recent"))]
-    clean = [" ".join(re.sub(r"[^ -~\u00a0-\U0010ffff]", " ", line).split()) for line in (messages or lines)[-3:]]
+    telling = (messages or lines)[-3:]
+    if npm := [line for line in messages if re.match(r"npm (error|ERR!)\s+\S*\s*\D", line)]:
+        telling = npm[:2]  # it says the cause first, and advice after it
+    clean = [" ".join(re.sub(r"[^ -~\u00a0-\U0010ffff]", " ", line).split()) for line in telling]
     joined = " | ".join(clean)
     return joined if len(joined) <= limit else "..." + joined[-limit + 3 :]
 
@@ -109,9 +112,11 @@ class Transport:
                     errors.close()  # the child has its own copy, so that the reader sees the end when it dies
                     yield streams
             except FileNotFoundError:
-                raise FileNotFoundError(
-                    f"the command '{spec.command}' was not found; install it, or give its full path"
-                ) from None
+                program, blank, _ = spec.command.partition(" ")
+                advice = "install it, or give its full path"
+                if blank and shutil.which(program):
+                    advice = f"'command' is the program alone, here '{program}': put the rest into 'args'"
+                raise FileNotFoundError(f"the command '{spec.command}' was not found; {advice}") from None
         finally:
             errors.close()
 

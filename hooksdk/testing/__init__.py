@@ -27,25 +27,40 @@ anyio.run(main)
 from __future__ import annotations
 
 from hooksdk.testing._approver import ScriptedApprover
+from hooksdk.testing._asserts import assert_answered, assert_asked, assert_blocked, assert_ran
+from hooksdk.testing._decision_snapshot import DecisionSnapshot
 from hooksdk.testing._events import Recorder, event, recorder
+from hooksdk.testing._hook_session import HookSession
 from hooksdk.testing._model import Call, Reply, Script, ScriptedModel, SeenResult, Turn, call, say
+from hooksdk.testing._replay import replay, replay_async
 from hooksdk.testing._session import Played, open_host, open_session, play
 from hooksdk.testing._store_cases import MakeStore, StoreCase, store_cases
 from hooksdk.testing._store_faults import Fault, check_fault
+from hooksdk.testing._tool_server import ToolServer
+from hooksdk.testing._verdicts import CallVerdict, Replay
 
 __all__ = [
     "Call",
+    "CallVerdict",
+    "DecisionSnapshot",
     "Fault",
+    "HookSession",
     "MakeStore",
     "Played",
     "Recorder",
+    "Replay",
     "Reply",
     "Script",
     "ScriptedApprover",
     "ScriptedModel",
     "SeenResult",
     "StoreCase",
+    "ToolServer",
     "Turn",
+    "assert_answered",
+    "assert_asked",
+    "assert_blocked",
+    "assert_ran",
     "call",
     "check_fault",
     "event",
@@ -53,6 +68,8 @@ __all__ = [
     "open_session",
     "play",
     "recorder",
+    "replay",
+    "replay_async",
     "say",
     "store_cases",
 ]

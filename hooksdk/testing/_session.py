@@ -7,12 +7,13 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mappi
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from hooksdk import hooks
+from hooksdk._approvals.request import ask_approver
 from hooksdk._plugins.installed import installed_plugins
 from hooksdk.agent import DEFAULT_LIMITS, Limits, Outcome, OutcomeReason, run_agent
-from hooksdk.approvals import Approver
+from hooksdk.approvals import Approval, ApprovalRequest, Approver, Later
 from hooksdk.config import Config, fold, load_config
 from hooksdk.errors import MissingGrant, PluginRefused, did_you_mean
 from hooksdk.formats import Message, MessageFormat
@@ -50,18 +51,29 @@ async def open_host(
     overrides: dict[str, Any] = {**(config or {}), "allow": [*ids, *(config or {}).get("allow", ())]}
     overrides["plugins"] = _sections_with_grants(overrides.get("plugins", {}), ids, grants)
     settings = load_config(overrides, folder=Path(os.devnull), environment={"XDG_CONFIG_HOME": os.devnull})
+    kit = _make_kit(tools)
+
+    async def answer(request: ApprovalRequest) -> Approval | Later:
+        kit.questions.append(request)
+        return await ask_approver(None, request) if approver is None else await approver(request)
+
     with _told_for_tests(settings):
         host = Host(
-            plugins=[_make_kit(tools), *holders], store=MemoryStore() if store is None else store, config=settings,
-            approver=approver, folder=os.devnull,
+            plugins=[kit, *holders], store=MemoryStore() if store is None else store, config=settings, approver=answer,
+            folder=os.devnull,
         )  # fmt: skip
+    check_installed(host, ids)
+    async with host:
+        yield host
+
+
+def check_installed(host: Host, ids: Iterable[str]) -> None:
+    """Raise `PluginRefused` for an id that no loaded plugin has."""
     loaded = {fold(plugin.id) for plugin in host.plugins if plugin.loaded}
     for name in ids:
         if fold(name) not in loaded:
             others = [plugin.id for plugin in host.plugins if plugin.origin != "code"]
             raise PluginRefused(name, "no installed plugin has this id." + did_you_mean(name, others))
-    async with host:
-        yield host
 
 
 def _sections_with_grants(
@@ -152,6 +164,8 @@ class Played:
     """Every call with its result and status, as observers see them, in the order in which they ended."""
     messages: Sequence[Message]
     """The stored transcript after the run."""
+    questions: Sequence[ApprovalRequest] = ()
+    """What a person was asked, or would have been if there was one; not what was remembered."""
 
     @property
     def text(self) -> str:
@@ -193,17 +207,19 @@ async def play(
     model = script
     if not isinstance(model, ScriptedModel):
         model = ScriptedModel(model, format=format, context_window=context_window)
-    calls, turns = len(kit.calls), len(model.turns)
+    calls, turns, questions = len(kit.calls), len(model.turns), len(kit.questions)
     outcome = await run_agent(
-        session, model, prompt, tools=kit.tools if tools is None else _as_tools(tools), limits=limits, system=system,
+        session, model, prompt, tools=kit.tools if tools is None else as_tools(tools), limits=limits, system=system,
         agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata,
     )  # fmt: skip
     return Played(
-        outcome=outcome, turns=model.turns[turns:], calls=kit.calls[calls:], messages=session.messages
+        outcome=outcome, turns=model.turns[turns:], calls=kit.calls[calls:], messages=session.messages,
+        questions=kit.questions[questions:],
     )  # fmt: skip
 
 
-def _as_tools(tools: GivenTools) -> list[Tool]:
+def as_tools(tools: GivenTools) -> list[Tool]:
+    """Tools, with functions made tools of the host."""
     return [
         one if isinstance(one, Tool) else Tool.from_function(one, source="host", owner="test") for one in tools
     ]  # fmt: skip
@@ -214,6 +230,8 @@ class _Kit:
 
     plugin_id = KIT
     tools: Sequence[Tool] = ()
+    questions: ClassVar[list[ApprovalRequest]]
+    """Of all sessions of the host, since they share its approver."""
 
     def __init__(self) -> None:
         self.calls: list[hooks.AfterToolCall] = []
@@ -227,7 +245,7 @@ def _make_kit(tools: GivenTools) -> type[_Kit]:
     class Kit(_Kit):
         pass
 
-    Kit.tools = _as_tools(tools)
+    Kit.tools, Kit.questions = as_tools(tools), []
     return Kit
 
 

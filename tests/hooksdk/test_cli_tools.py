@@ -131,7 +131,7 @@ async def test_without_servers_it_says_how_to_give_some(tmp_path: Path) -> None:
     done = await hooksdk("tools", "list", folder=tmp_path)
     assert (done.code, done.out) == (
         0,
-        "in all       0 tools, 0 tokens of schemas\n             MCP servers are given with --mcp FILE\n",
+        "in all       0 tools, 0 tokens of schemas\n             MCP servers are read from mcp.json here, or given with --mcp FILE\n",
     )
 
 
@@ -244,7 +244,11 @@ async def test_what_policy_withholds_is_not_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (("add",), 1, "there is nothing to search: none of 0 tools can be deferred; MCP servers are given with --mcp"),
+        (
+            ("add",),
+            1,
+            "there is nothing to search: none of 0 tools can be deferred; MCP servers are read from mcp.json",
+        ),
         ((" ",), 2, "QUERY: a query is empty"),
         ((), 2, "Missing argument 'QUERY...'"),
         (("add", "--limit", "0"), 2, "'--limit'"),

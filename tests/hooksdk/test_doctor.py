@@ -165,7 +165,7 @@ def test_it_says_who_judges_calls(flawed: Done) -> None:
         ("notice", "narrow", "it withholds 'no_such_tool', and there is no such tool.", ""),
         ("problem", "rules", "the rule 'ad' is never reached", ""),
         ("problem", "fragile", "its diagnose(...) raised ValueError: I do not know", ""),
-        ("problem", "server broken", "cannot be reached", "Correct its entry in"),
+        ("problem", "server broken", "cannot be used", "Correct its entry in"),
         ("problem", "configuration", "[plugins.tool_polcy] is for a plugin that is not here. Did you mean", ""),
         ("notice", "configuration", "[plugins.elsewhere] is for a plugin that is neither installed nor", "Install it"),
         ("notice", "configuration", "'nobody' in deny or allow is no plugin here.", ""),

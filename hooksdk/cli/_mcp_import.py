@@ -1,0 +1,205 @@
+"""`hooksdk mcp import`: the servers of the MCP clients on this machine, taken over into one file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from hooksdk._config.sources import read_sources
+from hooksdk._config.trust import look_up_file
+from hooksdk.cli._console import (
+    CommandProblem,
+    counted,
+    print_columns,
+    print_json,
+    printable,
+    safe,
+    stderr_console,
+    stdout_console,
+)
+from hooksdk.cli._edit import record_trust
+from hooksdk.errors import ConfigError, did_you_mean
+from hooksdk.mcp._clients import ClientFile, client_files
+from hooksdk.mcp._config import ENTRY_KEYS, load_file
+from hooksdk.mcp._fill import with_braces
+from hooksdk.mcp._shapes import find_servers, plain_entry
+from hooksdk.stores._files import replace_file
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions:
+    """What the command line asks for."""
+
+    project: Path
+    names: Sequence[str] = ()
+    sources: Sequence[str] = ()
+    """Clients' names or files; none: all clients."""
+    target: Path
+    dry_run: bool = False
+    as_json: bool = False
+
+
+@dataclass
+class Row:
+    """A server that was seen, and what becomes of it."""
+
+    client: str
+    path: Path
+    name: str
+    entry: dict[str, Any]
+    outcome: str = ""
+    """`new`, `there already`, or why it is left out."""
+    inputs: Sequence[Any] = field(default_factory=list[Any])
+
+    @property
+    def what(self) -> str:
+        """The command or the address, without values that may be secret."""
+        args: Any = self.entry.get("args", [])
+        words = [self.entry.get("command"), *(cast("list[Any]", args)[:2] if isinstance(args, list) else [])]
+        return str(self.entry.get("url", "")).partition("?")[0] or " ".join(str(word) for word in words if word)
+
+
+def import_servers(options: ImportOptions) -> int:
+    """Show what the clients have, and add what is new to the target."""
+    rows = _look(options)
+    document = load_file(options.target) if options.target.exists() else {}
+    known: Any = document.setdefault("mcpServers", {})
+    if not isinstance(known, dict):
+        raise ConfigError(str(options.target), ("'mcpServers' must be an object",))
+    _decide(rows, cast("dict[str, Any]", known), options.names)
+    new = [row for row in rows if row.outcome == "new"]
+    if new and not options.dry_run:
+        _write(options.target, document, new)
+        record_trust(look_up_file(options.target, read_sources(options.project, os.environ, None).trusted))
+    if options.as_json:
+        servers = [
+            {"client": row.client, "file": str(row.path), "server": row.name, "outcome": row.outcome} for row in rows
+        ]
+        print_json(
+            {
+                "schema": 1,
+                "target": str(options.target),
+                "written": bool(new) and not options.dry_run,
+                "servers": servers,
+            }
+        )
+    else:
+        _print(options, rows, new)
+    return 0
+
+
+def _look(options: ImportOptions) -> list[Row]:
+    rows: list[Row] = []
+    files = _files(options)
+    for one in files:
+        try:
+            shape = find_servers(load_file(one.path), str(one.path), folder=options.project.resolve(), from_file=False)
+        except ConfigError as error:
+            stderr_console().print(f"[yellow]left out[/]   {safe(error)}", soft_wrap=True)
+            continue
+        bare = one.path.parent.name == ".gemini"
+        for name, entry in shape.entries.items():
+            if isinstance(entry, Mapping):
+                whole = plain_entry(cast("Mapping[str, Any]", entry))
+                plain = {key: value for key, value in whole.items() if key in ENTRY_KEYS}
+                if plain.keys() & {"command", "url"}:
+                    rows.append(
+                        Row(one.client, one.path, name, with_braces(plain) if bare else plain, inputs=shape.inputs)
+                    )
+    if not rows and not options.as_json:
+        looked = (
+            f"none in {', '.join(str(one.path) for one in files)}" if files else "no client's file is on this machine"
+        )
+        raise CommandProblem(f"no MCP servers: {looked}. Name a file with --from FILE")
+    return rows
+
+
+def _files(options: ImportOptions) -> list[ClientFile]:
+    target = options.target.resolve()
+    here = [one for one in client_files(options.project) if one.path.resolve() != target]
+    if not options.sources:
+        return here
+    clients = {one.client for one in here}
+    files: list[ClientFile] = []
+    for source in options.sources:
+        if source in clients:
+            files += [one for one in here if one.client == source]
+        elif Path(source).is_file():
+            files.append(ClientFile(Path(source).name, Path(source)))
+        else:
+            known = f" Clients with a file here: {', '.join(sorted(clients))}" if clients else ""
+            raise CommandProblem(
+                f"'{source}' is neither a file nor a client with one.{did_you_mean(source, clients) or known}"
+            )
+    return files
+
+
+def _decide(rows: Sequence[Row], known: Mapping[str, Any], names: Sequence[str]) -> None:
+    if missing := [name for name in names if name not in {row.name for row in rows}]:
+        raise CommandProblem(
+            f"no client has a server '{missing[0]}'.{did_you_mean(missing[0], {row.name for row in rows})}"
+        )
+    chosen: dict[str, Row] = {}
+    for row in rows:
+        before = chosen.get(row.name)
+        if names and row.name not in names:
+            row.outcome = "not asked for"
+        elif row.name in known:
+            same = plain_entry(known[row.name]) == row.entry
+            row.outcome = "there already" if same else "left out: the file has another server of this name"
+        elif before is not None:
+            same = before.entry == row.entry
+            row.outcome = (
+                f"the same as {before.client}'s" if same else f"left out: {before.client} has another of this name"
+            )
+        else:
+            chosen[row.name] = row
+            row.outcome = "new"
+
+
+def _write(target: Path, document: dict[str, Any], new: Sequence[Row]) -> None:
+    """Add the servers; what the file holds stays. Its comments would be lost, so then it is left alone."""
+    if target.exists():
+        try:
+            json.loads(target.read_text(encoding="utf-8-sig"))
+        except ValueError:
+            raise CommandProblem(
+                f"{target} has comments, which would be lost: give another file with --to FILE"
+            ) from None
+    document["mcpServers"] |= {row.name: row.entry for row in new}
+    questions = [cast("Mapping[str, Any]", one) for row in new for one in row.inputs if isinstance(one, Mapping)]
+    entries = json.dumps([row.entry for row in new])
+    inputs = {str(one.get("id")): one for one in questions if f"${{input:{one.get('id')}}}" in entries}
+    if inputs:
+        document["inputs"] = [*document.get("inputs", []), *inputs.values()]
+    replace_file(target, (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode(), mode=0o600)
+
+
+def _print(options: ImportOptions, rows: Sequence[Row], new: Sequence[Row]) -> None:
+    table = [[printable(row.name), row.client, row.outcome, printable(row.what)] for row in rows]
+    print_columns(("server", "client", "outcome", "what it is"), table)
+    console = stdout_console()
+    print()
+    if not new:
+        console.print(f"{safe(options.target)} is as it was: nothing new", soft_wrap=True)
+        return
+    if options.dry_run:
+        console.print(f"{counted(len(new), 'server')} would be added to {safe(options.target)}", soft_wrap=True)
+        return
+    console.print(f"added {counted(len(new), 'server')} to {safe(options.target)}, which you trust now", soft_wrap=True)
+    if any(_has_value(row.entry) for row in new):
+        console.print("It holds the keys that the clients' files hold: keep it out of version control", soft_wrap=True)
+    console.print("look        hooksdk tools list", soft_wrap=True)
+
+
+def _has_value(entry: Mapping[str, Any]) -> bool:
+    """True when an environment variable or a header is written out."""
+    tables = [entry.get("env"), entry.get("headers")]
+    values = [
+        value for table in tables if isinstance(table, Mapping) for value in cast("Mapping[str, Any]", table).values()
+    ]
+    return any(isinstance(value, str) and value and "${" not in value for value in values)

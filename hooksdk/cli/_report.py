@@ -1,0 +1,204 @@
+"""`hooksdk report`: a trace, a stored session, or both, as one page of HTML."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+import webbrowser
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hooksdk.cli._console import CommandProblem, complain, counted, print_json, printable
+from hooksdk.cli._sessions_cost import read_messages
+from hooksdk.cli._sessions_look import Damaged, need_session, place_of, with_store
+from hooksdk.errors import HookSDKError, StoreError, did_you_mean
+from hooksdk.report import NoTrace, Report, StoredSession, build, read_trace, render
+from hooksdk.report._page import MARK
+from hooksdk.stores import Store
+from hooksdk.trimming import guess_format, list_results
+
+_PARTS_OF_SESSION = (".messages.jsonl", ".journal.jsonl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """What to report on, and where to put it."""
+
+    source: str
+    trace: Path | None = None
+    run_id: str | None = None
+    store: str | None = None
+    output: Path | None = None
+    open_browser: bool = False
+    as_json: bool = False
+    project: Path = Path()
+
+
+@dataclass(kw_only=True)
+class _Input:
+    """What was found under the source's name."""
+
+    name: str
+    records: list[dict[str, Any]] | None = None
+    sessions: tuple[StoredSession, ...] = ()
+    sources: list[str] = dataclasses.field(default_factory=list[str])
+
+
+def report(options: ReportOptions) -> int:
+    """Write the page, and say where it is."""
+    found = _read_source(options)
+    if options.trace is not None:
+        _add_trace(found, options.trace)
+    records, sessions = found.records, found.sessions
+    if records is not None and sessions:
+        records = _of_session(records, sessions[0].session_id)
+    if options.run_id is not None:
+        _check_run(records, options.run_id)
+    try:
+        made = build(records, sessions, title=found.name if not sessions and records is None else "", sources=found.sources,
+                     run_id=options.run_id)  # fmt: skip
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        if isinstance(error, HookSDKError) or not sessions:
+            raise
+        raise Damaged(
+            f"the journal of session '{found.name}' cannot be understood ({type(error).__name__}: {error}). "
+            "`hooksdk sessions doctor` says what can be done"
+        ) from error
+    if options.as_json:
+        print_json({"schema": 1, **dataclasses.asdict(made)})
+        return 0
+    return _write(made, options, found.name)
+
+
+def _read_source(options: ReportOptions) -> _Input:
+    path = Path(options.source).expanduser()
+    if path.is_file():
+        if path.name.endswith(_PARTS_OF_SESSION):
+            return _read_session(options.project, str(path.absolute().parent), _session_of(path))
+        return _read_file(path)
+    try:
+        return _read_session(options.project, options.store, options.source)
+    except CommandProblem as problem:
+        if path.is_dir():
+            raise CommandProblem(
+                f"{problem} {printable(options.source)} is a folder: name a file in it, or a session in it with --store"
+            ) from None
+        raise
+
+
+def _session_of(path: Path) -> str:
+    """The session that this file is a part of, as its journal names it."""
+    journal = path.with_name(re.sub(r"\.(messages|journal)\.jsonl$", ".journal.jsonl", path.name))
+    try:
+        with journal.open(encoding="utf-8") as file:
+            header: Any = json.loads(file.readline())
+        return str(header["session"])
+    except (OSError, ValueError, TypeError, KeyError):
+        raise CommandProblem(
+            f"{printable(str(journal))} does not name the session that it belongs to. `hooksdk sessions doctor` says what can be done"
+        ) from None
+
+
+def _read_session(project: Path, place: str | None, session_id: str) -> _Input:
+    async def read(store: Store) -> tuple[StoredSession, str]:
+        await need_session(store, session_id)
+        try:
+            messages, journal = await store.read_session(session_id)
+        except StoreError as error:
+            raise Damaged(f"{error}. `hooksdk sessions doctor` says what can be done") from error
+        return StoredSession(session_id=session_id, messages=messages, journal=journal), place_of(store)
+
+    session, where = with_store(project, place, read)
+    told = f"session {session_id} in {where}, {counted(len(session.messages), 'message')}"
+    return _Input(name=session_id, sessions=(session,), sources=[told])
+
+
+def _read_file(path: Path) -> _Input:
+    """A trace, or a file of messages: the first line tells."""
+    try:
+        records, others = read_trace(path)
+    except NoTrace as problem:
+        try:
+            messages = read_messages(path)
+        except CommandProblem:
+            messages = []
+        if not any(
+            isinstance(message.get(key), (str, list)) for message in messages for key in ("role", "type", "parts")
+        ):
+            raise CommandProblem(
+                f"{problem}; and it holds no messages either. Give a file of trace_file, a session's id, or a list of messages"
+            ) from None
+        told = f"{path.name}, {counted(len(messages), 'message')}"
+        form = guess_format(messages)
+        list_results(messages, form)  # raises with the place of what is not of the format
+        session = StoredSession(session_id=path.stem, messages=messages, format=form)
+        return _Input(name=path.stem, sessions=(session,), sources=[told])
+    except OSError as error:
+        raise CommandProblem(f"{printable(str(path))} cannot be read: {error.strerror}") from None
+    return _Input(name=path.stem, records=records, sources=[_trace_words(path, records, others)])
+
+
+def _trace_words(path: Path, records: list[dict[str, Any]], others: int) -> str:
+    lost = sum(int(record.get("records", 0)) for record in records if record["kind"] == "records_lost")
+    told = f"trace {path.name}, {counted(len(records), 'record')}"
+    told += f"; {counted(others, 'line')} of it could not be read" if others else ""
+    return told + (f"; {counted(lost, 'record')} were lost when it was written" if lost else "")
+
+
+def _add_trace(found: _Input, path: Path) -> None:
+    if found.records is not None:
+        raise CommandProblem(
+            f"{printable(str(path))}: a trace is given already. With --trace the first argument is a session"
+        )
+    try:
+        records, others = read_trace(path)
+    except OSError as error:
+        raise CommandProblem(f"{printable(str(path))} cannot be read: {error.strerror}") from None
+    except NoTrace as problem:
+        raise CommandProblem(str(problem)) from None
+    found.records = records
+    found.sources.append(_trace_words(path, records, others))
+
+
+def _of_session(records: list[dict[str, Any]], session_id: str) -> list[dict[str, Any]]:
+    """Its records, and those of its sub-agents."""
+    family = {session_id}
+    for record in records:
+        if record["kind"] == "session_started" and record.get("parent") in family:
+            family.add(str(record.get("session_id")))
+    return [record for record in records if record.get("session_id") in family]
+
+
+def _check_run(records: list[dict[str, Any]] | None, run_id: str) -> None:
+    known = list(dict.fromkeys(str(record.get("run_id")) for record in records or () if record.get("run_id")))
+    if run_id not in known:
+        hint = did_you_mean(run_id, known) or (f" The newest is {known[-1]}." if known else " There is no run in it.")
+        raise CommandProblem(
+            f"no run '{run_id}' is in the trace.{hint}" if records is not None else "--run needs a trace"
+        )
+
+
+def _write(made: Report, options: ReportOptions, name: str) -> int:
+    text = render(made)
+    if options.output is not None and str(options.output) == "-":
+        sys.stdout.buffer.write(text.encode())  # the page says that it is UTF-8, whatever the terminal's encoding is
+        return 0
+    path = options.output or Path(f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name).strip('._') or 'report'}.html")
+    try:
+        if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace")[:4_000]:
+            raise CommandProblem(
+                f"{printable(str(path))} is there already and is no report, so it is not overwritten. Name another file with -o"
+            )
+        path.touch(mode=0o600)  # it may hold a conversation
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandProblem(f"{printable(str(path))} cannot be written: {error.strerror}") from None
+    runs = counted(len(made.runs) + made.runs_left_out, "run")
+    messages = counted(sum(session.count for session in made.sessions), "message")
+    print(f"{printable(str(path))}: {runs}, {messages}, {len(text) / 1e6:.1f} MB")
+    if options.open_browser and not webbrowser.open(path.absolute().as_uri()):
+        complain("no browser could be opened here")
+    return 0

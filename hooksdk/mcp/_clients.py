@@ -1,0 +1,58 @@
+"""Where the MCP clients on a machine keep their servers, by their own documentation."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFile:
+    """A file of a client that is there."""
+
+    client: str
+    """The client's short name, such as `claude-desktop`."""
+    path: Path
+
+
+def client_files(project: Path, *, home: Path | None = None, env: Mapping[str, str] | None = None) -> list[ClientFile]:
+    """The clients' files that exist: the project's first, then the user's, in a fixed order."""
+    home, env = home or Path.home(), os.environ if env is None else env
+    return [one for one in (*_of_project(project), *_of_user(home, env)) if one.path.is_file()]
+
+
+def _of_project(project: Path) -> Iterator[ClientFile]:
+    yield ClientFile("claude-code", project / ".mcp.json")
+    yield ClientFile("cursor", project / ".cursor" / "mcp.json")
+    yield ClientFile("vscode", project / ".vscode" / "mcp.json")
+    yield ClientFile("zed", project / ".zed" / "settings.json")
+    yield ClientFile("gemini", project / ".gemini" / "settings.json")
+
+
+def _of_user(home: Path, env: Mapping[str, str]) -> Iterator[ClientFile]:
+    settings = _settings_folder(home, env)
+    code = settings / "Code" / "User"
+    yield ClientFile("claude-desktop", settings / "Claude" / "claude_desktop_config.json")
+    yield ClientFile("claude-code", home / ".claude.json")
+    yield ClientFile("cursor", home / ".cursor" / "mcp.json")
+    yield ClientFile("vscode", code / "mcp.json")
+    yield ClientFile("vscode", code / "settings.json")
+    yield ClientFile(
+        "cline", code / "globalStorage" / "saoudrizwan.claude-dev" / "settings" / "cline_mcp_settings.json"
+    )
+    yield ClientFile("windsurf", home / ".codeium" / "windsurf" / "mcp_config.json")
+    zed = settings / "Zed" if sys.platform == "win32" else home / ".config" / "zed"
+    yield ClientFile("zed", zed / "settings.json")
+    yield ClientFile("gemini", home / ".gemini" / "settings.json")
+    yield ClientFile("codex", Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml")
+
+
+def _settings_folder(home: Path, env: Mapping[str, str]) -> Path:
+    if sys.platform == "darwin":
+        return home / "Library" / "Application Support"
+    if sys.platform == "win32":
+        return Path(env.get("APPDATA") or home / "AppData" / "Roaming")
+    return Path(env.get("XDG_CONFIG_HOME") or home / ".config")

@@ -1,0 +1,138 @@
+"""The shapes in which MCP clients keep their servers, each read as the plain mapping of server names to entries.
+
+Where a client's documentation has keys that mean the same as ours under another name, they are renamed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from hooksdk.errors import ConfigError, did_you_mean
+
+Entries = Mapping[str, Any]
+
+_CONTAINERS = (
+    ("mcpServers",),  # Claude Desktop and Code, Cursor, Windsurf, Gemini CLI, Cline
+    ("servers",),  # VS Code's mcp.json
+    ("mcp", "servers"),  # VS Code's settings.json
+    ("mcp.servers",),
+    ("context_servers",),  # Zed's settings.json
+    ("mcp_servers",),  # Codex's config.toml
+)
+_ENTRY_KEYS = {"command", "url", "httpUrl", "serverUrl"}
+"""One of them is in every entry that can be used."""
+_EXPECTED = 'expected an object such as {"mcpServers": {"git": {"command": "mcp-server-git"}}}'
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a client's file says about servers."""
+
+    entries: Entries
+    inputs: Sequence[Any] = ()
+    """VS Code's questions to the user."""
+    notices: list[str] = field(default_factory=list[str])
+
+
+def find_servers(data: Entries, where: str, *, folder: Path, from_file: bool) -> Shape:
+    """The servers of a client's settings, whatever else these hold. Raises `ConfigError` where there is no place for any.
+
+    `folder` is the project: Claude Code's own file has servers for each.
+    """
+    for path in _CONTAINERS:
+        holder, inner = _descend(data, path)
+        if inner is not None and not _is_entry(inner):
+            shape = Shape(inner, _list(holder.get("inputs")))
+            return _with_project(shape, data, folder) if path == ("mcpServers",) else shape
+    if _projects(data):
+        return _with_project(Shape({}), data, folder)
+    if any(_is_entry(value) for value in data.values()):
+        return Shape(data)
+    for name, value in data.items():
+        if isinstance(value, Mapping) and (hint := did_you_mean(name, ("mcpServers", "context_servers"))):
+            raise ConfigError(where, (f"'{name}' is no key for MCP servers.{hint}",))
+    if from_file and data:
+        raise ConfigError(where, (f"holds no MCP servers: {_EXPECTED}",))
+    return Shape(data)
+
+
+def plain_entry(entry: Entries) -> dict[str, Any]:
+    """An entry with our keys; one that is null counts as left out."""
+    values = {str(key): value for key, value in entry.items() if value is not None}
+    command = values.get("command")
+    if isinstance(command, Mapping) and "path" in command:  # Zed's older files
+        inner = dict(cast("Entries", command))
+        values |= {"command": inner.pop("path"), **{key: value for key, value in inner.items() if value is not None}}
+    for theirs, ours in (
+        ("httpUrl", "url"),  # Gemini CLI
+        ("serverUrl", "url"),  # Windsurf
+        ("http_headers", "headers"),  # Codex
+        ("tool_timeout_sec", "timeout"),
+    ):
+        if theirs in values and ours not in values:
+            values[ours] = values.pop(theirs)
+    if isinstance(values.get("enabled"), bool):  # Codex, Zed
+        values.setdefault("disabled", not values.pop("enabled"))
+    headers = _codex_headers(values)
+    if headers:
+        values["headers"] = {**cast("Entries", values.get("headers", {})), **headers}
+    return values
+
+
+def _codex_headers(values: dict[str, Any]) -> dict[str, str]:
+    """Codex names environment variables where others write `${NAME}`."""
+    headers: dict[str, str] = {}
+    if isinstance(variable := values.get("bearer_token_env_var"), str):
+        del values["bearer_token_env_var"]
+        headers["Authorization"] = f"Bearer ${{{variable}}}"
+    if isinstance(variables := values.get("env_http_headers"), Mapping):
+        del values["env_http_headers"]
+        headers |= {str(name): f"${{{variable}}}" for name, variable in cast("Entries", variables).items()}
+    return headers
+
+
+def _descend(data: Any, path: Sequence[str]) -> tuple[Entries, Entries | None]:
+    """The object that holds the last key of the path, and the object under it; None where there is none."""
+    holder = data
+    for key in path[:-1]:
+        holder = cast("Entries", holder).get(key) if isinstance(holder, Mapping) else None
+    inner: Any = cast("Entries", holder).get(path[-1]) if isinstance(holder, Mapping) else None
+    if isinstance(inner, Mapping):
+        return cast("Entries", holder), cast("Entries", inner)
+    return data, None
+
+
+def _is_entry(value: object) -> bool:
+    """True for an entry, whose `command` or `url` is no server of that name."""
+    if not isinstance(value, Mapping):
+        return False
+    entry = cast("Entries", value)
+    return any(key in entry and not _is_entry(entry[key]) for key in _ENTRY_KEYS)
+
+
+def _projects(data: Entries) -> Entries:
+    """Claude Code's projects with servers of their own: folder to servers."""
+    projects: Any = data.get("projects")
+    if not isinstance(projects, Mapping):
+        return {}
+    all_servers = {name: _descend(one, ["mcpServers"])[1] for name, one in cast("Entries", projects).items()}
+    return {name: servers for name, servers in all_servers.items() if servers}
+
+
+def _with_project(shape: Shape, data: Entries, folder: Path) -> Shape:
+    """The servers of everywhere and those of the folder's own project, which win."""
+    projects = _projects(data)
+    here = next((str(one) for one in (folder, *folder.parents) if str(one) in projects), None)
+    others = [name for name in projects if name != here]
+    if not others:
+        return Shape({**shape.entries, **projects.get(here or "", {})}, shape.inputs)
+    more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+    notice = f"the servers of other projects are left out: {', '.join(others[:3])}{more}"
+    return Shape({**shape.entries, **projects.get(here or "", {})}, shape.inputs, [notice])
+
+
+def _list(value: object) -> Sequence[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else ()

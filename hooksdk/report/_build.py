@@ -1,0 +1,140 @@
+"""A report of a trace, of stored sessions, or of both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hooksdk._schema.values import is_object
+from hooksdk.errors import HookSDKError
+from hooksdk.report._join import explain_trims, join
+from hooksdk.report._model import Report, Run, Session, Step
+from hooksdk.report._stored import StoredSession, read_stored
+from hooksdk.report._texts import Room
+from hooksdk.report._trace import read_runs
+
+RUNS_SHOWN = 40
+STEPS_SHOWN = 12_000
+
+
+class NoTrace(HookSDKError, ValueError):
+    """A file that is no trace; the text says what it holds instead."""
+
+
+def read_trace(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The records in a file of `trace_file`, and how many lines are none: torn by a crash, or of something else. Raises
+    `NoTrace` where no line is a record, and `OSError`."""
+    records: list[dict[str, Any]] = []
+    others = 0
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if not line.strip():
+                continue
+            try:
+                record: object = json.loads(line)
+            except (ValueError, RecursionError):
+                record = None
+            if is_object(record) and "kind" in record and "time" in record:
+                records.append(record)
+            else:
+                others += 1
+    if not records:
+        what = f"none of its {others:,} lines is a record with `kind` and `time`" if others else "it is empty"
+        raise NoTrace(f"{path} is no trace: {what}")
+    return records, others
+
+
+def build(
+    trace: Iterable[Mapping[str, Any]] | None = None,
+    sessions: Sequence[StoredSession] = (),
+    *,
+    title: str = "",
+    sources: Sequence[str] = (),
+    run_id: str | None = None,
+) -> Report:
+    """The content of a page. `trace` is the records of [trace_file](trace_file.md), as `json.loads` reads its lines; with
+    `run_id` only that run is shown. `sources` are sentences that say what it is made from. Raises what `StoredSession.ledger`
+    raises."""
+    runs = [] if trace is None else read_runs(trace)
+    if run_id is not None:
+        runs = [run for run in runs if run.run_id == run_id]
+    shown = runs[-RUNS_SHOWN:]
+    room = Room()
+    read: list[Session] = []
+    for stored in sessions:
+        session, ledger = read_stored(stored, room)
+        read.append(session)
+        own = [run for run in shown if run.session_id == stored.session_id]
+        join(own, ledger, stored.journal, room)
+        explain_trims(own, session)
+    names = list(dict.fromkeys([*(one.session_id for one in read), *(run.session_id for run in shown)]))
+    return Report(
+        title=title or (", ".join(names[:3]) + (" …" if len(names) > 3 else "")) or "nothing", sources=list(sources),
+        missing=_missing(shown, read, with_trace=trace is not None), runs=_shortened(shown),
+        runs_left_out=len(runs) - len(shown), sessions=read,
+    )  # fmt: skip
+
+
+def _missing(runs: Sequence[Run], sessions: Sequence[Session], *, with_trace: bool) -> list[str]:
+    sentences: list[str] = []
+    if not with_trace:
+        sentences.append(
+            "No trace was given, so there are no times, no hooks, no decisions, no approvals and no catalog of tools."
+        )
+    elif not runs:
+        sentences.append("The trace holds no run of it.")
+    if not sessions:
+        sentences.append(
+            "No session was given, so there are no messages: no arguments, no results, no reasons of refusals, and no "
+            "queries and hits of searches."
+        )
+    else:
+        known = {session.session_id for session in sessions}
+        calls = [step for run in runs if run.session_id in known for step in run.steps if _is_own_call(step)]
+        unknown = sum(step.message is None for step in calls)
+        if unknown:
+            sentences.append(
+                f"Of {unknown:,} of {len(calls):,} calls the session does not tell the arguments and the result: they are "
+                "not recorded there, or cannot be told from others with the same id."
+            )
+        others = {run.session_id for run in runs} - known
+        if others:
+            sentences.append(f"The messages of {len(others):,} other sessions in the trace were not given.")
+    if any(catalog.tools is None for run in runs for catalog in run.catalogs):
+        sentences.append("The trace is of an earlier version of hooksdk, and does not list the tools one by one.")
+    if unfinished := sum(not run.reason for run in runs if run.run_id):
+        sentences.append(
+            f"{unfinished:,} of {len(runs):,} runs have no end in the trace: they went on, or were cut off."
+        )
+    return sentences
+
+
+def _is_own_call(step: Step) -> bool:
+    return step.kind == "call" and step.origin in {"model", "bridge"} and not step.open
+
+
+def _shortened(runs: Sequence[Run]) -> list[Run]:
+    """The runs with so many steps as a page can hold: each its share, the short ones theirs whole."""
+    left = STEPS_SHOWN
+    kept: dict[int, Run] = {}
+    for done, run in enumerate(sorted(runs, key=lambda run: len(run.steps))):
+        share = left // (len(runs) - done)
+        steps = run.steps if len(run.steps) <= share else _most_telling(run.steps, share)
+        kept[run.number] = replace(run, steps=steps, steps_left_out=len(run.steps) - len(steps))
+        left -= len(steps)
+    return [kept[run.number] for run in runs]
+
+
+def _most_telling(steps: Sequence[Step], count: int) -> list[Step]:
+    """The first, the last, and between them those that somebody decided about or that went wrong."""
+    quarter = count // 4
+    telling = [number for number, step in enumerate(steps) if step.decisions or step.approvals or _went_wrong(step)]
+    numbers = {*range(quarter), *range(len(steps) - quarter, len(steps)), *telling[: count // 2]}
+    return [steps[number] for number in sorted(numbers)]
+
+
+def _went_wrong(step: Step) -> bool:
+    return step.kind == "call" and step.status not in {"ok", "answered"}

@@ -1,0 +1,71 @@
+"""What the messages say of the calls that a trace tells of: arguments, results, and why one was refused."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hooksdk._transcript.entries import Record
+from hooksdk._transcript.journal import Ledger
+from hooksdk.report._model import Run, Session, Step
+from hooksdk.report._texts import Room, arguments_text, as_text
+
+SLACK = 1.0
+"""Seconds that a journal's time of a result may lie outside of its call's."""
+
+
+def join(runs: Sequence[Run], ledger: Ledger, journal: Sequence[Mapping[str, Any]], room: Room) -> None:
+    """Give the steps of a session's runs the arguments and results that its messages have. A call whose result cannot be told
+    from others with the same id gets none."""
+    steps: dict[str, list[tuple[float, Step]]] = defaultdict(list)
+    for run in runs:
+        for step in run.steps:
+            if step.kind == "call" and step.origin in {"model", "bridge"}:
+                steps[step.call_id].append((run.started + step.at, step))
+    times = _times(ledger, journal)
+    for call_id, made in steps.items():
+        records = ledger.by_id.get(call_id, [])
+        if len(records) == len(made):
+            pairs = [(step, record) for (_, step), record in zip(made, records, strict=True)]
+        else:
+            pairs = [(step, record) for start, step in made if (record := _during(start, step, records, times))]
+        for step, record in pairs:
+            _fill(step, record, ledger, room)
+
+
+def explain_trims(runs: Sequence[Run], session: Session) -> None:
+    """Give the trims of a session's runs the reasons that its journal has."""
+    reasons = {(trim.handle, trim.kind): trim.reason for trim in session.trims}
+    for trim in (trim for run in runs for trim in run.trims):
+        trim.reason = reasons.get((trim.handle, trim.kind), "")
+
+
+def _times(ledger: Ledger, journal: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """When each result was recorded, by its place among the results; only where the journal tells."""
+    places = {id(record): number for number, record in enumerate(ledger.records)}
+    times: dict[int, float] = {}
+    staged: dict[str, list[float]] = defaultdict(list)
+    for entry in journal:
+        if entry.get("kind") == "answered" and (records := ledger.records_at(int(entry.get("m", -1)))):
+            times[places[id(records[0])]] = float(entry.get("time", 0))
+        elif entry.get("kind") == "staged":
+            staged[as_text(entry["call"][0])].append(float(entry.get("time", 0)))
+    for call_id, moments in staged.items():
+        records = ledger.by_id.get(call_id, [])
+        if len(records) == len(moments):
+            times.update({places[id(record)]: moment for record, moment in zip(records, moments, strict=True)})
+    return {id(ledger.records[place]): moment for place, moment in times.items()}
+
+
+def _during(start: float, step: Step, records: Sequence[Record], times: Mapping[int, float]) -> Record | None:
+    end = start + (step.seconds or 0) + SLACK
+    found = [record for record in records if start - SLACK <= times.get(id(record), 0) <= end]
+    return found[0] if len(found) == 1 else None
+
+
+def _fill(step: Step, record: Record, ledger: Ledger, room: Room) -> None:
+    step.message = record.position
+    step.result = room.text(ledger.body(record).text, chars=600, lines=8)
+    if record.call is not None:
+        step.arguments = room.text(arguments_text(record.call.arguments), chars=600, lines=12)

@@ -1,0 +1,175 @@
+"""The page: one file of HTML that loads nothing, sends nothing, and can be read without its script."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import importlib.metadata
+from collections.abc import Sequence
+from pathlib import Path
+
+from hooksdk.report import _sections as sections
+from hooksdk.report._html import Child, Html, escaped, join, tag
+from hooksdk.report._model import Report, Run, Session
+from hooksdk.report._timeline import timeline
+from hooksdk.report._words import badge, code, counted, duration, moment, percent, section, table, tile, tiles
+
+MARK = '<meta name="generator" content="hooksdk report">'
+"""By this a page of ours is told from other files."""
+
+
+@functools.cache
+def _own_file(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
+
+
+def render(report: Report) -> str:
+    """The whole page as text."""
+    style, script = _own_file("style.css"), _own_file("script.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    body = join(_header(report), _notes(report), *_parts(report), _footer())
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n{MARK}\n'
+        f"<title>{escaped(report.title)} · hooksdk report</title>\n<style>\n{style}\n</style>\n</head>\n<body>\n{body}\n"
+        f"<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _header(report: Report) -> Html:
+    runs = [run for run in report.runs if run.run_id]
+    facts: list[Child] = []
+    if runs:
+        models = ", ".join(dict.fromkeys(run.model for run in runs if run.model))
+        facts += [join("began ", moment(runs[0].started)), f"model {models}" if models else None]
+        if len(runs) == 1 and runs[0].reason:
+            facts.append(badge(runs[0].reason))
+    elif report.sessions and report.sessions[0].changed:
+        facts.append(join("last changed ", moment(report.sessions[0].changed)))
+    shown = [fact for fact in facts if fact]
+    line = tag("p", *(tag("span", fact) for fact in shown), class_="facts") if shown else None
+    numbers = tiles(*_run_tiles(runs)) if runs else tiles(*_session_tiles(report.sessions)) if report.sessions else None
+    return tag(
+        "header", tag("p", "hooksdk report", class_="kicker"), tag("h1", report.title), line, numbers, class_="top"
+    )
+
+
+def _run_tiles(runs: Sequence[Run]) -> list[Html | None]:
+    calls, asked, granted = (sum(getattr(run, name) for run in runs) for name in ("calls", "asked", "granted"))
+    blocked, failed = sum(run.by_status.get("blocked", 0) for run in runs), sum(run.failed for run in runs)
+    tokens_in = sum(run.usage.get("input_tokens", run.usage.get("prompt_tokens", 0)) for run in runs)
+    tokens_out = sum(run.usage.get("output_tokens", run.usage.get("completion_tokens", 0)) for run in runs)
+    requests = sum(run.requests for run in runs)
+    used = f"{tokens_in:,.0f} tokens in, {tokens_out:,.0f} out" if tokens_in or tokens_out else "no usage recorded"
+    return [
+        tile("Calls", f"{calls:,}", f"{sum(run.by_status.get('ok', 0) for run in runs):,} ok"
+             + (f", {failed:,} failed" if failed else "")),
+        tile("Blocked", f"{blocked:,}", "by a policy or a person" if blocked else "no call", "bad" if blocked else ""),
+        tile("Asked", f"{asked:,}", f"{granted:,} granted" if asked else "nobody", "warn" if asked else ""),
+        _saved_tile(runs),
+        tile("Requests", f"{requests:,}", used),
+        tile("Time", duration(sum(run.seconds for run in runs)), counted(len(runs), "run") if len(runs) > 1 else None),
+    ]  # fmt: skip
+
+
+def _saved_tile(runs: Sequence[Run]) -> Html:
+    newest = next((run for run in reversed(runs) if run.catalogs), None)
+    search = newest.tokens_not_sent if newest else 0
+    trimmed = sum(run.tokens_trimmed for run in runs)
+    words = [f"{search:,} by search ({percent(search, newest.catalogs[-1].tokens)})"] if newest and search else []
+    words += [f"{trimmed:,} by trims"] if trimmed else []
+    note = "of each request: " + ", ".join(words) if words else "by search or trims"
+    return tile("Tokens saved", f"{search + trimmed:,}", note, "good" if words else "")
+
+
+def _session_tiles(sessions: Sequence[Session]) -> list[Html | None]:
+    stored, seen = sum(one.tokens for one in sessions), sum(one.tokens_seen for one in sessions)
+    return [
+        tile("Messages", f"{sum(one.count for one in sessions):,}", f"{sum(one.requests for one in sessions):,} replies"),
+        tile("Results", f"{sum(one.results for one in sessions):,}", f"{sum(one.trimmed for one in sessions):,} trimmed"),
+        tile("Stored", f"{stored:,}", "tokens"),
+        tile("The model sees", f"{seen:,}", f"tokens, {percent(stored - seen, stored)} less" if seen < stored else "tokens",
+             "good" if seen < stored else ""),
+        tile("Searches", f"{sum(len(one.searches) for one in sessions):,}", "for tools"),
+    ]  # fmt: skip
+
+
+def _notes(report: Report) -> Html | None:
+    if not report.missing and not report.sources:
+        return None
+    made = tag("p", "Made from ", "; ".join(report.sources), ".") if report.sources else None
+    gaps = tag("ul", *(tag("li", sentence) for sentence in report.missing)) if report.missing else None
+    return tag(
+        "aside", made, tag("p", tag("b", "What this page does not know")) if gaps else None, gaps, class_="notes"
+    )
+
+
+def _parts(report: Report) -> list[Html | None]:
+    several = len(report.runs) > 1
+    parts: list[Html | None] = [_contents(report) if several else None]
+    known = {session.session_id for session in report.sessions}
+    parts += [_run(run, several=several, with_messages=run.session_id in known) for run in report.runs]
+    for session in report.sessions:
+        told = sum(len(run.trims) for run in report.runs if run.session_id == session.session_id)
+        parts.append(_session(session, with_trims=len(session.trims) > told))
+    return parts
+
+
+def _contents(report: Report) -> Html:
+    rows = [
+        (
+            tag("a", _run_name(run), href=f"#run{run.number}"), code(run.session_id), moment(run.started), badge(run.reason) if run.reason else "no end",
+            f"{run.calls:,}", f"{run.by_status.get('blocked', 0):,}", f"{run.asked:,}", duration(run.seconds),
+        )
+        for run in report.runs
+    ]  # fmt: skip
+    note = None
+    if report.runs_left_out:
+        note = f"The newest {len(report.runs):,} are here; {report.runs_left_out:,} earlier ones are left out: --run ID shows one."
+    headings = ("Run", "Session", "Began", "End", "Calls", "Blocked", "Asked", "Time")
+    return section(2, "Runs", table(headings, rows, numbers="efgh"), note=note)
+
+
+def _run_name(run: Run) -> str:
+    return f"Run {run.number}" if run.run_id else "Outside of runs"
+
+
+def _run(run: Run, *, several: bool, with_messages: bool) -> Html:
+    words = [
+        run.run_id,
+        f"session {run.session_id}",
+        f"agent {run.agent_id}" if run.agent_id not in {"", "main"} else "",
+    ]
+    words += [f"begun by {run.trigger}" if run.trigger else "", f"sub-agent of {run.parent}" if run.parent else ""]
+    words += [f"{run.attempts} attempts" if run.attempts > 1 else ""]
+    found = (
+        f"{counted(run.searches, 'search')} for tools: the queries and hits are in the messages, which were not given."
+    )
+    return section(
+        2, join(_run_name(run), " ", badge(run.reason) if run.reason else None),
+        tiles(*_run_tiles([run])) if several else None,
+        timeline(run), sections.decisions(run, with_messages=with_messages), sections.catalogs(run),
+        section(3, "Searches for tools", note=found.replace("searchs", "searches")) if run.searches and not with_messages else None,
+        sections.trims(run.trims), sections.run_cost(run),
+        id_=f"run{run.number}", note=" · ".join(filter(None, words)),
+    )  # fmt: skip
+
+
+def _session(session: Session, *, with_trims: bool) -> Html:
+    note = f"{session.format or 'no format yet'} · {counted(session.count, 'message')} · {counted(session.results, 'tool result')}"
+    return section(
+        2, join("Session ", code(session.session_id)), sections.searches(session),
+        sections.trims(session.trims) if with_trims else None, sections.bills(session), sections.transcript(session), note=note,
+    )  # fmt: skip
+
+
+def _footer() -> Html:
+    version = importlib.metadata.version("hooksdk")
+    words = (
+        f"Made by hooksdk {version}. Tokens are estimates, four characters each; times are of the clock of the host."
+    )
+    return tag("footer", tag("p", words, class_="quiet"))

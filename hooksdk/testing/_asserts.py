@@ -1,0 +1,164 @@
+"""What became of a call, asserted in one line that says why when it fails."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from hooksdk._schema.values import clip
+from hooksdk.approvals import ApprovalRequest
+from hooksdk.calls import ToolResult
+from hooksdk.hooks import AfterToolCall
+from hooksdk.run import JudgedCall
+from hooksdk.testing._session import Played
+from hooksdk.testing._verdicts import CallVerdict
+
+Settled = Played | AfterToolCall | JudgedCall | CallVerdict | ToolResult
+"""What the assertions take: a run that was played (its only call, or that of `tool=`), one of its calls, a call that was
+judged, one of a replay, or a result."""
+
+_BLOCKED = re.compile(
+    r"(?:Error: )?Blocked(?: by (?P<by>[^:\n]+))?: (?:plugin '(?P<failed>[^']+)' failed)?(?P<reason>.*)", re.DOTALL
+)
+_SHOWN_CHARS = 200
+
+
+@dataclass
+class _Facts:
+    """One call, from wherever it came."""
+
+    tool: str
+    status: str
+    text: str
+    by: str = ""
+    reason: str = ""
+    questions: Sequence[tuple[str, str]] | None = field(default_factory=list[tuple[str, str]])
+    """Plugin and title of each; None where that is not known."""
+
+    def __str__(self) -> str:
+        asked = "".join(f", asked by {plugin}: {title!r}" for plugin, title in self.questions or ())
+        name = self.tool or "the call"
+        return f"{name} is {self.status or 'judged, and has no result'}{asked}: {clip(self.text, _SHOWN_CHARS)!r}"
+
+
+def assert_blocked(
+    result: Settled, *, tool: str | None = None, by: str | None = None, reason: str | None = None
+) -> None:
+    """The call was not run: a policy blocked it, a person refused it, or a policy failed. `by` is the plugin's id; `reason` is
+    part of what the model reads."""
+    __tracebackhide__ = True
+    facts = _facts(result, tool)
+    if facts.status != "blocked":
+        _fail(facts, "blocked")
+    if by is not None and facts.by != by:
+        _fail(facts, f"blocked by {by!r}", f"It was blocked by {facts.by or 'nobody with a name'!r}")
+    if reason is not None and reason not in facts.reason:
+        _fail(facts, f"blocked because of {reason!r}", f"The reason is {facts.reason!r}")
+
+
+def assert_ran(result: Settled, *, tool: str | None = None, text: str | None = None) -> None:
+    """The tool ran, and without an error. `text` is part of its result. In a replay: it would run, with whatever arguments."""
+    __tracebackhide__ = True
+    facts = _facts(result, tool)
+    if facts.status != "ok":
+        _fail(facts, "run without an error")
+    if text is not None and text not in facts.text:
+        _fail(facts, f"with {text!r} in its result")
+
+
+def assert_answered(result: Settled, *, tool: str | None = None, text: str | None = None) -> None:
+    """A plugin answered in the tool's place. `text` is part of the answer."""
+    __tracebackhide__ = True
+    facts = _facts(result, tool)
+    if facts.status != "answered":
+        _fail(facts, "answered by a plugin")
+    if text is not None and text not in facts.text:
+        _fail(facts, f"answered with {text!r}")
+
+
+def assert_asked(
+    result: Played | JudgedCall | CallVerdict,
+    *,
+    tool: str | None = None,
+    by: str | None = None,
+    title: str | None = None,
+) -> None:
+    """A person was asked about the call, whatever the answer. `by` is the plugin that asks, `title` part of its question."""
+    __tracebackhide__ = True
+    facts = _facts(result, tool, only_asked=True)
+    if facts.questions is None:
+        kind = type(result).__name__
+        raise TypeError(
+            f"{kind} does not know what was asked: give the whole run, assert_asked(played, tool={facts.tool!r})"
+        )
+    if not facts.questions:
+        _fail(facts, "asked about")
+    if not any(by in {None, plugin} and (title or "") in words for plugin, words in facts.questions):
+        _fail(facts, " ".join(filter(None, ["asked about", by and f"by {by!r}", title and f"with {title!r}"])))
+
+
+def _fail(facts: _Facts, expected: str, more: str = "") -> NoReturn:
+    __tracebackhide__ = True
+    raise AssertionError(
+        f"expected {facts.tool or 'the call'} to be {expected}, but {facts}. {more}".rstrip(". ") + "."
+    )
+
+
+def _facts(result: Settled, tool: str | None, *, only_asked: bool = False) -> _Facts:
+    __tracebackhide__ = True
+    if isinstance(result, Played):
+        return _of_run(result, tool, only_asked=only_asked)
+    facts = _of_call(result)
+    if tool is not None and facts.tool and facts.tool != tool:
+        raise AssertionError(f"expected a call of {tool!r}, but {facts}")
+    return facts
+
+
+def _of_run(played: Played, tool: str | None, *, only_asked: bool) -> _Facts:
+    __tracebackhide__ = True
+    names = [one.call.name for one in played.calls]
+    asked = {one.call.name for one in played.questions}
+    if tool is None and only_asked and len(asked) == 1:
+        tool = next(iter(asked))
+    if tool is None and len(names) != 1:
+        raise AssertionError(f"the run has {len(names)} calls, so name one with tool=...; they are {names}")
+    facts = (
+        _of_call(played.call(tool or names[0]))
+        if names.count(tool or names[0]) == 1 or not only_asked
+        else _Facts(tool or names[0], "called several times", "")
+    )
+    facts.questions = _questions([one for one in played.questions if one.call.name == facts.tool])
+    return facts
+
+
+def _of_call(result: AfterToolCall | JudgedCall | CallVerdict | ToolResult) -> _Facts:
+    if isinstance(result, CallVerdict):
+        words = {"block": "blocked", "withhold": "blocked", "answer": "answered", "allow": "ok", "rewrite": "ok"}
+        asked = [(result.by, result.reason)] if result.outcome == "ask" else []
+        return _Facts(
+            result.tool, words.get(result.outcome, result.outcome), result.reason, result.by, result.reason, asked
+        )
+    if isinstance(result, ToolResult):
+        blocked = result.is_error and _BLOCKED.match(result.text)
+        return _with_reason(
+            _Facts("", "blocked" if blocked else "error" if result.is_error else "ok", result.text, questions=None)
+        )
+    if isinstance(result, JudgedCall):
+        facts = _Facts(result.call.name, result.status or "", result.result.text if result.result else "")
+        facts.questions = _questions([result.pending]) if result.pending else []
+        return _with_reason(facts)
+    return _with_reason(_Facts(result.call.name, result.status, result.result.text, questions=None))
+
+
+def _questions(requests: Sequence[ApprovalRequest]) -> list[tuple[str, str]]:
+    return [(one.plugin, one.title) for request in requests for one in request.questions]
+
+
+def _with_reason(facts: _Facts) -> _Facts:
+    if facts.status == "blocked":
+        match = _BLOCKED.match(facts.text)
+        facts.by = (match["by"] or match["failed"] or "") if match else ""
+        facts.reason = match["reason"] if match and not match["failed"] else facts.text
+    return facts

@@ -1,0 +1,153 @@
+"""A history as runs: what a person said, what the model asked for, and what came back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.formats import FoundResult, Message, MessageFormat
+from hooksdk.formats._shared import identified
+from hooksdk.schema import BadArguments, parse_arguments
+
+BRIDGE = "tool_call"
+"""Tool search's: its call stands for the call of another tool."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A message that is neither the model's nor a result."""
+
+    message: Message
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A reply of the model, with its calls and the results that were recorded."""
+
+    messages: list[Message]
+    calls: list[tuple[ToolCall, FoundResult | None]]
+
+
+@dataclass
+class Exchange:
+    """One run: from what a person said to the next thing that a person said."""
+
+    steps: list[Said | Asked] = field(default_factory=list[Said | Asked])
+
+    @property
+    def has_reply(self) -> bool:
+        """True once the model has said something."""
+        return any(isinstance(step, Asked) for step in self.steps)
+
+    def prompt(self, form: MessageFormat) -> str:
+        """What the person said at its beginning."""
+        texts: list[str] = []
+        for step in self.steps:
+            if isinstance(step, Asked):
+                break
+            if step.message.get("role") == "user":
+                texts.append(form.text(step.message))
+        return "\n".join(texts)
+
+
+def exchanges_in(messages: Sequence[Message], form: MessageFormat) -> list[Exchange]:
+    """The runs of a history: each message of a person after a reply begins one."""
+    runs = [Exchange()]
+    for step in _steps(messages, form):
+        begins = isinstance(step, Said) and step.message.get("role") == "user" and runs[-1].has_reply
+        if begins:
+            runs.append(Exchange())
+        runs[-1].steps.append(step)
+    return runs
+
+
+def _steps(messages: Sequence[Message], form: MessageFormat) -> Iterator[Said | Asked]:
+    at = 0
+    while at < len(messages):
+        if not form.is_reply(messages[at]):
+            found = form.results(messages[at])  # of no call that is there: what else it says still counts
+            text = form.text(messages[at]) if found else ""
+            if not found or text:
+                yield Said(form.user(text) if found else messages[at])
+            at += 1
+            continue
+        reply = [messages[at]]
+        while form.joined and at + len(reply) < len(messages) and form.is_reply(messages[at + len(reply)]):
+            reply.append(messages[at + len(reply)])
+        at += len(reply)
+        calls = [call for message in reply for call in form.calls(message)]
+        results: list[FoundResult] = []
+        texts: list[str] = []
+        while at < len(messages) and not form.is_reply(messages[at]) and (found := form.results(messages[at])):
+            results += found
+            texts += filter(None, [form.text(messages[at])])
+            at += 1
+        yield Asked(reply, _paired(calls, results))
+        for text in texts:
+            yield Said(form.user(text))
+
+
+def _paired(calls: list[ToolCall], results: list[FoundResult]) -> list[tuple[ToolCall, FoundResult | None]]:
+    waiting = identified(results, calls)
+    pairs: list[tuple[ToolCall, FoundResult | None]] = []
+    for call in calls:
+        result = next((one for one in waiting if one.call_id == call.id), None)
+        if result is not None:
+            waiting.remove(result)
+        pairs.append((call, result))
+    return pairs
+
+
+def real_call(call: ToolCall) -> tuple[str, dict[str, Any]]:
+    """The tool that is meant, through tool search's bridge too, and its arguments as far as they can be read."""
+    arguments = _object(call.arguments)
+    if call.name == BRIDGE and isinstance(name := arguments.get("name"), str) and name not in {"", BRIDGE}:
+        return name, _object(arguments.get("arguments"))
+    return call.name, arguments
+
+
+def _object(written: object) -> dict[str, Any]:
+    try:
+        return parse_arguments(written)
+    except BadArguments:
+        return {}
+
+
+LEFT_OUT = "(left out)"
+_REFUSAL = re.compile(r"(Error: )?(Blocked( by [^:\n]+)?: |'[^'\n]+' was not run)")
+"""How the text begins that a model reads where hooksdk has not run its call."""
+
+
+def is_refusal(result: FoundResult) -> bool:
+    """True for a result that says that the call was not run."""
+    return result.is_error and _REFUSAL.match(result.text) is not None
+
+
+def without_prose(messages: Sequence[Message], form: MessageFormat) -> list[Message]:
+    """The same calls with their arguments; what anybody said, and what tools answered, is left out. Results are still errors
+    where they were."""
+    bare: list[Message] = []
+    for run in exchanges_in(messages, form):
+        for step in run.steps:
+            if isinstance(step, Said):
+                if step.message.get("role") == "user":
+                    bare.append(form.user(LEFT_OUT))
+                continue
+            calls = [call for call, _ in step.calls]
+            bare += form.reply_messages("" if calls else LEFT_OUT, calls)
+            answered = [
+                (call, ToolResult(f"Blocked: {LEFT_OUT}" if is_refusal(result) else LEFT_OUT, is_error=result.is_error))
+                for call, result in step.calls
+                if result
+            ]
+            bare += form.result_messages(answered) if answered else []
+    return bare
+
+
+def lines_of(messages: Sequence[Message]) -> str:
+    """The messages as JSON, one a line."""
+    return "".join(json.dumps(message, ensure_ascii=False) + "\n" for message in messages)

@@ -1,0 +1,121 @@
+"""What plugins decided about a recorded session, as a file that people read and tests compare."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hooksdk._approvals.request import digest_of
+from hooksdk._schema.values import as_list, as_object, is_list, is_object
+from hooksdk.errors import ConfigError
+from hooksdk.testing._verdicts import CallVerdict, Replay
+
+SCHEMA = 1
+_DIGEST_CHARS = 12
+_SHORTEST = 3
+"""Characters that a value has at least, for a reason to be searched for it."""
+
+
+def snapshot_of(replay: Replay, *, values: bool = False) -> dict[str, Any]:
+    """The decisions as JSON. Without `values` no argument is in it: a digest stands for them, and where a reason quotes one,
+    its name."""
+    return {"schema": SCHEMA, "values": values, "calls": [_entry(one, values=values) for one in replay.calls]}
+
+
+def _entry(verdict: CallVerdict, *, values: bool) -> dict[str, Any]:
+    arguments, becomes = dict(verdict.arguments), verdict.becomes
+    entry: dict[str, Any] = {"call": verdict.number, "tool": verdict.tool}
+    entry["arguments"] = arguments if values else digest_of(arguments)[:_DIGEST_CHARS]
+    entry["decision"] = verdict.outcome
+    if verdict.by:
+        entry["by"] = verdict.by
+    if verdict.reason:
+        entry["reason"] = verdict.reason if values else without_values(verdict.reason, arguments)
+    if becomes is not None:
+        entry["changed"] = changed_names(arguments, becomes)
+        entry["becomes"] = dict(becomes) if values else digest_of(dict(becomes))[:_DIGEST_CHARS]
+    return entry
+
+
+def changed_names(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """The arguments that are not the same."""
+    missing = object()
+    return [name for name in {**before, **after} if before.get(name, missing) != after.get(name, missing)]
+
+
+def without_values(text: str, arguments: Mapping[str, Any]) -> str:
+    """The text with the names of arguments in the place of their values: `{path} is outside the workspace`."""
+    for value, name in sorted(_leaves(arguments, ""), key=lambda leaf: -len(leaf[0])):
+        text = text.replace(value, f"{{{name}}}")
+    return text
+
+
+def _leaves(value: object, name: str) -> list[tuple[str, str]]:
+    dot = f"{name}." if name else ""
+    if is_object(value):
+        return [leaf for key, each in value.items() for leaf in _leaves(each, f"{dot}{key}")]
+    if is_list(value):
+        return [leaf for at, each in enumerate(value) for leaf in _leaves(each, f"{dot}{at}")]
+    text = "" if value is None or isinstance(value, bool) else str(value)
+    return [(text, name)] if len(text) >= _SHORTEST else []
+
+
+def write_snapshot(path: Path, document: Mapping[str, Any]) -> None:
+    """Write it, one call a line, so that a change of one decision is a change of one line. Raises `ConfigError`."""
+    lines = ",\n".join(f"    {json.dumps(entry, ensure_ascii=False)}" for entry in document["calls"])
+    head = f'{{\n  "schema": {document["schema"]},\n  "values": {json.dumps(document["values"])},\n  "calls": ['
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{head}\n{lines}\n  ]\n}}\n" if lines else f"{head}]\n}}\n", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(str(path), (f"it cannot be written: {error.strerror}",)) from None
+
+
+def read_snapshot(path: Path) -> dict[str, Any]:
+    """A snapshot file. Raises `ConfigError`."""
+    try:
+        document: Any = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(str(path), (f"it cannot be read: {error.strerror}. --write makes one",)) from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(str(path), (f"it is no JSON: {error}",)) from None
+    calls = as_object(document).get("calls")
+    if not is_list(calls) or not all(is_object(one) for one in calls):
+        problem = "it is no snapshot of decisions: expected an object with 'calls', as --write makes it"
+        raise ConfigError(str(path), (problem,))
+    if document.get("schema") != SCHEMA:
+        problem = f"its schema is {document.get('schema')!r}, and this version reads {SCHEMA}: write it anew"
+        raise ConfigError(str(path), (problem,))
+    return document
+
+
+def differences(stored: Mapping[str, Any], replay: Replay) -> list[str]:
+    """What the plugins decide otherwise than a snapshot says, one line each; none where they agree."""
+    before = [as_object(one) for one in as_list(stored["calls"])]
+    after: list[dict[str, Any]] = snapshot_of(replay, values=stored.get("values") is True)["calls"]
+    lines = [
+        line
+        for old, new in zip(before, after, strict=False)
+        if old != new
+        for line in _difference(old, new)
+    ]  # fmt: skip
+    if len(before) != len(after):
+        lines.append(f"the snapshot has {len(before)} calls, and the session has {len(after)}")
+    return lines
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Sequence[str]:
+    head = f"call {new['call']}, {new['tool']}: "
+    if (old.get("tool"), old.get("arguments")) != (new["tool"], new["arguments"]):
+        return [f"{head}the snapshot is of another call ({old.get('tool')})"]
+    return [f"{head}was {in_words(old)}, now {in_words(new)}"]
+
+
+def in_words(entry: Mapping[str, Any]) -> str:
+    """A decision in one line."""
+    by = f" by {entry['by']}" if entry.get("by") else ""
+    changed = f" ({', '.join(map(str, entry['changed']))})" if entry.get("changed") else ""
+    reason = f": {' '.join(str(entry['reason']).split())}" if entry.get("reason") else ""
+    return f"{entry.get('decision')}{changed}{by}{reason}"
