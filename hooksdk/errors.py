@@ -206,11 +206,14 @@ class MissingGrant(HostError):
     plugin: str
     grants: Mapping[str, tuple[str, ...]]
     """Each missing grant, with what needs it: hooks, answers, tools."""
+    advice: str = ""
+    """How to give it; empty: on the command line."""
 
     def __str__(self) -> str:
         needs = " and ".join(f"no '{grant}' grant for {', '.join(users)}" for grant, users in self.grants.items())
         options = " ".join(f"--grant {grant}" for grant in self.grants)
-        return f"plugin '{self.plugin}' has {needs}. Give it with: hooksdk plugins enable {self.plugin} {options}"
+        advice = self.advice or f"Give it with: hooksdk plugins enable {self.plugin} {options}"
+        return f"plugin '{self.plugin}' has {needs}. {advice}"
 
 
 @dataclass(eq=False)

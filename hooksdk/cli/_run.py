@@ -36,6 +36,8 @@ class RunOptions:
     prompt: str
     model: ModelOptions
     mcp: tuple[Path, ...] = ()
+    plugins: tuple[Any, ...] = ()
+    """Modules and classes that were named with `--plugin`."""
     system: str | None = None
     max_turns: int
     reminders: int = 0
@@ -114,7 +116,7 @@ async def _play(options: RunOptions, model: CommandModel, console: Console, pros
         # First of all, so that a missing key is told before any server is started.
         model,
         Host(
-            approver=_approver(options), folder=options.project,
+            plugins=options.plugins, approver=_approver(options), folder=options.project,
             config=project_config(options.project, options.store),
         ) as host,
     ):  # fmt: skip

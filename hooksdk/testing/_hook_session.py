@@ -49,7 +49,7 @@ class HookSession:
         config: Mapping[str, Any] | None = None,
         store: Store | None = None,
         approver: Approver | None = None,
-        grants: Iterable[str] = (),
+        grants: Iterable[str] | None = None,
         session_id: str = "test",
         loop: str = "asyncio",
     ) -> None:
@@ -58,7 +58,7 @@ class HookSession:
         self._store: Store = MemoryStore() if store is None else store
         self._tools = as_tools(tools)
         self._servers = servers
-        self._grants = list(grants)
+        self._grants = None if grants is None else list(grants)
         self._plugins, self._config, self._approver = plugins, config, approver
         self._session_id, self._loop = session_id, loop
         self._stack = ExitStack()

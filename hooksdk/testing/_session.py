@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from hooksdk import hooks
 from hooksdk._approvals.request import ask_approver
+from hooksdk._plugins.installed import installed_plugins
 from hooksdk.agent import DEFAULT_LIMITS, Limits, Outcome, OutcomeReason, run_agent
 from hooksdk.approvals import Approval, ApprovalRequest, Approver, Later
-from hooksdk.config import fold, load_config
-from hooksdk.errors import PluginRefused, did_you_mean
+from hooksdk.config import Config, fold, load_config
+from hooksdk.errors import MissingGrant, PluginRefused, did_you_mean
 from hooksdk.formats import Message, MessageFormat
+from hooksdk.hooks import GRANTS
 from hooksdk.host import Host
 from hooksdk.session import Session
 from hooksdk.stores import MemoryStore
@@ -35,23 +37,19 @@ async def open_host(
     config: Mapping[str, Any] | None = None,
     store: Store | None = None,
     approver: Approver | None = None,
-    grants: Iterable[str] = (),
+    grants: Iterable[str] | None = None,
 ) -> AsyncGenerator[Host, None]:
     """A host for tests: no configuration file and no variable of the environment is read, nothing is written to disk.
 
     `plugins` are modules and classes, or the ids of installed plugins, such as `"tool_search"`; no other installed plugin
     is loaded. `tools` are what `play` hands to each run. `config` is the host's configuration as a mapping. `grants` are what
-    the installed plugins named here may do, such as `"conversation"`; modules and classes need none.
+    the installed plugins named here may do, such as `["conversation"]`; by default what their manifests ask for, unless
+    `config` says it. Modules and classes need none.
     """
     ids = [plugin for plugin in plugins if isinstance(plugin, str)]
     holders = [plugin for plugin in plugins if not isinstance(plugin, str)]
     overrides: dict[str, Any] = {**(config or {}), "allow": [*ids, *(config or {}).get("allow", ())]}
-    if words := list(grants):
-        sections: dict[str, Any] = overrides.get("plugins", {})
-        known = {fold(name): name for name in sections}
-        named = {known.get(fold(plugin_id), plugin_id) for plugin_id in ids}
-        granted = {name: {**sections.get(name, {}), "grants": words} for name in named}
-        overrides["plugins"] = {**sections, **granted}
+    overrides["plugins"] = _sections_with_grants(overrides.get("plugins", {}), ids, grants)
     settings = load_config(overrides, folder=Path(os.devnull), environment={"XDG_CONFIG_HOME": os.devnull})
     kit = _make_kit(tools)
 
@@ -59,10 +57,11 @@ async def open_host(
         kit.questions.append(request)
         return await ask_approver(None, request) if approver is None else await approver(request)
 
-    host = Host(
-        plugins=[kit, *holders], store=MemoryStore() if store is None else store, config=settings, approver=answer,
-        folder=os.devnull,
-    )  # fmt: skip
+    with _told_for_tests(settings):
+        host = Host(
+            plugins=[kit, *holders], store=MemoryStore() if store is None else store, config=settings, approver=answer,
+            folder=os.devnull,
+        )  # fmt: skip
     check_installed(host, ids)
     async with host:
         yield host
@@ -70,11 +69,50 @@ async def open_host(
 
 def check_installed(host: Host, ids: Iterable[str]) -> None:
     """Raise `PluginRefused` for an id that no loaded plugin has."""
-    loaded = {plugin.id for plugin in host.plugins if plugin.loaded}
+    loaded = {fold(plugin.id) for plugin in host.plugins if plugin.loaded}
     for name in ids:
-        if name not in loaded:
+        if fold(name) not in loaded:
             others = [plugin.id for plugin in host.plugins if plugin.origin != "code"]
             raise PluginRefused(name, "no installed plugin has this id." + did_you_mean(name, others))
+
+
+def _sections_with_grants(
+    sections: Mapping[str, Any], ids: Iterable[str], grants: Iterable[str] | None
+) -> dict[str, Any]:
+    """The plugins' sections with these grants; without any, with those that each manifest asks for, unless its section has
+    some."""
+    filled = dict(sections)
+    asked = {} if grants is not None else _grants_asked_for(ids)
+    given = None if grants is None else list(grants)
+    for plugin_id in ids:
+        name = next((one for one in filled if fold(one) == fold(plugin_id)), plugin_id)
+        section: Mapping[str, Any] = filled.get(name, {})
+        words = given or ([] if "grants" in section else asked.get(fold(plugin_id), []))
+        if words:
+            filled[name] = {**section, "grants": words}
+    return filled
+
+
+def _grants_asked_for(ids: Iterable[str]) -> dict[str, list[str]]:
+    """What the manifests of these installed plugins ask for, by folded id; built-in ones need none."""
+    strangers = (plugin for plugin in installed_plugins(Config(allow=list(ids))) if plugin.origin == "installed")
+    return {
+        fold(plugin.id): [word for word in plugin.manifest.permissions if word in GRANTS]
+        for plugin in strangers
+        if plugin.manifest
+    }
+
+
+@contextmanager
+def _told_for_tests(settings: Config) -> Generator[None]:
+    """A grant that is missing is given in the test, or asked for in the manifest; not on the command line."""
+    try:
+        yield
+    except MissingGrant as missing:
+        section = settings.plugin(missing.plugin)
+        words = [word for word in GRANTS if word in missing.grants or (section and word in section.grants)]
+        advice = f"In a test: grants={words}; for everybody: list it under permissions in its manifest"
+        raise MissingGrant(missing.plugin, missing.grants, advice) from None
 
 
 @asynccontextmanager
@@ -84,7 +122,7 @@ async def open_session(
     config: Mapping[str, Any] | None = None,
     store: Store | None = None,
     approver: Approver | None = None,
-    grants: Iterable[str] = (),
+    grants: Iterable[str] | None = None,
     session_id: str = "test",
 ) -> AsyncGenerator[Session, None]:
     """One session of a host for tests; the parameters are those of `open_host`. With the same `store` and `session_id`

@@ -49,6 +49,8 @@ class DemoOptions:
     folder: Path | None = None
     keep: bool = False
     store: str | None = None
+    plugins: tuple[Any, ...] = ()
+    """Plugins of one's own beside the demo's."""
     interactive: bool = False
     as_json: bool = False
 
@@ -127,7 +129,8 @@ async def play(
     workspace.mkdir()
     approver = ask_here(console) if options.interactive else grant_all("the demo")
     config = _config(folder, store_spec(options.store or folder / "sessions"), options)
-    async with Host(plugins=[] if options.real else OFFICE, config=config, approver=approver) as host:
+    plugins = [*([] if options.real else OFFICE), *options.plugins]
+    async with Host(plugins=plugins, config=config, approver=approver) as host:
         print_line(console, "policies", one_line(host.judging))
         tools = await _real_tools(host, console) if options.real else []
         if not options.real:
