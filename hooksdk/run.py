@@ -22,6 +22,7 @@ from hooksdk._run.parts import RunParts
 from hooksdk._run.state import CallInProgress, RunState
 from hooksdk._run.text_calls import names_called_in, reminder_of
 from hooksdk._run.tools import settle_tools
+from hooksdk._tasks.async_only import AsyncOnly
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
@@ -52,7 +53,7 @@ FLUSH_TIMEOUT = 5.0
 
 
 @final
-class Run:
+class Run(AsyncOnly):
     """One agent run: from a user's message to the final answer, a pause or an error. `Session.run` opens it.
 
     ```python
@@ -109,6 +110,9 @@ class Run:
         self._paused: str | None = None
 
     # What whoever runs it may ask
+
+    def __repr__(self) -> str:
+        return f"<Run '{self.info.run_id}' of session '{self.info.session_id}': {'open' if self._state.open else 'not open'}>"
 
     @property
     def info(self) -> RunInfo:

@@ -19,6 +19,7 @@ from hooksdk._run.masked import MaskedResults
 from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts
 from hooksdk._run.secrets import SecretMask
 from hooksdk._run.unmatched import UnmatchedNames
+from hooksdk._tasks.async_only import AsyncOnly
 from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
@@ -65,7 +66,7 @@ class SessionParts:
 
 
 @final
-class Session:
+class Session(AsyncOnly):
     """One conversation. Use it as `async with host.session("id") as session`; it takes one run at a time.
 
     ```python
@@ -117,6 +118,9 @@ class Session:
         self._info = RunInfo(session_id=session_id)
 
     # What whoever holds it may ask
+
+    def __repr__(self) -> str:
+        return f"<Session '{self.id}': {'open' if self._is_open else 'not open'}>"
 
     @property
     def messages(self) -> list[Message]:
