@@ -170,6 +170,8 @@ class HookFired(Record, kind="hook"):
     """The error's type, when it failed."""
     shadow: bool = False
     """True when its plugin is in shadow mode, so that nothing came of it."""
+    call_id: str | None = None
+    """The call that it was called for, in the hooks of a tool call."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +185,8 @@ class Decision(Record):
     """The answer's name, such as `Block`. Its reason is for the model, and may quote arguments: it is not in the trace."""
     shadow: bool = False
     """True when its plugin is in shadow mode, so that nothing came of it."""
+    call_id: str | None = None
+    """The call that was decided about, in the hooks of a tool call."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing import Any, Self, final
 import anyio
 
 from hooksdk import hooks, schema
+from hooksdk._run.around import HeldOpen
 from hooksdk._run.compaction import Compaction
 from hooksdk._run.judged import JudgedCall, end_judged_calls, judge_call
 from hooksdk._run.masked import MaskedEditor, mask_messages
@@ -108,6 +109,7 @@ class Run(AsyncOnly):
         """Names and ids that tools of this run had in some attempt."""
         self._compacting = False
         self._paused: str | None = None
+        self._held = HeldOpen()
 
     # What whoever runs it may ask
 
@@ -154,8 +156,10 @@ class Run(AsyncOnly):
         try:
             await self._agent_start()
             await self._transcript.use_format(self._parts.format)
+            await self._held.enter(self._state, "around_run", lambda: hooks.AroundRun(info=self.info))
             await self._state.trace(RunStarted(trigger=self.info.trigger, model=self.info.model))
         except BaseException as error:
+            self._held.leave()
             self._parts.open_run.release(self._state)
             self._parts.secrets.error(error)
             raise
@@ -346,6 +350,7 @@ class Run(AsyncOnly):
             try:
                 await run_shielded(self._make_durable, reason, problems)  # also when asyncio cancels the task once more
             finally:
+                self._held.leave()
                 self._parts.open_run.release(self._state)
         if problems and error is None:
             raise problems[0]
@@ -353,11 +358,9 @@ class Run(AsyncOnly):
     def _ending(self, error: BaseException | None) -> tuple[EndReason, str | None]:
         if error is None:
             return ("paused", self._paused) if self._paused is not None else ("completed", None)
-        return (
-            ("error", describe(error, clean=self._state.secrets.text))
-            if isinstance(error, (Exception, SystemExit))
-            else ("cancelled", None)
-        )
+        if isinstance(error, (Exception, SystemExit)):
+            return "error", describe(error, clean=self._state.secrets.text)
+        return "cancelled", None
 
     async def _end(self, reason: EndReason, message: str | None, problems: list[Exception]) -> None:
         if reason != "paused":

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar, cast, final
 
 from hooksdk._firing.calling import Failure, call_handler, settle
-from hooksdk._firing.event import Event, RunInfo, Trace
+from hooksdk._firing.event import CallEvent, Event, RunInfo, Trace
 from hooksdk._firing.hook import Handler
 from hooksdk._firing.mailbox import Mailbox
 from hooksdk._tasks.background import Background, logger
@@ -168,20 +168,21 @@ class Dispatcher:
         """Observed events lost so far, by plugin."""
         return {name: box.dropped for name, box in self._observing.items() if box.dropped}
 
-    async def trace_handler(self, handler: Handler, info: RunInfo, seconds: float, outcome: Outcome) -> None:
+    async def trace_handler(self, handler: Handler, event: Event, seconds: float, outcome: Outcome) -> None:
         """Tell the trace that a handler was called, and what it decided."""
-        failure, answer = outcome.failure, outcome.answer
+        failure, answer, info = outcome.failure, outcome.answer, event.info
+        call_id = event.call.id if isinstance(event, CallEvent) else None
         problem = type(failure.error).__name__ if failure else None
         await self.trace(
             info,
             HookFired(hook=handler.hook, plugin=handler.plugin, handler=handler.function, outcome=outcome.name,
-                      seconds=round(seconds, 6), problem=problem, shadow=handler.shadow),
+                      seconds=round(seconds, 6), problem=problem, shadow=handler.shadow, call_id=call_id),
         )  # fmt: skip
         if (handler.decides or handler.shadow) and answer is not None and not failure:
             await self.trace(
                 info,
                 Decision(hook=handler.hook, plugin=handler.plugin, handler=handler.function, decision=outcome.name,
-                         shadow=handler.shadow),
+                         shadow=handler.shadow, call_id=call_id),
             )  # fmt: skip
 
     def note_shadow(self, outcome: Outcome) -> None:
@@ -195,7 +196,7 @@ class Dispatcher:
         if failure:
             failure.log()
         if self._tracing:
-            await self.trace_handler(handler, event.info, seconds, Outcome(handler, None, failure))
+            await self.trace_handler(handler, event, seconds, Outcome(handler, None, failure))
 
     async def _traced(self, handler: Handler, _event: Event, _seconds: float, failure: Failure | None) -> None:
         if failure and isinstance(failure.error, HookTimeout):
@@ -266,7 +267,7 @@ class Firing:
                 raise StopAsyncIteration
             outcome = Outcome(handler, *settle(handler, attempt, answer))
             if tracing and current is not None:
-                await self._dispatcher.trace_handler(handler, current.info, attempt.seconds, outcome)
+                await self._dispatcher.trace_handler(handler, current, attempt.seconds, outcome)
             if outcome.failure or outcome.answer is not None:
                 if not handler.shadow:
                     return outcome

@@ -7,6 +7,7 @@ import functools
 import math
 import types
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -29,6 +30,21 @@ class Checked:
                 raise TypeError(f"{type(self).__name__}({name}=...) must be {expected}, got {type(value).__name__}")
             if isinstance(value, float) and math.isnan(value):
                 raise ValueError(f"{type(self).__name__}({name}=...) is not a number")
+
+
+@dataclass(frozen=True)
+class Block(Checked):
+    """No: the call (or the run) does not happen. The model reads the reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Around(Checked):
+    """A plain context manager to hold open: entered at once, and left when what it is around has ended, however it ended.
+    Its `__exit__` gets no error. One that fails is logged."""
+
+    manager: AbstractContextManager[Any]
 
 
 @functools.cache
@@ -145,6 +161,11 @@ class Event:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AroundRun(Event):
+    """A run was let through by `agent_start`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CallEvent(Event):
     """What the events of a tool call carry."""
 
@@ -168,3 +189,7 @@ class Trace(Event):
     def kind(self) -> str:
         """The kind of record: `hook`, `decision`, `call_started`, `call_finished`, `run_ended` and so on."""
         return self.record.kind
+
+
+def count_nothing(_counter: str, _amount: int = 1) -> None:
+    """Where no run counts."""

@@ -14,7 +14,8 @@ from anyio.lowlevel import RunVar
 from hooksdk import hooks, schema
 from hooksdk._firing.signature import is_async, own_result, to_result
 from hooksdk._run import refusals
-from hooksdk._run.call import policy_failed
+from hooksdk._run.around import HeldOpen
+from hooksdk._run.call import judging_event, policy_failed
 from hooksdk._run.parts import PluginStorage
 from hooksdk._run.secrets import MIN_MASKED, SecretMask, fill, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
@@ -87,7 +88,9 @@ async def run_tool(state: RunState, work: CallInProgress, catalog: Catalog, call
     context = Context(state, work, catalog, call_nested)
     inputs = (work.own_arguments, context) if tool.takes_context else (work.own_arguments,)
     result = ToolResult()
+    held = HeldOpen()
     try:
+        await held.enter(state, "around_tool_call", lambda: judging_event(state, work), work.tool)
         async with Attempt(tool.timeout) as attempt:
             work.attempt = attempt
             if is_async(tool.execute):
@@ -98,6 +101,7 @@ async def run_tool(state: RunState, work: CallInProgress, catalog: Catalog, call
             result = to_result(value)
     finally:
         work.abandoned = True
+        held.leave()
     if attempt.cancelled:
         result = ToolResult.error(refusals.too_late(tool.name, tool.timeout))
     elif isinstance(attempt.error, ApprovalPending) and not work.depth:
