@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from hooksdk._firing.event import Around, AroundRun, Block, CallEvent, Checked, Event, RunInfo, Trace, count_nothing
+from hooksdk._firing.event import Answer, Around, AroundRun, Block, CallEvent, Checked, Event, RunInfo, Trace
 from hooksdk._firing.hook import GRANTS, Hook, define
 from hooksdk._schema.values import Fresh
 from hooksdk.calls import ToolCall, ToolResult
@@ -21,7 +21,7 @@ from hooksdk.transcript import Results, TranscriptEditor
 
 __all__ = [
     "GRANTS", "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",
-    "AgentStart", "Answer", "Around", "AroundRun", "Ask", "AssembleTools", "BeforeCompaction", "BeforeModelCall",
+    "AgentStart", "Answer", "Around", "AroundRun", "AroundToolCall", "Ask", "AssembleTools", "BeforeCompaction", "BeforeModelCall",
     "BeforeToolCall", "Block", "CallStatus", "EndReason", "Event", "NarrowTools", "Offer", "Replace", "ReplaceMessages",
     "ResolveSecrets", "Rewrite", "RewriteToolCall", "RunInfo", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart",
     "Trace", "TransformToolResult", "Trim", "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call",
@@ -237,9 +237,7 @@ def rewrite_tool_call(event: RewriteToolCall) -> Rewrite | None:
 
 @dataclass(frozen=True, kw_only=True)
 class BeforeToolCall(_ToolEvent):
-    """A call with its final arguments: what is judged is what runs. `began` is in seconds since the epoch."""
-
-    began: float = 0.0
+    """A call with its final arguments: what is judged is what runs."""
 
 
 @dataclass(frozen=True)
@@ -250,13 +248,6 @@ class Ask(Checked):
     description: str = ""
     severity: Literal["info", "warning", "critical"] = "warning"
     timeout: float = 120.0
-
-
-@dataclass(frozen=True)
-class Answer(Checked):
-    """The result of the call, without running the tool."""
-
-    result: ToolResult | str
 
 
 @define(kind="decide", timeout=15, options={"tools"}, answer_grants={Answer: "answer"})
@@ -286,8 +277,16 @@ def resolve_secrets(event: ResolveSecrets) -> Secrets | None:
     """Give values for secret placeholders, after the call was judged. Nobody else sees them. A failing handler blocks."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class AroundToolCall(_ToolEvent):
+    """A judged call whose tool runs now."""
+
+    began: float = 0.0
+    """When the call began to be judged, in seconds since the epoch."""
+
+
 @define(kind="around", options={"tools"})
-def around_tool_call(event: BeforeToolCall) -> Around | None:
+def around_tool_call(event: AroundToolCall) -> Around | None:
     """Hold something open around a tool while it runs, in its own task: it sees the context variables that are set."""
 
 
@@ -297,7 +296,7 @@ class TransformToolResult(CallEvent):
 
     tool: Tool | None = None
     result: ToolResult
-    count: Callable[[str, int], None] = field(default=count_nothing, repr=False)
+    count: Callable[[str, int], None] = field(default=lambda _counter, _amount=1: None, repr=False)
     """`event.count("redactions", 1)` adds to a counter of the plugin's own in the run's stats."""
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from hooksdk._schema.values import Fresh
-from hooksdk.calls import ToolCall
+from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.records import Record
 
 T = TypeVar("T")
@@ -37,6 +37,13 @@ class Block(Checked):
     """No: the call (or the run) does not happen. The model reads the reason."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class Answer(Checked):
+    """The result of the call, without running the tool."""
+
+    result: ToolResult | str
 
 
 @dataclass(frozen=True)
@@ -189,7 +196,3 @@ class Trace(Event):
     def kind(self) -> str:
         """The kind of record: `hook`, `decision`, `call_started`, `call_finished`, `run_ended` and so on."""
         return self.record.kind
-
-
-def count_nothing(_counter: str, _amount: int = 1) -> None:
-    """Where no run counts."""

@@ -5,7 +5,6 @@ A step answers None when the call goes on, or the `CallEnd` that it found; the s
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -161,22 +160,13 @@ def validate_arguments(work: CallInProgress) -> CallEnd | None:
     return None
 
 
-def judging_event(state: RunState, work: CallInProgress) -> hooks.BeforeToolCall:
-    """A call as its judges see it, and whoever holds something open while its tool runs."""
-    assert work.tool is not None
-    began = time.time() - (time.monotonic() - work.started)
-    return hooks.BeforeToolCall(
-        info=state.info, call=work.call, tool=work.tool, arguments=work.arguments, began=began
-    )  # fmt: skip
-
-
 async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | None:
     """The policies judge: a block beats a question to a person beats an answer, whatever the order."""
     tool = work.tool
     assert tool is not None
     if not state.hooks.has("before_tool_call"):
         return None
-    event = judging_event(state, work)
+    event = hooks.BeforeToolCall(info=state.info, call=work.call, tool=tool, arguments=work.arguments)
     questions: list[Question] = []
     answer: ToolResult | None = None
     async for outcome in state.hooks.fire("before_tool_call", event, tool):

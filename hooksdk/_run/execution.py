@@ -15,7 +15,7 @@ from hooksdk import hooks, schema
 from hooksdk._firing.signature import is_async, own_result, to_result
 from hooksdk._run import refusals
 from hooksdk._run.around import HeldOpen
-from hooksdk._run.call import judging_event, policy_failed
+from hooksdk._run.call import policy_failed
 from hooksdk._run.parts import PluginStorage
 from hooksdk._run.secrets import MIN_MASKED, SecretMask, fill, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
@@ -90,7 +90,7 @@ async def run_tool(state: RunState, work: CallInProgress, catalog: Catalog, call
     result = ToolResult()
     held = HeldOpen()
     try:
-        await held.enter(state, "around_tool_call", lambda: judging_event(state, work), work.tool)
+        await held.enter(state, "around_tool_call", lambda: _around_event(state, work), work.tool)
         async with Attempt(tool.timeout) as attempt:
             work.attempt = attempt
             if is_async(tool.execute):
@@ -109,6 +109,14 @@ async def run_tool(state: RunState, work: CallInProgress, catalog: Catalog, call
     elif attempt.error is not None:
         result = ToolResult.error(_problem(state, work, attempt.error))
     return take_result(state, work, result)
+
+
+def _around_event(state: RunState, work: CallInProgress) -> hooks.AroundToolCall:
+    assert work.tool is not None
+    began = time.time() - (time.monotonic() - work.started)
+    return hooks.AroundToolCall(
+        info=state.info, call=work.call, tool=work.tool, arguments=work.arguments, began=began
+    )  # fmt: skip
 
 
 def _problem(state: RunState, work: CallInProgress, error: BaseException) -> str:

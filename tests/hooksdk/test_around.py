@@ -12,7 +12,7 @@ import pytest
 
 from hooksdk import Tool, ToolCall, ToolContext, hooks
 from hooksdk.errors import RunBlocked
-from hooksdk.hooks import Answer, Around, AroundRun, BeforeToolCall, Block
+from hooksdk.hooks import Answer, Around, AroundRun, AroundToolCall, BeforeToolCall, Block
 from hooksdk.testing import call, open_session, play
 from tests.stage import reply
 
@@ -36,7 +36,7 @@ class Holds:
         return Around(inside(f"run of {event.session_id}"))
 
     @hooks.around_tool_call(tools="look_*")
-    async def tool(self, event: BeforeToolCall) -> Around:
+    async def tool(self, event: AroundToolCall) -> Around:
         await anyio.sleep(0)
         return Around(inside(f"{event.tool.name}{event.arguments}"))
 
@@ -108,7 +108,7 @@ async def test_what_is_held_is_left_when_the_tool_raises_is_late_or_its_caller_i
 
     class Notes:
         @hooks.around_tool_call
-        def hold(self, event: BeforeToolCall) -> Around:
+        def hold(self, event: AroundToolCall) -> Around:
             @contextmanager
             def note() -> Generator[None]:
                 try:
@@ -159,7 +159,7 @@ async def test_nothing_is_held_around_a_run_or_a_call_that_does_not_run() -> Non
             entered.append(event.session_id)
 
         @hooks.around_tool_call
-        def hold(self, event: BeforeToolCall) -> None:
+        def hold(self, event: AroundToolCall) -> None:
             entered.append(event.tool.name)
 
     async with open_session(Notes, Refuses, tools=TOOLS) as session:
@@ -172,11 +172,11 @@ async def test_nothing_is_held_around_a_run_or_a_call_that_does_not_run() -> Non
 
 class Fails:
     @hooks.around_tool_call.first
-    def raises(self, event: BeforeToolCall) -> Around:
+    def raises(self, event: AroundToolCall) -> Around:
         raise RuntimeError("no way in")
 
     @hooks.around_tool_call.first
-    def enters_badly(self, event: BeforeToolCall) -> Around:
+    def enters_badly(self, event: AroundToolCall) -> Around:
         @contextmanager
         def broken() -> Generator[None]:
             raise OSError("shut")
@@ -185,7 +185,7 @@ class Fails:
         return Around(broken())
 
     @hooks.around_tool_call.first
-    def leaves_badly(self, event: BeforeToolCall) -> Around:
+    def leaves_badly(self, event: AroundToolCall) -> Around:
         @contextmanager
         def stuck() -> Generator[None]:
             yield
@@ -194,7 +194,7 @@ class Fails:
         return Around(stuck())
 
     @hooks.around_tool_call.first
-    def answers_nonsense(self, event: BeforeToolCall) -> Any:
+    def answers_nonsense(self, event: AroundToolCall) -> Any:
         return 42
 
 
@@ -213,7 +213,7 @@ async def test_what_a_call_began_at_is_told_in_seconds_since_the_epoch() -> None
 
     class Notes:
         @hooks.around_tool_call
-        def hold(self, event: BeforeToolCall) -> None:
+        def hold(self, event: AroundToolCall) -> None:
             began.append(event.began)
 
     async with open_session(Notes, tools=TOOLS) as session:
