@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -127,7 +128,17 @@ class Catalog(Sequence[Tool]):
         return item in self._by_name if isinstance(item, str) else item in self._tools
 
     def __repr__(self) -> str:
-        return f"Catalog({len(self)} tools, {len(self.withheld)} withheld)"
+        names = [*map(repr, [tool.name for tool in self._tools[:3]]), *(["..."] if len(self) > 3 else [])]
+        return f"Catalog({len(self)} tools, {len(self.withheld)} withheld: {', '.join(names)})"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks. What servers wrote is shown as text."""
+        lines = [(tool.name, tool.description.strip().partition("\n")[0][:100], tool.tokens) for tool in self._tools]
+        cells = "".join(
+            f"<tr><td>{html.escape(name)}</td><td>{html.escape(text)}</td><td>{tokens}</td></tr>"
+            for name, text, tokens in lines
+        )
+        return f"<table><tr><th>tool</th><th>description</th><th>tokens</th></tr>{cells}</table>"
 
 
 def build_catalog(

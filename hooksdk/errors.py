@@ -13,6 +13,7 @@ HookSDKError
 ├── HostError            the person who runs the host can fix it
 │   ├── ConfigError, MissingGrant
 │   ├── SessionClosed, SessionBusy, RunAlreadyOpen, RunClosed, CallSettled
+│   ├── WouldBlock       a call of `hooksdk.sync` that would wait for itself
 │   ├── ApprovalPending  a call waits for a person's answer
 │   ├── FenceClosed      an edit of the transcript while a run is open
 │   ├── TranscriptChanged  somebody else changed the stored transcript, or a list does not match it
@@ -38,8 +39,8 @@ __all__ = [
     "ApprovalPending", "BadAnswer", "CallSettled", "ConfigError", "DuplicatePlugin", "FenceClosed", "HookSDKError",
     "HookTimeout", "HookUseError", "HostError", "MissingGrant", "PluginError", "PluginRefused", "PolicyError", "PolicyFailed",
     "RunAlreadyOpen", "RunBlocked", "RunClosed", "SessionBusy", "SessionClosed", "StoreError", "ToolError",
-    "ToolSchemaError", "TranscriptChanged", "UnknownHook", "UnknownResult", "did_you_mean", "nearest", "problem_text",
-    "unknown_key",
+    "ToolSchemaError", "TranscriptChanged", "UnknownHook", "UnknownResult", "WouldBlock", "did_you_mean", "nearest",
+    "problem_text", "unknown_key",
 ]  # fmt: skip
 
 
@@ -221,9 +222,11 @@ class SessionClosed(HostError):
     """The host or session is closed, or not open yet."""
 
     what: str
+    block: str = "async with"
+    """How it is opened: `with` in `hooksdk.sync`."""
 
     def __str__(self) -> str:
-        return f"{self.what} is not open. Use it inside `async with`"
+        return f"{self.what} is not open. Use it inside `{self.block}`"
 
 
 @dataclass(eq=False)
@@ -264,6 +267,17 @@ class RunClosed(HostError):
 
     def __str__(self) -> str:
         return self.what
+
+
+@dataclass(eq=False)
+class WouldBlock(HostError):
+    """A call of `hooksdk.sync` in the host's own event loop: it would wait for itself."""
+
+    def __str__(self) -> str:
+        return (
+            "hooksdk.sync was called in the host's own event loop, by an async tool or by a plugin's handler, where it would "
+            "wait for itself. Make the tool a plain `def`, which runs in a thread; a handler uses what its event holds"
+        )
 
 
 @dataclass(eq=False)

@@ -18,7 +18,8 @@ from hooksdk._plugins.handlers import judging_line
 from hooksdk._plugins.listing import describe_plugins
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._plugins.registry import Registry
-from hooksdk._run.parts import PluginStorage
+from hooksdk._run.parts import PluginStorage, SessionParts
+from hooksdk._tasks.async_only import AsyncOnly
 from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
@@ -26,7 +27,7 @@ from hooksdk.approvals import Approver
 from hooksdk.catalog import Storage
 from hooksdk.config import Config, load_config
 from hooksdk.errors import PluginRefused, SessionClosed
-from hooksdk.session import Session, SessionParts
+from hooksdk.session import Session
 from hooksdk.stores import open_store
 from hooksdk.transcript import Store
 
@@ -37,7 +38,7 @@ CLOSE_TIMEOUT = 10.0
 
 
 @final
-class Host:
+class Host(AsyncOnly):
     """Plugins, configuration, stores and background workers of one process.
 
     - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.
@@ -114,6 +115,11 @@ class Host:
     def describe(self) -> Sequence[dict[str, Any]]:
         """The plugins as JSON."""
         return describe_plugins(self._registry.plugins)
+
+    def __repr__(self) -> str:
+        plugins = ", ".join(plugin.id for plugin in self._registry.loaded) or "no plugins"
+        sessions = ", ".join(map(repr, self._sessions)) or "no open session"
+        return f"<Host of {plugins}: {sessions if self._background else 'not open'}>"
 
     async def __aenter__(self) -> Self:
         background = Background()

@@ -14,6 +14,7 @@ from typing import Any, Self, final
 import anyio
 
 from hooksdk import hooks, schema
+from hooksdk._run.around import HeldOpen
 from hooksdk._run.compaction import Compaction
 from hooksdk._run.judged import JudgedCall, end_judged_calls, judge_call
 from hooksdk._run.listening import prompt_text
@@ -23,6 +24,7 @@ from hooksdk._run.parts import RunParts
 from hooksdk._run.state import CallInProgress, RunState
 from hooksdk._run.text_calls import names_called_in, reminder_of
 from hooksdk._run.tools import listing, settle_tools
+from hooksdk._tasks.async_only import AsyncOnly
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
@@ -54,7 +56,7 @@ FLUSH_TIMEOUT = 5.0
 
 
 @final
-class Run:
+class Run(AsyncOnly):
     """One agent run: from a user's message to the final answer, a pause or an error. `Session.run` opens it.
 
     ```python
@@ -78,23 +80,6 @@ class Run:
 
     Leaving the block ends the run: an exception makes it an `error`, a cancellation `cancelled`, `pause()` before it
     `paused`; else it is `completed`. Its `agent_end` handlers and the drain of trims are done when the block is left.
-
-    ```python
-    import anyio
-
-    from hooksdk import Host
-
-    async def main() -> None:
-        async with Host() as host, host.session("ann") as session:
-            async with session.run("What is new?", model="any") as run:
-                await run.resolve_tools([])
-                await run.record({"role": "user", "content": "What is new?"})
-                messages = await run.prepare_messages()  # send these to your model
-                await run.record({"role": "assistant", "content": f"{len(messages)} message so far."})
-            assert run.stats["model_calls"] == 1
-
-    anyio.run(main)
-    ```
     """
 
     def __init__(self, parts: RunParts, info: RunInfo, *, input: object, context_window: int | None) -> None:  # noqa: A002
@@ -109,8 +94,12 @@ class Run:
         """Names and ids that tools of this run had in some attempt."""
         self._compacting = False
         self._paused: str | None = None
+        self._held = HeldOpen()
 
     # What whoever runs it may ask
+
+    def __repr__(self) -> str:
+        return f"<Run '{self.info.run_id}' of session '{self.info.session_id}': {'open' if self._state.open else 'not open'}>"
 
     @property
     def info(self) -> RunInfo:
@@ -152,9 +141,11 @@ class Run:
         try:
             await self._agent_start()
             await self._transcript.use_format(self._parts.format)
+            await self._held.enter(self._state, "around_run", lambda: hooks.AroundRun(info=self.info))
             started = RunStarted(trigger=self.info.trigger, model=self.info.model)
             await self._state.trace(started, lambda: Content(text=prompt_text(self._input, self._parts.format)))
         except BaseException as error:
+            self._held.leave()
             self._parts.open_run.release(self._state)
             self._parts.secrets.error(error)
             raise
@@ -345,6 +336,7 @@ class Run:
             try:
                 await run_shielded(self._make_durable, reason, problems)  # also when asyncio cancels the task once more
             finally:
+                self._held.leave()
                 self._parts.open_run.release(self._state)
         if problems and error is None:
             raise problems[0]
@@ -352,11 +344,9 @@ class Run:
     def _ending(self, error: BaseException | None) -> tuple[EndReason, str | None]:
         if error is None:
             return ("paused", self._paused) if self._paused is not None else ("completed", None)
-        return (
-            ("error", describe(error, clean=self._state.secrets.text))
-            if isinstance(error, (Exception, SystemExit))
-            else ("cancelled", None)
-        )
+        if isinstance(error, (Exception, SystemExit)):
+            return "error", describe(error, clean=self._state.secrets.text)
+        return "cancelled", None
 
     async def _end(self, reason: EndReason, message: str | None, problems: list[Exception]) -> None:
         if reason != "paused":

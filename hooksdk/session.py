@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, final
 
@@ -14,30 +14,28 @@ import anyio
 from hooksdk import hooks, schema
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._plugins.plugin import instantiate
-from hooksdk._plugins.registry import Registry
 from hooksdk._run.listening import Listener, Listeners
 from hooksdk._run.masked import MaskedResults
-from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts
+from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts, SessionParts
 from hooksdk._run.secrets import SecretMask
 from hooksdk._run.unmatched import UnmatchedNames
-from hooksdk._tasks.background import Background, Keeper, leave_all, logger
+from hooksdk._tasks.async_only import AsyncOnly
+from hooksdk._tasks.background import Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import Approver
 from hooksdk.calls import TrimReceipt
-from hooksdk.config import Config
 from hooksdk.errors import ConfigError, FenceClosed, PluginRefused, SessionClosed
 from hooksdk.formats import Message, MessageFormat, get_format
 from hooksdk.hooks import RunInfo, SessionEndReason
 from hooksdk.patterns import ToolPattern
 from hooksdk.records import SessionEnded, SessionStarted
 from hooksdk.run import Run
-from hooksdk.state import PluginHost
 from hooksdk.tools import Tool
-from hooksdk.transcript import DrainReport, Results, SessionLog, Store, Transcript
+from hooksdk.transcript import DrainReport, Results, SessionLog, Transcript
 from hooksdk.trimming import guess_format, repair
 
-__all__ = ["Session", "SessionParts"]
+__all__ = ["Session"]
 
 CLOSE_TIMEOUT = 10.0
 """Seconds that closing a session may take in all."""
@@ -47,26 +45,8 @@ TRIGGERS = ("user", "schedule", "subagent", "other")
 """What may begin a run."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SessionParts:
-    """What a host hands to its sessions."""
-
-    config: Config
-    registry: Registry
-    background: Background
-    store: Store
-    approver: Approver | None
-    shared: Mapping[str, Any]
-    """What `shared` of each plugin class yielded, by plugin."""
-    on_open: Callable[[Session], None]
-    on_close: Callable[[Session], None]
-    on_rest: Callable[[], None]
-    """Told when a run has ended, and when the session has opened."""
-    plugin_host: PluginHost
-
-
 @final
-class Session:
+class Session(AsyncOnly):
     """One conversation. Use it as `async with host.session("id") as session`; it takes one run at a time.
 
     ```python
@@ -120,6 +100,9 @@ class Session:
         self._info = RunInfo(session_id=session_id)
 
     # What whoever holds it may ask
+
+    def __repr__(self) -> str:
+        return f"<Session '{self.id}': {'open' if self._is_open else 'not open'}>"
 
     @property
     def messages(self) -> list[Message]:

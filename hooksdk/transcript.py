@@ -77,6 +77,9 @@ class Results:
         self._missing_grant = missing_grant
         self._on_queued = on_queued
 
+    def __repr__(self) -> str:
+        return f"<Results of session '{self._transcript.session_id}', for '{self._owner}'>"
+
     def _may_use(self, *, grant: bool = True) -> Transcript:
         if grant and self._missing_grant is not None:
             raise self._missing_grant

@@ -7,11 +7,12 @@ import functools
 import math
 import types
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from hooksdk._schema.values import Fresh
-from hooksdk.calls import ToolCall
+from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.records import Content, Record
 
 T = TypeVar("T")
@@ -29,6 +30,28 @@ class Checked:
                 raise TypeError(f"{type(self).__name__}({name}=...) must be {expected}, got {type(value).__name__}")
             if isinstance(value, float) and math.isnan(value):
                 raise ValueError(f"{type(self).__name__}({name}=...) is not a number")
+
+
+@dataclass(frozen=True)
+class Block(Checked):
+    """No: the call (or the run) does not happen. The model reads the reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Answer(Checked):
+    """The result of the call, without running the tool."""
+
+    result: ToolResult | str
+
+
+@dataclass(frozen=True)
+class Around(Checked):
+    """A plain context manager to hold open: entered at once, and left when what it is around has ended, however it ended.
+    Its `__exit__` gets no error. One that fails is logged."""
+
+    manager: AbstractContextManager[Any]
 
 
 @functools.cache
@@ -142,6 +165,11 @@ class Event:
     def metadata(self) -> Mapping[str, Any]:
         """What the host added, a fresh copy."""
         return self.info.metadata or {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AroundRun(Event):
+    """A run was let through by `agent_start`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ from hooksdk._firing.signature import is_async, locate
 from hooksdk.errors import HookSDKError, HookUseError, did_you_mean
 from hooksdk.patterns import PatternError, ToolPattern
 
-Kind = Literal["notify", "observe", "decide", "narrow", "transform", "first_answer", "trace"]
+Kind = Literal["notify", "observe", "decide", "narrow", "transform", "first_answer", "around", "trace"]
 """How a hook is fired: `docs/explanation/dispatch.md`."""
 
 Grant = Literal["conversation", "rewrite", "answer", "secrets", "offer"]

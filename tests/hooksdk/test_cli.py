@@ -38,6 +38,7 @@ def test_plugins_list_names_every_built_in_with_its_status(tmp_path: Path) -> No
         "tool_policy": "off",
         "tool_results": "off",
         "tool_search": "loaded",
+        "telemetry": "off",
         "trace_file": "off",
     }
 

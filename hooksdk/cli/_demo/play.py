@@ -129,7 +129,7 @@ async def play(
     workspace.mkdir()
     approver = ask_here(console) if options.interactive else grant_all("the demo")
     config = _config(folder, store_spec(options.store or folder / "sessions"), options)
-    plugins = [*([] if options.real else OFFICE), *options.plugins]
+    plugins: list[Any] = [*(() if options.real else OFFICE), *options.plugins]
     async with Host(plugins=plugins, config=config, approver=approver) as host:
         print_line(console, "policies", one_line(host.judging))
         tools = await _real_tools(host, console) if options.real else []
