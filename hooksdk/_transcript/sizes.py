@@ -9,7 +9,8 @@ from hooksdk.formats._content import size_of
 
 def message_tokens(ledger: Ledger) -> list[int]:
     """The size of each stored message in the view. What a compaction put in the place of some counts at the last of them."""
-    tokens = [0] * len(ledger.messages)
+    tokens = [0] * ledger.count
+    ledger.tokens_at.extend([-1] * (ledger.count - len(ledger.tokens_at)))
     for place in ledger.places:
         if isinstance(place, int):
             tokens[place] += _tokens_at(ledger, place)
@@ -19,11 +20,11 @@ def message_tokens(ledger: Ledger) -> list[int]:
 
 
 def _tokens_at(ledger: Ledger, position: int) -> int:
-    if position not in ledger.tokens_at:
-        message = ledger.trimmed_messages.get(position, ledger.messages[position])
+    if ledger.tokens_at[position] < 0:
+        message = ledger.shown_at(position)
         tokens = schema.estimate_tokens(message)
         # An image costs less than its data is long.
-        for result in ledger.need_format().results(message) if ledger.records_at(position) else ():
+        for result in ledger.need_format().results(message) if ledger.records.at(position) else ():
             tokens += size_of(result.content).tokens - schema.estimate_tokens(result.content)
         ledger.tokens_at[position] = max(tokens, 0)
     return ledger.tokens_at[position]
