@@ -253,7 +253,7 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(len(data))
         return data
 
-    monkeypatch.setattr(_files, "read_all", counting)
+    monkeypatch.setattr(_files, "read_at", counting)
     return sizes
 
 
