@@ -118,11 +118,6 @@ class Facts:
         position = bisect_right(self.calls_end, number)
         return position, number - self.calls_at(position).start
 
-    def result_place(self, number: int) -> tuple[int, int]:
-        """The position of the message that holds a result, and which of its results it is."""
-        position = bisect_right(self.results_end, number)
-        return position, number - self.results_at(position).start
-
     # As bytes
 
     def dump(self) -> bytes:

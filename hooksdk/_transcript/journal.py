@@ -30,7 +30,14 @@ from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.facts import Facts
 from hooksdk._transcript.messages import Messages
 from hooksdk._transcript.results import Record
-from hooksdk._transcript.trims import TOO_SHORT, DrainedTrim, TrimStatus, saves_enough
+from hooksdk._transcript.trims import (
+    MIN_TOKENS_SAVED,
+    MOST_NOTE_TOKENS,
+    TOO_SHORT,
+    DrainedTrim,
+    TrimStatus,
+    saves_enough,
+)
 from hooksdk._transcript.turns import Slot, Turns
 from hooksdk.calls import ResultInfo, ToolCall
 from hooksdk.formats import Message, MessageFormat
@@ -232,16 +239,17 @@ class Ledger(Turns):
             return "it stands before the first user message"
         if record.turn == self.replies:
             return "the model has not read it yet"
-        if not saves_enough(record.tokens, schema.estimate_tokens(record.note)):
-            return TOO_SHORT
-        return None
+        if saves_enough(record.tokens, MOST_NOTE_TOKENS):  # the note need not be written to know
+            return None
+        is_long = record.tokens > MIN_TOKENS_SAVED and saves_enough(record.tokens, schema.estimate_tokens(record.note))
+        return None if is_long else TOO_SHORT
 
     def info(self, record: Record) -> ResultInfo:
         """The result as plugins see it."""
-        marks = record.marks
-        is_shared = any(each != record for each in self.records.by_id(record.handle))
+        marks, handle = record.marks, record.handle
+        is_shared = any(each != record for each in self.records.by_id(handle))
         return ResultInfo(
-            handle=record.handle.upper() if is_shared else record.handle,  # not the spelling of another one's call id
+            handle=handle.upper() if is_shared else handle,  # not the spelling of another one's call id
             call_id=record.call_id,
             tool=record.tool,
             position=record.position,

@@ -88,18 +88,21 @@ class Messages(Sequence[Message]):
         position = index + len(self) if index < 0 else index
         if not 0 <= position < len(self):
             raise IndexError(index)
-        return self._kept[position - self._first] if position >= self._first else next(self._read(position))
+        return (
+            self._kept[position - self._first] if position >= self._first else next(self._read(position, position + 1))
+        )
 
-    def _read(self, start: int, stop: int | None = None) -> Iterator[Message]:
+    def _read(self, start: int, stop: int) -> Iterator[Message]:
         assert self.source is not None
-        return self.source.scan(start, start + 1 if stop is None else stop)
+        return self.source.scan(start, stop)
 
     def __iter__(self) -> Iterator[Message]:
         return self.since(0)
 
-    def since(self, start: int, *, copied: bool = False) -> Iterator[Message]:
-        """The messages from `start` on; with `copied` they are the caller's own."""
+    def since(self, start: int, stop: int | None = None, *, copied: bool = False) -> Iterator[Message]:
+        """The messages from `start` on, or to before `stop`; with `copied` they are the caller's own."""
+        stop = len(self) if stop is None else stop
         if start < self._first:
-            yield from self._read(start, self._first)
-        for message in self._kept[max(start - self._first, 0) :]:
+            yield from self._read(start, min(stop, self._first))
+        for message in self._kept[max(start - self._first, 0) : max(stop - self._first, 0)]:
             yield schema.clone(message) if copied else message

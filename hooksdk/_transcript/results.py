@@ -53,12 +53,12 @@ class Record:
     @property
     def position(self) -> int:
         """Of its message."""
-        return self.table.facts.result_place(self.number)[0]
+        return self.table.positions[self.number]
 
     @property
     def index(self) -> int:
         """Which result of its message it is."""
-        return self.table.facts.result_place(self.number)[1]
+        return self.number - self.table.facts.results_at(self.position).start
 
     @property
     def occurrence(self) -> int:
@@ -144,6 +144,7 @@ class Records(Sequence[Record]):
         self.facts = facts
         self.ids: array[int] = array("I")
         """Of the calls that they answer, as numbers of `facts.ids`: a result may name none itself."""
+        self.positions: array[int] = array("I")
         self.occurrences: array[int] = array("I")
         self.turns: array[int] = array("I")
         self.calls: array[int] = array("i")
@@ -153,13 +154,14 @@ class Records(Sequence[Record]):
         self._before: array[int] = array("i")
         """By result: the one before it with the same id, or -1."""
 
-    def add(self, call_id: int, turn: int, call: int) -> Record:
+    def add(self, position: int, call_id: int, turn: int, call: int) -> Record:
         """One more result: the number of its id, and of the call that it answers, or -1."""
         number = len(self)
         missing = len(self.facts.ids.texts) - len(self._newest)
         if missing > 0:
             self._newest.extend([-1] * missing)
         before = self._newest[call_id]
+        self.positions.append(position)
         self.ids.append(call_id)
         self.turns.append(turn)
         self.calls.append(call)
@@ -195,7 +197,9 @@ class Records(Sequence[Record]):
     def by_id(self, call_id: str) -> list[Record]:
         """The results whose call has this id, oldest first."""
         id_number = self.facts.ids.find(call_id)
-        number = -1 if id_number is None or id_number >= len(self._newest) else self._newest[id_number]
+        if id_number is None or id_number >= len(self._newest):
+            return []
+        number = self._newest[id_number]
         numbers: list[int] = []
         while number >= 0:
             numbers.append(number)

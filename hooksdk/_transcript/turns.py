@@ -146,7 +146,7 @@ class Turns:
             slot = next((slot for slot in self.slots if slot.record is None and slot.id == call_id), None)
             id_number = facts.ids.number(call_id)
             call = slot.number if slot else self._newest_call[id_number] if id_number < len(self._newest_call) else -1
-            record = self.records.add(id_number, self.replies, call)
+            record = self.records.add(self.count, id_number, self.replies, call)
             if slot:
                 slot.record = record
                 if slot.disposable or slot.ran or slot.answer_hash:
@@ -208,10 +208,10 @@ class Turns:
 
     def body(self, record: Record) -> FoundResult:
         """The stored result itself."""
-        position, index = self.facts.result_place(record.number)
+        position = record.position
         if self._results_read[0] != position:  # one message may hold hundreds of results
             self._results_read = position, self.need_format().results(self.messages[position])
-        return self._results_read[1][index]
+        return self._results_read[1][record.index]
 
     def address(self, record: Record) -> dict[str, Any]:
         """Where a result is and what it holds. The call id alone would not do: ids repeat."""

@@ -83,7 +83,7 @@ def _read_once(fd: int, size: int, offset: int) -> bytes:
 def read_from(fd: int, offset: int) -> bytes:
     """Everything in an open file from `offset` on."""
     data = read_at(fd, os.fstat(fd).st_size + 1 - offset, offset)
-    while more := read_at(fd, 1 << 24, offset + len(data)):
+    while more := read_at(fd, CHUNK, offset + len(data)):
         data += more
     return data
 
@@ -124,6 +124,7 @@ class AppendFile:
         self.session_id = session_id
         self._renamed = False
         self._read_only = read_only
+        self._lines = self._earlier = LineTable()
         try:
             fresh = not read_only and not path.exists()
             flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_APPEND | os.O_CREAT
@@ -163,6 +164,7 @@ class AppendFile:
     def begin(self, covered: Covered | None) -> bool:
         """Before `scan`: what was read so far is forgotten. True where the file begins with what is `covered`, which is not
         read again then. Raises `StoreError`."""
+        self._earlier = self._lines if self._lines.ends else self._earlier
         self._forget()
         try:
             self._stamp = self._look()
@@ -203,6 +205,8 @@ class AppendFile:
         if self._torn and not self._read_only:  # a reader may meet a line that its holder is writing now
             logger.warning("%s ends in a torn line (%d bytes): left out, as after a crash", self.path, self._torn)
         self._hash.update(memoryview(data)[: self._size - before])
+        if self._lines == self._earlier:  # who reads by it goes on doing so
+            self._lines = self._earlier
 
     def _take(
         self, step: Sequence[tuple[dict[str, Any], bytes, int]], take: Callable[[dict[str, Any], int], None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from array import array
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, final
 
@@ -45,13 +46,13 @@ def _damage(path: Path, number: int, problem: str) -> StoreError:
 
 
 @final
+@dataclass(slots=True)
 class LineTable:
     """Where each line of a file ends, and a number that tells its content from another. What stands between two ends is one
     line, and blank lines before it."""
 
-    def __init__(self) -> None:
-        self.ends: array[int] = array("Q")
-        self.marks: array[int] = array("I")
+    ends: array[int] = field(default_factory=lambda: array("Q"))
+    marks: array[int] = field(default_factory=lambda: array("I"))
 
     def __len__(self) -> int:
         return len(self.ends)
