@@ -103,8 +103,7 @@ def test_a_ledger_that_reads_bodies_when_asked_equals_one_over_a_list(
                 index.unlink()
             async with opened(store, form=None) as transcript:
                 assert knowledge(ledger_of(transcript)) == await eager(store, form)
-            if isinstance(store, SqlStore):
-                await store.aclose()
+            await store.aclose()
 
     anyio.run(run)
 
@@ -158,6 +157,7 @@ async def test_bodies_that_were_read_are_the_callers_own(tmp_path: Path, which: 
         for message in [*transcript.view, *transcript.messages]:
             message["content"] = "spoilt"
         assert transcript.view == transcript.messages == before
+    await store.aclose()
 
 
 # --- the index, damaged ---
