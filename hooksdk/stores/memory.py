@@ -57,8 +57,10 @@ class MemoryLog:
         return self._stored.read()
 
     index_is_due = False
+    """Never: it would be gone with the messages."""
 
     async def read_lazily(self, reader: MessageReader) -> MessageSource:
+        """Show the journal and the messages to a reader; the messages stay as they are stored."""
         self._check()
         lines = self._stored.messages
         reader.begin([json.loads(line) for line in self._stored.journal], None)
@@ -67,7 +69,7 @@ class MemoryLog:
         return EncodedMessages(lines)
 
     async def keep_index(self, index: bytes, count: int) -> None:
-        """Do nothing: it would be gone with the messages."""
+        """Do nothing."""
 
     async def append_messages(self, messages: Sequence[Message]) -> None:
         self._check()
