@@ -255,6 +255,22 @@ async def test_an_index_newer_than_the_messages_is_not_used(store: JsonlStore, p
     assert parsed.count("messages") >= 14
 
 
+async def test_messages_that_were_cut_anywhere_are_read_as_without_an_index(store: JsonlStore) -> None:
+    await filled(store)
+    files = {path: path.read_bytes() for path in store.directory.iterdir()}
+    whole = files[messages_file(store)]
+    for length in range(0, len(whole), 61):
+        for path, data in files.items():
+            path.write_bytes(data)
+        messages_file(store).write_bytes(whole[:length])
+        expected = await eager(store, OPENAI)
+        async with opened(store, form=None) as transcript:
+            assert knowledge(ledger_of(transcript)) == expected, length
+            await transcript.append([OPENAI.user("more")])
+        async with opened(store, form=None) as transcript:
+            assert knowledge(ledger_of(transcript)) == await eager(store, OPENAI), length
+
+
 async def test_an_index_of_another_session_is_not_used(store: JsonlStore, parsed: list[str]) -> None:
     await filled(store, session_id="other")
     other = index_file(store)
