@@ -207,7 +207,8 @@ class Run(AsyncOnly):
         match."""
         self._state.check_open()
         if messages is not None:
-            messages = mask_messages(messages, self._transcript.view, self._state.secrets)
+            if self._state.secrets:
+                messages = mask_messages(messages, self._transcript.view, self._state.secrets)
             known = await self._transcript.match(messages)
             await self._show_replies(messages[known:])
         await self._transcript.close_turn("not run: no result came before the next model call")

@@ -159,7 +159,7 @@ class Session(AsyncOnly):
         transcript = self._need_transcript()
         if self._open_run.claimed:
             raise FenceClosed(self.id)
-        if stored := len(transcript.messages):
+        if stored := transcript.count:
             problem = (
                 f"session '{self.id}' has {stored} messages already. Load the history into a session with a new id"
             )

@@ -19,7 +19,8 @@ def without_loose_ends(messages: Sequence[Message], message_format: MessageForma
     """The messages without the loose ends among them."""
     ends = LooseEnds()
     for position, message in enumerate(messages):
-        ends.add(position, message, message_format)
+        is_reply = message_format.is_reply(message)
+        ends.add(position, is_reply=is_reply, is_loose=is_reply and is_loose_end(message, message_format))
     return [messages[position] for position in ends.others(0, len(messages))]
 
 
@@ -31,10 +32,12 @@ class LooseEnds:
     _newest: list[int] = field(default_factory=list[int])
     """Those that the next message may complete."""
 
-    def add(self, position: int, message: Message, message_format: MessageFormat) -> None:
-        """One more message."""
-        is_reply = message_format.is_reply(message)
-        if is_reply and is_loose_end(message, message_format):
+    def __contains__(self, position: int) -> bool:
+        return position in self._positions
+
+    def add(self, position: int, *, is_reply: bool, is_loose: bool) -> None:
+        """One more message, or a part of a reply."""
+        if is_loose:
             self._newest.append(position)
             self._positions.add(position)
             return

@@ -53,8 +53,8 @@ def paired(
     open, or those with the ids `still_open`. Raises `MismatchError` for a result that answers no open call.
     """
     whole: list[Message] = []
-    waiting, answered = list(open_calls), set(after.by_id if after else ())
-    reply_goes_on, start = (after.reply_goes_on(), len(after.messages)) if after else (False, 0)
+    waiting, answered = list(open_calls), set[str]()
+    reply_goes_on, start = (after.reply_goes_on(), after.count) if after else (False, 0)
     one_message_a_turn = message_format.grouped and not message_format.joined
     after_reply = after is not None and after.ends_with_reply
     for position, message in enumerate(messages, start):
@@ -64,8 +64,9 @@ def paired(
         for result in results:
             call = next((call for call in waiting if call.id == result.call_id), None)
             if call is None:
-                why = "has a result already" if result.call_id in answered else "was made by no reply before it"
-                advice = "Leave this result out" if result.call_id in answered else "Put the reply that made it first"
+                has_one = result.call_id in answered or (after is not None and after.records.by_id(result.call_id))
+                why = "has a result already" if has_one else "was made by no reply before it"
+                advice = "Leave this result out" if has_one else "Put the reply that made it first"
                 raise MismatchError(
                     position, f"it answers call '{result.call_id or result.name}', which {why}. {advice}"
                 )

@@ -252,14 +252,14 @@ async def test_a_step_whose_own_task_dies_is_read_again_from_the_store(store: Js
 def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many bytes each reading of a file took."""
     sizes: list[int] = []
-    read = _files.read_all
+    read = _files.read_at
 
-    def counting(fd: int) -> bytes:
-        data = read(fd)
+    def counting(fd: int, size: int, offset: int) -> bytes:
+        data = read(fd, size, offset)
         sizes.append(len(data))
         return data
 
-    monkeypatch.setattr(_files, "read_all", counting)
+    monkeypatch.setattr(_files, "read_at", counting)
     return sizes
 
 
@@ -272,13 +272,14 @@ async def test_ten_thousand_messages_are_read_once_at_opening_and_not_again_for_
     assert size > 5_000_000
     bytes_read.clear()
     async with opened(store, form=None) as transcript:
-        assert sorted(bytes_read) == [journal, size]
+        assert size + journal <= sum(bytes_read) < size + journal + 10
+        bytes_read.clear()
         for number in range(1, 1_000, 50):
             await Results(transcript, "p").trim(f"r{number}")
         assert statuses(await transcript.drain()) == ["applied"] * 20
         await transcript.append([OPENAI.user("more")])
         await transcript.verify()
-        assert sorted(bytes_read) == [journal, size]
+        assert sum(bytes_read) < 100_000  # the messages that are trimmed
     assert journal_file(store).stat().st_size - journal < 20 * 1_000
 
 
@@ -289,7 +290,7 @@ async def test_a_file_that_somebody_touched_is_read_once_more(store: JsonlStore,
         os.utime(messages_file(store))
         for _ in range(2):
             await transcript.verify()
-        assert bytes_read == [messages_file(store).stat().st_size]
+        assert sum(bytes_read) == messages_file(store).stat().st_size
 
 
 async def test_listing_results_does_not_copy_their_bodies() -> None:
