@@ -6,17 +6,21 @@ the session's plugins; nothing here knows of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import anyio
 
 from hooksdk import schema
+from hooksdk._door.checks import check, check_text, refuse
 from hooksdk.approvals import Approver
 from hooksdk.calls import ToolCall
-from hooksdk.errors import ApprovalPending, HookSDKError
-from hooksdk.formats import Message, MessageFormat, get_format
+from hooksdk.errors import ApprovalPending, HookSDKError, WrongArgument
+from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, get_format
+from hooksdk.formats._given import messages_in
+from hooksdk.formats._tools import as_tools
 from hooksdk.run import Run
 from hooksdk.session import Session
 from hooksdk.tools import Tool
@@ -133,11 +137,13 @@ class Limits:
     """How often a model that writes a call as text into its answer is told how to call, instead of ending the run."""
 
     def __post_init__(self) -> None:
-        for name in ("turns", "parallel", "attempts"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"Limits({name}={getattr(self, name)!r}): it must be at least 1")
-        if self.reminders < 0:
-            raise ValueError(f"Limits(reminders={self.reminders!r}): it must be at least 0")
+        for name in ("turns", "parallel", "attempts", "reminders"):
+            least = 0 if name == "reminders" else 1
+            check(f"Limits({name}=...)", getattr(self, name), int, "a whole number")
+            if getattr(self, name) < least:
+                raise WrongArgument(f"Limits({name}={getattr(self, name)!r})", f"it must be at least {least}")
+        for name in ("tokens", "seconds"):
+            check(f"Limits({name}=...)", getattr(self, name), (int, float, type(None)), "a number or None")
 
 
 DEFAULT_LIMITS = Limits()
@@ -176,10 +182,10 @@ class Outcome:
 
 async def run_agent(
     session: Session,
-    model: Model,
-    prompt: str | Message | None,
+    model: Model | str,
+    prompt: str | GivenMessage | None,
     *,
-    tools: Iterable[Tool] | Callable[[], Iterable[Tool]] = (),
+    tools: GivenTools | Callable[[], GivenTools] = (),
     limits: Limits = DEFAULT_LIMITS,
     system: str | None = None,
     agent_id: str = "main",
@@ -191,20 +197,34 @@ async def run_agent(
 ) -> Outcome:
     """Run the agent until it answers without calling a tool, or a limit is reached.
 
-    `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause left
-    open. `system` is recorded when the session has no messages yet. `tools` may be a function, which is asked again for
-    each attempt. `approver` answers in this run, in the place of the host's; while calls wait for its answer, the run is
+    `model` is a model, or the name of one as `"openai:gpt-5"` or `"anthropic:claude-sonnet-4-5"`, whose key is found in the
+    environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause left
+    open. `system` is recorded when the session has no messages yet. `tools` are those of `Run.resolve_tools`: functions, `Tool`s, a
+    provider's JSON; or a function that answers them, which is asked again for each attempt. `approver` answers in this run, in the place of the host's; while calls wait for its answer, the run is
     paused when the others of the reply have their results. Raises what the model raises (the run ends as `error`), `RunBlocked`, `PolicyFailed` and the errors of
     the store; a cancellation ends the run as `cancelled`. However it ends, no call stays without a result but those that
     wait for an approval.
     """
+    check("run_agent(session, ...)", session, Session, "a session", "Open one: `async with host.session() as session`")
+    check("run_agent(limits=...)", limits, Limits, "Limits(...)", "Write such as Limits(turns=5)")
+    check_text("run_agent(system=...)", system)
+    if isinstance(model, str):
+        async with _named_model(model) as opened:
+            return await run_agent(
+                session, opened, prompt, tools=tools, limits=limits, system=system, agent_id=agent_id,
+                workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata, approver=approver,
+            )  # fmt: skip
+    _check_model(model)
     message_format = get_format(model.format)
+    if not isinstance(prompt, (str, type(None))):
+        (prompt,) = messages_in([prompt], message_format, "run_agent(..., prompt)").messages
     run = session.run(
         prompt, agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger,
         metadata=metadata, provider=getattr(model, "provider", None), model=model.name,
         context_window=model.context_window, format=message_format, approver=approver,
     )  # fmt: skip
-    loop = _Loop(run, model, message_format, tools if callable(tools) else tuple(tools), limits)
+    given = tools if callable(tools) else tuple(as_tools(tools, "run_agent(tools=...)"))
+    loop = _Loop(run, model, message_format, given, limits)
     async with run:
         with anyio.move_on_after(limits.seconds) as clock:
             await loop.begin(prompt, None if session.messages else system)
@@ -217,12 +237,27 @@ async def run_agent(
     )  # fmt: skip
 
 
+def _named_model(name: str) -> Any:
+    """A model by its name, to be opened. The models are made of what is in this file, so they are looked up, not imported."""
+    return importlib.import_module("hooksdk.models").get_model(name)
+
+
+def _check_model(model: object) -> None:
+    wanted = "a model, or its name such as 'openai:gpt-5'"
+    if isinstance(model, type):
+        refuse("run_agent(..., model)", model, wanted, f"Give an instance: {model.__name__}(...)")
+    missing = [name for name in ("name", "format", "context_window", "reply") if not hasattr(model, name)]
+    if missing:
+        advice = "OpenAIModel(...) and AnthropicModel(...) in hooksdk.models make one over the provider's SDK"
+        refuse("run_agent(..., model)", model, f"{wanted}; it has no {', '.join(missing)}", advice)
+
+
 @dataclass
 class _Loop:
     run: Run
     model: Model
     message_format: MessageFormat
-    tools: tuple[Tool, ...] | Callable[[], Iterable[Tool]]
+    tools: tuple[Tool, ...] | Callable[[], GivenTools]
     limits: Limits
     definitions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     text: str = ""

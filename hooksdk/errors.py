@@ -1,4 +1,4 @@
-"""Every error that hooksdk raises.
+"""Every error that hooksdk raises. They carry their facts as fields and rebuild under pickle.
 
 ```
 HookSDKError
@@ -24,8 +24,6 @@ HookSDKError
     ├── HookTimeout, PolicyFailed
     └── RunBlocked       `agent_start` blocked the run
 ```
-
-Errors carry their facts as fields and rebuild under pickle.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ class HookSDKError(Exception):
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return cast("Any", copyreg).__newobj__, (type(self),), dict(self.__dict__)
+        return cast("Any", copyreg).__newobj__, (type(self), *self.args), dict(self.__dict__)
 
 
 class PluginError(HookSDKError):
@@ -198,7 +196,8 @@ class WrongArgument(HostError, TypeError, ValueError):
     advice: str = ""
 
     def __str__(self) -> str:
-        return f"{self.where}: {sentence(self.problem)} {self.advice}".rstrip()
+        advice = f" {sentence(self.advice)}" if self.advice else ""
+        return f"{self.where}: {sentence(self.problem)}{advice}"
 
 
 @dataclass(eq=False)

@@ -55,7 +55,7 @@ for _kind, _plain in ((FrozenDict, dict), (FrozenList, list)):
 
 def freeze(value: Any) -> Any:
     """A copy of a JSON value that nobody can change: its objects and arrays are frozen ones."""
-    kind = cast("type", type(value))
+    kind = cast("type[object]", type(value))
     if kind is dict:
         return FrozenDict({key: each if type(each) in _ATOMS else freeze(each) for key, each in value.items()})
     if kind is list:

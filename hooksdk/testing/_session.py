@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hooksdk import hooks
+from hooksdk._door.checks import refuse
 from hooksdk.agent import DEFAULT_LIMITS, Limits, Outcome, OutcomeReason, run_agent
 from hooksdk.approvals import Approver
 from hooksdk.config import fold, load_config
 from hooksdk.errors import PluginRefused, did_you_mean
-from hooksdk.formats import Message, MessageFormat
+from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat
+from hooksdk.formats._tools import as_tools
 from hooksdk.host import Host
 from hooksdk.session import Session
 from hooksdk.stores import MemoryStore
@@ -23,8 +25,6 @@ from hooksdk.tools import Tool
 from hooksdk.transcript import Store
 
 KIT = "testing_kit"
-GivenTools = Iterable[Tool | Callable[..., Any]]
-"""Tools, or plain functions that become tools of the host."""
 
 
 @asynccontextmanager
@@ -136,7 +136,7 @@ class Played:
 async def play(
     session: Session,
     script: Script | ScriptedModel,
-    prompt: str | Message | None = "Go on.",
+    prompt: str | GivenMessage | None = "Go on.",
     *,
     tools: GivenTools | None = None,
     format: str | MessageFormat = "openai-chat",  # noqa: A002 - the field's own word
@@ -157,18 +157,12 @@ async def play(
         model = ScriptedModel(model, format=format, context_window=context_window)
     calls, turns = len(kit.calls), len(model.turns)
     outcome = await run_agent(
-        session, model, prompt, tools=kit.tools if tools is None else _as_tools(tools), limits=limits, system=system,
+        session, model, prompt, tools=kit.tools if tools is None else as_tools(tools, "tools", owner="test"), limits=limits, system=system,
         agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata,
     )  # fmt: skip
     return Played(
         outcome=outcome, turns=model.turns[turns:], calls=kit.calls[calls:], messages=session.messages
     )  # fmt: skip
-
-
-def _as_tools(tools: GivenTools) -> list[Tool]:
-    return [
-        one if isinstance(one, Tool) else Tool.from_function(one, source="host", owner="test") for one in tools
-    ]  # fmt: skip
 
 
 class _Kit:
@@ -189,14 +183,18 @@ def _make_kit(tools: GivenTools) -> type[_Kit]:
     class Kit(_Kit):
         pass
 
-    Kit.tools = _as_tools(tools)
+    Kit.tools = as_tools(tools, "tools", owner="test")
     return Kit
 
 
 def _kit_of(session: Session) -> _Kit:
     try:
-        kit = session.plugin(KIT)
+        kit = session.plugin(KIT) if isinstance(session, Session) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     except KeyError:
-        raise TypeError("play() needs a session of open_session() or open_host(); for others use run_agent()") from None
+        kit = None
+    if kit is None:
+        refuse(
+            "play(session, ...)", session, "a session of open_session() or open_host()", "For others use run_agent()"
+        )
     assert isinstance(kit, _Kit)
     return kit

@@ -79,9 +79,9 @@ def test_a_copy_is_equal_plain_and_free(reading: Callable[[Any], Any]) -> None:
     assert arguments() == VALUE
 
 
-@pytest.mark.parametrize("reading", [copy.deepcopy, lambda given: pickle.loads(pickle.dumps(given))])
-def test_a_deep_copy_is_free_all_the_way_down(reading: Callable[[Any], Any]) -> None:
-    made = reading(arguments())
+@pytest.mark.parametrize("reading", ["a deep copy", "a pickle"])
+def test_a_deep_copy_is_free_all_the_way_down(reading: str) -> None:
+    made: Any = READINGS[reading](arguments())
     made["deep"]["list"][1]["two"] = 3
     assert (type(made["deep"]), type(made["deep"]["list"])) == (dict, list)
 
@@ -100,12 +100,12 @@ def test_arguments_are_a_dict_for_isinstance_pydantic_and_equality() -> None:
     assert isinstance(given["deep"]["list"], list)
     assert given == VALUE
     assert Arguments.model_validate(given, strict=True).deep.list == [1, {"two": 2}]
-    assert repr(given) == repr(VALUE)
+    assert str(arguments()) == str(VALUE)
 
 
 def test_each_access_is_a_copy_of_its_own() -> None:
     event = BeforeToolCall(call=ToolCall("c1", "act"), tool=make("act"), arguments={"path": "a"})
-    dict.__setitem__(event.arguments, "path", "b")
+    vars(dict)["__setitem__"](event.arguments, "path", "b")
     assert event.arguments == {"path": "a"}
 
 
@@ -118,7 +118,7 @@ async def test_a_policy_that_writes_into_its_event_blocks_the_call_and_the_log_s
             event.arguments["path"] = "***"
 
     async with playing(Redacts) as stage:
-        assert "could not judge" in (await stage.call("act", {"path": "a"})).text
+        assert "was not run" in (await stage.call("act", {"path": "a"})).text
         assert stage.executed == []
     assert any(
         "Answer hooks.Rewrite" in record.message for record in caplog.records if record.levelno >= logging.WARNING
