@@ -10,7 +10,7 @@ from hooksdk.errors import WrongArgument, did_you_mean
 __all__ = ["get_model"]
 
 _MODELS = {"openai": "OpenAIModel", "anthropic": "AnthropicModel"}
-_EXAMPLES = "openai:gpt-5 or anthropic:claude-sonnet-4-5"
+_EXAMPLES = "openai:gpt-5 or anthropic:claude-sonnet-5-5"
 
 
 def get_model(name: str, **options: Any) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hooksdk import hooks
-from hooksdk._door.checks import refuse
+from hooksdk._door.checks import check_mapping, each, refuse
 from hooksdk.agent import DEFAULT_LIMITS, Limits, Outcome, OutcomeReason, run_agent
 from hooksdk.approvals import Approver
 from hooksdk.config import fold, load_config
@@ -42,10 +42,12 @@ async def open_host(
     is loaded. `tools` are what `play` hands to each run. `config` is the host's configuration as a mapping. `grants` are what
     the installed plugins named here may do, such as `"conversation"`; modules and classes need none.
     """
+    check_mapping("open_session(config=...)", config, '{"on_missing_grant": "skip"}')
+    grants = each("open_session(grants=...)", grants, "grants", 'Write such as grants=["conversation"]')
     ids = [plugin for plugin in plugins if isinstance(plugin, str)]
     holders = [plugin for plugin in plugins if not isinstance(plugin, str)]
     overrides: dict[str, Any] = {**(config or {}), "allow": [*ids, *(config or {}).get("allow", ())]}
-    if words := list(grants):
+    if words := grants:
         sections: dict[str, Any] = overrides.get("plugins", {})
         known = {fold(name): name for name in sections}
         named = {known.get(fold(plugin_id), plugin_id) for plugin_id in ids}

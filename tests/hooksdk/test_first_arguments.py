@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import math
 import types
@@ -73,7 +74,7 @@ ODD: dict[str, Callable[[], Any]] = {
     "a module": lambda: types,
     "a namespace": lambda: types.SimpleNamespace(role="user", content="hello"),
     "an exception": lambda: ValueError("no"),
-    "a host": lambda: Host(config={"allow": []}),
+    "a host": functools.cache(lambda: Host(config={"allow": []})),
     "a store": MemoryStore,
     "a tool": lambda: Tool(name="t"),
     "a call": lambda: ToolCall("c9", "add", {}),

@@ -260,7 +260,7 @@ def test_a_type_that_is_not_known_yet_is_looked_up_when_the_tool_is_made() -> No
 
 @pytest.mark.parametrize("thing", [5, "text", Label(name="n")])
 def test_something_that_is_no_function_is_refused(thing: Any) -> None:
-    with pytest.raises(ToolSchemaError, match="is for functions and methods|takes its options by name"):
+    with pytest.raises(ToolSchemaError, match=r"is for functions and methods|takes its options by name"):
         tool(thing)
 
 
