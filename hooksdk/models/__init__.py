@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from hooksdk._door.checks import check
 from hooksdk.errors import WrongArgument, did_you_mean
 
 __all__ = ["get_model"]
@@ -18,6 +19,7 @@ def get_model(name: str, **options: Any) -> Any:
 
     Raises `WrongArgument` for another provider, and `ConfigError` where its SDK is not installed.
     """
+    check("get_model(name)", name, str, "PROVIDER:NAME", f"Write such as {_EXAMPLES}")
     provider, colon, model = name.partition(":")
     if not colon or not model.strip():
         raise WrongArgument(f"model {name!r:.60}", "expected PROVIDER:NAME", f"Write such as {_EXAMPLES}")

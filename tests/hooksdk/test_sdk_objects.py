@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,26 +20,30 @@ genai: Any = pytest.importorskip("google.genai.types", reason="google-genai is n
 
 pytestmark = pytest.mark.anyio
 
-CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"left": 1, "right": 2}'}}
-COMPLETION = {
+CALL: dict[str, Any] = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "add", "arguments": '{"left": 1, "right": 2}'},
+}
+COMPLETION: dict[str, Any] = {
     "id": "x", "object": "chat.completion", "created": 1, "model": "m", "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7},
     "choices": [{"index": 0, "finish_reason": "tool_calls", "logprobs": None, "message": {
         "role": "assistant", "content": None, "refusal": None, "annotations": [], "tool_calls": [CALL]}}],
 }  # fmt: skip
-ANSWER = {
+ANSWER: dict[str, Any] = {
     "id": "m1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "tool_use", "stop_sequence": None,
     "usage": {"input_tokens": 5, "output_tokens": 2},
     "content": [{"type": "text", "text": "", "citations": None}, {"type": "thinking", "thinking": "hm", "signature": "s"},
                 {"type": "tool_use", "id": "c1", "name": "add", "input": {"left": 1, "right": 2}}],
 }  # fmt: skip
-RESPONSE = {
+RESPONSE: dict[str, Any] = {
     "id": "r1", "object": "response", "created_at": 1, "model": "m", "status": "completed", "parallel_tool_calls": True,
     "tool_choice": "auto", "tools": [], "error": None, "incomplete_details": None, "instructions": None, "metadata": {},
     "temperature": None, "top_p": None, "usage": None,
     "output": [{"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "e", "status": None},
                {"type": "function_call", "id": "f", "call_id": "c1", "name": "add", "arguments": '{"left": 1, "right": 2}'}],
 }  # fmt: skip
-CONTENT = {
+CONTENT: dict[str, Any] = {
     "role": "model",
     "parts": [{"functionCall": {"name": "add", "args": {"left": 1, "right": 2}}, "thoughtSignature": b"\xff\xfe"}],
 }
@@ -49,7 +54,7 @@ def add(left: int, right: int) -> int:
     return left + right
 
 
-SDKS: dict[str, tuple[str, Any, list[dict[str, Any]], Any]] = {
+SDKS: dict[str, tuple[str, Any, list[dict[str, Any]], Callable[[Any], Any]]] = {
     "chat message": (
         "openai-chat", openai_chat.ChatCompletion.model_validate(COMPLETION).choices[0].message,
         [{"role": "assistant", "content": None, "tool_calls": [CALL]}], lambda given: given.tool_calls[0],
@@ -64,30 +69,30 @@ SDKS: dict[str, tuple[str, Any, list[dict[str, Any]], Any]] = {
     ),
     "anthropic message": (
         "anthropic", anthropic.Message.model_validate(ANSWER),
-        [{"role": "assistant", "content": ANSWER["content"][1:]}], lambda given: given.content[2],  # type: ignore[index]
+        [{"role": "assistant", "content": ANSWER["content"][1:]}], lambda given: given.content[2],
     ),
     "anthropic blocks in a dict": (
         "anthropic", {"role": "assistant", "content": anthropic.Message.model_validate(ANSWER).content},
-        [{"role": "assistant", "content": ANSWER["content"][1:]}], lambda given: ANSWER["content"][2],  # type: ignore[index]
+        [{"role": "assistant", "content": ANSWER["content"][1:]}], lambda given: ANSWER["content"][2],
     ),
     "response": (
         "openai-responses", openai_responses.Response.model_validate(RESPONSE),
-        [{"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "e"}, RESPONSE["output"][1]],  # type: ignore[index]
+        [{"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "e"}, RESPONSE["output"][1]],
         lambda given: given.output[1],
     ),
     "response items": (
         "openai-responses", openai_responses.Response.model_validate(RESPONSE).output,
-        [{"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "e"}, RESPONSE["output"][1]],  # type: ignore[index]
+        [{"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "e"}, RESPONSE["output"][1]],
         lambda given: given[1],
     ),
     "gemini content": (
         "gemini", genai.Content.model_validate(CONTENT),
-        [{"role": "model", "parts": [{"functionCall": CONTENT["parts"][0]["functionCall"], "thoughtSignature": "__4="}]}],  # type: ignore[index]
+        [{"role": "model", "parts": [{"functionCall": CONTENT["parts"][0]["functionCall"], "thoughtSignature": "__4="}]}],
         lambda given: given.parts[0].function_call,
     ),
     "gemini answer": (
         "gemini", genai.GenerateContentResponse.model_validate({"candidates": [{"content": CONTENT}]}),
-        [{"role": "model", "parts": [{"functionCall": CONTENT["parts"][0]["functionCall"], "thoughtSignature": "__4="}]}],  # type: ignore[index]
+        [{"role": "model", "parts": [{"functionCall": CONTENT["parts"][0]["functionCall"], "thoughtSignature": "__4="}]}],
         lambda given: given.function_calls[0],
     ),
 }  # fmt: skip
@@ -146,7 +151,7 @@ async def open_and(session: Session, message_format: str, given: Any) -> None:
 
 REFUSED: dict[str, tuple[str, Any, str]] = {
     "two choices": (
-        "openai-chat", openai_chat.ChatCompletion.model_validate({**COMPLETION, "choices": COMPLETION["choices"] * 2}),  # type: ignore[operator]
+        "openai-chat", openai_chat.ChatCompletion.model_validate({**COMPLETION, "choices": COMPLETION["choices"] * 2}),
         r"the answer has 2 choices\. Record the message of one of them",
     ),
     "a piece of a stream": (
@@ -171,7 +176,7 @@ async def test_an_answer_that_is_no_message_of_the_run_is_refused_with_the_cure(
 
 
 async def test_what_parse_adds_to_a_message_is_left_out() -> None:
-    parsed = {**COMPLETION["choices"][0]["message"], "parsed": None, "content": "{}"}  # type: ignore[index]
+    parsed = {**COMPLETION["choices"][0]["message"], "parsed": None, "content": "{}"}
     message = openai_chat.ParsedChatCompletionMessage.model_validate(parsed)
     message.parsed = {"a": 1}
     async with open_session() as session, session.run() as run:
