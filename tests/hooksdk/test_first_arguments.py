@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -34,6 +34,11 @@ async def forgotten() -> dict[str, str]:
 def add(left: int, right: int) -> int:
     """Add two numbers."""
     return left + right
+
+
+def next_number(arguments: dict[str, int]) -> str:
+    """The number after `left`."""
+    return str(arguments["left"] + 1)
 
 
 @dataclass
@@ -275,7 +280,7 @@ async def test_a_definition_without_an_executor_says_so_when_it_is_called() -> N
 
 
 async def test_a_definition_gets_its_executor_by_from_json() -> None:
-    ours = Tool.from_json(JSON, execute=lambda arguments: str(arguments["left"] + 1))
+    ours = Tool.from_json(JSON, execute=next_number)
     async with open_session(tools=[ours]) as session:
         played = await play(session, [call("add", left=2), "done"])
     assert (ours.id, played.call("add").result.text) == ("host::add", "3")
@@ -285,7 +290,7 @@ async def test_a_function_answers_the_tools_and_is_no_tool_itself() -> None:
     async with open_session() as session, session.run() as run:
         assert [tool.name for tool in await run.resolve_tools(lambda: [add])] == ["add"]
         with pytest.raises(WrongArgument, match=r"got the function add\. Write tools=\[add\]"):
-            await run.resolve_tools(add)
+            await run.resolve_tools(cast("Any", add))
 
 
 async def test_an_agent_takes_functions() -> None:
