@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol, final, overload
+from typing import Any, Protocol, TypeVar, final, overload
 
 from hooksdk import schema
 from hooksdk._firing.event import RunInfo
@@ -17,6 +17,8 @@ from hooksdk.tools import Tool
 from hooksdk.transcript import Results
 
 __all__ = ["Catalog", "Storage", "ToolContext", "build_catalog"]
+
+T = TypeVar("T")
 
 
 @final
@@ -234,9 +236,11 @@ class Storage(Protocol):
     ```
     """
 
-    async def get(self, key: str, default: Any = None) -> Any:
-        """The value kept under `key`, or `default`."""
-        ...
+    # The value kept under `key`, or `default`; to type checkers it is of the default's type.
+    @overload
+    async def get(self, key: str, default: None = None) -> Any: ...
+    @overload
+    async def get(self, key: str, default: T) -> T: ...
 
     async def set(self, key: str, value: Any) -> None:
         """Keep `value` under `key`; durable when this returns."""

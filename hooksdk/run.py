@@ -5,15 +5,17 @@ A run is opened by a session, which hands it its parts. It holds no cancel scope
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, final
 
 import anyio
 
 from hooksdk import hooks, schema
+from hooksdk._door.checks import AsyncOnly, check
 from hooksdk._run.around import HeldOpen
 from hooksdk._run.compaction import Compaction
 from hooksdk._run.judged import JudgedCall, end_judged_calls, judge_call
@@ -24,15 +26,16 @@ from hooksdk._run.parts import RunParts
 from hooksdk._run.state import CallInProgress, RunState
 from hooksdk._run.text_calls import names_called_in, reminder_of
 from hooksdk._run.tools import listing, settle_tools
-from hooksdk._tasks.async_only import AsyncOnly
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import PolicyFailed, RunBlocked
-from hooksdk.formats import Message
+from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, ProviderJson, SdkObject
+from hooksdk.formats._given import call_in, messages_in, usage_in
 from hooksdk.formats._shared import replies_in
+from hooksdk.formats._tools import as_tools
 from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.records import (
     AttemptStarted,
@@ -107,6 +110,11 @@ class Run(AsyncOnly):
         return self._state.info
 
     @property
+    def format(self) -> MessageFormat:
+        """The format of its messages: `run.format.tools(...)` writes what is offered as the provider's request wants it."""
+        return self._parts.format
+
+    @property
     def tools(self) -> Catalog:
         """The resolved catalog, for whoever wants to pull instead of being told; its tools have no executors. Raises
         `RunClosed` before it is."""
@@ -163,13 +171,14 @@ class Run(AsyncOnly):
 
     # What the model may use
 
-    async def resolve_tools(self, tools: Iterable[Tool] | Callable[[], Iterable[Tool]] = ()) -> list[Tool]:
-        """Settle the catalog of this attempt and answer what to offer the model. Given tools and the plugins' tools
-        pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
+    async def resolve_tools(self, tools: GivenTools | Callable[[], GivenTools] = ()) -> list[Tool]:
+        """Settle the catalog of this attempt and answer what to offer the model. `tools` are `Tool`s, functions that become
+        tools, and definitions in a provider's JSON, which have no executor (`Tool.from_json` gives them one). They and the
+        plugins' tools pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
         `PolicyFailed` when a narrowing plugin fails."""
         self._state.check_open()
         state = self._state
-        candidates = [*map(state.itself, tools() if callable(tools) else tools), *self._parts.tools]
+        candidates = [*map(state.itself, as_tools(tools, "run.resolve_tools(...)")), *self._parts.tools]
         try:
             offered = await settle_tools(state, candidates, self._earlier_names)
         except BaseException as error:
@@ -201,16 +210,17 @@ class Run(AsyncOnly):
 
     # Each model call
 
-    async def prepare_messages(self, messages: Sequence[Message] | None = None) -> list[Message]:
+    async def prepare_messages(self, messages: Sequence[GivenMessage] | None = None) -> list[ProviderJson]:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
         trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
         match."""
         self._state.check_open()
         if messages is not None:
+            whole = messages_in(messages, self._parts.format, "run.prepare_messages(...)").messages
             if self._state.secrets:
-                messages = mask_messages(messages, self._transcript.view, self._state.secrets)
-            known = await self._transcript.match(messages)
-            await self._show_replies(messages[known:])
+                whole = mask_messages(whole, self._transcript.view, self._state.secrets)
+            known = await self._transcript.match(whole)
+            await self._show_replies(whole[known:])
         await self._transcript.close_turn("not run: no result came before the next model call")
         if self._parts.drain_early:
             await drain_trims(self._state)
@@ -222,19 +232,23 @@ class Run(AsyncOnly):
 
     async def record(
         self,
-        message: Message | Sequence[Message],
+        message: GivenMessage | Sequence[GivenMessage],
         *,
-        usage: Mapping[str, Any] | None = None,
+        usage: Mapping[str, Any] | SdkObject | None = None,
         stop_reason: str | None = None,
     ) -> None:
         """Append a message (or several) to the transcript; durable when this returns. A reply of the model opens its
-        calls and is shown to `after_model_call`."""
+        calls and is shown to `after_model_call`. Objects of the provider's SDK are taken as they are; of a whole answer its
+        message, usage and reason to stop. Raises `WrongArgument` for what is no message."""
         self._state.check_open()
-        messages: list[Message] = [message] if isinstance(message, dict) else list(message)
+        given = messages_in(message, self._parts.format, "run.record(...)")
+        messages, counts = given.messages, usage_in(given.usage if usage is None else usage, "run.record(usage=...)")
+        stop_reason = given.stop_reason if stop_reason is None else stop_reason
+        check("run.record(stop_reason=...)", stop_reason, (str, type(None)), "text")
         if self._state.secrets:
             messages = [self._state.secrets.value(one) for one in messages]
         await self._transcript.append(messages)
-        await self._show_replies(messages, None if usage is None else schema.clone(dict(usage)), stop_reason)
+        await self._show_replies(messages, counts, stop_reason)
         await self._parts.states.save()
 
     async def _show_replies(
@@ -273,21 +287,23 @@ class Run(AsyncOnly):
 
     # Each tool call: its steps are listed in `_run/judged.py`
 
-    async def call_tool(self, call: ToolCall) -> ToolResult:
-        """Judge a call, run its tool, and record its result. Whatever goes wrong with the call is a result that the model
+    async def call_tool(self, call: ToolCall | GivenMessage) -> ToolResult:
+        """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's SDK or
+        API has it. Whatever goes wrong with the call is a result that the model
         can read; only the host's own mistakes raise, and `ApprovalPending` for a call whose approval comes later: call it
         again then, in this run or in a later one. It is not judged again, and runs with the arguments that were. A call of
         the newest reply that has its result already, such as when a loop is resumed, is not run again: that result is the
         answer."""
         self._state.check_open()
+        call = call_in(call, self.pending, "run.call_tool(...)")
         judged = await judge_call(self._state, CallInProgress(call, runs_at_once=True))
         return await judged.execute()
 
-    async def judge(self, call: ToolCall) -> JudgedCall:
+    async def judge(self, call: ToolCall | GivenMessage) -> JudgedCall:
         """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
         One that was judged before and waits is not judged again: its approver is asked."""
         self._state.check_open()
-        return await judge_call(self._state, CallInProgress(call))
+        return await judge_call(self._state, CallInProgress(call_in(call, self.pending, "run.judge(...)")))
 
     # Between turns
 
@@ -318,6 +334,7 @@ class Run(AsyncOnly):
     def pause(self, reason: str) -> None:
         """Let the run end as `paused` when the block is left: calls without a result stay open for the next run."""
         self._state.check_open()
+        check("run.pause(...)", reason, str, "the reason")
         self._paused = reason
 
     # A run ends
@@ -372,10 +389,7 @@ class Run(AsyncOnly):
             if reason != "paused" and self._transcript.pending:
                 await self._transcript.close_turn(NOT_RUN)
 
-        async def drain() -> None:
-            await drain_trims(self._state)
-
-        for step in (close_turn, drain, self._transcript.publish, self._parts.states.save):
+        for step in (close_turn, partial(drain_trims, self._state), self._transcript.publish, self._parts.states.save):
             try:
                 await step()
             except Exception as problem:

@@ -114,7 +114,8 @@ class Writer:
             lines += ["    @property", f"    def {attribute}(self) -> {hint}:", f'        """{text}"""',
                       f'        return self._read("{attribute}")', ""]  # fmt: skip
         for member, value in public_members(kind):
-            lines += [*self.member(member, value, kind), ""]
+            write = self.overloaded if getattr(value, "__module__", "") == "typing" else self.member
+            lines += [*write(member, value, kind), ""]
         return "\n".join(lines)
 
     def class_docstring(self, name: str, kind: type) -> list[str]:
@@ -151,6 +152,19 @@ class Writer:
             *doc,
             f"        {call}" if answer == "None" else f"        return {converted(answer, call)}",
         ]
+
+    def overloaded(self, name: str, _value: Any, kind: type) -> list[str]:
+        """A method with several signatures, which the class's source tells."""
+        self.imports |= {"from typing import Any", "from typing import overload"}
+        tree = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(kind))))
+        nodes = [node for node in tree if isinstance(node, ast.AsyncFunctionDef) and node.name == name]
+        lines: list[str] = []
+        for node in nodes:
+            head = f"    def {name}({self.parameters(node, kind)}) -> {self.hint(node.returns, kind)}: ..."
+            lines += ["    @overload", head]
+        given = ", ".join([repr(name), *arguments(nodes[0])])
+        whole = self.parameters(nodes[0], kind).replace(": None=None", ": Any=None")
+        return [*lines, f"    def {name}({whole}) -> Any:", f"        return self._call({given})"]
 
     def run_agent(self) -> str:
         """The one function that takes a session."""

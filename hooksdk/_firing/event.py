@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from hooksdk._schema.frozen import Frozen
 from hooksdk._schema.values import Fresh
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.records import Content, Record
@@ -179,8 +180,9 @@ class CallEvent(Event):
     call: ToolCall
     """The call: id, origin (model, bridge, code, tool) and parent id. Its arguments are those of the event; before they are
     checked, and where they are invalid, as the model wrote them."""
-    arguments: Fresh[dict[str, Any]] = Fresh()
-    """A fresh copy at each access."""
+    arguments: Frozen = Frozen()
+    """A copy at each access, which refuses every change: one would not reach the call. Answer `Rewrite` from
+    `rewrite_tool_call` to change them."""
 
 
 @dataclass(frozen=True, kw_only=True)

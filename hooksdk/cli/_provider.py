@@ -22,8 +22,6 @@ from hooksdk.models.openai import OpenAIModel
 
 ATTEMPTS = 3
 """How often a run is begun in all when the model is unavailable."""
-_NO_KEY = ("OpenAIError", "TypeError")
-"""What the SDKs raise, themselves and no subclass, where they find no key in any of their places."""
 _EXAMPLES = "openai:gpt-5 or anthropic:claude-sonnet-4-5"
 
 
@@ -124,10 +122,10 @@ class CommandModel:
             self._prose.end_line()
 
     def _problem(self, error: Exception) -> CommandProblem:
+        if isinstance(error, ConfigError):  # no key
+            return CommandProblem(str(error))
         status: int | None = getattr(error, "status_code", None)
         key = self._provider.key
-        if type(error).__name__ in _NO_KEY and not os.environ.get(key):
-            return CommandProblem(f"{self.provider}: no key was found; set {key}")
         if status in (401, 403):
             problem = f"refuses the key ({status}); check {key}"
         elif status == 404:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.formats._base import FoundResult, Message
+from hooksdk.formats._base import FoundResult, Message, ProviderJson
 from hooksdk.formats._shared import (
     SAYS_ERROR,
     as_list,
@@ -160,7 +160,7 @@ class OpenAIResponses:
         refusals = (as_object(part).get("refusal") for part in as_list(message.get("content")))
         return text or next((each for each in refusals if isinstance(each, str)), "")
 
-    def tools(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    def tools(self, tools: Sequence[Tool]) -> list[ProviderJson]:
         """The definitions, not `strict`: that is the API's own default, and it refuses schemas with optional parameters."""
         return [
             {

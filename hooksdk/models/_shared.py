@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any, ClassVar, Self
 
 import anyio
 
+from hooksdk._door.checks import check, check_function, check_mapping, check_number, check_text
 from hooksdk.agent import ModelReply, ModelUnavailable, OnText
 from hooksdk.errors import ConfigError
 from hooksdk.formats import Message
@@ -62,6 +64,15 @@ class SdkModel(ABC):
         headers: Mapping[str, str] | None,
         extra: Mapping[str, Any] | None,
     ) -> None:
+        who = type(self).__name__
+        check(f"{who}(name)", name, str, "the model's name, such as 'gpt-5'")
+        for option, text in (("base_url", base_url), ("api_key", api_key)):
+            check_text(f"{who}({option}=...)", text)
+        check_number(f"{who}(context_window=...)", context_window, "128_000", optional=True)
+        check_number(f"{who}(timeout=...)", timeout, "timeout=60")
+        check_function(f"{who}(on_text=...)", on_text, "(text)")
+        check_mapping(f"{who}(headers=...)", headers, '{"x-team": "search"}')
+        check_mapping(f"{who}(extra=...)", extra, '{"temperature": 0}')
         self.name = name
         self.context_window = context_window
         self._sdk = _load(type(self).__name__, self._package)
@@ -108,6 +119,7 @@ class SdkModel(ABC):
             try:
                 reply = await self._ask(client, self._request(messages, tools, streamed=streamed), on_text)
             except Exception as error:
+                self._check_key(error)
                 problem = self._temporary(error)
                 if problem is None:
                     raise
@@ -144,7 +156,19 @@ class SdkModel(ABC):
                 await client.close()
 
     def _make_client(self) -> Any:
-        return getattr(self._sdk, self._client_class)(**self._options)
+        try:
+            return getattr(self._sdk, self._client_class)(**self._options)
+        except Exception as error:
+            self._check_key(error)
+            raise
+
+    def _check_key(self, error: Exception) -> None:
+        """Raise a `ConfigError` for what the SDKs raise, themselves and no subclass, where they find no key in any of their
+        places."""
+        variable = f"{self._package.upper()}_API_KEY"
+        no_key = type(error).__name__ == "OpenAIError" or (type(error) is TypeError and "authentication" in str(error))
+        if no_key and not os.environ.get(variable) and "api_key" not in self._options:
+            raise ConfigError(self.provider, (f"no key was found; set {variable}",)) from error
 
     def _temporary(self, error: Exception) -> str | None:
         """What went wrong, in a few words, if another attempt may succeed; else None."""

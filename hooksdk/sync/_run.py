@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, overload
 
 from hooksdk import catalog as catalog_side
 from hooksdk import run as run_side
@@ -13,8 +13,8 @@ from hooksdk import transcript as transcript_side
 from hooksdk._approvals.request import Approval, ApprovalRequest
 from hooksdk._run.judged import YES
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
-from hooksdk.catalog import Catalog
-from hooksdk.formats import Message
+from hooksdk.catalog import Catalog, T
+from hooksdk.formats import GivenMessage, GivenTools, MessageFormat, ProviderJson, SdkObject
 from hooksdk.hooks import RunInfo
 from hooksdk.records import CallStatus
 from hooksdk.sync._portal import Opened, Twin
@@ -60,8 +60,11 @@ class Results(Twin[transcript_side.Results]):
 class Storage(Twin[catalog_side.Storage]):
     """A plugin's own durable key-value space in the host's store, shared by all sessions. Values are JSON."""
 
+    @overload
+    def get(self, key: str, default: None = None) -> Any: ...
+    @overload
+    def get(self, key: str, default: T) -> T: ...
     def get(self, key: str, default: Any = None) -> Any:
-        """The value kept under `key`, or `default`."""
         return self._call("get", key, default)
 
     def set(self, key: str, value: Any) -> None:
@@ -142,7 +145,7 @@ class JudgedCall(Twin[run_side.JudgedCall]):
 class Compaction(Twin[run_side.Compaction]):
     """An open compaction."""
 
-    def replace(self, messages: Sequence[Message]) -> None:
+    def replace(self, messages: Sequence[GivenMessage]) -> None:
         """Let the model's view begin with these messages instead of all that was recorded so far."""
         self._call("replace", messages)
 
@@ -173,6 +176,11 @@ class Run(Opened[run_side.Run]):
         return self._read("info")
 
     @property
+    def format(self) -> MessageFormat:
+        """The format of its messages: `run.format.tools(...)` writes what is offered as the provider's request wants it."""
+        return self._read("format")
+
+    @property
     def tools(self) -> Catalog:
         """The resolved catalog, for whoever wants to pull instead of being told; its tools have no executors. Raises
         `RunClosed` before it is."""
@@ -199,13 +207,14 @@ class Run(Opened[run_side.Run]):
         as a message to go on, or leave it: the trace has noticed it, and such a call is never run."""
         return self._read("reminder")
 
-    def resolve_tools(self, tools: Iterable[Tool] | Callable[[], Iterable[Tool]] = ()) -> list[Tool]:
-        """Settle the catalog of this attempt and answer what to offer the model. Given tools and the plugins' tools
-        pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
+    def resolve_tools(self, tools: GivenTools | Callable[[], GivenTools] = ()) -> list[Tool]:
+        """Settle the catalog of this attempt and answer what to offer the model. `tools` are `Tool`s, functions that become
+        tools, and definitions in a provider's JSON, which have no executor (`Tool.from_json` gives them one). They and the
+        plugins' tools pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
         `PolicyFailed` when a narrowing plugin fails."""
         return self._call("resolve_tools", tools)
 
-    def prepare_messages(self, messages: Sequence[Message] | None = None) -> list[Message]:
+    def prepare_messages(self, messages: Sequence[GivenMessage] | None = None) -> list[ProviderJson]:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
         trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
         match."""
@@ -213,24 +222,26 @@ class Run(Opened[run_side.Run]):
 
     def record(
         self,
-        message: Message | Sequence[Message],
+        message: GivenMessage | Sequence[GivenMessage],
         *,
-        usage: Mapping[str, Any] | None = None,
+        usage: Mapping[str, Any] | SdkObject | None = None,
         stop_reason: str | None = None,
     ) -> None:
         """Append a message (or several) to the transcript; durable when this returns. A reply of the model opens its
-        calls and is shown to `after_model_call`."""
+        calls and is shown to `after_model_call`. Objects of the provider's SDK are taken as they are; of a whole answer its
+        message, usage and reason to stop. Raises `WrongArgument` for what is no message."""
         self._call("record", message, usage=usage, stop_reason=stop_reason)
 
-    def call_tool(self, call: ToolCall) -> ToolResult:
-        """Judge a call, run its tool, and record its result. Whatever goes wrong with the call is a result that the model
+    def call_tool(self, call: ToolCall | GivenMessage) -> ToolResult:
+        """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's SDK or
+        API has it. Whatever goes wrong with the call is a result that the model
         can read; only the host's own mistakes raise, and `ApprovalPending` for a call whose approval comes later: call it
         again then, in this run or in a later one. It is not judged again, and runs with the arguments that were. A call of
         the newest reply that has its result already, such as when a loop is resumed, is not run again: that result is the
         answer."""
         return self._call("call_tool", call)
 
-    def judge(self, call: ToolCall) -> JudgedCall:
+    def judge(self, call: ToolCall | GivenMessage) -> JudgedCall:
         """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
         One that was judged before and waits is not judged again: its approver is asked."""
         return JudgedCall(self._call("judge", call), self.portal)

@@ -8,19 +8,19 @@ from typing import Any
 
 from hooksdk import agent as agent_side
 from hooksdk import session as session_side
+from hooksdk._agent.model import OnText
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._run.listening import Listener
-from hooksdk.agent import DEFAULT_LIMITS, Limits, OnText, Outcome
+from hooksdk.agent import DEFAULT_LIMITS, Limits, Outcome
 from hooksdk.calls import TrimReceipt
 from hooksdk.config import Config
-from hooksdk.formats import Message, MessageFormat
+from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat
 from hooksdk.hooks import SessionEndReason
 from hooksdk.host import T
 from hooksdk.sync._host import OpenedHost
 from hooksdk.sync._plain import Approver, PlainModel, as_async, as_model
 from hooksdk.sync._portal import Opened
 from hooksdk.sync._run import Results, Run, Storage
-from hooksdk.tools import Tool
 from hooksdk.transcript import DrainReport, Store
 
 
@@ -82,7 +82,7 @@ class Session(Opened[session_side.Session]):
         """Apply every queued trim and restore now. Raises `FenceClosed` while a run is open: it drains them at its end."""
         return self._call("drain")
 
-    def load(self, messages: Sequence[Message], format: str | MessageFormat | None = None) -> None:
+    def load(self, messages: Sequence[GivenMessage], format: str | MessageFormat | None = None) -> None:
         """Record a history from elsewhere into this new session; durable when this returns, and its results can be trimmed.
 
         `format` is guessed where it is None. A call without a result gets an error, except the last reply's. Raises
@@ -169,14 +169,15 @@ class Host(OpenedHost):
     """Plugins, configuration, stores and background workers of one process.
 
     - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.
-    - `store`: where transcripts and plugins' values live, such as `JsonlStore("sessions")`; without it, and without a `store`
-      in the configuration, they are in memory and gone with the host.
+    - `store`: where transcripts and plugins' values live: a store such as `JsonlStore("sessions")`, a `Path` of such a folder,
+      or text as in the configuration (`"memory"`, `"jsonl:sessions"`, `"sqlite:///sessions.db"`). Without it, and without a
+      `store` in the configuration, they are in memory and gone with the host. The host closes a store that it opened.
     - `config`: a mapping laid over the configuration files and the environment, or a whole `Config` instead of them.
     - `approver`: how a person is asked, `def (request) -> Approval`; without one every `Ask` is refused.
     - `folder`: the project folder whose configuration counts; the current one by default.
     - `restart`: how the program is restarted, `def (reason)`, for plugins that ask for it; without one they cannot.
 
-    Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded.
+    Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded, and `WrongArgument`.
 
     ```python
     from hooksdk.sync import Host
@@ -237,10 +238,10 @@ class Host(OpenedHost):
 
 def run_agent(
     session: Session,
-    model: PlainModel,
-    prompt: str | Message | None,
+    model: PlainModel | str,
+    prompt: str | GivenMessage | None,
     *,
-    tools: Iterable[Tool] | Callable[[], Iterable[Tool]] = (),
+    tools: GivenTools | Callable[[], GivenTools] = (),
     limits: Limits = DEFAULT_LIMITS,
     system: str | None = None,
     agent_id: str = "main",
@@ -253,11 +254,14 @@ def run_agent(
 ) -> Outcome:
     """Run the agent until it answers without calling a tool, or a limit is reached.
 
-    `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause left
-    open. `system` is recorded when the session has no messages yet. `tools` may be a function, which is asked again for
-    each attempt. `approver` answers in this run, in the place of the host's; while calls wait for its answer, the run is
-    paused when the others of the reply have their results. `on_text` gets the model's prose as it comes, from a
-    `StreamingModel`; another model's when the reply is there. An attempt that fails may have given some of it already. Raises what the model raises (the run ends as `error`), `RunBlocked`, `PolicyFailed` and the errors of
+    `model` is a model, or the name of one as `"openai:gpt-5"` or `"anthropic:claude-sonnet-5-5"`, whose key is found in the
+    environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause
+    left open. `system` is recorded when the session has no messages yet. `tools` are those of `Run.resolve_tools`: functions,
+    `Tool`s, a provider's JSON; or a function that answers them, which is asked again for each attempt. `approver` answers in
+    this run, in the place of the host's; while calls wait for its answer, the run is paused when the others of the reply have
+    their results. `on_text` gets the model's prose as it comes, from a `StreamingModel`; another model's when the reply is
+    there. An attempt that fails may have given some of it already. Raises what the model raises (the run ends as `error`),
+    `RunBlocked`, `PolicyFailed` and the errors of
     the store; a cancellation ends the run as `cancelled`. However it ends, no call stays without a result but those that
     wait for an approval."""
     return session.portal.call(

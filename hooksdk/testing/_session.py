@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +11,14 @@ from typing import Any, ClassVar
 
 from hooksdk import hooks
 from hooksdk._approvals.request import ask_approver
+from hooksdk._door.checks import check_mapping, each, refuse
 from hooksdk._plugins.installed import installed_plugins
 from hooksdk.agent import DEFAULT_LIMITS, Limits, Outcome, OutcomeReason, run_agent
 from hooksdk.approvals import Approval, ApprovalRequest, Approver, Later
 from hooksdk.config import Config, fold, load_config
 from hooksdk.errors import MissingGrant, PluginRefused, did_you_mean
-from hooksdk.formats import Message, MessageFormat
+from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat
+from hooksdk.formats._tools import as_tools
 from hooksdk.hooks import GRANTS
 from hooksdk.host import Host
 from hooksdk.session import Session
@@ -26,8 +28,6 @@ from hooksdk.tools import Tool
 from hooksdk.transcript import Store
 
 KIT = "testing_kit"
-GivenTools = Iterable[Tool | Callable[..., Any]]
-"""Tools, or plain functions that become tools of the host."""
 
 
 @asynccontextmanager
@@ -46,6 +46,9 @@ async def open_host(
     the installed plugins named here may do, such as `["conversation"]`; by default what their manifests ask for, unless
     `config` says it. Modules and classes need none.
     """
+    check_mapping("open_session(config=...)", config, '{"on_missing_grant": "skip"}')
+    if grants is not None:
+        grants = each("open_session(grants=...)", grants, "grants", 'Write such as grants=["conversation"]')
     ids = [plugin for plugin in plugins if isinstance(plugin, str)]
     holders = [plugin for plugin in plugins if not isinstance(plugin, str)]
     overrides: dict[str, Any] = {**(config or {}), "allow": [*ids, *(config or {}).get("allow", ())]}
@@ -188,7 +191,7 @@ class Played:
 async def play(
     session: Session,
     script: Script | ScriptedModel,
-    prompt: str | Message | None = "Go on.",
+    prompt: str | GivenMessage | None = "Go on.",
     *,
     tools: GivenTools | None = None,
     format: str | MessageFormat = "openai-chat",  # noqa: A002 - the field's own word
@@ -209,20 +212,13 @@ async def play(
         model = ScriptedModel(model, format=format, context_window=context_window)
     calls, turns, questions = len(kit.calls), len(model.turns), len(kit.questions)
     outcome = await run_agent(
-        session, model, prompt, tools=kit.tools if tools is None else as_tools(tools), limits=limits, system=system,
+        session, model, prompt, tools=kit.tools if tools is None else as_tools(tools, "tools", owner="test"), limits=limits, system=system,
         agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata,
     )  # fmt: skip
     return Played(
         outcome=outcome, turns=model.turns[turns:], calls=kit.calls[calls:], messages=session.messages,
         questions=kit.questions[questions:],
     )  # fmt: skip
-
-
-def as_tools(tools: GivenTools) -> list[Tool]:
-    """Tools, with functions made tools of the host."""
-    return [
-        one if isinstance(one, Tool) else Tool.from_function(one, source="host", owner="test") for one in tools
-    ]  # fmt: skip
 
 
 class _Kit:
@@ -245,14 +241,18 @@ def _make_kit(tools: GivenTools) -> type[_Kit]:
     class Kit(_Kit):
         pass
 
-    Kit.tools, Kit.questions = as_tools(tools), []
+    Kit.tools, Kit.questions = as_tools(tools, "tools", owner="test"), []
     return Kit
 
 
 def _kit_of(session: Session) -> _Kit:
     try:
-        kit = session.plugin(KIT)
+        kit = session.plugin(KIT) if isinstance(session, Session) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     except KeyError:
-        raise TypeError("play() needs a session of open_session() or open_host(); for others use run_agent()") from None
+        kit = None
+    if kit is None:
+        refuse(
+            "play(session, ...)", session, "a session of open_session() or open_host()", "For others use run_agent()"
+        )
     assert isinstance(kit, _Kit)
     return kit

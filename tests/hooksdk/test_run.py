@@ -132,7 +132,7 @@ async def test_what_a_plugin_does_to_the_arguments_it_sees_changes_nothing() -> 
     class Changes:
         @hooks.before_tool_call
         def change(self, event: BeforeToolCall) -> None:
-            event.arguments["path"] = "/etc/passwd"
+            dict[str, Any].__setitem__(event.arguments, "path", "/etc/passwd")
             event.call.arguments["path"] = "/etc/passwd"
 
     async with playing(Changes) as played:

@@ -484,7 +484,7 @@ def test_a_plain_with_of_an_async_class_says_what_to_write():
         async with hooksdk.Host() as host:
             many: list[Any] = [host, host.session("a")]
             for one in many:
-                with pytest.raises(TypeError, match=r"is opened with `async with`.* hooksdk.sync"), one:
+                with pytest.raises(TypeError, match=r"Write `async with`.* hooksdk.sync"), one:
                     pass
 
     anyio.run(main)
