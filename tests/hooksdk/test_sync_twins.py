@@ -42,7 +42,7 @@ def test_every_public_member_has_a_plain_twin_with_the_same_parameters(asynchron
     assert ours.keys() - attributes - ONLY_PLAIN.get(plain.__name__, set()) == theirs.keys()
     for name, value in theirs.items():
         assert isinstance(ours[name], property) is isinstance(value, property), name
-        if isinstance(value, FunctionType):
+        if isinstance(value, FunctionType) and value.__module__ != "typing":  # overloads have no shape of their own
             assert shape(ours[name]) == shape(value), name
             assert not inspect.iscoroutinefunction(ours[name]), name
 
