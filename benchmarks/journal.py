@@ -1,7 +1,8 @@
 """What long sessions cost: `python benchmarks/journal.py [--json]`.
 
 A drain of one trim beside one raw append and fsync with 0.5, 2 and 20 MB stored; recording 1,000 messages one by one beside raw
-appends of the same bytes; opening 10,000 and 100,000 messages, with the memory that it takes beside the files' size.
+appends of the same bytes; opening 10 to 100,000 messages without and with the index that the first opening leaves, with the
+memory that it takes beside the files' size, and what the session is asked for then. "cpu" is processor time of the process.
 """
 
 from __future__ import annotations
@@ -50,6 +51,11 @@ def stored(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob("*.jsonl"))
 
 
+def fastest(times: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The least wall time and the least processor time."""
+    return min(wall for wall, _ in times), min(cpu for _, cpu in times)
+
+
 async def draining(folder: Path, megabytes: float, repeats: int = 100) -> Row:
     """One trim queued and drained, beside one raw append and fsync; taken in turns, so that a slow disk is slow for all."""
     length = max(2_000, int(megabytes * MEGABYTE / 250))
@@ -89,40 +95,78 @@ async def recording(folder: Path, count: int = 1_000) -> Row:
     return {"messages": count, "raw s": raw, "recorded s": ours, "ratio": ours / raw}
 
 
-async def opening(folder: Path, count: int, length: int) -> Row:
-    store = JsonlStore(folder)
+class Clock:
+    """Wall time and processor time since it was made."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def stop(self) -> tuple[float, float]:
+        return time.perf_counter() - self._wall, time.process_time() - self._cpu
+
+
+async def opening_times(store: JsonlStore, *, index: bool, tries: int) -> tuple[float, float]:
+    times: list[tuple[float, float]] = []
+    for _ in range(tries):
+        for path in () if index else store.directory.glob("*.index"):
+            path.unlink()
+        clock = Clock()
+        transcript = await opened(store)
+        times.append(clock.stop())
+        await transcript.close()
+    return fastest(times)
+
+
+async def opening(folder: Path, count: int, length: int) -> list[Row]:
+    store, tries = JsonlStore(folder), 5 if count <= 1_000 else 2
     transcript = await opened(store)
     turns = [message for number in range(1, count // 2) for message in turn(number, length)]
     await transcript.append([FORM.user("go"), *turns, FORM.reply("done")])
     await transcript.close()
-    started = time.perf_counter()
-    transcript = await opened(store)
-    seconds = time.perf_counter() - started
-    await transcript.close()
+    del turns
+    first, again = [await opening_times(store, index=index, tries=tries) for index in (False, True)]
     tracemalloc.start()
     transcript = await opened(store)
     memory, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    await Results(transcript, "p").trim("r1")
-    started = time.perf_counter()
-    await transcript.drain()
-    drain = time.perf_counter() - started
-    await transcript.close()
     size = stored(folder)
-    return {
-        "messages": count, "MB": size / MEGABYTE, "open s": seconds, "memory / file": memory / size,
-        "peak / file": peak / size, "drain ms": drain * 1e3,
+    row = {
+        "messages": count, "MB": size / MEGABYTE, "first open s": first[0], "cpu": first[1], "open s": again[0],
+        "open cpu": again[1], "memory / file": memory / size, "peak / file": peak / size,
     }  # fmt: skip
+    work: Row = {"messages": count, "MB": size / MEGABYTE}
+    clock = Clock()
+    view = transcript.view
+    work["view"] = clock.stop()[1] * 1e3
+    clock = Clock()
+    await transcript.match(view)
+    work["match"] = clock.stop()[1] * 1e3
+    clock = Clock()
+    transcript.list_results()
+    work["list"] = clock.stop()[1] * 1e3
+    clock = Clock()
+    for number in range(10):
+        await transcript.append([FORM.user(str(number))])
+    work["record"] = clock.stop()[1] * 1e3 / 10
+    await Results(transcript, "p").trim("r1")
+    clock = Clock()
+    await transcript.drain()
+    work["drain, wall"] = clock.stop()[0] * 1e3
+    await transcript.close()
+    return [row, work]
 
 
 async def main(as_json: bool) -> None:
-    tables: dict[str, list[Row]] = {"A trim, queued and drained": [], "Recording one by one": [], "Opening": []}
+    titles = ("A trim, queued and drained", "Recording one by one", "Opening", "Then, processor ms")
+    tables: dict[str, list[Row]] = {title: [] for title in titles}
     with tempfile.TemporaryDirectory() as folder:
         for megabytes in (0.5, 2, 20):
             tables["A trim, queued and drained"].append(await draining(Path(folder) / f"drain{megabytes}", megabytes))
         tables["Recording one by one"].append(await recording(Path(folder) / "record"))
-        for count, length in ((10_000, 300), (10_000, 2_000), (100_000, 300)):
-            tables["Opening"].append(await opening(Path(folder) / f"open{count}-{length}", count, length))
+        for count, length in ((10, 300), (1_000, 300), (10_000, 300), (10_000, 2_000), (100_000, 300)):
+            rows = await opening(Path(folder) / f"open{count}-{length}", count, length)
+            for title, row in zip(titles[2:], rows, strict=True):
+                tables[title].append(row)
     print(json.dumps(tables, indent=2)) if as_json else show(tables)
 
 
@@ -130,7 +174,7 @@ def show(tables: dict[str, list[Row]]) -> None:
     for title, rows in tables.items():
         print(f"\n### {title}\n\n| {' | '.join(rows[0])} |\n|{'---|' * len(rows[0])}")
         for row in rows:
-            print(f"| {' | '.join(f'{value:,.2f}' for value in row.values())} |")
+            print(f"| {' | '.join(f'{value:,.4g}' for value in row.values())} |")
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from importlib.util import find_spec
@@ -84,15 +82,11 @@ def scenario_tools() -> list[Tool]:
 
 async def demo_tools() -> list[Tool]:
     """What the servers of the demo list. Raises `ImportError` where its extra is not installed."""
-    from hooksdk.cli._demo import PROGRAMS
+    from hooksdk.cli._demo.real import PROGRAMS, installed
     from hooksdk.mcp import McpServers
 
-    beside = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    programs = {
-        name: {"command": shutil.which(command, path=beside), "args": arguments}
-        for name, (command, *arguments) in PROGRAMS.items()
-    }
-    missing = [name for name, program in programs.items() if program["command"] is None]
+    programs = installed()
+    missing = [name for name in PROGRAMS if name not in programs]
     if missing:
         raise ImportError(f"no server {', '.join(missing)}")
     async with McpServers(programs, start_timeout=60.0) as servers:

@@ -6,107 +6,43 @@ the session's plugins; nothing here knows of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import importlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import anyio
 
 from hooksdk import schema
+from hooksdk._agent.model import Model, ModelReply, ModelUnavailable, OnText, StreamingModel
+from hooksdk._door.checks import check, check_function, check_text, refuse
 from hooksdk.approvals import Approver
 from hooksdk.calls import ToolCall
-from hooksdk.errors import ApprovalPending, HookSDKError
-from hooksdk.formats import Message, MessageFormat, get_format
+from hooksdk.errors import ApprovalPending, WrongArgument
+from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, get_format
+from hooksdk.formats._given import messages_in
+from hooksdk.formats._tools import as_tools
 from hooksdk.run import Run
 from hooksdk.session import Session
 from hooksdk.tools import Tool
 
-__all__ = ["Limits", "Model", "ModelReply", "ModelUnavailable", "Outcome", "OutcomeReason", "run_agent", "tokens_of"]
+__all__ = [
+    "Limits",
+    "Model",
+    "ModelReply",
+    "ModelUnavailable",
+    "OnText",
+    "Outcome",
+    "OutcomeReason",
+    "StreamingModel",
+    "run_agent",
+    "tokens_of",
+]
 
 OutcomeReason = Literal["completed", "paused", "turn_limit", "token_limit", "time_limit"]
 """Why the agent stopped: it had no more calls to make, calls wait for an approval, or a limit was reached."""
 WAITS = "calls wait for an approval"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelReply:
-    """What a model answered.
-
-    ```python
-    from hooksdk.agent import ModelReply
-
-    reply = ModelReply(message={"role": "assistant", "content": "Four."}, usage={"input_tokens": 12, "output_tokens": 2})
-    assert reply.stop_reason is None
-    ```
-    """
-
-    message: Message
-    """The reply in the session's format, as the provider returned it."""
-    more: Sequence[Message] = ()
-    """Its further messages, where the format has several to a reply, as `openai-responses` has its items."""
-    usage: Mapping[str, Any] | None = None
-    """The provider's own counts; numbers are added up under their own names in `Outcome.stats["usage"]`."""
-    stop_reason: str | None = None
-
-
-class Model(Protocol):
-    """A model as the loop needs it. A `provider` attribute is passed on to events where there is one.
-
-    ```python
-    from hooksdk.agent import Model, ModelReply
-
-    class Echo:
-        name, format, context_window = "echo", "openai-chat", None
-
-        async def reply(self, messages, tools) -> ModelReply:
-            return ModelReply(message={"role": "assistant", "content": messages[-1]["content"]})
-
-    model: Model = Echo()
-    ```
-    """
-
-    @property
-    def name(self) -> str:
-        """The model's name, as events show it."""
-        ...
-
-    @property
-    def format(self) -> str | MessageFormat:
-        """The format of its messages: one of `hooksdk.formats.FORMATS`, or a format object."""
-        ...
-
-    @property
-    def context_window(self) -> int | None:
-        """Its context window in tokens, if it is known."""
-        ...
-
-    async def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> ModelReply:
-        """Answer these messages; `tools` are the definitions of what is offered, in the provider's JSON. What it raises
-        ends the run; `ModelUnavailable` says that another attempt may go well."""
-        ...
-
-
-@dataclass(eq=False)
-class ModelUnavailable(HookSDKError):
-    """A model raises this when the same request may go well a little later: a rate limit, an overload, a lost line.
-
-    ```python
-    from hooksdk.agent import ModelUnavailable
-
-    class Busy:
-        name, format, context_window = "busy", "openai-chat", None
-
-        async def reply(self, messages, tools):
-            raise ModelUnavailable("the server is overloaded", seconds=2)
-    ```
-    """
-
-    problem: str
-    seconds: float = 0.0
-    """How long to wait before the next attempt."""
-
-    def __str__(self) -> str:
-        return self.problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,11 +69,13 @@ class Limits:
     """How often a model that writes a call as text into its answer is told how to call, instead of ending the run."""
 
     def __post_init__(self) -> None:
-        for name in ("turns", "parallel", "attempts"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"Limits({name}={getattr(self, name)!r}): it must be at least 1")
-        if self.reminders < 0:
-            raise ValueError(f"Limits(reminders={self.reminders!r}): it must be at least 0")
+        for name in ("turns", "parallel", "attempts", "reminders"):
+            least = 0 if name == "reminders" else 1
+            check(f"Limits({name}=...)", getattr(self, name), int, "a whole number")
+            if getattr(self, name) < least:
+                raise WrongArgument(f"Limits({name}={getattr(self, name)!r})", f"it must be at least {least}")
+        for name in ("tokens", "seconds"):
+            check(f"Limits({name}=...)", getattr(self, name), (int, float, type(None)), "a number or None")
 
 
 DEFAULT_LIMITS = Limits()
@@ -176,10 +114,10 @@ class Outcome:
 
 async def run_agent(
     session: Session,
-    model: Model,
-    prompt: str | Message | None,
+    model: Model | str,
+    prompt: str | GivenMessage | None,
     *,
-    tools: Iterable[Tool] | Callable[[], Iterable[Tool]] = (),
+    tools: GivenTools | Callable[[], GivenTools] = (),
     limits: Limits = DEFAULT_LIMITS,
     system: str | None = None,
     agent_id: str = "main",
@@ -188,23 +126,43 @@ async def run_agent(
     trigger: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     approver: Approver | None = None,
+    on_text: OnText | None = None,
 ) -> Outcome:
     """Run the agent until it answers without calling a tool, or a limit is reached.
 
-    `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause left
-    open. `system` is recorded when the session has no messages yet. `tools` may be a function, which is asked again for
-    each attempt. `approver` answers in this run, in the place of the host's; while calls wait for its answer, the run is
-    paused when the others of the reply have their results. Raises what the model raises (the run ends as `error`), `RunBlocked`, `PolicyFailed` and the errors of
+    `model` is a model, or the name of one as `"openai:gpt-5"` or `"anthropic:claude-sonnet-5-5"`, whose key is found in the
+    environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause
+    left open. `system` is recorded when the session has no messages yet. `tools` are those of `Run.resolve_tools`: functions,
+    `Tool`s, a provider's JSON; or a function that answers them, which is asked again for each attempt. `approver` answers in
+    this run, in the place of the host's; while calls wait for its answer, the run is paused when the others of the reply have
+    their results. `on_text` gets the model's prose as it comes, from a `StreamingModel`; another model's when the reply is
+    there. An attempt that fails may have given some of it already. Raises what the model raises (the run ends as `error`),
+    `RunBlocked`, `PolicyFailed` and the errors of
     the store; a cancellation ends the run as `cancelled`. However it ends, no call stays without a result but those that
     wait for an approval.
     """
+    check("run_agent(session, ...)", session, Session, "a session", "Open one: `async with host.session() as session`")
+    check("run_agent(limits=...)", limits, Limits, "Limits(...)", "Write such as Limits(turns=5)")
+    check_text("run_agent(system=...)", system)
+    check_function("run_agent(on_text=...)", on_text, "that takes a piece of text")
+    if isinstance(model, str):
+        async with _named_model(model) as opened:
+            return await run_agent(
+                session, opened, prompt, tools=tools, limits=limits, system=system, agent_id=agent_id,
+                workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata, approver=approver,
+                on_text=on_text,
+            )  # fmt: skip
+    _check_model(model)
     message_format = get_format(model.format)
+    if not isinstance(prompt, (str, type(None))):
+        (prompt,) = messages_in([prompt], message_format, "run_agent(..., prompt)").messages
     run = session.run(
         prompt, agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger,
         metadata=metadata, provider=getattr(model, "provider", None), model=model.name,
         context_window=model.context_window, format=message_format, approver=approver,
     )  # fmt: skip
-    loop = _Loop(run, model, message_format, tools if callable(tools) else tuple(tools), limits)
+    given = tools if callable(tools) else tuple(as_tools(tools, "run_agent(tools=...)"))
+    loop = _Loop(run, model, message_format, given, limits, on_text)
     async with run:
         with anyio.move_on_after(limits.seconds) as clock:
             await loop.begin(prompt, None if session.messages else system)
@@ -217,13 +175,29 @@ async def run_agent(
     )  # fmt: skip
 
 
+def _named_model(name: str) -> Any:
+    """A model by its name, to be opened. The models are made of what is in this file, so they are looked up, not imported."""
+    return importlib.import_module("hooksdk.models").get_model(name)
+
+
+def _check_model(model: object) -> None:
+    wanted = "a model, or its name such as 'openai:gpt-5'"
+    if isinstance(model, type):
+        refuse("run_agent(..., model)", model, wanted, f"Give an instance: {model.__name__}(...)")
+    missing = [name for name in ("name", "format", "context_window", "reply") if not hasattr(model, name)]
+    if missing:
+        advice = "OpenAIModel(...) and AnthropicModel(...) in hooksdk.models make one over the provider's SDK"
+        refuse("run_agent(..., model)", model, f"{wanted}; it has no {', '.join(missing)}", advice)
+
+
 @dataclass
 class _Loop:
     run: Run
     model: Model
     message_format: MessageFormat
-    tools: tuple[Tool, ...] | Callable[[], Iterable[Tool]]
+    tools: tuple[Tool, ...] | Callable[[], GivenTools]
     limits: Limits
+    on_text: OnText | None
     definitions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     text: str = ""
     turns: int = 0
@@ -255,7 +229,7 @@ class _Loop:
             messages = [reply.message, *reply.more]
             await self.run.record(messages, usage=reply.usage, stop_reason=reply.stop_reason)
             self.turns += 1
-            self.text = "\n".join(filter(None, map(self.message_format.text, messages)))
+            self.text = self.text_of(messages)
             calls = [call for message in messages for call in self.message_format.calls(message)]
             if calls:
                 await self.run_calls(calls)
@@ -269,7 +243,7 @@ class _Loop:
         while True:
             messages = await self.run.prepare_messages()
             try:
-                reply = await self.model.reply(messages, self.definitions)
+                reply = await self.ask(messages)
             except ModelUnavailable as error:
                 if self.run.info.attempt >= self.limits.attempts:
                     raise
@@ -282,6 +256,21 @@ class _Loop:
                 used = schema.estimate_tokens([messages, self.definitions, reply.message, *reply.more])
             self.tokens += used
             return reply
+
+    async def ask(self, messages: Sequence[Message]) -> ModelReply:
+        if self.on_text is None:
+            return await self.model.reply(messages, self.definitions)
+        if isinstance(self.model, StreamingModel):
+            return await self.model.stream_reply(messages, self.definitions, self.on_text)
+        reply = await self.model.reply(messages, self.definitions)
+        if text := self.text_of([reply.message, *reply.more]):
+            pending = self.on_text(text)
+            if inspect.isawaitable(pending):
+                await pending
+        return reply
+
+    def text_of(self, messages: Sequence[Message]) -> str:
+        return "\n".join(filter(None, map(self.message_format.text, messages)))
 
     async def run_calls(self, calls: Sequence[ToolCall]) -> None:
         """Each worker takes the next call, so calls begin in their order; the run records the results in it, too."""

@@ -7,7 +7,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, final
 
 from hooksdk import schema
+from hooksdk._door.checks import check, each
 from hooksdk._schema.values import Fresh, readable
+from hooksdk.errors import WrongArgument
 
 __all__ = ["Origin", "ResultInfo", "ToolCall", "ToolResult", "TrimReceipt"]
 
@@ -49,6 +51,18 @@ class ToolCall:
     parent_id: str | None = field(default=None, repr=False)
     """The id of the call that this one was made by; None for the model's own."""
 
+    def __post_init__(self) -> None:
+        for name in ("id", "name"):
+            if type(value := getattr(self, name)) is not str:
+                check(f"ToolCall({name}=...)", value, str, "text")
+
+
+def _copied(where: str, value: Any) -> Any:
+    try:
+        return schema.clone(value)
+    except schema.Uncloneable as error:
+        raise WrongArgument(where, str(error), "Give a JSON value") from None
+
 
 @final
 @dataclass(frozen=True, init=False, repr=False)
@@ -83,7 +97,14 @@ class ToolResult:
         blocks: Iterable[Mapping[str, Any]] = (),
         structured: object = None,
     ) -> None:
-        content = [schema.clone(dict(block)) for block in blocks]
+        if text is not None and type(text) is not str:
+            check("ToolResult(text=...)", text, str, "text", "A value that is not text goes into structured=...")
+        content: list[dict[str, Any]] = []
+        for at, block in enumerate(each("ToolResult(blocks=...)", blocks, "blocks") if blocks != () else ()):
+            where = f"ToolResult(blocks=...), item {at}"
+            check(where, block, Mapping, 'a block such as {"type": "text", "text": ...}')
+            content.append(_copied(where, dict(block)))
+        structured = _copied("ToolResult(structured=...)", structured)
         if text is None:
             text = "\n".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
         put = object.__setattr__
@@ -91,7 +112,7 @@ class ToolResult:
         put(self, "is_error", is_error)
         put(self, "plain", not content)
         put(self, "blocks", content or [{"type": "text", "text": text}])
-        put(self, "structured", schema.clone(structured))
+        put(self, "structured", structured)
 
     @classmethod
     def error(cls, text: str) -> ToolResult:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol, final, overload
+from typing import Any, Protocol, TypeVar, final, overload
 
 from hooksdk import schema
 from hooksdk._firing.event import RunInfo
@@ -16,6 +17,8 @@ from hooksdk.tools import Tool
 from hooksdk.transcript import Results
 
 __all__ = ["Catalog", "Storage", "ToolContext", "build_catalog"]
+
+T = TypeVar("T")
 
 
 @final
@@ -127,7 +130,17 @@ class Catalog(Sequence[Tool]):
         return item in self._by_name if isinstance(item, str) else item in self._tools
 
     def __repr__(self) -> str:
-        return f"Catalog({len(self)} tools, {len(self.withheld)} withheld)"
+        names = [*map(repr, [tool.name for tool in self._tools[:3]]), *(["..."] if len(self) > 3 else [])]
+        return f"Catalog({len(self)} tools, {len(self.withheld)} withheld: {', '.join(names)})"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks. What servers wrote is shown as text."""
+        lines = [(tool.name, tool.description.strip().partition("\n")[0][:100], tool.tokens) for tool in self._tools]
+        cells = "".join(
+            f"<tr><td>{html.escape(name)}</td><td>{html.escape(text)}</td><td>{tokens}</td></tr>"
+            for name, text, tokens in lines
+        )
+        return f"<table><tr><th>tool</th><th>description</th><th>tokens</th></tr>{cells}</table>"
 
 
 def build_catalog(
@@ -223,9 +236,11 @@ class Storage(Protocol):
     ```
     """
 
-    async def get(self, key: str, default: Any = None) -> Any:
-        """The value kept under `key`, or `default`."""
-        ...
+    # The value kept under `key`, or `default`; to type checkers it is of the default's type.
+    @overload
+    async def get(self, key: str, default: None = None) -> Any: ...
+    @overload
+    async def get(self, key: str, default: T) -> T: ...
 
     async def set(self, key: str, value: Any) -> None:
         """Keep `value` under `key`; durable when this returns."""

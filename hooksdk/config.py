@@ -136,6 +136,8 @@ def load_config(
     What would need the operator's trust and does not have it is left out, with one warning in the log.
     """
     config, merged = read_config(overrides, folder=folder, environment=environment)
+    for problem in merged.twice:
+        logger.warning("%s", problem)
     if missing := merged.missing_trust():
         entries = ", ".join(dict.fromkeys(printable_entry(remark.entry) for remark in missing))
         logger.warning(

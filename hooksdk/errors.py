@@ -1,4 +1,4 @@
-"""Every error that hooksdk raises.
+"""Every error that hooksdk raises. They carry their facts as fields and rebuild under pickle.
 
 ```
 HookSDKError
@@ -9,10 +9,13 @@ HookSDKError
 │   ├── BadAnswer        a handler answered with the wrong type
 │   ├── ToolSchemaError  a function cannot become a tool
 │   ├── PluginRefused    a plugin cannot be loaded: manifest, contract, constructor
+│   ├── ReadOnlyArguments  a handler changes the arguments of its event (also a TypeError)
 │   └── ToolError        a tool, or a bridge, says why it does nothing: the model reads exactly this text
 ├── HostError            the person who runs the host can fix it
 │   ├── ConfigError, MissingGrant
+│   ├── WrongArgument    a call was given what it does not take (also a TypeError and a ValueError)
 │   ├── SessionClosed, SessionBusy, RunAlreadyOpen, RunClosed, CallSettled
+│   ├── WouldBlock       a call of `hooksdk.sync` that would wait for itself
 │   ├── ApprovalPending  a call waits for a person's answer
 │   ├── FenceClosed      an edit of the transcript while a run is open
 │   ├── TranscriptChanged  somebody else changed the stored transcript, or a list does not match it
@@ -22,8 +25,6 @@ HookSDKError
     ├── HookTimeout, PolicyFailed
     └── RunBlocked       `agent_start` blocked the run
 ```
-
-Errors carry their facts as fields and rebuild under pickle.
 """
 
 from __future__ import annotations
@@ -32,43 +33,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hooksdk._errors.words import did_you_mean, nearest, problem_text, unknown_key
+from hooksdk._errors.base import HookSDKError
+from hooksdk._errors.words import did_you_mean, nearest, problem_text, sentence, unknown_key
 
 __all__ = [
     "ApprovalPending", "BadAnswer", "CallSettled", "ConfigError", "DuplicatePlugin", "FenceClosed", "HookSDKError",
     "HookTimeout", "HookUseError", "HostError", "MissingGrant", "PluginError", "PluginRefused", "PolicyError", "PolicyFailed",
-    "RunAlreadyOpen", "RunBlocked", "RunClosed", "SessionBusy", "SessionClosed", "StoreError", "ToolError",
-    "ToolSchemaError", "TranscriptChanged", "UnknownHook", "UnknownResult", "did_you_mean", "nearest", "problem_text",
-    "unknown_key",
+    "ReadOnlyArguments", "RunAlreadyOpen", "RunBlocked", "RunClosed", "SessionBusy", "SessionClosed", "StoreError",
+    "ToolError", "ToolSchemaError", "TranscriptChanged", "UnknownHook", "UnknownResult", "WouldBlock", "WrongArgument",
+    "did_you_mean", "nearest", "problem_text", "unknown_key",
 ]  # fmt: skip
-
-
-def _sentence(text: str) -> str:
-    """The text with something at its end."""
-    return text if text.endswith((".", "?", "!")) else f"{text}."
-
-
-def _rebuild(kind: type[HookSDKError], fields: dict[str, Any]) -> HookSDKError:
-    error = kind.__new__(kind)
-    error.__dict__.update(fields)
-    return error
-
-
-class HookSDKError(Exception):
-    """The base of every error that hooksdk raises.
-
-    ```python
-    from hooksdk import HookSDKError, Host
-
-    try:
-        Host(config={"alow": []})
-    except HookSDKError as error:
-        assert "Did you mean 'allow'?" in str(error)
-    ```
-    """
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), dict(self.__dict__))
 
 
 class PluginError(HookSDKError):
@@ -87,7 +61,7 @@ class HookUseError(PluginError, TypeError):
     advice: str
 
     def __str__(self) -> str:
-        return f"@hooks.{self.hook} on {self.where}: {_sentence(self.problem)} {self.advice}"
+        return f"@hooks.{self.hook} on {self.where}: {sentence(self.problem)} {self.advice}"
 
 
 @dataclass(eq=False)
@@ -144,7 +118,7 @@ class ToolSchemaError(PluginError):
     advice: str
 
     def __str__(self) -> str:
-        return f"tool '{self.tool}' ({self.where}): {_sentence(self.problem)} {self.advice}"
+        return f"tool '{self.tool}' ({self.where}): {sentence(self.problem)} {self.advice}"
 
 
 @dataclass(eq=False)
@@ -157,7 +131,7 @@ class PluginRefused(PluginError):
 
     def __str__(self) -> str:
         refusal = f"plugin '{self.plugin}' refused: {self.problem}"
-        return f"{_sentence(refusal)} {self.advice}" if self.advice else refusal
+        return f"{sentence(refusal)} {self.advice}" if self.advice else refusal
 
 
 @dataclass(eq=False)
@@ -182,8 +156,32 @@ class ToolError(PluginError):
         return self.text
 
 
+@dataclass(eq=False)
+class ReadOnlyArguments(PluginError, TypeError):
+    """A handler changes the arguments of its event: that would change nothing, so it is refused there and then."""
+
+    change: str
+
+    def __str__(self) -> str:
+        advice = "Answer hooks.Rewrite({...}) from rewrite_tool_call; copy.deepcopy(event.arguments) may be changed"
+        return f"event.arguments cannot be changed ({self.change}): the call would not follow. {advice}"
+
+
 class HostError(HookSDKError):
     """Something that the person who runs the host can fix."""
+
+
+@dataclass(eq=False)
+class WrongArgument(HostError, TypeError, ValueError):
+    """A call of the library, such as `Host(store=...)`, was given what it does not take."""
+
+    where: str
+    problem: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        advice = f" {sentence(self.advice)}" if self.advice else ""
+        return f"{self.where}: {sentence(self.problem)}{advice}"
 
 
 @dataclass(eq=False)
@@ -206,11 +204,14 @@ class MissingGrant(HostError):
     plugin: str
     grants: Mapping[str, tuple[str, ...]]
     """Each missing grant, with what needs it: hooks, answers, tools."""
+    advice: str = ""
+    """How to give it; empty: on the command line."""
 
     def __str__(self) -> str:
         needs = " and ".join(f"no '{grant}' grant for {', '.join(users)}" for grant, users in self.grants.items())
         options = " ".join(f"--grant {grant}" for grant in self.grants)
-        return f"plugin '{self.plugin}' has {needs}. Give it with: hooksdk plugins enable {self.plugin} {options}"
+        advice = self.advice or f"Give it with: hooksdk plugins enable {self.plugin} {options}"
+        return f"plugin '{self.plugin}' has {needs}. {advice}"
 
 
 @dataclass(eq=False)
@@ -218,9 +219,11 @@ class SessionClosed(HostError):
     """The host or session is closed, or not open yet."""
 
     what: str
+    block: str = "async with"
+    """How it is opened: `with` in `hooksdk.sync`."""
 
     def __str__(self) -> str:
-        return f"{self.what} is not open. Use it inside `async with`"
+        return f"{self.what} is not open. Use it inside `{self.block}`"
 
 
 @dataclass(eq=False)
@@ -261,6 +264,17 @@ class RunClosed(HostError):
 
     def __str__(self) -> str:
         return self.what
+
+
+@dataclass(eq=False)
+class WouldBlock(HostError):
+    """A call of `hooksdk.sync` in the host's own event loop: it would wait for itself."""
+
+    def __str__(self) -> str:
+        return (
+            "hooksdk.sync was called in the host's own event loop, by an async tool or by a plugin's handler, where it would "
+            "wait for itself. Make the tool a plain `def`, which runs in a thread; a handler uses what its event holds"
+        )
 
 
 @dataclass(eq=False)

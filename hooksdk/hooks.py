@@ -1,7 +1,7 @@
 """Every hook, in the order in which a run fires them, with its event and its answers.
 
 The functions at the end of each section are the decorators: `@hooks.before_tool_call`. `None` means no opinion. Events are
-frozen, and everything that could be changed in them is a fresh copy at each access."""
+frozen, with a fresh copy at each access of what could be changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from hooksdk._firing.event import CallEvent, Checked, Event, RunInfo, Trace
+from hooksdk._firing.event import Answer, Around, AroundRun, Block, CallEvent, Checked, Event, RunInfo, Trace
 from hooksdk._firing.hook import GRANTS, Hook, define
 from hooksdk._schema.values import Fresh
 from hooksdk.calls import ToolCall, ToolResult
@@ -21,13 +21,13 @@ from hooksdk.transcript import Results, TranscriptEditor
 
 __all__ = [
     "GRANTS", "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",
-    "AgentStart", "Answer", "Ask", "AssembleTools", "BeforeCompaction", "BeforeModelCall", "BeforeToolCall", "Block",
-    "CallStatus", "EndReason", "Event", "NarrowTools", "Offer", "Replace", "ReplaceMessages", "ResolveSecrets", "Rewrite",
-    "RewriteToolCall", "RunInfo", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart", "Trace",
-    "TransformToolResult", "Trim", "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call",
-    "after_tool_call", "after_tools_resolved", "agent_end", "agent_start", "assemble_tools", "before_compaction",
-    "before_model_call", "before_tool_call", "narrow_tools", "resolve_secrets", "rewrite_tool_call", "session_end",
-    "session_start", "trace", "transform_tool_result", "unwrap_tool_call",
+    "AgentStart", "Answer", "Around", "AroundRun", "AroundToolCall", "Ask", "AssembleTools", "BeforeCompaction", "BeforeModelCall",
+    "BeforeToolCall", "Block", "CallStatus", "EndReason", "Event", "NarrowTools", "Offer", "Replace", "ReplaceMessages",
+    "ResolveSecrets", "Rewrite", "RewriteToolCall", "RunInfo", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart",
+    "Trace", "TransformToolResult", "Trim", "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call",
+    "after_tool_call", "after_tools_resolved", "agent_end", "agent_start", "around_run", "around_tool_call", "assemble_tools",
+    "before_compaction", "before_model_call", "before_tool_call", "narrow_tools", "resolve_secrets", "rewrite_tool_call",
+    "session_end", "session_start", "trace", "transform_tool_result", "unwrap_tool_call",
 ]  # fmt: skip
 
 
@@ -52,16 +52,14 @@ class AgentStart(Event):
     """What the host gave as the run's input."""
 
 
-@dataclass(frozen=True)
-class Block(Checked):
-    """No: the call (or the run) does not happen. The model reads the reason."""
-
-    reason: str
-
-
 @define(kind="decide", timeout=15)
 def agent_start(event: AgentStart) -> Block | None:
     """A run is about to begin; nothing is recorded yet. `Block` blocks it, and so does a handler that fails."""
+
+
+@define(kind="around")
+def around_run(event: AroundRun) -> Around | None:
+    """Hold something open around a run, in its own task: what the host does until its end sees the context variables."""
 
 
 # What the model may use
@@ -252,13 +250,6 @@ class Ask(Checked):
     timeout: float = 120.0
 
 
-@dataclass(frozen=True)
-class Answer(Checked):
-    """The result of the call, without running the tool."""
-
-    result: ToolResult | str
-
-
 @define(kind="decide", timeout=15, options={"tools"}, answer_grants={Answer: "answer"})
 def before_tool_call(event: BeforeToolCall) -> Block | Ask | Answer | None:
     """Judge a call. `Block` beats `Ask` beats `Answer` whatever the order: the first `Block` or `Answer` counts, a person
@@ -286,18 +277,26 @@ def resolve_secrets(event: ResolveSecrets) -> Secrets | None:
     """Give values for secret placeholders, after the call was judged. Nobody else sees them. A failing handler blocks."""
 
 
-def _count_nothing(_counter: str, _amount: int = 1) -> None:
-    pass
+@dataclass(frozen=True, kw_only=True)
+class AroundToolCall(_ToolEvent):
+    """A judged call whose tool runs now."""
+
+    began: float = 0.0
+    """When the call began to be judged, in seconds since the epoch."""
+
+
+@define(kind="around", options={"tools"})
+def around_tool_call(event: AroundToolCall) -> Around | None:
+    """Hold something open around a tool while it runs, in its own task: it sees the context variables that are set."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransformToolResult(CallEvent):
-    """A result, before it is recorded."""
+    """A result, before it is recorded. `tool` is None for an unknown one."""
 
     tool: Tool | None = None
-    """None for an unknown tool."""
     result: ToolResult
-    count: Callable[[str, int], None] = field(default=_count_nothing, repr=False)
+    count: Callable[[str, int], None] = field(default=lambda _counter, _amount=1: None, repr=False)
     """`event.count("redactions", 1)` adds to a counter of the plugin's own in the run's stats."""
 
 

@@ -7,18 +7,20 @@ import inspect
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from os import PathLike
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Self, TypeVar, final
 
 import anyio
 
+from hooksdk._door.checks import AsyncOnly, check, check_function, check_number, check_path, check_text, each, refuse
 from hooksdk._plugins.discovery import find_plugins
 from hooksdk._plugins.handlers import judging_line
 from hooksdk._plugins.listing import describe_plugins
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._plugins.registry import Registry
-from hooksdk._run.parts import PluginStorage
+from hooksdk._run.parts import PluginStorage, SessionParts
 from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
@@ -26,7 +28,7 @@ from hooksdk.approvals import Approver
 from hooksdk.catalog import Storage
 from hooksdk.config import Config, load_config
 from hooksdk.errors import PluginRefused, SessionClosed
-from hooksdk.session import Session, SessionParts
+from hooksdk.session import Session
 from hooksdk.stores import open_store
 from hooksdk.transcript import Store
 
@@ -34,21 +36,23 @@ __all__ = ["Host"]
 
 T = TypeVar("T")
 CLOSE_TIMEOUT = 10.0
+_CONFIG_ADVICE = "A file hooksdk.toml is found in the folder: Host(folder=...)"
 
 
 @final
-class Host:
+class Host(AsyncOnly):
     """Plugins, configuration, stores and background workers of one process.
 
     - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.
-    - `store`: where transcripts and plugins' values live, such as `JsonlStore("sessions")`; without it, and without a `store`
-      in the configuration, they are in memory and gone with the host.
+    - `store`: where transcripts and plugins' values live: a store such as `JsonlStore("sessions")`, a `Path` of such a folder,
+      or text as in the configuration (`"memory"`, `"jsonl:sessions"`, `"sqlite:///sessions.db"`). Without it, and without a
+      `store` in the configuration, they are in memory and gone with the host. The host closes a store that it opened.
     - `config`: a mapping laid over the configuration files and the environment, or a whole `Config` instead of them.
     - `approver`: how a person is asked, `async def (request) -> Approval`; without one every `Ask` is refused.
     - `folder`: the project folder whose configuration counts; the current one by default.
     - `restart`: how the program is restarted, `async def (reason)`, for plugins that ask for it; without one they cannot.
 
-    Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded.
+    Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded, and `WrongArgument`.
 
     ```python
     import anyio
@@ -73,21 +77,26 @@ class Host:
         self,
         plugins: Iterable[Any] = (),
         *,
-        store: Store | None = None,
+        store: Store | str | PathLike[str] | None = None,
         config: Mapping[str, Any] | Config | None = None,
         approver: Approver | None = None,
         folder: Path | str | None = None,
         restart: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        if isinstance(plugins, (str, type, ModuleType)):
-            raise TypeError("Host(plugins=...) takes a list of modules and classes, such as plugins=[MyPlugin]")
+        if isinstance(plugins, (type, ModuleType)):
+            refuse("Host(plugins=...)", plugins, "a list of modules and classes", f"Write plugins=[{plugins.__name__}]")
+        plugins = each("Host(plugins=...)", plugins, "modules and classes", "Write such as plugins=[MyPlugin]")
+        check("Host(config=...)", config, (Mapping, Config, type(None)), "a mapping or a Config", _CONFIG_ADVICE)
+        check_function("Host(approver=...)", approver, "async def (request) -> Approval")
+        check_path("Host(folder=...)", folder)
+        check_function("Host(restart=...)", restart, "async def (reason)")
         where = None if folder is None else Path(folder)
         self.config = config if isinstance(config, Config) else load_config(config, folder=where)
         self._approver = approver
         self._registry = Registry(self.config)
         find_plugins(self._registry, plugins, self.config, folder=where)
-        self._own_store = store is None
-        self._store: Store = open_store(self.config.store) if store is None else store
+        self._own_store = store is None or isinstance(store, (str, PathLike))
+        self._store: Store = _store(self.config.store if store is None else store)
         self._background: Background | None = None
         self._keepers: list[Keeper[Any]] = []
         self._shared: dict[str, Any] = {}
@@ -114,6 +123,11 @@ class Host:
     def describe(self) -> Sequence[dict[str, Any]]:
         """The plugins as JSON."""
         return describe_plugins(self._registry.plugins)
+
+    def __repr__(self) -> str:
+        plugins = ", ".join(plugin.id for plugin in self._registry.loaded) or "no plugins"
+        sessions = ", ".join(map(repr, self._sessions)) or "no open session"
+        return f"<Host of {plugins}: {sessions if self._background else 'not open'}>"
 
     async def __aenter__(self) -> Self:
         background = Background()
@@ -170,6 +184,8 @@ class Host:
         its own, and left when the host closes."""
         if self._background is None:
             raise SessionClosed("the host")
+        if isinstance(manager, type) or not hasattr(manager, "__aexit__"):
+            refuse("host.enter(...)", manager, "an async context manager, as `async with` takes it")
         keeper = Keeper(manager, name or type(manager).__name__)
         value = await keeper.enter(self._background)
         self._keepers.append(keeper)
@@ -178,6 +194,7 @@ class Host:
     def session(self, session_id: str | None = None) -> Session:
         """A session, to use as `async with host.session("id") as session`. An id is opaque: any text; without one a new
         session with a random id is opened. Entering raises `SessionBusy` while somebody else holds it."""
+        check_text("host.session(...)", session_id, "An id is text, such as str(7)")
         if self._background is None:
             raise SessionClosed("the host")
         parts = SessionParts(
@@ -196,6 +213,7 @@ class Host:
         """Wait until no session is at work (`Session.running`), `timeout` seconds at most; False when one still is, and
         `sessions` tells which. For a shutdown that cuts nobody short. When this returns True, no run begins before the
         caller's next `await`."""
+        check_number("host.wait_idle(...)", timeout or None, "30", optional=True)
         with anyio.move_on_after(timeout):
             while any(session.running for session in self._sessions.values()):
                 if self._rest is None:
@@ -250,6 +268,18 @@ class _PluginHost:
         if self._restart is None:
             raise RuntimeError("this host was not told how it is restarted: Host(restart=...)")
         await self._restart(reason)
+
+
+def _store(given: Store | str | PathLike[str] | None) -> Store:
+    if given is None or isinstance(given, (str, PathLike)):
+        return open_store(given)
+    if isinstance(given, type) or not all(
+        callable(getattr(given, method, None)) for method in ("open_session", "aclose")
+    ):
+        known = '"memory", "jsonl:DIRECTORY", "sqlite:///FILE", a Path, or an object such as JsonlStore("sessions")'
+        advice = f"Give an instance: {given.__name__}(...)" if isinstance(given, type) else ""
+        refuse("Host(store=...)", given, f"a store: {known}", advice)
+    return given
 
 
 def _takes_host(share: Callable[..., Any]) -> bool:

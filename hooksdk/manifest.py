@@ -10,7 +10,7 @@ import importlib.machinery
 import importlib.util
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,18 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from hooksdk import schema
-from hooksdk.errors import ConfigError, PluginRefused, problem_text, unknown_key
+from hooksdk.errors import ConfigError, PluginRefused, did_you_mean, nearest, problem_text, unknown_key
 from hooksdk.hooks import GRANTS
 
-__all__ = ["FILE_NAMES", "Activation", "Contracts", "Manifest", "find_manifest", "folders_of", "read_manifest"]
+__all__ = [
+    "FILE_NAMES", "SUFFIX", "Activation", "Contracts", "Manifest", "file_names", "find_manifest", "folders_of",
+    "missing_part", "read_manifest",
+]  # fmt: skip
 
+SUFFIX = ".plugin.json"
+"""What every manifest's file name ends with."""
 FILE_NAMES = ("hooksdk.plugin.json", "openclaw.plugin.json")
-"""The manifest's file name, and its ancestor's."""
+"""The manifest's file name, and its ancestor's, in a folder that holds one plugin."""
 
 
 class Activation(BaseModel):
@@ -60,10 +65,28 @@ class Manifest(BaseModel):
     @property
     def notices(self) -> list[str]:
         """Keys and permissions that hooksdk does not know, one line each."""
-        unknown = [*(self.model_extra or {}), *(f"contracts.{key}" for key in self.contracts.model_extra or {})]
-        keys = [f"'{key}' is not a key that hooksdk knows; it is ignored" for key in unknown]
+        keys = [f"'{key}' is not a key that hooksdk knows; it is ignored.{hint}" for key, hint in self._unknown_keys()]
+        return [*keys, *self._unknown_permissions()]
+
+    @property
+    def slips(self) -> list[str]:
+        """Those of `notices` that look like a mistake: the others may be meant for another program."""
+        keys = [
+            f"'{key}' is not a key that hooksdk knows; it is ignored.{hint}"
+            for key, hint in self._unknown_keys()
+            if hint
+        ]
+        return [*keys, *self._unknown_permissions()]
+
+    def _unknown_keys(self) -> list[tuple[str, str]]:
+        """Each with what was most likely meant, if anything."""
+        keys = [(key, _meant(key)) for key in self.model_extra or {}]
+        inner = self.contracts.model_extra or {}
+        return [*keys, *((f"contracts.{key}", did_you_mean(key, Contracts.model_fields)) for key in inner)]
+
+    def _unknown_permissions(self) -> list[str]:
         words = (word for word in self.permissions if word not in GRANTS)
-        return [*keys, *(f"{unknown_key(word, GRANTS, 'a permission')} It is ignored" for word in words)]
+        return [f"permissions: {unknown_key(word, GRANTS, 'a permission')} It is ignored" for word in words]
 
     def check_config(self, config: Mapping[str, Any], where: str) -> dict[str, Any]:
         """The configuration with the schema's defaults filled in. Raises `ConfigError` naming every wrong entry."""
@@ -80,6 +103,13 @@ class Manifest(BaseModel):
         return filled
 
 
+def _meant(key: str) -> str:
+    if key in Contracts.model_fields:
+        return f" Did you mean 'contracts.{key}'?"
+    known = [info.alias or name for name, info in Manifest.model_fields.items() if name != "id"]  # that one is required
+    return did_you_mean(key, known)
+
+
 def _fill_defaults(config_schema: Mapping[str, Any], values: dict[str, Any]) -> None:
     properties: Any = config_schema.get("properties")
     for name, part in properties.items() if isinstance(properties, dict) else ():  # pyright: ignore[reportUnknownVariableType]
@@ -91,9 +121,10 @@ def _fill_defaults(config_schema: Mapping[str, Any], values: dict[str, Any]) -> 
             _fill_defaults(part, values[name])  # pyright: ignore[reportUnknownArgumentType]
 
 
-def read_manifest(path: Path | zipfile.Path) -> Manifest:
-    """Read one manifest, in a folder or in a wheel. Raises `PluginRefused` with every wrong entry."""
-    who = Path(str(path)).parent.name
+def read_manifest(path: Path | zipfile.Path, plugin_id: str = "") -> Manifest:
+    """Read one manifest, in a folder or in a wheel. Raises `PluginRefused` with every wrong entry, under the plugin's id where
+    that is known."""
+    who = plugin_id or Path(str(path)).parent.name
     try:
         data = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -107,28 +138,60 @@ def read_manifest(path: Path | zipfile.Path) -> Manifest:
         raise PluginRefused(who, f"its manifest {path} is wrong: {problems}") from None
 
 
-def find_manifest(module: str) -> Path | None:
-    """The manifest beside a module, found without running any of its code (nor its parent packages')."""
-    candidates = (Path(folder) / name for folder in folders_of(module) for name in FILE_NAMES)
+def file_names(plugin_id: str) -> Sequence[str]:
+    """What a plugin's manifest may be called, the first that is there counts: `ID.plugin.json`, where several plugins lie in
+    one folder, or `hooksdk.plugin.json`."""
+    spellings = dict.fromkeys((plugin_id, plugin_id.replace("-", "_"), plugin_id.replace("_", "-")))
+    own = [f"{name}{SUFFIX}" for name in spellings if name and Path(name).name == name]
+    return [*own, *FILE_NAMES]
+
+
+def find_manifest(module: str, plugin_id: str = "") -> Path | None:
+    """The manifest of a plugin beside its module, found without running any of its code (nor its parent packages)."""
+    candidates = (Path(folder) / name for folder in folders_of(module) for name in file_names(plugin_id))
     return next((path for path in candidates if path.is_file()), None)
 
 
 def folders_of(module: str) -> list[str]:
     """Where a module lies, found without running any of its code: its package's folders, or a plain module's. None of a
     module that is not there."""
+    return _locate(module)[0]
+
+
+def missing_part(module: str) -> str:
+    """What of a module's name leads nowhere, with the nearest that does: `'pkg.nrom'. Did you mean 'pkg.norm'?`. Empty when
+    the module is there."""
+    folders, found = _locate(module)
+    if found == module:
+        return ""
+    parts = module.split(".")
+    known = found.split(".") if found else []
+    missing = ".".join(parts[: len(known) + 1])
+    files = [path for folder in folders if known for path in Path(folder).iterdir()]
+    names = {path.stem for path in files if path.suffix == ".py" or (path / "__init__.py").is_file()} - {"__init__"}
+    near = nearest(parts[len(known)], sorted(names), 1)
+    return f"'{missing}'." + (f" Did you mean '{found}.{near[0]}'?" if near else "")
+
+
+def _locate(module: str) -> tuple[list[str], str]:
+    """The folders of a module, and as much of its name as leads to something."""
     top, *rest = module.split(".")
     try:
         spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):
-        return []
-    folders: list[str] = list(spec.submodule_search_locations or ()) if spec else []
-    if spec and not folders and spec.origin:
-        folders = [str(Path(spec.origin).parent)]
+        return [], ""
+    if spec is None:
+        return [], ""
+    found = top
+    folders: list[str] = list(spec.submodule_search_locations or ())
+    if not folders:
+        return [str(Path(spec.origin).parent)] if spec.origin else [], found
     for part in rest:
         inner = importlib.machinery.PathFinder.find_spec(part, folders)
         if inner is None:
             break
+        found = f"{found}.{part}"
         if inner.submodule_search_locations is None:
             break  # a plain module: its manifest lies beside it
         folders = list(inner.submodule_search_locations)
-    return folders
+    return folders, found

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, final, get_args
 
-from hooksdk.errors import did_you_mean
+from hooksdk.errors import HookSDKError, did_you_mean
 
 __all__ = ["SOURCES", "PatternError", "Source", "ToolPattern"]
 
@@ -16,7 +16,7 @@ SOURCES: tuple[Source, ...] = get_args(Source)
 """The first part of a tool's id."""
 
 
-class PatternError(ValueError):
+class PatternError(HookSDKError, ValueError):
     """A tool pattern cannot be read; the text says what it must look like."""
 
 

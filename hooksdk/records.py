@@ -30,6 +30,7 @@ __all__ = [
     "CallInText",
     "CallStarted",
     "CallStatus",
+    "Content",
     "Decision",
     "EndReason",
     "HookFired",
@@ -72,6 +73,17 @@ class Record:
         """The fields by their names, without the kind: JSON."""
         values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What a record is about, in full: for those who listen with `session.on_event`. Plugins' trace handlers never get it."""
+
+    text: str = ""
+    """Of `run_started` the prompt, of `model_replied` the prose, of `decision` its reason, of `approval_asked` the title, of
+    `call_finished` the result."""
+    arguments: Fresh[Mapping[str, Any] | None] = Fresh(None)
+    """Of `call_started` as they were written, of `call_finished` as they ran; secrets are not filled in. Of the others None."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,17 +5,21 @@ A run is opened by a session, which hands it its parts. It holds no cancel scope
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, final
 
 import anyio
 
 from hooksdk import hooks, schema
+from hooksdk._door.checks import AsyncOnly, check
+from hooksdk._run.around import HeldOpen
 from hooksdk._run.compaction import Compaction
 from hooksdk._run.judged import JudgedCall, end_judged_calls, judge_call
+from hooksdk._run.listening import prompt_text
 from hooksdk._run.masked import MaskedEditor, mask_messages
 from hooksdk._run.messages import before_model_call, drain_trims
 from hooksdk._run.parts import RunParts
@@ -28,12 +32,15 @@ from hooksdk._tasks.shielding import run_shielded
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import PolicyFailed, RunBlocked
-from hooksdk.formats import Message
+from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, ProviderJson, SdkObject
+from hooksdk.formats._given import call_in, messages_in, usage_in
 from hooksdk.formats._shared import replies_in
+from hooksdk.formats._tools import as_tools
 from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.records import (
     AttemptStarted,
     CallInText,
+    Content,
     ModelCalled,
     ModelReplied,
     RunEnded,
@@ -52,7 +59,7 @@ FLUSH_TIMEOUT = 5.0
 
 
 @final
-class Run:
+class Run(AsyncOnly):
     """One agent run: from a user's message to the final answer, a pause or an error. `Session.run` opens it.
 
     ```python
@@ -76,23 +83,6 @@ class Run:
 
     Leaving the block ends the run: an exception makes it an `error`, a cancellation `cancelled`, `pause()` before it
     `paused`; else it is `completed`. Its `agent_end` handlers and the drain of trims are done when the block is left.
-
-    ```python
-    import anyio
-
-    from hooksdk import Host
-
-    async def main() -> None:
-        async with Host() as host, host.session("ann") as session:
-            async with session.run("What is new?", model="any") as run:
-                await run.resolve_tools([])
-                await run.record({"role": "user", "content": "What is new?"})
-                messages = await run.prepare_messages()  # send these to your model
-                await run.record({"role": "assistant", "content": f"{len(messages)} message so far."})
-            assert run.stats["model_calls"] == 1
-
-    anyio.run(main)
-    ```
     """
 
     def __init__(self, parts: RunParts, info: RunInfo, *, input: object, context_window: int | None) -> None:  # noqa: A002
@@ -107,13 +97,22 @@ class Run:
         """Names and ids that tools of this run had in some attempt."""
         self._compacting = False
         self._paused: str | None = None
+        self._held = HeldOpen()
 
     # What whoever runs it may ask
+
+    def __repr__(self) -> str:
+        return f"<Run '{self.info.run_id}' of session '{self.info.session_id}': {'open' if self._state.open else 'not open'}>"
 
     @property
     def info(self) -> RunInfo:
         """Session, run, attempt, agent, provider, model and so on."""
         return self._state.info
+
+    @property
+    def format(self) -> MessageFormat:
+        """The format of its messages: `run.format.tools(...)` writes what is offered as the provider's request wants it."""
+        return self._parts.format
 
     @property
     def tools(self) -> Catalog:
@@ -150,8 +149,11 @@ class Run:
         try:
             await self._agent_start()
             await self._transcript.use_format(self._parts.format)
-            await self._state.trace(RunStarted(trigger=self.info.trigger, model=self.info.model))
+            await self._held.enter(self._state, "around_run", lambda: hooks.AroundRun(info=self.info))
+            started = RunStarted(trigger=self.info.trigger, model=self.info.model)
+            await self._state.trace(started, lambda: Content(text=prompt_text(self._input, self._parts.format)))
         except BaseException as error:
+            self._held.leave()
             self._parts.open_run.release(self._state)
             self._parts.secrets.error(error)
             raise
@@ -169,13 +171,14 @@ class Run:
 
     # What the model may use
 
-    async def resolve_tools(self, tools: Iterable[Tool] | Callable[[], Iterable[Tool]] = ()) -> list[Tool]:
-        """Settle the catalog of this attempt and answer what to offer the model. Given tools and the plugins' tools
-        pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
+    async def resolve_tools(self, tools: GivenTools | Callable[[], GivenTools] = ()) -> list[Tool]:
+        """Settle the catalog of this attempt and answer what to offer the model. `tools` are `Tool`s, functions that become
+        tools, and definitions in a provider's JSON, which have no executor (`Tool.from_json` gives them one). They and the
+        plugins' tools pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
         `PolicyFailed` when a narrowing plugin fails."""
         self._state.check_open()
         state = self._state
-        candidates = [*map(state.itself, tools() if callable(tools) else tools), *self._parts.tools]
+        candidates = [*map(state.itself, as_tools(tools, "run.resolve_tools(...)")), *self._parts.tools]
         try:
             offered = await settle_tools(state, candidates, self._earlier_names)
         except BaseException as error:
@@ -207,15 +210,17 @@ class Run:
 
     # Each model call
 
-    async def prepare_messages(self, messages: Sequence[Message] | None = None) -> list[Message]:
+    async def prepare_messages(self, messages: Sequence[GivenMessage] | None = None) -> list[ProviderJson]:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
         trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
         match."""
         self._state.check_open()
         if messages is not None:
-            messages = mask_messages(messages, self._transcript.view, self._state.secrets)
-            known = await self._transcript.match(messages)
-            await self._show_replies(messages[known:])
+            whole = messages_in(messages, self._parts.format, "run.prepare_messages(...)").messages
+            if self._state.secrets:
+                whole = mask_messages(whole, self._transcript.view, self._state.secrets)
+            known = await self._transcript.match(whole)
+            await self._show_replies(whole[known:])
         await self._transcript.close_turn("not run: no result came before the next model call")
         if self._parts.drain_early:
             await drain_trims(self._state)
@@ -227,19 +232,23 @@ class Run:
 
     async def record(
         self,
-        message: Message | Sequence[Message],
+        message: GivenMessage | Sequence[GivenMessage],
         *,
-        usage: Mapping[str, Any] | None = None,
+        usage: Mapping[str, Any] | SdkObject | None = None,
         stop_reason: str | None = None,
     ) -> None:
         """Append a message (or several) to the transcript; durable when this returns. A reply of the model opens its
-        calls and is shown to `after_model_call`."""
+        calls and is shown to `after_model_call`. Objects of the provider's SDK are taken as they are; of a whole answer its
+        message, usage and reason to stop. Raises `WrongArgument` for what is no message."""
         self._state.check_open()
-        messages: list[Message] = [message] if isinstance(message, dict) else list(message)
+        given = messages_in(message, self._parts.format, "run.record(...)")
+        messages, counts = given.messages, usage_in(given.usage if usage is None else usage, "run.record(usage=...)")
+        stop_reason = given.stop_reason if stop_reason is None else stop_reason
+        check("run.record(stop_reason=...)", stop_reason, (str, type(None)), "text")
         if self._state.secrets:
             messages = [self._state.secrets.value(one) for one in messages]
         await self._transcript.append(messages)
-        await self._show_replies(messages, None if usage is None else schema.clone(dict(usage)), stop_reason)
+        await self._show_replies(messages, counts, stop_reason)
         await self._parts.states.save()
 
     async def _show_replies(
@@ -253,8 +262,9 @@ class Run:
         self, reply: Sequence[Message], usage: Mapping[str, Any] | None, stop_reason: str | None
     ) -> None:
         self._state.stats.replied(usage)
-        await self._state.trace(ModelReplied(usage=usage or None, stop_reason=stop_reason))
-        await self._notice_text_calls(reply)
+        text = "\n".join(filter(None, map(self._parts.format.text, reply)))
+        await self._state.trace(ModelReplied(usage=usage or None, stop_reason=stop_reason), lambda: Content(text=text))
+        await self._notice_text_calls(reply, text)
         if self._hooks.has("after_model_call"):
             for message in reply:
                 is_last = message is reply[-1]  # what the reply cost is said once
@@ -264,12 +274,11 @@ class Run:
                 )  # fmt: skip
                 self._hooks.observe("after_model_call", event)
 
-    async def _notice_text_calls(self, reply: Sequence[Message]) -> None:
+    async def _notice_text_calls(self, reply: Sequence[Message], text: str) -> None:
         state, format_ = self._state, self._parts.format
         catalog, state.reminder = state.catalog, None
         if catalog is None or any(format_.calls(message) for message in reply):
             return
-        text = "\n".join(format_.text(message) for message in reply)
         names = names_called_in(text, lambda name: name in catalog or name in state.bridges)
         if names:
             state.reminder = reminder_of(names, {tool.name for tool in self._offered}, state.call_hint)
@@ -278,21 +287,23 @@ class Run:
 
     # Each tool call: its steps are listed in `_run/judged.py`
 
-    async def call_tool(self, call: ToolCall) -> ToolResult:
-        """Judge a call, run its tool, and record its result. Whatever goes wrong with the call is a result that the model
+    async def call_tool(self, call: ToolCall | GivenMessage) -> ToolResult:
+        """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's SDK or
+        API has it. Whatever goes wrong with the call is a result that the model
         can read; only the host's own mistakes raise, and `ApprovalPending` for a call whose approval comes later: call it
         again then, in this run or in a later one. It is not judged again, and runs with the arguments that were. A call of
         the newest reply that has its result already, such as when a loop is resumed, is not run again: that result is the
         answer."""
         self._state.check_open()
+        call = call_in(call, self.pending, "run.call_tool(...)")
         judged = await judge_call(self._state, CallInProgress(call, runs_at_once=True))
         return await judged.execute()
 
-    async def judge(self, call: ToolCall) -> JudgedCall:
+    async def judge(self, call: ToolCall | GivenMessage) -> JudgedCall:
         """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
         One that was judged before and waits is not judged again: its approver is asked."""
         self._state.check_open()
-        return await judge_call(self._state, CallInProgress(call))
+        return await judge_call(self._state, CallInProgress(call_in(call, self.pending, "run.judge(...)")))
 
     # Between turns
 
@@ -323,6 +334,7 @@ class Run:
     def pause(self, reason: str) -> None:
         """Let the run end as `paused` when the block is left: calls without a result stay open for the next run."""
         self._state.check_open()
+        check("run.pause(...)", reason, str, "the reason")
         self._paused = reason
 
     # A run ends
@@ -342,6 +354,7 @@ class Run:
             try:
                 await run_shielded(self._make_durable, reason, problems)  # also when asyncio cancels the task once more
             finally:
+                self._held.leave()
                 self._parts.open_run.release(self._state)
         if problems and error is None:
             raise problems[0]
@@ -349,11 +362,9 @@ class Run:
     def _ending(self, error: BaseException | None) -> tuple[EndReason, str | None]:
         if error is None:
             return ("paused", self._paused) if self._paused is not None else ("completed", None)
-        return (
-            ("error", describe(error, clean=self._state.secrets.text))
-            if isinstance(error, (Exception, SystemExit))
-            else ("cancelled", None)
-        )
+        if isinstance(error, (Exception, SystemExit)):
+            return "error", describe(error, clean=self._state.secrets.text)
+        return "cancelled", None
 
     async def _end(self, reason: EndReason, message: str | None, problems: list[Exception]) -> None:
         if reason != "paused":
@@ -378,10 +389,7 @@ class Run:
             if reason != "paused" and self._transcript.pending:
                 await self._transcript.close_turn(NOT_RUN)
 
-        async def drain() -> None:
-            await drain_trims(self._state)
-
-        for step in (close_turn, drain, self._transcript.publish, self._parts.states.save):
+        for step in (close_turn, partial(drain_trims, self._state), self._transcript.publish, self._parts.states.save):
             try:
                 await step()
             except Exception as problem:

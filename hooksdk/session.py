@@ -5,67 +5,48 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, final
 
 import anyio
 
-from hooksdk import hooks, schema
+from hooksdk import hooks
+from hooksdk._door.checks import AsyncOnly, check_text, each
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._plugins.plugin import instantiate
-from hooksdk._plugins.registry import Registry
+from hooksdk._run.listening import Listener, Listeners
 from hooksdk._run.masked import MaskedResults
-from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts
+from hooksdk._run.options import check_options, json_value, make_info
+from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts, SessionParts
 from hooksdk._run.secrets import SecretMask
 from hooksdk._run.unmatched import UnmatchedNames
-from hooksdk._tasks.background import Background, Keeper, leave_all, logger
+from hooksdk._tasks.background import Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import Approver
 from hooksdk.calls import TrimReceipt
-from hooksdk.config import Config
 from hooksdk.errors import ConfigError, FenceClosed, PluginRefused, SessionClosed
-from hooksdk.formats import Message, MessageFormat, get_format
+from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
+from hooksdk.formats._given import messages_in
 from hooksdk.hooks import RunInfo, SessionEndReason
 from hooksdk.patterns import ToolPattern
 from hooksdk.records import SessionEnded, SessionStarted
 from hooksdk.run import Run
-from hooksdk.state import PluginHost
 from hooksdk.tools import Tool
-from hooksdk.transcript import DrainReport, Results, SessionLog, Store, Transcript
+from hooksdk.transcript import DrainReport, Results, SessionLog, Transcript
 from hooksdk.trimming import guess_format, repair
 
-__all__ = ["Session", "SessionParts"]
+__all__ = ["Session"]
 
 CLOSE_TIMEOUT = 10.0
 """Seconds that closing a session may take in all."""
 SAVE_TIMEOUT = 5.0
 """Seconds that observers have before a session is saved."""
-TRIGGERS = ("user", "schedule", "subagent", "other")
-"""What may begin a run."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SessionParts:
-    """What a host hands to its sessions."""
-
-    config: Config
-    registry: Registry
-    background: Background
-    store: Store
-    approver: Approver | None
-    shared: Mapping[str, Any]
-    """What `shared` of each plugin class yielded, by plugin."""
-    on_open: Callable[[Session], None]
-    on_close: Callable[[Session], None]
-    on_rest: Callable[[], None]
-    """Told when a run has ended, and when the session has opened."""
-    plugin_host: PluginHost
 
 
 @final
-class Session:
+class Session(AsyncOnly):
     """One conversation. Use it as `async with host.session("id") as session`; it takes one run at a time.
 
     ```python
@@ -92,6 +73,7 @@ class Session:
         parent: str = "",
         parent_runs: OpenRun | None = None,
         secrets: SecretMask | None = None,
+        listeners: Listeners | None = None,
     ) -> None:
         self.id = session_id
         self.resumed = False
@@ -103,6 +85,7 @@ class Session:
         self._parent_run = parent_runs.run if parent_runs else None
         """The run that was open when this session was made as a sub-agent's."""
         self._secrets = SecretMask() if secrets is None else secrets
+        self._listeners = Listeners() if listeners is None else listeners
         self._children = 0
         self._log: SessionLog | None = None
         self._transcript: Transcript | None = None
@@ -117,6 +100,9 @@ class Session:
         self._info = RunInfo(session_id=session_id)
 
     # What whoever holds it may ask
+
+    def __repr__(self) -> str:
+        return f"<Session '{self.id}': {'open' if self._is_open else 'not open'}>"
 
     @property
     def messages(self) -> list[Message]:
@@ -163,7 +149,7 @@ class Session:
             raise FenceClosed(self.id)
         return await self._need_transcript().drain()
 
-    async def load(self, messages: Sequence[Message], format: str | MessageFormat | None = None) -> None:  # noqa: A002
+    async def load(self, messages: Sequence[GivenMessage], format: str | MessageFormat | None = None) -> None:  # noqa: A002
         """Record a history from elsewhere into this new session; durable when this returns, and its results can be trimmed.
 
         `format` is guessed where it is None. A call without a result gets an error, except the last reply's. Raises
@@ -173,17 +159,22 @@ class Session:
         transcript = self._need_transcript()
         if self._open_run.claimed:
             raise FenceClosed(self.id)
-        if stored := len(transcript.messages):
+        if stored := transcript.count:
             problem = (
                 f"session '{self.id}' has {stored} messages already. Load the history into a session with a new id"
             )
             raise ConfigError("messages", (problem,))
         message_format = get_format(guess_format(messages) if format is None else format)
-        whole = repair(messages, message_format)
+        whole = repair(messages_in(messages, message_format, "session.load(...)").messages, message_format)
         if self._secrets:
             whole = [self._secrets.value(message) for message in whole]
         await transcript.use_format(message_format)
         await transcript.append(whole)
+
+    def on_event(self, listener: Listener) -> Callable[[], None]:
+        """Let a function have every trace event from now on, its sub-agents' too, with what it is about (`event.content`).
+        Plain or async, within 5 seconds each; the run does not wait for it. Answers the function that ends this."""
+        return self._listeners.add(listener)
 
     @property
     def running(self) -> bool:
@@ -214,6 +205,7 @@ class Session:
             dispatcher = self._dispatcher = Dispatcher(
                 self._parts.registry.plans(self._instances), self._parts.background, clean=self._secrets.record
             )
+            self._listeners.attach(dispatcher)
             await dispatcher.trace(self._info, SessionStarted(resumed=self.resumed, parent=self._parent or None))
             await dispatcher.notify("session_start", hooks.SessionStart(info=self._info, resumed=self.resumed))
         except BaseException:
@@ -275,27 +267,15 @@ class Session:
         subagent. `approver` answers in this run, in the place of the host's. Entering raises `RunAlreadyOpen`, `RunBlocked`
         or `PolicyFailed`.
         """
-        if trigger is None:
-            trigger = "subagent" if self._parent else "user"
-        if trigger not in TRIGGERS:  # a rule about a trigger would hold for no run with a misspelt one
-            raise ConfigError("trigger", (f"'{trigger}' is not one of {', '.join(TRIGGERS)}",))
         dispatcher, transcript, states = self._dispatcher, self._need_transcript(), self._states
         assert dispatcher is not None
         assert states is not None
-        extra = {"parent_session": self._parent} if self._parent else {}
         parent_run = self._parent_run or (self._parent_runs.newest if self._parent_runs else None)
-        above = parent_run.info if parent_run else RunInfo()
-        requester = above.requester if requester is None else requester
-        workspace_dir = above.workspace_dir if workspace_dir is None else workspace_dir
-        info = RunInfo(
-            session_id=self.id, run_id=f"run-{uuid.uuid4().hex[:12]}", attempt=1, agent_id=agent_id,
-            workspace_dir=None if workspace_dir is None else str(workspace_dir), provider=provider, model=model,
-            requester=None if requester is None else schema.clone(dict(requester)), trigger=trigger,
-            triggers=(*above.triggers, trigger) if parent_run else (trigger,),
-            agents=(*above.agents, agent_id) if parent_run else (agent_id,),
-            metadata=schema.clone({**extra, **(metadata or {})}),
+        info = make_info(
+            self.id, parent=self._parent, parent_run=parent_run, agent_id=agent_id, workspace_dir=workspace_dir,
+            requester=requester, trigger=trigger, metadata=metadata, provider=provider, model=model,
         )  # fmt: skip
-
+        check_options(context_window=context_window, approver=approver)
         registry = self._parts.registry
         parts = RunParts(
             dispatcher=dispatcher, transcript=transcript, store=self._parts.store, format=get_format(format),
@@ -305,7 +285,7 @@ class Session:
             contracts=registry.contracts, built_in=registry.built_in, unmatched=self._unmatched,
             missing_grants=registry.missing_conversation(),
         )  # fmt: skip
-        return Run(parts, info, input=schema.clone(input), context_window=context_window)
+        return Run(parts, info, input=json_value("session.run(input)", input), context_window=context_window)
 
     def child(self, session_id: str | None = None, *, tools: Iterable[str] | None = None) -> Session:
         """A sub-agent's session, with a transcript and plugin instances of its own. `tools` are patterns (`read_*`,
@@ -314,13 +294,20 @@ class Session:
         It never gets more than its parent: a tool that the parent's run does not have, or has lost since, is withheld.
         Its runs inherit the requester, the workspace, and the chains of triggers and agents of the run that is open now;
         where none is, of the one that is open, or was last, when they begin."""
+        check_text("session.child(...)", session_id, "It is the new session's id")
+        patterns = (
+            (tools,)
+            if isinstance(tools, str)
+            else None
+            if tools is None
+            else each("session.child(tools=...)", tools, "tool patterns")
+        )
         self._children += 1
-        patterns = (tools,) if isinstance(tools, str) else tools
         layer = () if patterns is None else (tuple(ToolPattern(pattern) for pattern in patterns),)
         child_id = session_id or f"{self.id}/{self._children}-{uuid.uuid4().hex[:8]}"
         return Session(
             child_id, self._parts, allowed=(*self._allowed, *layer), parent=self.id, parent_runs=self._open_run,
-            secrets=self._secrets,
+            secrets=self._secrets, listeners=self._listeners,
         )  # fmt: skip
 
     def _tools(self) -> list[Tool]:

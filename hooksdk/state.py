@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 __all__ = ["PluginHost", "PluginState"]
+
+T = TypeVar("T")
 
 
 class PluginState(dict[str, Any]):
@@ -25,6 +27,14 @@ class PluginState(dict[str, Any]):
             self.state["calls"] = self.state.get("calls", 0) + 1
     ```
     """
+
+    if TYPE_CHECKING:  # to type checkers a value is of its default's type
+
+        @overload
+        def get(self, key: str, default: None = None, /) -> Any: ...
+        @overload
+        def get(self, key: str, default: T, /) -> T: ...
+        def get(self, key: str, default: Any = None, /) -> Any: ...  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 class PluginHost(Protocol):

@@ -10,19 +10,21 @@ from types import ModuleType
 from typing import Any, TypedDict, TypeVar, Unpack, cast, final, overload
 
 from hooksdk import schema
-from hooksdk._firing.marks import is_own, note_marked
+from hooksdk._door.checks import check, check_function, check_number, refuse
+from hooksdk._firing.marks import TOOL_MARK, is_own, note_marked
 from hooksdk._firing.signature import Executor, locate, read_signature, takes_context
+from hooksdk._schema.definitions import read_definition
+from hooksdk._schema.plain import SdkObject
 from hooksdk._schema.values import Fresh, peek
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.errors import ToolSchemaError, did_you_mean
-from hooksdk.patterns import Source
+from hooksdk.errors import ToolSchemaError, WrongArgument, did_you_mean
+from hooksdk.patterns import SOURCES, Source
 
 __all__ = ["Annotations", "Source", "Tool", "ToolCall", "ToolResult", "marked_tools", "tool"]
 
 DEFAULT_TIMEOUT = 120.0
 """Seconds that a tool may take unless it says otherwise."""
 
-_MARK = "__hooksdk_tool__"
 _BARE = "_without_executor"
 
 
@@ -68,6 +70,7 @@ class _Schema(Fresh[dict[str, Any] | None]):
         state = vars(instance)
         notes = [note for note in state.get("diagnostics", ()) if not note.startswith(f"its {self._name} ")]
         own = None
+        check(f"Tool({self._name}=...)", value, (Mapping, type(None)), "a JSON Schema (a dict)", _SCHEMA_ADVICE)
         try:
             own = None if value is None else schema.clone(dict(value))
         except Exception as error:
@@ -76,6 +79,7 @@ class _Schema(Fresh[dict[str, Any] | None]):
         super().__set__(instance, own)
 
 
+_SCHEMA_ADVICE = "Of a pydantic model it is Model.model_json_schema()"
 _NOTHING = {"description": "", "label": "", "annotations": Annotations()}
 
 
@@ -157,8 +161,23 @@ class Tool:
         state.setdefault("own_name", self.name)  # a copy has one
         for name, nothing in _NOTHING.items():  # foreign tools come with None for these
             state[name] = state[name] or nothing
+        self._check()
         state["core"] = self.core or self.source == "host"
         state["takes_context"] = self.execute is not None and takes_context(self.execute, self.name)
+
+    def _check(self) -> None:
+        if type(self.name) is not str:
+            check("Tool(name=...)", self.name, str, "text")
+        if self.source not in SOURCES:
+            near = did_you_mean(str(self.source), SOURCES)
+            refuse("Tool(source=...)", self.source, f"one of {', '.join(SOURCES)}", near.strip())
+        for name in ("description", "owner", "label"):
+            if type(value := getattr(self, name)) is not str:
+                check(f"Tool({name}=...)", value, str, "text")
+        example = "Annotations(destructive=True), or Annotations.from_mcp({...})"
+        check("Tool(annotations=...)", self.annotations, Annotations, example)
+        check_function("Tool(execute=...)", self.execute, "(arguments) -> str | ToolResult")
+        check_number("Tool(timeout=...)", self.timeout, "timeout=30")
 
     @classmethod
     def from_function(
@@ -172,19 +191,50 @@ class Tool:
         **options: Unpack[_MarkOptions],
     ) -> Tool:
         """A tool made from a function or a bound method: the schema from its signature, the description from its
-        docstring. Options are those of `@tool`. Raises `ToolSchemaError` when a parameter has no type that JSON Schema
+        docstring. Options are those of `@tool`, which may also be on the function itself. Raises `ToolSchemaError` when a parameter has no type that JSON Schema
         can tell."""
+        marked: dict[str, Any] = {**getattr(function, TOOL_MARK, {}), **options}
+        given_name, given_description = marked.pop("name", None), marked.pop("description", None)
+        if isinstance(function, type) or not callable(function):
+            raise ToolSchemaError(
+                str(name or ""), repr(function), "it is not a function", "Give a `def` or a bound method"
+            )
         signature = read_signature(function)
         assert signature is not None
+        description = given_description if description is None else description
         return cls(
-            name=name or signature.name,
+            name=name or given_name or signature.name,
             description=signature.description if description is None else description,
             parameters=signature.parameters,
             source=source,
             owner=owner,
             execute=signature.executor,
-            **options,
+            **marked,
         )
+
+    @classmethod
+    def from_json(
+        cls,
+        definition: Mapping[str, Any] | SdkObject,
+        *,
+        execute: Executor | None = None,
+        source: Source = "host",
+        owner: str = "",
+        **options: Unpack[_MarkOptions],
+    ) -> Tool:
+        """A tool made from its definition as a provider's request has it: OpenAI's (`{"type": "function", "function": {...}}`,
+        or flat as in Responses), Anthropic's (`input_schema`), Gemini's declaration, MCP's. `execute` gets the arguments as
+        one dict; without it the tool cannot be run here, and a call of it says so.
+
+        Name, description and schema are read, and MCP's annotations. What else a request may say of a tool, such as `strict`,
+        is not kept. Raises `WrongArgument` for what is no definition, such as a tool that the provider runs itself.
+        """
+        read = read_definition(definition, "Tool.from_json(...)")
+        options.setdefault("annotations", Annotations.from_mcp(read["annotations"]))
+        return cls(
+            name=read["name"], description=read["description"], parameters=read["parameters"], execute=execute,
+            source=source, owner=owner, **options,
+        )  # fmt: skip
 
     @property
     def id(self) -> str:
@@ -224,12 +274,12 @@ class Tool:
 
     def copy(self, **changes: Unpack[_CopyOptions]) -> Tool:
         """The same tool with some of the constructor's fields changed. With another `name` its `own_name` and its id
-        stay; with another `owner` or `source` the id is another one. Raises `TypeError` for a field that there is not.
+        stay; with another `owner` or `source` the id is another one. Raises `WrongArgument` for a field that there is not.
         """
         known = _CopyOptions.__annotations__
         if unknown := changes.keys() - known.keys():
             name = min(unknown)
-            raise TypeError(f"Tool.copy() takes no field {name!r}.{did_you_mean(name, known)}")
+            raise WrongArgument("Tool.copy(...)", f"it takes no field {name!r}.{did_you_mean(name, known)}")
         twin = object.__new__(Tool)
         vars(twin).update(vars(self))
         # The run marks bridges; a hash and the form without an executor are of one definition.
@@ -273,11 +323,14 @@ def tool(function: Any = None, /, **options: Any) -> Any:
     """
 
     def mark(function: Any) -> Any:
+        if isinstance(function, str):
+            advice = f"Write @tool(name={function!r})"
+            raise ToolSchemaError(function, repr(function), "@tool takes its options by name", advice)
         name = options.get("name") or getattr(function, "__name__", "")
         if not callable(function) or not name:
             raise ToolSchemaError(str(name), repr(function), "@tool is for functions and methods", "Decorate a `def`")
         read_signature(function, late=True)
-        setattr(function, _MARK, options)
+        setattr(function, TOOL_MARK, options)
         note_marked(function)
         return function
 
@@ -289,16 +342,16 @@ def marked_tools(holder: object, owner: str, *, others: Container[str] = ()) -> 
     in it, and those imported from its own package, but not from the modules in `others`, which are plugins too."""
     if isinstance(holder, ModuleType):
         members = filter(inspect.isfunction, vars(holder).values())
-        members = [member for member in members if hasattr(member, _MARK) and is_own(holder, member, others)]
+        members = [member for member in members if hasattr(member, TOOL_MARK) and is_own(holder, member, others)]
     else:
         # Looked up on the class first, so that no property of the instance is run.
-        names = [name for name in dir(type(holder)) if hasattr(getattr(type(holder), name, None), _MARK)]
+        names = [name for name in dir(type(holder)) if hasattr(getattr(type(holder), name, None), TOOL_MARK)]
         members = [getattr(holder, name) for name in names]
-    functions = [member for member in members if hasattr(member, _MARK)]
+    functions = [member for member in members if hasattr(member, TOOL_MARK)]
     functions.sort(key=lambda function: function.__code__.co_firstlineno)
     for function in functions:
         _check_self(function)
-    return [Tool.from_function(function, owner=owner, **getattr(function, _MARK)) for function in functions]
+    return [Tool.from_function(function, owner=owner) for function in functions]
 
 
 def _check_self(function: Any) -> None:

@@ -10,11 +10,11 @@ import builtins
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Literal, final
 
-from hooksdk import schema
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.messages import MessageSource
 from hooksdk._transcript.requests import Plan, plan_restore, plan_trim
-from hooksdk._transcript.storage import RewritableLog, SessionLog, Store
+from hooksdk._transcript.storage import LazyLog, MessageReader, RewritableLog, SessionLog, Store
 from hooksdk._transcript.transcript import Transcript
 from hooksdk._transcript.trims import DrainedTrim, DrainReport
 from hooksdk.calls import ResultInfo, ToolResult, TrimReceipt
@@ -24,7 +24,10 @@ from hooksdk.formats import Message, MessageFormat
 __all__ = [
     "DrainReport",
     "DrainedTrim",
+    "LazyLog",
     "Message",
+    "MessageReader",
+    "MessageSource",
     "OnQueued",
     "Results",
     "RewritableLog",
@@ -41,7 +44,7 @@ OnQueued = Callable[[Literal["trim", "restore"], TrimReceipt], Awaitable[None]]
 
 def view(messages: Sequence[Message], journal: Iterable[Entry], message_format: MessageFormat) -> list[Message]:
     """What the model sees of stored messages and journal: fresh copies, the same for the same input."""
-    return [schema.clone(message) for message in Ledger.replay(messages, journal, message_format).view]
+    return [message for _, message in Ledger.replay(messages, journal, message_format).shown(copied=True)]
 
 
 class Results:
@@ -76,6 +79,9 @@ class Results:
         self._owner = owner
         self._missing_grant = missing_grant
         self._on_queued = on_queued
+
+    def __repr__(self) -> str:
+        return f"<Results of session '{self._transcript.session_id}', for '{self._owner}'>"
 
     def _may_use(self, *, grant: bool = True) -> Transcript:
         if grant and self._missing_grant is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import glob
 import itertools
 import os
@@ -16,6 +18,10 @@ from urllib.parse import quote
 
 import pytest
 
+if sys.platform != "win32":
+    import fcntl
+
+PREFIX = "hooksdk-postgres-"
 SETTINGS = {
     "listen_addresses": "''", "fsync": "off", "shared_buffers": "16MB", "max_connections": "60", "autovacuum": "off",
 }  # fmt: skip
@@ -49,27 +55,44 @@ def running() -> Generator[Postgres]:
     programs = sorted(glob.glob("/usr/lib/postgresql/*/bin")) or [str(Path(shutil.which("initdb") or "-").parent)]
     if sys.platform == "win32" or not Path(programs[-1], "initdb").exists():
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    folder = Path(tempfile.mkdtemp(prefix="hooksdk-postgres-"))
-    is_root = os.getuid() == 0
-    if is_root:  # the server refuses to run as root
-        shutil.chown(folder, "postgres")
-
-    def run(*command: str | Path) -> None:
-        arguments: Sequence[str | Path] = (Path(programs[-1], command[0]), *command[1:])
-        done = subprocess.run(
-            [*(["runuser", "-u", "postgres", "--"] if is_root else []), *arguments],
-            cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-
-    data = folder / "data"
-    settings = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
-    try:
-        run("initdb", "-D", data, "-U", "hooksdk", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
-        run("pg_ctl", "-D", data, "-l", folder / "log", "-w", "-o", f"-k {folder} {settings}", "start")
+    _sweep(programs[-1])
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    with (folder / "new").open("w", encoding="ascii") as owner:
+        fcntl.flock(owner, fcntl.LOCK_EX)  # let go by the system, however this process ends
+        (folder / "new").rename(folder / "owner")
+        if os.getuid() == 0:  # the server refuses to run as root
+            shutil.chown(folder, "postgres")
+        data = folder / "data"
+        settings = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
+        run = functools.partial(_run, programs[-1], folder)
         try:
-            yield Postgres(folder)
+            run("initdb", "-D", data, "-U", "hooksdk", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
+            run("pg_ctl", "-D", data, "-l", folder / "log", "-w", "-o", f"-k {folder} {settings}", "start")
+            try:
+                yield Postgres(folder)
+            finally:
+                run("pg_ctl", "-D", data, "-m", "immediate", "stop")
         finally:
-            run("pg_ctl", "-D", data, "-m", "immediate", "stop")
-    finally:
-        shutil.rmtree(folder)
+            shutil.rmtree(folder)
+
+
+def _run(programs: str, folder: Path, *command: str | Path) -> None:
+    arguments: Sequence[str | Path] = (Path(programs, command[0]), *command[1:])
+    done = subprocess.run(
+        [*(["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []), *arguments],
+        cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def _sweep(programs: str) -> None:
+    """Stop the servers of runs that were killed, and remove what they left."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        try:
+            with (folder / "owner").open("r+", encoding="ascii") as owner:
+                fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                with contextlib.suppress(AssertionError):  # it stands still already
+                    _run(programs, folder, "pg_ctl", "-D", folder / "data", "-m", "immediate", "stop")
+                shutil.rmtree(folder)
+        except OSError:  # its run goes on, another run sweeps it too, or it is somebody else's
+            continue

@@ -160,7 +160,8 @@ class CatalogAudit:
         """The names of all that is recorded or in the catalog, and the ids of what is in the catalog alone."""
         known, recorded = KnownNames(), set[str]()
         for owner in await self._storage.keys():
-            recorded.update(f"{owner}:{name}" for name in await self._storage.get(owner, {}))
+            stored: dict[str, object] = await self._storage.get(owner, {})
+            recorded.update(f"{owner}:{name}" for name in stored)
         ids = {tool.id for tool in catalog}
         for tool_id in (*recorded, *ids):
             known.add(tool_id)

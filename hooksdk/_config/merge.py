@@ -43,6 +43,8 @@ class Merged:
     """Folded ids of the plugins that nobody but the project, without trust, switches off."""
     own_settings: dict[str, OwnSettings] = field(default_factory=dict[str, OwnSettings])
     """By folded id, for plugins that the project has settings for."""
+    twice: list[str] = field(default_factory=list[str])
+    """What one source says of one plugin under two spellings, in words for a warning."""
 
     def to_look_at(self) -> list[Remark]:
         """Everything of the project that trust would let count, or that a plugin may let count then."""
@@ -55,10 +57,11 @@ class Merged:
 
 def merge(sources: Sources, folder: Path) -> Merged:
     """Everything that the sources say, in one."""
-    user, project, environment, code = (_tidy(source) for source in sources)
+    twice: list[str] = []
+    user, project, environment, code = (_tidy(source, twice) for source in sources)
     trust = look_up(folder, project.data, user.data.get("plugins_file"), sources.trusted)
     named = _named(user.data, environment.data, code.data)
-    merged = Merged(trust, project.where, named=named)
+    merged = Merged(trust, project.where, named=named, twice=twice)
     _lay(merged, user)
     here = Situation(trust.folder, trust.trusted, named)
     _check_own_plugins_file(merged, here, user)
@@ -75,13 +78,19 @@ def merge(sources: Sources, folder: Path) -> Merged:
     return merged
 
 
-def _tidy(source: Source) -> Source:
+def _tidy(source: Source, twice: list[str]) -> Source:
     """One spelling for each plugin: a file could otherwise say two things of one."""
     data: dict[str, Any] = plain(source.data)
     if "plugins" in data:
         sections: dict[str, Any] = {}
         for name, section in data["plugins"].items():
-            lay(sections, {_spelling(sections, name): section})
+            first = _spelling(sections, name)
+            if first != name:
+                twice.append(
+                    f"{source.where}: {f'plugins.{first}'!r} and {f'plugins.{name}'!r} are one plugin: of a setting that stands "
+                    "in both the later one counts. Write one section"
+                )
+            lay(sections, {first: section})
         data["plugins"] = sections
     return Source(source.where, data)
 

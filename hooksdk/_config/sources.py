@@ -159,10 +159,11 @@ def split_store(spec: str) -> tuple[str, str]:
         return kind, place
     known = "memory, jsonl, jsonl:DIRECTORY, sqlite:///FILE or postgresql://USER@HOST/DATABASE"
     hint = did_you_mean(kind, ("memory", "jsonl", *DATABASES))
-    raise ValueError(f"{_without_password(spec)!r} is not a store: {known}.{hint}")
+    raise ValueError(f"{without_password(spec)!r} is not a store: {known}.{hint}")
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
+    """A store as it may be shown to anybody."""
     start, mark, rest = url.partition("://")
     login, at, place = rest.rpartition("@")
     user, colon, _ = login.partition(":")

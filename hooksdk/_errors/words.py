@@ -3,12 +3,38 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+
+def sentence(text: str) -> str:
+    """The text with something at its end."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def what_came(value: object) -> str:
+    """A value that was not expected, in a few words: `None`, `the class Host`, `5 (int)`, `a dict`, `an openai ChatCompletion`."""
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if inspect.iscoroutine(value):
+        return "a coroutine that nobody awaited"
+    if inspect.isroutine(value):
+        return f"the function {getattr(value, '__name__', '?')}"
+    if inspect.ismodule(value):
+        return f"the module {value.__name__}"
+    kind = type(value)
+    if isinstance(value, (str, int, float)):
+        return f"{value!r:.60} ({kind.__name__})"
+    package = "" if kind.__module__ == "builtins" else kind.__module__.partition(".")[0]
+    name = " ".join(word for word in (package, kind.__name__) if word)
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def nearest(word: str, known: Iterable[str], limit: int = 3) -> list[str]:

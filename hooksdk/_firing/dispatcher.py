@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar, cast, final
 
 from hooksdk._firing.calling import Failure, call_handler, settle
@@ -19,7 +19,7 @@ from hooksdk._firing.mailbox import Mailbox
 from hooksdk._tasks.background import Background, logger
 from hooksdk._tasks.limits import Attempt, is_uncatchable
 from hooksdk.errors import HookTimeout
-from hooksdk.records import Decision, HookFired, Record
+from hooksdk.records import Content, Decision, HookFired, Record
 
 T = TypeVar("T")
 Plans = Mapping[str, Sequence[Handler]]
@@ -72,13 +72,13 @@ class Dispatcher:
     """Fires the hooks of one session."""
 
     def __init__(
-        self, plans: Plans, background: Background, *, clean: Callable[[Record], Record] = lambda record: record
+        self, plans: Plans, background: Background, *, clean: Callable[[Any], Any] = lambda record: record
     ) -> None:
-        """`clean` takes out of each trace record what nobody may see."""
+        """`clean` takes out of each trace record, and of what it is about, what nobody may see."""
         self.plans = plans
         self._clean = clean
         self._background = background
-        self._stopped = False
+        self.stopped = False
         self._observing: dict[str, Mailbox] = {}
         self._tracing = {
             handler: Mailbox(handler.plugin, background, self._traced, TRACE_CAPACITY)
@@ -86,6 +86,7 @@ class Dispatcher:
         }
         self.tracing = bool(self._tracing)
         """True when anybody takes trace records."""
+        self._listeners: set[Handler] = set()
         self.on_shadow: Callable[[str, str], None] | None = None
         """Called with plugin and outcome of each handler in shadow mode that answered or failed: the open run counts them."""
 
@@ -119,7 +120,7 @@ class Dispatcher:
 
     def observe(self, hook: str, event: Event) -> None:
         """Queue the event for its observers; never waits. After `stop` nobody is told any more."""
-        if self._stopped:
+        if self.stopped:
             return
         tool = getattr(event, "tool", None)
         for handler in self.plans.get(hook, ()):
@@ -130,17 +131,34 @@ class Dispatcher:
                 box = self._observing[handler.plugin] = Mailbox(handler.plugin, self._background, self._observed)
             box.put(handler, event)
 
-    async def trace(self, info: RunInfo, record: Record) -> None:
-        """Hand a record to every trace handler. Waits only for one whose queue is full; one that stays full past its
-        limit is taken out, and that is logged."""
+    async def trace(self, info: RunInfo, record: Record, content: Callable[[], Content] | None = None) -> None:
+        """Hand a record to every trace handler, and to the host's listeners with what it is about. Waits only for one whose
+        queue is full; one that stays full past its limit is taken out, and that is logged."""
         if not self._tracing:
             return
-        event = Trace(info=info, record=self._clean(record), time=time.time())
+        plain = full = Trace(info=info, record=self._clean(record), time=time.time())
+        if content is not None and self._listeners:
+            full = replace(plain, content=self._clean(content()))
         for handler, box in list(self._tracing.items()):
+            event = full if handler in self._listeners else plain
             if box.full and not await box.wait(handler.timeout, until_quiet=False):
                 self._take_out(handler)
             else:
                 box.put(handler, event)
+
+    def listen(self, handler: Handler) -> None:
+        """Let a handler of the host's own have every record from now on, with what it is about."""
+        self._tracing[handler] = Mailbox(handler.plugin, self._background, self._traced, TRACE_CAPACITY)
+        self._listeners.add(handler)
+        self.tracing = True
+
+    def ignore(self, handler: Handler) -> None:
+        """End what `listen` began; what still waits is not handed over."""
+        self._listeners.discard(handler)
+        box = self._tracing.pop(handler, None)
+        self.tracing = bool(self._tracing)
+        if box is not None:
+            box.stop()
 
     async def flush(self, seconds: float) -> None:
         """Let the observers see everything queued so far; who does not manage in time is named in the log."""
@@ -159,7 +177,7 @@ class Dispatcher:
 
     def stop(self) -> None:
         """End the background workers of this session."""
-        self._stopped = True
+        self.stopped = True
         for box in (*self._observing.values(), *self._tracing.values()):
             box.stop()
 
@@ -183,6 +201,7 @@ class Dispatcher:
                 info,
                 Decision(hook=handler.hook, plugin=handler.plugin, handler=handler.function, decision=outcome.name,
                          shadow=handler.shadow, call_id=call_id),
+                lambda: Content(text=_reason_of(answer)),
             )  # fmt: skip
 
     def note_shadow(self, outcome: Outcome) -> None:
@@ -215,6 +234,12 @@ class Dispatcher:
             "%s did not take trace records for %.3g s and is taken out; %d records did not reach it",
             handler.who, handler.timeout, lost, extra={"plugin": handler.plugin, "hook": "trace"},
         )  # fmt: skip
+
+
+def _reason_of(answer: object) -> str:
+    """Why a handler decided as it did, or what it asks a person; empty where its answer has no words."""
+    text: object = getattr(answer, "reason", None) or getattr(answer, "title", None)
+    return text if isinstance(text, str) else ""
 
 
 @final

@@ -7,12 +7,14 @@ import functools
 import math
 import types
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from hooksdk._schema.frozen import Frozen
 from hooksdk._schema.values import Fresh
-from hooksdk.calls import ToolCall
-from hooksdk.records import Record
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.records import Content, Record
 
 T = TypeVar("T")
 
@@ -29,6 +31,28 @@ class Checked:
                 raise TypeError(f"{type(self).__name__}({name}=...) must be {expected}, got {type(value).__name__}")
             if isinstance(value, float) and math.isnan(value):
                 raise ValueError(f"{type(self).__name__}({name}=...) is not a number")
+
+
+@dataclass(frozen=True)
+class Block(Checked):
+    """No: the call (or the run) does not happen. The model reads the reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Answer(Checked):
+    """The result of the call, without running the tool."""
+
+    result: ToolResult | str
+
+
+@dataclass(frozen=True)
+class Around(Checked):
+    """A plain context manager to hold open: entered at once, and left when what it is around has ended, however it ended.
+    Its `__exit__` gets no error. One that fails is logged."""
+
+    manager: AbstractContextManager[Any]
 
 
 @functools.cache
@@ -145,14 +169,20 @@ class Event:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AroundRun(Event):
+    """A run was let through by `agent_start`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CallEvent(Event):
     """What the events of a tool call carry."""
 
     call: ToolCall
     """The call: id, origin (model, bridge, code, tool) and parent id. Its arguments are those of the event; before they are
     checked, and where they are invalid, as the model wrote them."""
-    arguments: Fresh[dict[str, Any]] = Fresh()
-    """A fresh copy at each access."""
+    arguments: Frozen = Frozen()
+    """A copy at each access, which refuses every change: one would not reach the call. Answer `Rewrite` from
+    `rewrite_tool_call` to change them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +193,8 @@ class Trace(Event):
     """What it was: one of the classes in `hooksdk.records`."""
     time: float = 0.0
     """Seconds since the epoch."""
+    content: Content | None = field(default=None, repr=False)
+    """What the record is about, for those who listen with `session.on_event`; None in a plugin's handler."""
 
     @property
     def kind(self) -> str:

@@ -30,7 +30,7 @@ from hooksdk._firing.signature import is_async, locate
 from hooksdk.errors import HookSDKError, HookUseError, did_you_mean
 from hooksdk.patterns import PatternError, ToolPattern
 
-Kind = Literal["notify", "observe", "decide", "narrow", "transform", "first_answer", "trace"]
+Kind = Literal["notify", "observe", "decide", "narrow", "transform", "first_answer", "around", "trace"]
 """How a hook is fired: `docs/explanation/dispatch.md`."""
 
 Grant = Literal["conversation", "rewrite", "answer", "secrets", "offer"]
@@ -225,7 +225,9 @@ def _check_function(hook: Hook[Any, Any], function: Any, options: HandlerOptions
 
     if not inspect.isfunction(function):
         problem = "it decorates something that is not a function"
-        advice = "Decorate a `def` or `async def` directly, and name the options: (timeout=3)"
+        by_tool = "tools" in hook.allowed_options and isinstance(function, str)
+        option = f"tools={function!r}" if by_tool else "timeout=3"
+        advice = f"Decorate a `def` or `async def` directly, and name the options: ({option})"
         raise HookUseError(hook.name, f"{function!r:.80} ({_caller()})", problem, advice)
     if hasattr(function, _MARK):
         refuse("the function already handles another hook", "Write one function for each hook")

@@ -18,6 +18,10 @@ _DECORATORS = {"hooksdk._firing.marks", "hooksdk._firing.hook", "hooksdk.tools"}
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
+TOOL_MARK = "__hooksdk_tool__"
+"""The attribute of a function in which `@tool` keeps its options."""
+
+
 def note_marked(function: object) -> None:
     """Remember a function that a decorator marks now, where that happens in the body of a module or a class. In a function
     it may be meant for anything."""

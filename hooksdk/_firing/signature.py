@@ -150,10 +150,16 @@ def _read(function: Callable[..., Any], name: str, *, late: bool) -> _Definition
             return None
         advice = "Import it at run time, not only under TYPE_CHECKING"
         raise ToolSchemaError(name, locate(function), f"a type cannot be looked up: {error}", advice) from None
+    except TypeError:  # a partial, an object with `__call__`, some built-in functions
+        raise ToolSchemaError(name, locate(function), "its types cannot be read", "Write a `def` around it") from None
     prose, descriptions = _read_docstring(inspect.getdoc(function) or "")
     fields: dict[str, Any] = {}
     context: str | None = None
-    for parameter in _parameters(function, late):
+    try:
+        parameters_of = _parameters(function, late)
+    except ValueError:
+        raise ToolSchemaError(name, locate(function), "it has no signature", "Write a `def` around it") from None
+    for parameter in parameters_of:
         annotation = hints.get(parameter.name, parameter.empty)
         if _is_context(annotation):
             context = parameter.name

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from hooksdk._firing.marks import is_own, members
-from hooksdk._plugins.handlers import classes_in, is_marked, tell_of_unregistered
+from hooksdk._plugins.files import from_plugins_file, plugins_file
+from hooksdk._plugins.handlers import tell_of_unregistered
 from hooksdk._plugins.installed import foresee_refusal, installed_plugins, refuse, switch_off
 from hooksdk._plugins.plugin import Plugin, plugin_id_of
 from hooksdk._plugins.registry import Registry
@@ -19,7 +17,7 @@ from hooksdk._tasks.limits import describe
 from hooksdk.config import Config, fold
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 
-PLUGINS_FILE = "hooksdk_plugins.py"
+OUTRANKED = "given in code, which goes before the installed one"
 
 
 def find_plugins(
@@ -48,7 +46,7 @@ def find_plugins(
             return on_refusal(plugin, error)
 
     given = [Plugin(id=plugin_id_of(holder), origin="code", holder=holder) for holder in holders]
-    given += _from_file(config, folder or Path.cwd())
+    given += from_plugins_file(config, folder or Path.cwd())
     registry.modules.update(plugin.holder.__name__ for plugin in given if isinstance(plugin.holder, types.ModuleType))
     for plugin in given:
         add(plugin)
@@ -56,7 +54,7 @@ def find_plugins(
     for plugin in installed:
         twin = registry.get(plugin.id)
         if twin is not None and twin.origin not in {"installed", "built-in"}:
-            plugin.status, plugin.reason = "off", "given in code, which goes before the installed one"
+            plugin.status, plugin.reason = "off", OUTRANKED
             registry.note(plugin)
             continue
         try:
@@ -67,6 +65,7 @@ def find_plugins(
             ):
                 raise plugin.refusal
             if plugin.loaded:
+                _tell_slips(plugin)
                 plugin.holder = load(plugin)
         except HookSDKError as error:
             if on_refusal is None:
@@ -84,6 +83,11 @@ def find_plugins(
     if on_refusal is None:
         _say_what_is_not_loaded(installed)
         _check_names(config, [plugin.id for plugin in registry.plugins])
+
+
+def _tell_slips(plugin: Plugin) -> None:
+    for slip in plugin.manifest.slips if plugin.manifest else ():
+        logger.warning("plugin '%s': its manifest: %s", plugin.id, slip)
 
 
 def _is_beside_its_built_in(plugin: Plugin, installed: Sequence[Plugin]) -> bool:
@@ -132,10 +136,11 @@ def load(plugin: Plugin) -> Any:
         raise PluginRefused(plugin.id, f"importing {plugin.entry.value} raised {describe(error)}") from error
 
 
-def survey(config: Config, folder: Path) -> list[Plugin]:
-    """Every plugin that a host with this configuration would know beside those of its code, in its order. Nothing of them
-    is imported, so a plugin counts as loaded when its manifest and the configuration speak against nothing."""
-    plugins: list[Plugin] = []
+def survey(config: Config, folder: Path, holders: Iterable[Any] = ()) -> list[Plugin]:
+    """Every plugin that a host with this configuration would know, in its order: `holders` are those that somebody names
+    beside it, imported already. Nothing of the others is imported, so one of them counts as loaded when its manifest and
+    the configuration speak against nothing."""
+    plugins = [_look_at(holder, config) for holder in holders]
     try:
         path = plugins_file(config, folder)
     except PluginRefused as error:
@@ -148,70 +153,19 @@ def survey(config: Config, folder: Path) -> list[Plugin]:
             plugins.append(plugin)
     for plugin in installed_plugins(config, every_manifest=True):
         foresee_refusal(plugin, config)
+        twin = next((one for one in plugins if one.origin == "code" and fold(one.id) == fold(plugin.id)), None)
+        if twin is not None and twin.loaded:
+            plugin.status, plugin.reason = "off", OUTRANKED
         plugins.append(plugin)
     return plugins
 
 
-def plugins_file(config: Config, folder: Path) -> Path | None:
-    """The project's plugins file, or None without one. Raises `PluginRefused` when it is not there."""
-    if config.plugins_file is False:
-        return None
-    path = folder / (PLUGINS_FILE if config.plugins_file is True else config.plugins_file)
-    if not path.is_file():
-        raise PluginRefused(
-            path.name, f"the plugins file {path} does not exist", "Write it, or set plugins_file = false"
-        )
-    return path
-
-
-def _from_file(config: Config, folder: Path) -> list[Plugin]:
-    path = plugins_file(config, folder)
-    if path is None:
-        return []
-    # Under a name of its own, so that a file called like an importable module does not take that one's place.
-    name = path.stem if config.plugins_file is True else f"{Path(PLUGINS_FILE).stem}.{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    # Its neighbours can be imported. It stays there for imports inside functions, and comes last, so that no file of the
-    # project takes the place of a module that others import.
-    if (beside := str(path.parent.resolve())) not in sys.path:
-        sys.path.append(beside)
-    logger.debug("running the plugins file %s", path, extra={"loading": PLUGINS_FILE})
-    try:
-        spec.loader.exec_module(module)
-    except HookSDKError:
-        del sys.modules[name]
-        raise
-    except KeyboardInterrupt:
-        del sys.modules[name]
-        raise
-    except BaseException as error:
-        del sys.modules[name]
-        raise PluginRefused(path.stem, f"running {path} raised {describe(error)}") from error
-    return [Plugin(id=plugin_id_of(holder), origin=str(path), holder=holder) for holder in holders_of(module, path)]
-
-
-def holders_of(module: types.ModuleType, path: Path) -> list[Any]:
-    """What a plugins file gives: the members of its `plugins`, in that order, or else itself and its classes with
-    handlers. Raises `PluginRefused` where that is nothing."""
-    own = [member for _, member in members(module) if is_marked(member) and is_own(module, member)]
-    named = vars(module).get("plugins")
-    if named is None:
-        holders = [*([module] if own else []), *classes_in(module)]
-    elif isinstance(named, (list, tuple)):
-        holders = list(cast("Sequence[Any]", named))
-        if own and module not in holders:
-            logger.warning(
-                "%s: its own handlers and tools are not called, since its plugins = [...] does not list them", path
-            )
-        tell_of_unregistered(module.__name__, module, holders)
-    else:
-        problem = f"plugins is {type(named).__name__} in {path}, not a list"
-        raise PluginRefused(path.stem, problem, "Write plugins = [MyPlugin], or call the variable otherwise")
-    if not holders:
-        advice = "Decorate functions or methods in it with @hooks.… or @tool, or list plugins = [...]; or set plugins_file = false"
-        raise PluginRefused(path.stem, f"{path} yields no plugin", advice)
-    return holders
+def _look_at(holder: Any, config: Config) -> Plugin:
+    """A plugin that is imported already, as a host would take it."""
+    plugin = Plugin(id=plugin_id_of(holder), origin="code", holder=holder)
+    if not switch_off(plugin, config):
+        try:
+            Registry(config).add(plugin)
+        except HookSDKError as error:
+            refuse(plugin, error)
+    return plugin

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from hooksdk._firing.hook import Grant
 from hooksdk.hooks import GRANTS, HOOKS
 
-_ASKED_FOR = {"conversation": "tool results through its tools", "answer": "Answer in before_tool_call"}
+ASKED_FOR = {"conversation": "tool results through its tools", "answer": "Answer in before_tool_call"}
 """What a permission is for that no hook or tool shows."""
 
 
@@ -23,7 +23,7 @@ def needed_grants(
         if grant == "offer" and tools:
             users.append(f"its tools ({', '.join(tools)})")
         if grant in asked and not users:
-            users.append(_ASKED_FOR.get(grant, "what its manifest asks for"))
+            users.append(ASKED_FOR.get(grant, "what its manifest asks for"))
         if users:
             needs[grant] = tuple(users)
     return needs

@@ -84,7 +84,7 @@ def _judges(function: Any) -> bool:
     """True for a handler that decides or changes anything; what only watches is missed by nobody's safety."""
     options: Mapping[str, Any] | None = getattr(function, "hooksdk_impl", None)
     hook = HOOKS.get(str(options["specname"] or function.__name__)) if options else None
-    return hook is not None and hook.kind not in {"notify", "observe", "trace"}
+    return hook is not None and hook.kind not in {"notify", "observe", "around", "trace"}
 
 
 def _plain(member: Any) -> Any:

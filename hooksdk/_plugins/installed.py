@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.config import Config, fold
 from hooksdk.errors import DuplicatePlugin, HookSDKError, MissingGrant, PluginRefused
-from hooksdk.manifest import find_manifest, folders_of, read_manifest
+from hooksdk.manifest import FILE_NAMES, SUFFIX, find_manifest, folders_of, missing_part, read_manifest
 
 ENTRY_POINTS = "hooksdk.plugins"
 """The entry point group of installed plugins."""
@@ -40,10 +40,11 @@ def installed_plugins(config: Config, *, every_manifest: bool = False) -> list[P
         plugins.append(plugin)
     plugins.sort(key=lambda plugin: (plugin.id, plugin.distribution))
     _refuse_twins(plugins)
+    ids = {fold(plugin.id) for plugin in plugins}
     for plugin in plugins:
         if plugin.loaded or every_manifest:
             try:
-                _read_manifest(plugin)
+                _read_manifest(plugin, ids)
             except HookSDKError as error:
                 refuse(plugin, error)
         if plugin.loaded:
@@ -115,6 +116,11 @@ def _check_default(plugin: Plugin, config: Config) -> None:
     named = config.plugin(plugin.id) is not None or any(fold(plugin.id) == fold(name) for name in config.allow or ())
     if plugin.manifest and plugin.manifest.enabled_by_default is False and not named:
         plugin.status, plugin.reason = "off", f"off unless configured: hooksdk plugins enable {plugin.id}"
+
+
+def installed_ids() -> set[str]:
+    """The ids of all installed plugins, whatever their state."""
+    return {entry.name for entry, _, _ in _entries()}
 
 
 def _entries() -> Iterator[tuple[EntryPoint, Distribution, bool]]:
@@ -190,15 +196,32 @@ def _refuse_twins(plugins: Sequence[Plugin]) -> None:
                 refuse(plugin, DuplicatePlugin(plugin.id, first, second))
 
 
-def _read_manifest(plugin: Plugin) -> None:
+def _read_manifest(plugin: Plugin, ids: Container[str]) -> None:
+    """Read its manifest; `ids` are those of all installed plugins, folded."""
     assert plugin.entry is not None
     module = module_of(plugin.entry)
-    path = find_manifest(module) if module else None
+    path = find_manifest(module, plugin.id) if module else None
     if path is None:
-        advice = f"Its package needs a hooksdk.plugin.json beside {module or plugin.entry.value}"
+        check_module(plugin.id, module)
+        advice = f"Its package needs a {FILE_NAMES[0]} beside {module or plugin.entry.value}"
         raise PluginRefused(plugin.id, "an installed plugin needs a manifest, and it has none", advice)
-    manifest = read_manifest(path)
+    manifest = read_manifest(path, plugin.id)
     if fold(manifest.id) != fold(plugin.id):
-        problem = f"its manifest says id '{manifest.id}', its entry point '{plugin.id}'"
-        raise PluginRefused(plugin.id, problem, "Make them equal")
+        check_module(plugin.id, module)
+        raise PluginRefused(plugin.id, *other_id(manifest.id, plugin.id, shared=fold(manifest.id) in ids))
     plugin.manifest = manifest
+
+
+def check_module(plugin_id: str, module: str) -> None:
+    """Raise `PluginRefused` for an entry point that names a module that is not there."""
+    if missing := missing_part(module) if module else "":
+        raise PluginRefused(plugin_id, f"its entry point names '{module}', and there is no module {missing}")
+
+
+def other_id(manifest_id: str, plugin_id: str, *, shared: bool) -> tuple[str, str]:
+    """What is wrong with a manifest of another id, and what to do; `shared`: another plugin has that id."""
+    problem = f"its manifest says id '{manifest_id}', its entry point '{plugin_id}'"
+    if shared:
+        own = f"{plugin_id}{SUFFIX}"
+        return problem, f"That is another plugin's: this one needs a {own} beside it (hooksdk plugins manifest --write)"
+    return problem, "Make them equal"

@@ -95,6 +95,19 @@ def plugin_id_of(holder: Any) -> str:
     return "".join(f"_{char.lower()}" if char.isupper() and index else char.lower() for index, char in enumerate(name))
 
 
+def config_schema_of(holder: Any) -> dict[str, Any] | None:
+    """The JSON Schema of its `Config`, or None without one. What its code refuses, the schema does too: a setting that is
+    not there."""
+    model = getattr(holder, "Config", None)
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return None
+    schema = model.model_json_schema()
+    by_other_names = any(info.alias for info in model.model_fields.values())
+    if model.model_config.get("extra") != "allow" and not by_other_names:
+        schema["additionalProperties"] = False
+    return schema
+
+
 def constructor_parameters(plugin: Plugin) -> tuple[str, ...]:
     """What its constructor asks for. Raises `PluginRefused` for anything that nobody could give."""
     if not plugin.is_class:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
 OUTPUT_CHARS = 10_000
 """What is kept of a plugin's output. One that prints without end is the user who meets it."""
@@ -101,7 +101,7 @@ def _import(plugin_id: str, project: Path) -> dict[str, Any]:
     from hooksdk._plugins.discovery import load
     from hooksdk._plugins.grants import needed_grants
     from hooksdk._plugins.installed import installed_plugins
-    from hooksdk._plugins.plugin import Plugin
+    from hooksdk._plugins.plugin import Plugin, config_schema_of
     from hooksdk._plugins.registry import Registry
     from hooksdk.config import fold, load_config
     from hooksdk.errors import HookSDKError
@@ -115,9 +115,7 @@ def _import(plugin_id: str, project: Path) -> dict[str, Any]:
     report: dict[str, Any] = {"outcome": "loaded"}
     try:
         plugin.holder = load(known)
-        model: Any = getattr(plugin.holder, "Config", None)
-        if isinstance(model, type) and issubclass(model, BaseModel):
-            report["config_schema"] = model.model_json_schema()
+        report["config_schema"] = config_schema_of(plugin.holder)
         Registry(config).add(plugin)
     except KeyboardInterrupt:
         report |= {"outcome": "refused", "problem": f"importing {known.id} raised KeyboardInterrupt"}

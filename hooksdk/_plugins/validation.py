@@ -6,7 +6,7 @@ from __future__ import annotations
 import configparser
 import tomllib
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -14,10 +14,12 @@ from typing import Any, cast
 from hooksdk import schema
 from hooksdk._plugins.grants import needed_grants
 from hooksdk._plugins.installed import ENTRY_POINTS
-from hooksdk.config import fold
-from hooksdk.errors import PluginRefused, did_you_mean
+from hooksdk._plugins.plugin import Plugin, plugin_id_of
+from hooksdk._plugins.registry import Registry
+from hooksdk.config import Config, fold
+from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 from hooksdk.hooks import GRANTS, HOOKS
-from hooksdk.manifest import FILE_NAMES, Manifest, read_manifest
+from hooksdk.manifest import FILE_NAMES, SUFFIX, Manifest, file_names, read_manifest
 
 AnyPath = Path | zipfile.Path
 
@@ -27,6 +29,8 @@ class Validation:
     """What was checked, and what is wrong with it."""
 
     manifests: list[str] = field(default_factory=list[str])
+    plugins: list[str] = field(default_factory=list[str])
+    """Those that were imported for it."""
     problems: list[str] = field(default_factory=list[str])
     notices: list[str] = field(default_factory=list[str])
     """What an author may have meant: unknown keys, grants that operators will have to give unasked."""
@@ -42,13 +46,28 @@ def validate(path: Path) -> Validation:
     elif path.name.endswith((".dist-info", ".egg-info")):
         _check_entries(_entries_of_text(path / "entry_points.txt", validation), [path.parent], validation)
     elif (path / "pyproject.toml").is_file():
-        _check_entries(_entries_of_project(path / "pyproject.toml", validation), [path, path / "src"], validation)
-    elif manifest := _manifest_in(path):
+        _check_entries(entries_of_project(path / "pyproject.toml", validation), [path, path / "src"], validation)
+    elif manifest := manifest_in(path, ""):
         _check_manifest(manifest, _entry_of_package(path, validation), validation)
+    elif manifests := sorted(path.glob(f"*{SUFFIX}")):
+        for one in manifests:
+            _check_manifest(one, one.name.removesuffix(SUFFIX), validation)
     else:
         names = " or ".join(FILE_NAMES)
         validation.problems.append(f"{path}: there is no {names} in it, and no pyproject.toml")
     return validation
+
+
+def validate_holder(holder: Any, validation: Validation) -> None:
+    """Check a module or class that is imported already, as a host would that is given it in code."""
+    plugin = Plugin(id=plugin_id_of(holder), origin="code", holder=holder)
+    validation.plugins.append(plugin.id)
+    try:
+        Registry(Config()).add(plugin)
+    except ConfigError as error:
+        validation.notices.append(f"it needs settings: {error}")
+    except HookSDKError as error:
+        validation.problems.append(str(error))
 
 
 def _validate_wheel(path: Path, validation: Validation) -> None:
@@ -69,13 +88,13 @@ def _check_entries(entries: dict[str, str] | None, roots: Sequence[AnyPath], val
         validation.problems.append(f"it has no entry point in the group {ENTRY_POINTS}, so no host would find it")
     for name, value in (entries or {}).items():
         module = value.partition(":")[0].strip()
-        folders = (_folder_of(root, module) for root in roots)
+        folders = (folder_of(root, module) for root in roots)
         folder = next((folder for folder in folders if folder is not None), None)
         if folder is None:
             problem = f"the entry point '{name}' names the module '{module}', which is not there"
             validation.problems.append(problem)
-        elif manifest := _manifest_in(folder):
-            _check_manifest(manifest, name, validation)
+        elif manifest := manifest_in(folder, name):
+            _check_manifest(manifest, name, validation, entries or ())
         else:
             validation.problems.append(f"the plugin '{name}' has no {FILE_NAMES[0]} beside {module}")
 
@@ -91,7 +110,8 @@ def _entries_of_text(path: AnyPath, validation: Validation) -> dict[str, str] | 
     return dict(parser[ENTRY_POINTS]) if parser.has_section(ENTRY_POINTS) else {}
 
 
-def _entries_of_project(path: Path, validation: Validation) -> dict[str, str] | None:
+def entries_of_project(path: Path, validation: Validation) -> dict[str, str] | None:
+    """The plugins of a pyproject.toml: ids and what they name. None where it cannot be read, which is a problem then."""
     try:
         found: Any = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -109,13 +129,13 @@ def _entry_of_package(folder: Path, validation: Validation) -> str | None:
     folder = folder.resolve()
     for root in (folder.parent, folder.parent.parent):
         if (root / "pyproject.toml").is_file():
-            entries = _entries_of_project(root / "pyproject.toml", validation) or {}
+            entries = entries_of_project(root / "pyproject.toml", validation) or {}
             modules = {name: value.partition(":")[0].strip() for name, value in entries.items()}
             return next((name for name, module in modules.items() if module.split(".")[0] == folder.name), None)
     return None
 
 
-def _folder_of(root: AnyPath, module: str) -> AnyPath | None:
+def folder_of(root: AnyPath, module: str) -> AnyPath | None:
     """The folder in which a module's manifest must lie."""
     folder = root
     for part in module.split("."):
@@ -126,26 +146,30 @@ def _folder_of(root: AnyPath, module: str) -> AnyPath | None:
     return folder
 
 
-def _manifest_in(folder: AnyPath) -> AnyPath | None:
-    return next((folder / name for name in FILE_NAMES if (folder / name).is_file()), None)
+def manifest_in(folder: AnyPath, entry: str) -> AnyPath | None:
+    """The manifest of the plugin with this id in its folder, or None."""
+    return next((folder / name for name in file_names(entry) if (folder / name).is_file()), None)
 
 
-def _check_manifest(path: AnyPath, entry: str | None, validation: Validation) -> None:
+def _check_manifest(path: AnyPath, entry: str | None, validation: Validation, entries: Iterable[str] = ()) -> None:
+    """Check one; `entries` are all the entry points of its distribution."""
     where = str(path)
     validation.manifests.append(where)
     try:
-        manifest = read_manifest(path)
+        manifest = read_manifest(path, entry or "")
     except PluginRefused as error:
         validation.problems.append(f"{where}: {error.problem}")
         return
-    validation.problems += [f"{where}: {problem}" for problem in _problems_of(manifest, entry)]
+    validation.problems += [f"{where}: {problem}" for problem in _problems_of(manifest, entry, entries)]
     validation.notices += [f"{where}: {notice}" for notice in _notices_of(manifest)]
 
 
-def _problems_of(manifest: Manifest, entry: str | None) -> list[str]:
+def _problems_of(manifest: Manifest, entry: str | None, entries: Iterable[str]) -> list[str]:
     problems: list[str] = []
     if entry is not None and fold(manifest.id) != fold(entry):
-        problems.append(f"its id is '{manifest.id}', and its entry point is called '{entry}'. Make them equal")
+        shared = fold(manifest.id) in map(fold, entries)
+        advice = f"Write {entry}{SUFFIX} beside it for that one" if shared else "Make them equal"
+        problems.append(f"its id is '{manifest.id}', and its entry point is called '{entry}'. {advice}")
     for word in manifest.permissions:
         if word not in GRANTS:
             hint = did_you_mean(word, GRANTS) or f" Known: {', '.join(GRANTS)}."

@@ -23,7 +23,7 @@ from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ApprovalPending, StoreError
-from hooksdk.records import ApprovalAnswered, ApprovalAsked
+from hooksdk.records import ApprovalAnswered, ApprovalAsked, Content
 
 
 def _blocked(text: str) -> CallEnd:
@@ -47,7 +47,8 @@ async def ask_person(state: RunState, work: CallInProgress, questions: Sequence[
         return await _settle(state, work, request, approval, remembered=True)
     await state.trace(
         ApprovalAsked(call_id=work.call.id, plugin=request.plugin, severity=request.severity, questions=len(questions),
-                      digest=digest_of(work.own_arguments))
+                      digest=digest_of(work.own_arguments)),
+        lambda: Content(text=request.title, arguments=work.own_arguments),
     )  # fmt: skip
     with work.clock_stopped():
         answer = await ask_approver(state.parts.approver, request)

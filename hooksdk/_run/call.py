@@ -19,7 +19,7 @@ from hooksdk._schema.values import Fresh, peek
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import ToolError
-from hooksdk.records import CallStarted, CallStatus, Unwrapped
+from hooksdk.records import CallStarted, CallStatus, Content, Unwrapped
 
 MAX_DEPTH = 8
 """How deep tools may call tools."""
@@ -97,7 +97,8 @@ async def trace_start(state: RunState, work: CallInProgress) -> None:
         call, tool = work.call, work.tool
         await state.trace(
             CallStarted(call_id=call.id, parent_id=call.parent_id, origin=call.origin, tool=tool.id if tool else None,
-                        name=call.name)
+                        name=call.name),
+            lambda: Content(arguments=_readable(peek(call, "arguments"))),
         )  # fmt: skip
 
 

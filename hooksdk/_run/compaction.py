@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import final
 
 from hooksdk._run.secrets import SecretMask
-from hooksdk.formats import Message
+from hooksdk.formats import GivenMessage, get_format
+from hooksdk.formats._given import messages_in
 from hooksdk.transcript import Transcript
 
 
@@ -18,9 +19,11 @@ class Compaction:
         self._transcript = transcript
         self._mask = mask
 
-    async def replace(self, messages: Sequence[Message]) -> None:
+    async def replace(self, messages: Sequence[GivenMessage]) -> None:
         """Let the model's view begin with these messages instead of all that was recorded so far."""
+        message_format = self._transcript.format or get_format("openai-chat")
+        whole = messages_in(messages, message_format, "compaction.replace(...)").messages
         if self._mask:
             stored = self._transcript.view  # what is in it stays as it is, or its results would count as gone
-            messages = [one if one in stored else self._mask.value(one) for one in messages]
-        await self._transcript.compact(messages)
+            whole = [one if one in stored else self._mask.value(one) for one in whole]
+        await self._transcript.compact(whole)

@@ -14,6 +14,7 @@ from anyio.lowlevel import RunVar
 from hooksdk import hooks, schema
 from hooksdk._firing.signature import is_async, own_result, to_result
 from hooksdk._run import refusals
+from hooksdk._run.around import HeldOpen
 from hooksdk._run.call import policy_failed
 from hooksdk._run.parts import PluginStorage
 from hooksdk._run.secrets import MIN_MASKED, SecretMask, fill, placeholders
@@ -24,7 +25,7 @@ from hooksdk._tasks.shielding import in_abandonable_thread
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog, Storage
 from hooksdk.errors import ApprovalPending, RunClosed, ToolError
-from hooksdk.records import CallFinished, Progress
+from hooksdk.records import CallFinished, Content, Progress
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results
 
@@ -87,7 +88,9 @@ async def run_tool(state: RunState, work: CallInProgress, catalog: Catalog, call
     context = Context(state, work, catalog, call_nested)
     inputs = (work.own_arguments, context) if tool.takes_context else (work.own_arguments,)
     result = ToolResult()
+    held = HeldOpen()
     try:
+        await held.enter(state, "around_tool_call", lambda: _around_event(state, work), work.tool)
         async with Attempt(tool.timeout) as attempt:
             work.attempt = attempt
             if is_async(tool.execute):
@@ -98,6 +101,7 @@ async def run_tool(state: RunState, work: CallInProgress, catalog: Catalog, call
             result = to_result(value)
     finally:
         work.abandoned = True
+        held.leave()
     if attempt.cancelled:
         result = ToolResult.error(refusals.too_late(tool.name, tool.timeout))
     elif isinstance(attempt.error, ApprovalPending) and not work.depth:
@@ -105,6 +109,14 @@ async def run_tool(state: RunState, work: CallInProgress, catalog: Catalog, call
     elif attempt.error is not None:
         result = ToolResult.error(_problem(state, work, attempt.error))
     return take_result(state, work, result)
+
+
+def _around_event(state: RunState, work: CallInProgress) -> hooks.AroundToolCall:
+    assert work.tool is not None
+    began = time.time() - (time.monotonic() - work.started)
+    return hooks.AroundToolCall(
+        info=state.info, call=work.call, tool=work.tool, arguments=work.arguments, began=began
+    )  # fmt: skip
 
 
 def _problem(state: RunState, work: CallInProgress, error: BaseException) -> str:
@@ -200,7 +212,8 @@ async def after_tool_call(state: RunState, work: CallInProgress, end: CallEnd) -
     if state.hooks.tracing:
         await state.trace(
             CallFinished(call_id=call.id, parent_id=call.parent_id, origin=call.origin, tool=tool.id if tool else None,
-                         name=call.name, status=end.status, seconds=round(seconds, 6), characters=len(end.result.text))
+                         name=call.name, status=end.status, seconds=round(seconds, 6), characters=len(end.result.text)),
+            lambda: Content(text=end.result.text, arguments=work.arguments),
         )  # fmt: skip
 
 

@@ -60,6 +60,11 @@ class JudgedCall:
             work = work.replaced_by
         return work
 
+    def __repr__(self) -> str:
+        return (
+            f"<JudgedCall '{self.call.name}': {self.status or ('waits for approval' if self.pending else 'to be run')}>"
+        )
+
     @property
     def call(self) -> ToolCall:
         """The call under the tool's real name, whatever bridge it came by, with the arguments that run; where they are invalid,

@@ -8,15 +8,17 @@ from typing import Any, Protocol, final
 
 from hooksdk import schema
 from hooksdk._firing.dispatcher import Dispatcher
+from hooksdk._plugins.registry import Registry
 from hooksdk._run.secrets import SecretMask
 from hooksdk._run.unmatched import UnmatchedNames
-from hooksdk._tasks.background import logger
+from hooksdk._tasks.background import Background, logger
 from hooksdk.approvals import Approver
+from hooksdk.config import Config
 from hooksdk.errors import MissingGrant, PluginRefused, RunAlreadyOpen
 from hooksdk.formats import MessageFormat
 from hooksdk.hooks import RunInfo
 from hooksdk.patterns import ToolPattern
-from hooksdk.state import PluginState
+from hooksdk.state import PluginHost, PluginState
 from hooksdk.tools import Tool
 from hooksdk.transcript import Store, Transcript
 
@@ -201,3 +203,21 @@ class PluginStorage:
     async def keys(self) -> Sequence[str]:
         """All keys, sorted."""
         return sorted(await self._store.list_keys(self._space))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionParts:
+    """What a host hands to its sessions."""
+
+    config: Config
+    registry: Registry
+    background: Background
+    store: Store
+    approver: Approver | None
+    shared: Mapping[str, Any]
+    """What `shared` of each plugin class yielded, by plugin."""
+    on_open: Callable[[Any], None]
+    on_close: Callable[[Any], None]
+    on_rest: Callable[[], None]
+    """Told when a run has ended, and when the session has opened."""
+    plugin_host: PluginHost

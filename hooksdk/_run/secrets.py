@@ -20,9 +20,10 @@ from urllib.parse import quote, quote_plus
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import is_uncatchable
 from hooksdk.calls import ToolResult
-from hooksdk.records import Record
+from hooksdk.records import Content, Record
 
 T = TypeVar("T")
+Traced = TypeVar("Traced", bound=Record | Content)
 
 MIN_MASKED = 4
 """Characters of the shortest value that a whole session is searched for: `1` or `yes` stands in every second text. A
@@ -127,8 +128,8 @@ class SecretMask:
         structured = self.value(result.structured)
         return ToolResult(self.text(result.text), is_error=result.is_error, blocks=blocks, structured=structured)
 
-    def record(self, record: Record) -> Record:
-        """The same for a trace record; its numbers are counts and times."""
+    def record(self, record: Traced) -> Traced:
+        """The same for a trace record and what it is about; its numbers are counts and times."""
         if not self:
             return record
         changed: dict[str, Any] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,7 +22,7 @@ from hooksdk.calls import ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog
 from hooksdk.errors import RunClosed
 from hooksdk.hooks import EndReason, RunInfo
-from hooksdk.records import CallStatus, Record, RestoreQueued, TrimQueued
+from hooksdk.records import CallStatus, Content, Record, RestoreQueued, TrimQueued
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results
 
@@ -164,9 +164,9 @@ class RunState:
             what = f"run '{self.info.run_id}' is not open: use it inside `async with session.run(...) as run`"
             raise RunClosed(what)
 
-    async def trace(self, record: Record) -> None:
-        """Hand a record of this run to the trace."""
-        await self.parts.dispatcher.trace(self.info, record)
+    async def trace(self, record: Record, content: Callable[[], Content] | None = None) -> None:
+        """Hand a record of this run to the trace; `content` is asked only where somebody listens to it."""
+        await self.parts.dispatcher.trace(self.info, record, content)
 
     def results(self, owner: str) -> Results:
         """The session's results, bound to a plugin; what it queues is told to the trace."""

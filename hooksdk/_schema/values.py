@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -14,6 +14,8 @@ from fractions import Fraction
 from pathlib import PurePath
 from typing import Any, Generic, NoReturn, TypeGuard, TypeVar, cast, overload
 from uuid import UUID
+
+from hooksdk.errors import HookSDKError
 
 JsonObject = dict[str, Any]
 """What a JSON object becomes in Python."""
@@ -35,7 +37,7 @@ _ATOMS = frozenset((str, int, float, bool, type(None)))
 _IMMUTABLE = (bytes, complex, date, time, timedelta, Decimal, Enum, Fraction, PurePath, UUID)
 
 
-class Uncloneable(ValueError):
+class Uncloneable(HookSDKError, ValueError):
     """No JSON-like value: too deep, in a circle, keys that are not strings, or parts that cannot be copied."""
 
 
@@ -234,6 +236,16 @@ def is_object(value: object) -> TypeGuard[JsonObject]:
 def is_list(value: object) -> TypeGuard[list[Any]]:
     """True for a JSON array."""
     return isinstance(value, list)
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """True for any mapping."""
+    return isinstance(value, Mapping)
+
+
+def is_sequence(value: object) -> TypeGuard[Sequence[Any]]:
+    """True for a list and the like, and not for text."""
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
 
 
 def as_object(value: object) -> JsonObject:

@@ -18,180 +18,86 @@ applies both in their original order, and a ledger that is rebuilt equals the on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.changes import changed
-from hooksdk._transcript.encoding import load_result, request_of, summary_of
-from hooksdk._transcript.entries import Entry, Record, Slot
-from hooksdk._transcript.trims import TOO_SHORT, DrainedTrim, TrimStatus, saves_enough
-from hooksdk.calls import ResultInfo, ToolCall, ToolResult
-from hooksdk.formats import FoundResult, Message, MessageFormat
-from hooksdk.formats._content import size_of
-from hooksdk.formats._shared import identified
+from hooksdk._transcript.encoding import load_result
+from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.facts import Facts
+from hooksdk._transcript.messages import Messages
+from hooksdk._transcript.results import Record
+from hooksdk._transcript.trims import (
+    MIN_TOKENS_SAVED,
+    MOST_NOTE_TOKENS,
+    TOO_SHORT,
+    DrainedTrim,
+    TrimStatus,
+    saves_enough,
+)
+from hooksdk._transcript.turns import Slot, Turns
+from hooksdk.calls import ResultInfo, ToolCall
+from hooksdk.formats import Message, MessageFormat
 
-Orphan = tuple[ToolCall, ToolResult, bool, str, str | None]
-"""A result whose call is not recorded yet: disposable, the real tool's name, and the hash of the text that was answered."""
 
-
-class Ledger:
+class Ledger(Turns):
     """The state computed from messages and journal entries. Without a format it keeps messages and plugin state only."""
 
-    def __init__(self, message_format: MessageFormat | None) -> None:
-        self.format = message_format
+    def __init__(
+        self, message_format: MessageFormat | None, messages: Messages | None = None, facts: Facts | None = None
+    ) -> None:
+        super().__init__(message_format, messages, facts)
         self.format_name: str | None = None
-        self.messages: list[Message] = []
-        self.records: list[Record] = []
-        self.by_id: dict[str, list[Record]] = {}
-        self.by_handle: dict[str, Record] = {}
-        self.slots: list[Slot] = []
-        self.orphans: list[Orphan] = []
         self.queue: dict[int, tuple[Entry, Record | None]] = {}
         self.trim_count = 0
         self.base: list[Message | int] = []
         """What a compaction put in the place of the first `upto` messages: its own, and the positions of stored ones."""
-        self.upto = 0
         self._kept_by_compaction: frozenset[int] = frozenset()
         self.trimmed_messages: dict[int, Message] = {}
         """By position: what stands in the view instead."""
-        self.tokens_at: dict[int, int] = {}
-        """By position: the size of what stands in the view, once somebody asked for it."""
+        self.tokens_at: array[int] = array("q")
+        """By position: the size of what stands in the view, or -1 until somebody asks for it."""
         self.shown_before: dict[int, set[str]] = {}
         """By position: the fingerprints of everything that ever stood in the view."""
         self.states: dict[str, dict[str, Any]] = {}
-        self.replies = 0
-        self.last_reply = -1
-        self.first_user: int | None = None
-        self._calls: dict[str, ToolCall] = {}
-        self._in_message: dict[int, list[Record]] = {}
         self._unknown: set[str] = set()
-        self._read_results: tuple[int, list[FoundResult]] = (-1, [])
-        """The position of the message whose results were read last, and these."""
 
     @classmethod
     def replay(
-        cls, messages: Sequence[Message], journal: Iterable[Entry], message_format: MessageFormat | None
+        cls, messages: Iterable[Message], journal: Iterable[Entry], message_format: MessageFormat | None
     ) -> Ledger:
         """The ledger of stored messages and journal entries."""
         ledger = cls(message_format)
-        most = 0
-        for entry in journal:
-            most = max(most, int(entry.get("m", 0)))
-            for message in messages[len(ledger.messages) : int(entry.get("m", 0))]:
-                ledger.add(message)
-            ledger.apply(entry)
-        for message in messages[len(ledger.messages) :]:
-            ledger.add(message)
-        if most > len(messages):
-            problem = "the journal was written when %d messages were stored, and now there are %d: what it says of lost ones is left out"
-            logger.warning(problem, most, len(messages))
+        for message in messages:
+            ledger.messages.append(message)
+            ledger.facts.add(message)
+        ledger.go_through(journal)
         return ledger
 
-    # Messages
-
-    def add(self, message: Message) -> None:
-        """One more stored message."""
-        position = len(self.messages)
-        self.messages.append(message)
-        if self.format is None:
-            return
-        results = self.format.results(message)
-        if self.format.is_reply(message):
-            if not self.reply_goes_on(position):
-                self.replies += 1
-                self.last_reply = position
-                self.slots = []
-            self.slots += [Slot(call, order) for order, call in enumerate(self.format.calls(message), len(self.slots))]
-            self._calls.update({slot.call.id: slot.call for slot in self.slots})
-            self.orphans = [orphan for orphan in self.orphans if not self._adopt(orphan)]
-        elif self.first_user is None and not results and message.get("role", "user") == "user":
-            self.first_user = position
-        if results:
-            for result in identified(results, (slot.call for slot in self.slots if slot.record is None)):
-                self._add_result(position, result)
-
-    def reply_goes_on(self, count: int | None = None) -> bool:
-        """True when a reply after the first `count` messages (None: after all) is a part of the reply before it."""
-        count = len(self.messages) if count is None else count
-        message_format = self.need_format()
-        return message_format.joined and count > self.upto and message_format.is_reply(self.messages[count - 1])
+    def go_through(self, journal: Iterable[Entry]) -> None:
+        """Take the messages that are there and these entries, in the order in which they were stored."""
+        most, stored = 0, len(self.messages)
+        for entry in journal:
+            count = int(entry.get("m", 0))
+            most = max(most, count)
+            self.take_until(min(count, stored))
+            self.apply(entry)
+        self.take_until(stored)
+        if most > stored:
+            problem = "the journal was written when %d messages were stored, and now there are %d: what it says of lost ones is left out"
+            logger.warning(problem, most, stored)
 
     @property
     def ends_with_reply(self) -> bool:
         """True when the view ends with a reply whose calls have their results, or with one that made none."""
-        places = self.base if len(self.messages) == self.upto else [len(self.messages) - 1]
+        places = self.base if self.count == self.upto else [self.count - 1]
         if not places or not all(slot.record for slot in self.slots):
             return False
         message = self.messages[places[-1]] if isinstance(places[-1], int) else places[-1]
         return self.need_format().is_reply(message)
-
-    def leaves_turn(self, message: Message) -> bool:
-        """True for a message that is no result and no part of the newest reply."""
-        if self.need_format().is_reply(message):
-            return not self.reply_goes_on()
-        return not self.need_format().results(message)
-
-    def _add_result(self, position: int, result: FoundResult) -> None:
-        slot = next((slot for slot in self.slots if slot.record is None and slot.call.id == result.call_id), None)
-        same_id = self.by_id.setdefault(result.call_id, [])
-        size = size_of(result.content)
-        record = Record(
-            handle=f"r{len(self.records) + 1}",
-            position=position,
-            index=result.index,
-            occurrence=len(same_id),
-            call_id=result.call_id,
-            characters=size.characters,
-            tokens=size.tokens,
-            is_error=result.is_error,
-            refusal=result.why_not,
-            turn=self.replies,
-            call=slot.call if slot else self._calls.get(result.call_id),
-        )
-        if slot:
-            slot.record, record.answer_hash = record, slot.answer_hash
-            record.disposable, record.ran = slot.disposable, slot.ran
-        same_id.append(record)
-        self.by_handle[record.handle] = record
-        self.records.append(record)
-        self._in_message.setdefault(position, []).append(record)
-
-    # Calls
-
-    def slot_of(self, call: ToolCall) -> Slot | None:
-        """The unanswered slot of the newest reply that this call fills. Ids repeat, even in one reply: then name and arguments
-        decide, then the order.
-        """
-        same_id = [slot for slot in self.slots if slot.open and slot.call.id == call.id]
-        if len(same_id) > 1:
-            request = request_of(call)
-            same_id.sort(key=lambda slot: (request_of(slot.call) != request, slot.call.name != call.name, slot.order))
-        return same_id[0] if same_id else None
-
-    def completes(self, slot: Slot) -> bool:
-        """True when this call's result may be appended at once, given the answers that are there already."""
-        earlier = self.slots if self.format and self.format.grouped else self.slots[: slot.order]
-        return all(each is slot or not each.open for each in earlier)
-
-    def due(self) -> list[Slot]:
-        """Answered calls whose results may be appended now: in the order of the calls, all together where the format
-        wants one message for all.
-        """
-        ready: list[Slot] = []
-        for slot in self.slots:
-            if slot.record is None:
-                if slot.staged is None:
-                    return [] if self.need_format().grouped else ready
-                ready.append(slot)
-        return ready
-
-    def _adopt(self, orphan: Orphan) -> bool:
-        slot = self.slot_of(orphan[0])
-        if slot:
-            slot.take(*orphan[1:])
-        return slot is not None
 
     # The journal
 
@@ -221,7 +127,7 @@ class Ledger:
         said: str | None = entry.get("said")
         if entry["order"] is None:
             self.orphans.append((ToolCall(call_id, name, arguments), result, disposable, ran, said))
-        elif (slot := self._slot_at(entry)) and slot.call.id == call_id:
+        elif (slot := self._slot_at(entry)) and slot.id == call_id:
             slot.take(result, disposable, ran, said)
 
     def _apply_answered(self, entry: Entry) -> None:
@@ -233,11 +139,11 @@ class Ledger:
         self.orphans.clear()
 
     def _apply_trim(self, entry: Entry) -> None:
-        n, record = int(entry["n"]), self._addressed(entry["at"])
+        n, record = int(entry["n"]), self.addressed(entry["at"])
         self.trim_count = max(self.trim_count, n + 1)
         self.queue[n] = entry, record
         if record:
-            record.queued_entry, record.missed_trim = entry, None
+            record.own_marks.queued_entry, record.own_marks.missed_trim = entry, None
 
     _apply_restore = _apply_trim
 
@@ -245,32 +151,34 @@ class Ledger:
         changed: set[int] = set()
         for n, status in entry["done"]:
             request, record = self.queue.pop(n, ({}, None))
-            if by_name := record or self.by_handle.get(str(request.get("handle"))):
-                by_name.missed_trim = status if status in {"stale", "gone"} else None
+            if by_name := record or self.records.by_handle(str(request.get("handle"))):
+                by_name.own_marks.missed_trim = status if status in {"stale", "gone"} else None
             if record is None:
                 continue
-            if record.queued_entry is request:
-                record.queued_entry = None
+            marks = record.own_marks
+            if marks.queued_entry is request:
+                marks.queued_entry = None
             if status == "applied":
-                record.short_text = request["text"] if request["kind"] == "trim" else None
+                marks.short_text = request["text"] if request["kind"] == "trim" else None
                 changed.add(record.position)
         for position in changed:
             self._show(position)
 
     def _show(self, position: int) -> None:
         message = self.messages[position]
-        for record in self.records_at(position):
+        for record in self.records.at(position):
             if record.short_text is not None:
                 message = self.need_format().replace(message, record.index, record.short_text)
         self.trimmed_messages[position] = message
-        self.tokens_at.pop(position, None)
+        if position < len(self.tokens_at):
+            self.tokens_at[position] = -1
         self.shown_before.setdefault(position, set()).add(schema.fingerprint(message))
 
     def _apply_compact(self, entry: Entry) -> None:
         upto = int(entry["upto"])
         # Messages may have been lost since, by hand or by a backup: then nothing that is still there may be hidden.
         if "hash" not in entry or self.last_hash(upto) == entry["hash"]:
-            self.base, self.upto = entry["base"], min(upto, len(self.messages))
+            self.base, self.upto = entry["base"], min(upto, self.count)
             self._kept_by_compaction = frozenset(place for place in self.base if isinstance(place, int))
         else:
             logger.warning(
@@ -279,37 +187,9 @@ class Ledger:
 
     def last_hash(self, count: int) -> str | None:
         """What the last of the first `count` stored messages is told by; None where there is none."""
-        return schema.fingerprint(self.messages[count - 1]) if 0 < count <= len(self.messages) else None
+        return schema.fingerprint(self.messages[count - 1]) if 0 < count <= self.count else None
 
     # Results
-
-    def need_format(self) -> MessageFormat:
-        """The format, where there are results: without one none is ever added."""
-        assert self.format is not None
-        return self.format
-
-    def body(self, record: Record) -> FoundResult:
-        """The stored result itself."""
-        if self._read_results[0] != record.position:  # one message may hold hundreds of results
-            self._read_results = record.position, self.need_format().results(self.messages[record.position])
-        return self._read_results[1][record.index]
-
-    def address(self, record: Record) -> dict[str, Any]:
-        """Where a result is and what it holds. The call id alone would not do: ids repeat."""
-        if record.content_hash is None:
-            record.content_hash = schema.fingerprint(self.body(record).content)
-        place: dict[str, Any] = {"position": record.position, "call_id": record.call_id}
-        return {**place, "occurrence": record.occurrence, "hash": record.content_hash}
-
-    def _addressed(self, address: dict[str, Any]) -> Record | None:
-        """The result that a trim was made for, if it still stands there with the same content."""
-        same_id, occurrence = self.by_id.get(str(address["call_id"]), []), int(address["occurrence"])
-        record = same_id[occurrence] if occurrence < len(same_id) else None
-        return record if record and self.address(record) == address else None
-
-    def records_at(self, position: int) -> list[Record]:
-        """The results of one stored message, in order."""
-        return self._in_message.get(position, [])
 
     def judge(self) -> dict[int, DrainedTrim]:
         """What a drain would do with everything queued, in order. Changes nothing."""
@@ -328,10 +208,8 @@ class Ledger:
                 status = "not_trimmed" if text is None else "already_trimmed"
             else:
                 texts[record.handle] = text
-                before, after = (
-                    record.tokens if each is None else schema.estimate_tokens(each) for each in (now, text)
-                )
-                saved = before - after
+                sizes = [record.tokens if each is None else schema.estimate_tokens(each) for each in (now, text)]
+                saved = sizes[0] - sizes[1]
             judged[n] = DrainedTrim(
                 handle=entry["handle"],
                 kind=entry["kind"],
@@ -352,24 +230,24 @@ class Ledger:
         if self._is_gone(record):
             return "it was compacted away"
         if record.will_be_trimmed:
-            return "its trim is queued" if record.queued_entry else "it is trimmed already"
+            return "its trim is queued" if record.marks.queued_entry else "it is trimmed already"
         if record.refusal:
             return record.refusal
         if self.first_user is not None and record.position < self.first_user:
             return "it stands before the first user message"
         if record.turn == self.replies:
             return "the model has not read it yet"
-        if not saves_enough(record.tokens, schema.estimate_tokens(record.note)):
-            return TOO_SHORT
-        return None
+        if saves_enough(record.tokens, MOST_NOTE_TOKENS):  # the note need not be written to know
+            return None
+        is_long = record.tokens > MIN_TOKENS_SAVED and saves_enough(record.tokens, schema.estimate_tokens(record.note))
+        return None if is_long else TOO_SHORT
 
     def info(self, record: Record) -> ResultInfo:
         """The result as plugins see it."""
-        if record.summary is None:
-            record.summary = summary_of(record.call)
-        is_shared = any(each is not record for each in self.by_id.get(record.handle, ()))
+        marks, handle = record.marks, record.handle
+        is_shared = any(each != record for each in self.records.by_id(handle))
         return ResultInfo(
-            handle=record.handle.upper() if is_shared else record.handle,  # not the spelling of another one's call id
+            handle=handle.upper() if is_shared else handle,  # not the spelling of another one's call id
             call_id=record.call_id,
             tool=record.tool,
             position=record.position,
@@ -378,11 +256,11 @@ class Ledger:
             turns_ago=self.replies - record.turn,
             arguments=record.summary,
             is_error=record.is_error,
-            disposable=record.disposable,
-            trimmed=record.short_text is not None,
-            queued=record.queued_entry is not None and record.queued_entry["kind"] == "trim",
+            disposable=marks.disposable,
+            trimmed=marks.short_text is not None,
+            queued=marks.queued_entry is not None and marks.queued_entry["kind"] == "trim",
             why_not=self.why_not(record),
-            missed_trim=record.missed_trim,
+            missed_trim=marks.missed_trim,
         )
 
     # The view
@@ -390,10 +268,25 @@ class Ledger:
     @property
     def places(self) -> list[Message | int]:
         """What the view is made of: positions of stored messages, and the messages that a compaction made."""
-        return [*self.base, *range(self.upto, len(self.messages))]
+        return [*self.base, *self.loose_ends.others(self.upto, self.count)]
+
+    def shown(self, *, copied: bool = False) -> Iterator[tuple[Message | int, Message]]:
+        """What the model sees, with the place of each. Only with `copied` the messages are the caller's own."""
+        for place in self.base:
+            message = self.shown_at(place) if isinstance(place, int) else place
+            yield place, schema.clone(message) if copied else message
+        for place, message in enumerate(self.messages.since(self.upto, copied=copied), self.upto):
+            if place in self.loose_ends:
+                continue
+            trimmed = self.trimmed_messages.get(place)
+            yield place, message if trimmed is None else schema.clone(trimmed) if copied else trimmed
+
+    def shown_at(self, position: int) -> Message:
+        """What stands in the view for a stored message."""
+        trimmed = self.trimmed_messages.get(position)
+        return self.messages[position] if trimmed is None else trimmed
 
     @property
     def view(self) -> list[Message]:
         """What the model sees. The ledger's own messages: copy before handing them out."""
-        trimmed, messages = self.trimmed_messages, self.messages
-        return [trimmed.get(place, messages[place]) if isinstance(place, int) else place for place in self.places]
+        return [message for _, message in self.shown()]

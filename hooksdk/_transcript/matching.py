@@ -9,8 +9,9 @@ from typing import cast
 from hooksdk import schema
 from hooksdk._transcript.changes import same
 from hooksdk._transcript.encoding import encode
-from hooksdk._transcript.entries import Record, Slot
 from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.results import Record
+from hooksdk._transcript.turns import Slot
 from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats._shared import identified, with_readable_arguments
 
@@ -52,8 +53,8 @@ def compare(messages: Sequence[Message], ledger: Ledger) -> int:
     """How many messages the view has, if the list begins with them: each as it is stored, as it is shown now, or as it
     was shown before. Raises `MismatchError`.
     """
-    view, places = ledger.view, ledger.places
-    for position, (theirs, ours, place) in enumerate(zip(messages, view, places, strict=False)):
+    length = len(ledger.base) + ledger.count - ledger.upto
+    for position, (theirs, (place, ours)) in enumerate(zip(messages, ledger.shown(), strict=False)):
         if same(theirs, ours):
             continue
         if not isinstance(place, int):
@@ -61,7 +62,7 @@ def compare(messages: Sequence[Message], ledger: Ledger) -> int:
         else:
             known = [ours, ledger.messages[place]]
             fits = _is_any(theirs, known, ledger.shown_before.get(place, set())) or _same_results(
-                theirs, known, ledger.records_at(place), ledger.need_format()
+                theirs, known, place, ledger
             )
         if not fits:
             advice = (
@@ -70,11 +71,11 @@ def compare(messages: Sequence[Message], ledger: Ledger) -> int:
             raise MismatchError(
                 position, f"it differs from the stored one. {advice}; shorten a list inside run.compaction()"
             )
-    if len(messages) < len(view):
-        missing = f"the list ends here, but {len(view) - len(messages)} more messages are stored"
+    if len(messages) < length:
+        missing = f"the list ends here, but {length - len(messages)} more messages are stored"
         advice = "Pass them too, or None for the stored ones; shorten a list inside run.compaction()"
         raise MismatchError(len(messages), f"{missing}. {advice}")
-    return len(view)
+    return length
 
 
 def _is_any(message: Message, known: Sequence[Message], fingerprints: set[str]) -> bool:
@@ -85,15 +86,14 @@ def _is_any(message: Message, known: Sequence[Message], fingerprints: set[str]) 
         return False
 
 
-def _same_results(
-    theirs: Message, known: Sequence[Message], records: Sequence[Record], message_format: MessageFormat
-) -> bool:
+def _same_results(theirs: Message, known: Sequence[Message], place: int, ledger: Ledger) -> bool:
     """The same results and nothing else, in another of the format's shapes, such as text as a string or as one block."""
+    records, message_format = ledger.records.at(place), ledger.need_format()
     if not records or message_format.check(theirs) or message_format.is_reply(theirs):
         return False
     if message_format.text(theirs) or message_format.text(known[0]):
         return False
-    calls = [record.call for record in records if record.call]
+    calls = [ledger.call_at(record.call) for record in records if record.call is not None]
     results = identified(message_format.results(theirs), calls)
     if [result.call_id for result in results] != [record.call_id for record in records]:
         return False
@@ -103,7 +103,7 @@ def _same_results(
 
 def _reads_as(theirs: FoundResult, ours: FoundResult, record: Record) -> bool:
     """The same text, or the text that the run answered before the format put it in other words ("Error: ...")."""
-    return theirs.text == ours.text or schema.fingerprint(theirs.text) == record.answer_hash
+    return theirs.text == ours.text or schema.fingerprint(theirs.text) == record.marks.answer_hash
 
 
 def without_repeats(messages: list[Message], ledger: Ledger) -> list[Message]:
@@ -125,7 +125,7 @@ def without_repeats(messages: list[Message], ledger: Ledger) -> list[Message]:
         differing = [slot for result, slot, record in pairs if not _reads_as(result, ledger.body(record), record)]
         if any(slot.by_run for slot in differing):
             problem = f"call '{differing[0].call.id}' has another result already: a run records results by itself"
-            raise MismatchError(len(ledger.messages), f"{problem}. Leave this message out")
+            raise MismatchError(ledger.count, f"{problem}. Leave this message out")
         if differing:
             new.append(message)
     return new
@@ -133,5 +133,5 @@ def without_repeats(messages: list[Message], ledger: Ledger) -> list[Message]:
 
 def _answered(call_id: str, slots: Sequence[Slot]) -> Slot | None:
     """The last call of the newest reply with this id, once all calls with it have results."""
-    same_id = [slot for slot in slots if slot.call.id == call_id]
+    same_id = [slot for slot in slots if slot.id == call_id]
     return same_id[-1] if same_id and all(slot.record for slot in same_id) else None

@@ -4,6 +4,7 @@ message would make a session unsendable for good."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.matching import MismatchError
@@ -13,6 +14,29 @@ from hooksdk.formats._shared import identified
 
 NO_RESULT = "no result: the conversation went on before this call had one"
 """What a call without a result gets, so that the next request can be sent."""
+
+
+def gathered(messages: Sequence[Message], message_format: MessageFormat) -> list[Message]:
+    """The messages with all results of one turn in one message, the results first, where the format wants it so."""
+    whole: list[Message] = []
+    for message in messages:
+        key = next((key for key in ("content", "parts") if isinstance(message.get(key), list)), None)
+        last = whole[-1] if whole else {}
+        if (
+            message_format.grouped
+            and key is not None
+            and isinstance(last.get(key), list)
+            and message_format.results(last)
+            and message_format.results(message)
+        ):
+            results: list[Any] = []
+            others: list[Any] = []
+            for block in [*last[key], *message[key]]:
+                (results if message_format.results({**message, key: [block]}) else others).append(block)
+            whole[-1] = {**last, key: [*results, *others]}
+        else:
+            whole.append(message)
+    return whole
 
 
 def paired(
@@ -29,8 +53,8 @@ def paired(
     open, or those with the ids `still_open`. Raises `MismatchError` for a result that answers no open call.
     """
     whole: list[Message] = []
-    waiting, answered = list(open_calls), set(after.by_id if after else ())
-    reply_goes_on, start = (after.reply_goes_on(), len(after.messages)) if after else (False, 0)
+    waiting, answered = list(open_calls), set[str]()
+    reply_goes_on, start = (after.reply_goes_on(), after.count) if after else (False, 0)
     one_message_a_turn = message_format.grouped and not message_format.joined
     after_reply = after is not None and after.ends_with_reply
     for position, message in enumerate(messages, start):
@@ -40,8 +64,9 @@ def paired(
         for result in results:
             call = next((call for call in waiting if call.id == result.call_id), None)
             if call is None:
-                why = "has a result already" if result.call_id in answered else "was made by no reply before it"
-                advice = "Leave this result out" if result.call_id in answered else "Put the reply that made it first"
+                has_one = result.call_id in answered or (after is not None and after.records.by_id(result.call_id))
+                why = "has a result already" if has_one else "was made by no reply before it"
+                advice = "Leave this result out" if has_one else "Put the reply that made it first"
                 raise MismatchError(
                     position, f"it answers call '{result.call_id or result.name}', which {why}. {advice}"
                 )

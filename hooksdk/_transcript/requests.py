@@ -7,8 +7,9 @@ from typing import Literal
 
 from hooksdk._schema.values import is_list
 from hooksdk._transcript.encoding import encode
-from hooksdk._transcript.entries import Entry, Record
+from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.results import Record
 from hooksdk._transcript.trims import MIN_SHARE_SAVED, TOO_SHORT, saves_enough, short_text, tokens_of, wide_tokens
 from hooksdk.calls import TrimReceipt
 from hooksdk.errors import UnknownResult, nearest
@@ -22,8 +23,8 @@ def plan_trim(ledger: Ledger, reference: str, replacement: str | None) -> Plan:
     """Trim one result. Raises `UnknownResult`."""
     record = find_record(ledger, reference)
     if record.will_be_trimmed:
-        if record.queued_entry:
-            return _receipt(record, "already_queued", record.queued_entry["text"]), None
+        if queued := record.marks.queued_entry:
+            return _receipt(record, "already_queued", queued["text"]), None
         return _receipt(record, "already_trimmed", record.short_text or ""), None
     problem = ledger.why_not(record)
     text = None if problem else _short_text(ledger, record, replacement)
@@ -37,9 +38,10 @@ def plan_restore(ledger: Ledger, reference: str) -> Plan:
     """End the trim of one result. Raises `UnknownResult`."""
     record = find_record(ledger, reference)
     whole = ledger.body(record).text
+    queued = record.marks.queued_entry
     if not record.will_be_trimmed:
-        return _receipt(record, "already_queued" if record.queued_entry else "not_trimmed", whole), None
-    before = len(record.queued_entry["text"] if record.queued_entry else record.short_text or "")
+        return _receipt(record, "already_queued" if queued else "not_trimmed", whole), None
+    before = len(queued["text"] if queued else record.short_text or "")
     return _receipt(record, "queued", whole, before), _entry("restore", ledger, record)
 
 
@@ -79,9 +81,9 @@ def _receipt(
 def find_record(ledger: Ledger, reference: str) -> Record:
     """The result meant by a handle or an unambiguous call id. Raises `UnknownResult`, which names the nearest."""
     reference, records = reference.strip(), ledger.records
-    same_id = ledger.by_id.get(reference, [])
-    if record := ledger.by_handle.get(reference.lower()):
-        if others := [each.handle for each in same_id if each is not record]:
+    same_id = records.by_id(reference)
+    if record := records.by_handle(reference.lower()):
+        if others := [each.handle for each in same_id if each != record]:
             problem = f"it is the handle of one result ({record.tool or '?'}) and the call id of another ({others[0]})"
             raise UnknownResult(
                 reference, f"{problem}. Write {reference.upper()} for the handle, {others[0]} for the other"
@@ -96,8 +98,11 @@ def find_record(ledger: Ledger, reference: str) -> Record:
         raise UnknownResult(reference, problem)
     if not records:
         raise UnknownResult(reference[:200], "there is no tool result in this session yet")
-    newest = ", ".join(f"{record.handle} ({record.tool or '?'})" for record in reversed(records[-3:]))
-    close = nearest(reference[:200], [*(record.handle for record in records[-100:]), *list(ledger.by_id)[-100:]])
+    last = records[-100:]
+    newest = ", ".join(f"{record.handle} ({record.tool or '?'})" for record in reversed(last[-3:]))
+    close = nearest(
+        reference[:200], [*(record.handle for record in last), *dict.fromkeys(record.call_id for record in last)]
+    )
     hint = f"Did you mean {' or '.join(close)}? " if close else ""
     problem = (
         f"no tool result goes by this handle or call id. {hint}"

@@ -17,7 +17,7 @@ def shorter_journal(journal: Sequence[Entry], ledger: Ledger) -> list[Entry] | N
     """The journal without what later entries made void, when that is most of it; None when it is not worth a new file.
     `ledger` is what the journal's replay gave: the shorter one gives the same.
     """
-    if any(int(entry.get("m", 0)) > len(ledger.messages) for entry in journal):
+    if any(int(entry.get("m", 0)) > ledger.count for entry in journal):
         return None  # messages are missing: whoever puts them back needs every entry
     shorter = live_entries(journal, ledger)
     size = sum(len(encode(entry)) for entry in shorter)
@@ -58,4 +58,4 @@ def _is_waiting(entry: Entry, ledger: Ledger) -> bool:
     """True where the result may still be asked for: its call is one of the newest reply, or of one to come."""
     if entry["order"] is not None:
         return entry["reply"] == ledger.last_reply
-    return entry["call"][0] in {*(slot.call.id for slot in ledger.slots), *(orphan[0].id for orphan in ledger.orphans)}
+    return entry["call"][0] in {*(slot.id for slot in ledger.slots), *(orphan[0].id for orphan in ledger.orphans)}

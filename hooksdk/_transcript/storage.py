@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.messages import MessageSource
 from hooksdk.errors import StoreError
 from hooksdk.formats import Message
 
@@ -60,6 +61,39 @@ class RewritableLog(Protocol):
         """Store these entries instead of all that were read: whole, or not at all. It is asked for at opening only, and
         the session opens as well when it raises `StoreError`.
         """
+        ...
+
+
+class MessageReader(Protocol):
+    """Who reads a session from a `LazyLog`."""
+
+    def begin(self, journal: list[Entry], index: bytes | None) -> int:
+        """The reading begins, or begins anew. `index` is what was kept with `keep_index`, if it fits what is stored. Answers
+        how many of the first messages the reader knows by it; 0 where it is of no use."""
+        ...
+
+    def take(self, message: Message, size: int) -> None:
+        """The next message that the reader does not know, stored in `size` bytes."""
+        ...
+
+
+@runtime_checkable
+class LazyLog(Protocol):
+    """What a `SessionLog` may do besides: leave the messages where they are, and read one when it is asked for."""
+
+    @property
+    def index_is_due(self) -> bool:
+        """True when so much was stored since the index was kept that the next opening would be slow."""
+        ...
+
+    async def read_lazily(self, reader: MessageReader) -> MessageSource:
+        """Show the journal and each message to a reader, as `read` would give them, in a worker thread. What is answered reads
+        messages again: these, and those that are appended later."""
+        ...
+
+    async def keep_index(self, index: bytes, count: int) -> None:
+        """Keep what the next reader needs to know of the first `count` messages. It is never needed: one that is lost,
+        damaged, or does not fit what is stored is not used."""
         ...
 
 

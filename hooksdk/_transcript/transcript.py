@@ -13,20 +13,24 @@ import anyio
 from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread, run_shielded
-from hooksdk._transcript.changes import change_of, same
+from hooksdk._transcript.changes import change_of
+from hooksdk._transcript.compacting import plan_compaction
 from hooksdk._transcript.encoding import encode, encode_for, plain_call, plain_result, request_of, save_result
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, checked, compare, without_repeats
 from hooksdk._transcript.pairing import NO_RESULT, paired
+from hooksdk._transcript.reading import keep_index, read_ledger
 from hooksdk._transcript.requests import Plan, find_record
 from hooksdk._transcript.rewriting import shorter_journal
 from hooksdk._transcript.sizes import message_tokens
 from hooksdk._transcript.storage import RewritableLog, SessionLog
 from hooksdk._transcript.trims import DrainReport, clean
+from hooksdk._transcript.turns import Slot
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError, TranscriptChanged
-from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
+from hooksdk.formats import Message, MessageFormat
 from hooksdk.formats._content import result_of
 from hooksdk.tools import Tool
 
@@ -58,6 +62,7 @@ class Transcript:
         journal = await transcript._load(None)
         if isinstance(log, RewritableLog):
             await run_shielded(transcript._shorten, log, journal)
+        await run_shielded(keep_index, log, transcript._ledger)
         return transcript
 
     async def _shorten(self, log: RewritableLog, journal: list[Entry]) -> None:
@@ -69,15 +74,7 @@ class Transcript:
                 logger.warning("the journal of session %r stays longer than it need be: %s", self.session_id, error)
 
     async def _load(self, message_format: MessageFormat | None) -> list[Entry]:
-        messages, journal = await self._log.read()
-        name = next((str(entry.get("name")) for entry in journal if entry.get("kind") == "format"), None)
-        if message_format is None and name in FORMATS:
-            message_format = get_format(name)
-        try:
-            self._ledger = await in_thread(Ledger.replay, messages, journal, message_format)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            problem = f"the journal cannot be understood ({type(error).__name__}: {error}); nothing was changed"
-            raise StoreError(f"session '{self.session_id}'", problem) from error
+        self._ledger, journal = await read_ledger(self._log, self.session_id, message_format)
         self._must_reload = False
         return journal
 
@@ -106,7 +103,7 @@ class Transcript:
         return alone
 
     async def _journal(self, entry: Entry, *, verify: bool = False) -> None:
-        entry = {**entry, "m": len(self._ledger.messages), "time": round(time.time(), 3)}
+        entry = {**entry, "m": self._ledger.count, "time": round(time.time(), 3)}
         await self._log.append_journal([entry], verify=verify)
         self._ledger.apply(entry)
 
@@ -138,25 +135,31 @@ class Transcript:
             problem = f"session '{self.session_id}' is kept in '{name}', so '{message_format.name}' cannot be used"
             raise ConfigError("format", (f"{problem}. Run it with format='{name}', or take another session id",))
         if type(self._ledger.format) is not type(message_format):
-            if self._ledger.messages:
+            if self._ledger.count:
                 await self._load(message_format)
-            self._ledger.format = message_format
+            else:
+                self._ledger.use(message_format)
         await self._flush()
 
     @property
     def messages(self) -> list[Message]:
         """The stored messages, whole: fresh copies."""
-        return [schema.clone(message) for message in self._ledger.messages]
+        return list(self._ledger.messages.since(0, copied=True))
+
+    @property
+    def count(self) -> int:
+        """How many messages are stored."""
+        return self._ledger.count
 
     @property
     def view(self) -> list[Message]:
         """What the model sees: the newest compaction and what came after it, with the applied trims. Fresh copies."""
-        return [schema.clone(message) for message in self._ledger.view]
+        return [message for _, message in self._ledger.shown(copied=True)]
 
     @property
     def tokens(self) -> int:
         """What the view costs, estimated."""
-        return sum(schema.estimate_tokens(message) for message in self._ledger.view)
+        return sum(schema.estimate_tokens(message) for _, message in self._ledger.shown())
 
     @_exclusive
     async def append(self, messages: Sequence[Message]) -> None:
@@ -173,7 +176,7 @@ class Transcript:
         shown before), and what follows is appended. Answers how many were known. Raises `TranscriptChanged` for anything
         else.
         """
-        self._need_format()
+        messages = without_loose_ends(messages, self._need_format())
         await self._flush()
         try:
             known = compare(messages, self._ledger)
@@ -183,7 +186,7 @@ class Transcript:
         return known
 
     async def _append(self, messages: Sequence[Message]) -> None:
-        message_format, start = self._need_format(), len(self._ledger.messages)
+        message_format, start = self._need_format(), self._ledger.count
         try:
             fresh = [checked(message, message_format, start + number) for number, message in enumerate(messages)]
             await self._flush()
@@ -212,7 +215,7 @@ class Transcript:
 
     def result_of(self, call: ToolCall) -> ToolResult | None:
         """The result that this very call (id, name and arguments) of the newest reply has already; None for any other."""
-        same_id = [slot for slot in self._ledger.slots if slot.call.id == call.id]
+        same_id = [slot for slot in self._ledger.slots if slot.id == call.id]
         if not same_id or any(slot.open for slot in same_id):
             return None
         slot = next((slot for slot in same_id if request_of(slot.call) == request_of(call)), None)
@@ -244,8 +247,7 @@ class Transcript:
             return
         slot.take(result, disposable, ran)
         try:
-            due = self._ledger.due()
-            messages = self._result_messages([(each.call, each.staged) for each in due if each.staged])
+            due, messages = self._due_results()
             message_format = self._need_format()
             texts = [each.text for message in messages for each in message_format.results(message)]
             reads_otherwise = texts[due.index(slot)] != result.text
@@ -259,8 +261,13 @@ class Transcript:
 
     async def _flush(self) -> None:
         """Store the results whose turn it is."""
-        if self._ledger.format and (due := self._ledger.due()):
-            await self._store(self._result_messages([(slot.call, slot.staged) for slot in due if slot.staged]))
+        if self._ledger.format:
+            await self._store(self._due_results()[1])
+
+    def _due_results(self) -> tuple[list[Slot], list[Message]]:
+        """The answered calls whose turn it is, and the messages with their results."""
+        due = self._ledger.due()
+        return due, self._result_messages([(slot.call, slot.staged) for slot in due if slot.staged]) if due else []
 
     def _result_messages(self, answered: Sequence[tuple[ToolCall, ToolResult]]) -> list[Message]:
         return [json.loads(encode(message)) for message in self._need_format().result_messages(answered)]
@@ -340,28 +347,12 @@ class Transcript:
         """Let the view begin with these messages. What is stored stays whole; results that they stand for are gone for
         trims. Messages at their beginning and end that the view has there, too, count as kept: their results do not go.
         """
-        ledger, message_format = self._ledger, self._need_format()
+        self._need_format()
         try:
-            base = [checked(message, message_format, position) for position, message in enumerate(messages)]
-            base = paired(base, message_format, still_open={slot.call.id for slot in ledger.slots if not slot.record})
+            entry = plan_compaction(self._ledger, messages)
         except MismatchError as error:
             raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
-        view, places = ledger.view, ledger.places
-        later = view[len(ledger.base) :]
-        same_start = same_end = 0
-        while same_end < min(len(base), len(later)) and same(base[-1 - same_end], later[-1 - same_end]):
-            same_end += 1
-        while same_start < min(len(base), len(view)) - same_end and same(base[same_start], view[same_start]):
-            same_start += 1
-        waiting = next((slot.call.id for slot in ledger.slots if slot.record is None), None)
-        if waiting is not None and ledger.last_reply < len(ledger.messages) - same_end:
-            problem = (
-                f"call '{waiting}' waits for its result, so its reply must stay at the list's end with what follows"
-            )
-            raise TranscriptChanged(self.session_id, len(base), problem)
-        upto = len(ledger.messages) - same_end
-        changed_base = [*places[:same_start], *base[same_start : len(base) - same_end]]
-        await self._journal({"kind": "compact", "base": changed_base, "upto": upto, "hash": ledger.last_hash(upto)})
+        await self._journal(entry)
         await self._publish()
 
     # Plugin state, fence, end
@@ -396,4 +387,11 @@ class Transcript:
         if not self._closed:
             self._closed = True
             async with self._lock:
-                await run_shielded(self._log.close)
+                await run_shielded(self._close)
+
+    async def _close(self) -> None:
+        try:
+            if not self._must_reload:
+                await keep_index(self._log, self._ledger)
+        finally:
+            await self._log.close()

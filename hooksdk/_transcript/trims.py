@@ -21,6 +21,8 @@ for the trim itself writes about half of this: what saves less is paid back in n
 MIN_SHARE_SAVED = 0.3
 """Which part of the result must go at least, in tokens, in characters and as it is stored. The estimate of tokens may be wrong by
 that much: what saves less by it may save nothing."""
+MOST_NOTE_TOKENS = 80
+"""More than any note costs."""
 TOO_SHORT = f"too short: a trim has to save {MIN_TOKENS_SAVED} tokens and {MIN_SHARE_SAVED:.0%} of the result"
 
 TrimStatus = Literal["applied", "already_trimmed", "not_trimmed", "gone", "stale"]

@@ -14,4 +14,7 @@ def main() -> None:
         from hooksdk.cli._app import run
     except ModuleNotFoundError as error:
         sys.exit(f"The hooksdk command needs {error.name}: pip install 'hooksdk[cli]'")
+    except KeyboardInterrupt:  # before there is anything to end
+        print("hooksdk: stopped", file=sys.stderr)
+        sys.exit(130)
     sys.exit(run(sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import errno
 import importlib.metadata
 import os
@@ -12,14 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hooksdk.cli._approvals import approvals_app
-from hooksdk.cli._console import complain
-from hooksdk.cli._mcp import mcp_app
-from hooksdk.cli._options import Json, Project, Store
-from hooksdk.cli._plugins import plugins_app
-from hooksdk.cli._policy import policy_app
+from hooksdk.cli._groups import LaterGroups
+from hooksdk.cli._options import Json, Plugins, Project, Store, import_plugins
 from hooksdk.cli._replay_command import replay
-from hooksdk.cli._sessions import sessions_app
 from hooksdk.errors import ConfigError, HookSDKError
 
 INTERRUPTED = 130
@@ -27,18 +23,14 @@ BAD_CONFIG = 3
 
 app = typer.Typer(
     name="hooksdk",
+    cls=LaterGroups,
     help="Plugins for AI agents.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
 )
-app.add_typer(plugins_app, name="plugins")
-app.add_typer(approvals_app, name="approvals")
-app.add_typer(sessions_app, name="sessions")
 tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
-app.add_typer(policy_app, name="policy")
-app.add_typer(mcp_app, name="mcp")
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 
@@ -54,6 +46,20 @@ ContextWindow = Annotated[
     int, typer.Option(min=1, metavar="TOKENS", help="The model's context window, for tool search.")
 ]
 WINDOW = 200_000
+
+
+class Servers(enum.StrEnum):
+    """Which tools the demo uses."""
+
+    light = "light"
+    real = "real"
+
+
+def complain(text: str) -> None:
+    """Say what is wrong, on stderr."""
+    from hooksdk.cli import _console
+
+    _console.complain(text)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -134,20 +140,35 @@ def demo(
     interactive: Annotated[
         bool, typer.Option("--interactive", help="Ask you for the approval, instead of granting it.")
     ] = False,
-    folder: Annotated[Path | None, typer.Option(help="Where to work; a new temporary folder by default.")] = None,
+    servers: Annotated[
+        Servers,
+        typer.Option(
+            help="light: the demo's own plugins. real: 115 tools of five MCP servers; needs hooksdk[demo] and git."
+        ),
+    ] = Servers.light,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where to work, and leave the files; by default a temporary folder.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the temporary folder, and say where it is.")] = False,
     store: Store = None,
+    plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Let a scripted model do a real job on real MCP servers, with every hook at work. Needs no key and no network."""
+    """Let a scripted model do a real job, with every hook at work. Needs no key and no network."""
     if interactive and as_json:
         complain("--json prints nothing but the document, so nothing can be asked: leave --interactive out")
         raise typer.Exit(2)
-    try:
-        from hooksdk.cli._demo import run_demo
-    except ModuleNotFoundError as error:
-        complain(f"the demo needs {error.name}: pip install 'hooksdk[demo]'")
-        raise typer.Exit(1) from None
-    raise typer.Exit(run_demo(folder=folder, store=store, interactive=interactive, as_json=as_json))
+    from hooksdk.cli._demo import headline
+
+    if not as_json:
+        print(headline(real=servers is Servers.real), flush=True)
+    from hooksdk.cli._demo.play import DemoOptions, run_demo
+
+    options = DemoOptions(
+        real=servers is Servers.real, folder=folder, keep=keep, store=store, plugins=import_plugins(plugin),
+        interactive=interactive, as_json=as_json,
+    )  # fmt: skip
+    raise typer.Exit(run_demo(options))
 
 
 @app.command("run")
@@ -162,6 +183,7 @@ def run_agent(
         str | None, typer.Argument(metavar="[PROMPT]", help="What the model is to do; - or nothing: read from stdin.")
     ] = None,
     mcp: Mcp = None,
+    plugin: Plugins = None,
     system: Annotated[str | None, typer.Option(metavar="TEXT", help="The system message of a new session.")] = None,
     session: Annotated[
         str | None, typer.Option(metavar="ID", help="Go on with this session; by default a new one is begun.")
@@ -203,7 +225,7 @@ def run_agent(
     model_options = ModelOptions(model=model, base_url=base_url, context_window=context_window, max_tokens=max_tokens)
     options = RunOptions(
         prompt=read_prompt(prompt), model=model_options, mcp=tuple(mcp or ()), system=system, max_turns=max_turns, reminders=reminders,
-        session=session, store=store, approve=approve, as_json=as_json, project=project,
+        session=session, store=store, approve=approve, as_json=as_json, project=project, plugins=import_plugins(plugin),
     )  # fmt: skip
     raise typer.Exit(run_prompt(options))
 
@@ -214,6 +236,7 @@ app.command()(replay)
 @app.command()
 def doctor(
     mcp: Mcp = None,
+    plugin: Plugins = None,
     load_seconds: Annotated[
         float, typer.Option("--limit", min=0.1, metavar="SECONDS", help="How long one plugin may take to be loaded.")
     ] = 20.0,
@@ -225,7 +248,9 @@ def doctor(
     from hooksdk.config import read_config
 
     files = tuple(mcp or _mcp_files.servers_files(project, read_config(folder=project)[0])[0])
-    examination = _doctor.Examination(project=project, mcp=files, load_seconds=load_seconds)
+    examination = _doctor.Examination(
+        project=project, mcp=files, plugins=tuple(plugin or ()), load_seconds=load_seconds
+    )
     raise typer.Exit(_doctor.doctor(examination, as_json=as_json))
 
 
@@ -274,12 +299,18 @@ def report_page(
 
 @tools_app.command("list")
 def list_tools(
-    mcp: Mcp = None, context_window: ContextWindow = WINDOW, as_json: Json = False, project: Project = Path()
+    mcp: Mcp = None,
+    plugin: Plugins = None,
+    context_window: ContextWindow = WINDOW,
+    as_json: Json = False,
+    project: Project = Path(),
 ) -> None:
     """List the tools that a model would get here, with the tokens that each costs."""
     from hooksdk.cli import _tools
 
-    look = _tools.Look(project=project, mcp=tuple(mcp or ()), context_window=context_window, as_json=as_json)
+    look = _tools.Look(
+        project=project, mcp=tuple(mcp or ()), plugins=import_plugins(plugin), context_window=context_window, as_json=as_json
+    )  # fmt: skip
     raise typer.Exit(_tools.list_tools(look))
 
 
@@ -287,6 +318,7 @@ def list_tools(
 def search_tools(
     queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="One capability each, in quotes.")],
     mcp: Mcp = None,
+    plugin: Plugins = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Hits of one query at most.")] = None,
     as_json: Json = False,
     project: Project = Path(),
@@ -296,13 +328,16 @@ def search_tools(
 
     if not all(query.strip() for query in queries):
         raise typer.BadParameter("a query is empty", param_hint="QUERY")
-    look = _tools.Look(project=project, mcp=tuple(mcp or ()), context_window=WINDOW, as_json=as_json)
+    look = _tools.Look(
+        project=project, mcp=tuple(mcp or ()), plugins=import_plugins(plugin), context_window=WINDOW, as_json=as_json
+    )  # fmt: skip
     raise typer.Exit(_tools.search_tools(look, queries, limit))
 
 
 @tools_app.command("audit")
 def audit_tools(
     mcp: Mcp = None,
+    plugin: Plugins = None,
     approve: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Approve a tool as it is now, by name or id; may be given several times."),
@@ -318,8 +353,9 @@ def audit_tools(
     from hooksdk.cli import _audit
 
     options = _audit.AuditOptions(
-        project=project, mcp=tuple(mcp or ()), approve=tuple(approve or ()), approve_all=approve_all, as_json=as_json
-    )
+        project=project, mcp=tuple(mcp or ()), plugins=import_plugins(plugin), approve=tuple(approve or ()),
+        approve_all=approve_all, as_json=as_json,
+    )  # fmt: skip
     raise typer.Exit(_audit.audit_tools(options))
 
 

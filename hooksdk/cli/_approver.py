@@ -11,11 +11,11 @@ _TIMELINE_DELAY = 0.1
 """Seconds before a question about a call: the timeline prints the call in the background, and the question belongs below."""
 
 
-def grant_all(reason: str) -> Approver:
-    """Grants everything, for this reason."""
+def grant_all(by: str) -> Approver:
+    """Grants everything; `by` is what grants it."""
 
     async def grant(_request: ApprovalRequest) -> Approval:
-        return Approval(True, reason, by=reason)
+        return Approval(True, f"granted by {by}", by=by)
 
     return grant
 

@@ -34,6 +34,7 @@ class AuditOptions:
 
     project: Path
     mcp: tuple[Path, ...] = ()
+    plugins: tuple[Any, ...] = ()
     approve: tuple[str, ...] = ()
     approve_all: bool = False
     as_json: bool = False
@@ -83,7 +84,7 @@ async def _tools(
     that nothing is recorded on the way."""
     others = {name: one for name, one in config.plugins.items() if fold(name) != AUDIT}
     without = config.model_copy(update={"plugins": others, "deny": [*config.deny, AUDIT]})
-    host = await stack.enter_async_context(Host(store=store, config=without, folder=options.project))
+    host = await stack.enter_async_context(Host(options.plugins, store=store, config=without, folder=options.project))
     groups = await open_servers(host, options.mcp, stderr_console(), project=options.project)
     session = await stack.enter_async_context(host.session())
     tools = [tool for servers in groups for tool in servers.tools()]

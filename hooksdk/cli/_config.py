@@ -9,7 +9,7 @@ from typing import Any, cast
 from hooksdk._config.merge import Merged, Place
 from hooksdk._config.rules import Remark
 from hooksdk._config.words import trust_advice, why_untrusted
-from hooksdk.cli._console import print_json, safe, stdout_console
+from hooksdk.cli._console import complain, print_json, safe, stdout_console
 from hooksdk.cli._trust import describe, value_as_json, value_text
 from hooksdk.config import read_config
 
@@ -23,6 +23,8 @@ def show(project: Path, *, origin: bool, as_json: bool) -> int:
     settings = list(_entries({**defaults, **merged.data}))
     left_out = [(remark, False) for remark in merged.overruled] + [(one, True) for one in merged.missing_trust()]
     naming = [] if merged.trust.trusted else merged.naming
+    for problem in merged.twice:
+        complain(problem)
     if as_json:
         print_json({
             "schema": 1,

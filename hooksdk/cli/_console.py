@@ -13,6 +13,7 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.markup import escape
+from rich.text import Text
 
 from hooksdk._schema.values import clip
 from hooksdk._tasks.background import logger
@@ -79,6 +80,46 @@ def safe(value: object) -> str:
 def one_line(value: object) -> str:
     """The value's text in one line, `safe`: nobody else's words can look like a line of ours."""
     return safe(" ".join(str(value).split()))
+
+
+def first_line(text: str) -> str:
+    """The first line of a text that says anything, `safe` and not too long."""
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    return one_line(clip(line, _SENTENCE_CHARS))
+
+
+def print_line(console: Console, label: str, text: str, *, indent: int = 12) -> None:
+    """Print markup behind a label, which is dim unless it has a style of its own. On a terminal the text goes on below
+    itself, and is broken at blanks only: a word that is too long, such as a path, moves to the left as far as it must."""
+    head = Text().append_text(Text.from_markup(label, style="" if label.startswith("[") else "dim"))
+    head.append(" " * max(indent - head.cell_len, 1 if label else indent))
+    body = Text.from_markup(text)
+    if not console.is_terminal:
+        console.print(head + body, soft_wrap=True)
+        return
+    for number, line in enumerate(body.divide(_breaks(body.plain, console.width - indent))):
+        line.rstrip()
+        start = head if number == 0 else Text(" " * indent)
+        too_long = start.cell_len + line.cell_len - console.width
+        if too_long > 0 and number == 0 and label:
+            head.rstrip()
+            console.print(head, soft_wrap=True)
+            start = Text(" " * indent)
+        if too_long > 0:
+            start = Text(" " * max(console.width - line.cell_len, 0))
+        console.print(start + line, soft_wrap=True)
+
+
+def _breaks(text: str, width: int) -> list[int]:
+    """Where lines begin, after the first: before words only, so that a line holds one word at least."""
+    breaks: list[int] = []
+    used = 0
+    for word in re.finditer(r"\S+\s*", text):
+        if used and used + cell_len(word[0].rstrip()) > width:
+            breaks.append(word.start())
+            used = 0
+        used += cell_len(word[0])
+    return breaks
 
 
 def first_sentence(text: str) -> str:

@@ -45,6 +45,8 @@ class Examination:
 
     project: Path
     mcp: tuple[Path, ...] = ()
+    plugins: tuple[str, ...] = ()
+    """As they stand on the command line; the child imports them."""
     load_seconds: float
 
 
@@ -98,17 +100,19 @@ def _examine_in_child(
 ) -> tuple[Finding, str] | None:
     """Fill the diagnosis. Answers None when the child came to its end, or what it did not survive and the plugin of it."""
     order = {"project": str(examination.project.resolve()), "mcp": [str(path) for path in examination.mcp]}
-    order |= {"load_seconds": examination.load_seconds, "without": without}
+    order |= {"load_seconds": examination.load_seconds, "without": without, "plugins": examination.plugins}
     doing: Mapping[str, Any] = {"step": "starting", "plugin": "", "seconds": START_SECONDS}
     with tempfile.TemporaryFile() as noise, _child(json.dumps(order), noise) as (process, lines):
         while True:
             try:
                 line = lines.get(timeout=float(doing["seconds"]))
             except queue.Empty:
-                return _fatal(doing, f"{doing['step']} is not done after {float(doing['seconds']):g} s")
+                return _fatal(examination, doing, f"{doing['step']} is not done after {float(doing['seconds']):g} s")
             if line is None:
                 code = process.wait()
-                return _fatal(doing, f"{doing['step']} ended the process (exit code {code}){_last_line(noise)}")
+                return _fatal(
+                    examination, doing, f"{doing['step']} ended the process (exit code {code}){_last_line(noise)}"
+                )
             message: dict[str, Any] = json.loads(line)
             if "step" in message:
                 doing = message
@@ -123,11 +127,13 @@ def _examine_in_child(
                 return None
 
 
-def _fatal(doing: Mapping[str, Any], what: str) -> tuple[Finding, str]:
+def _fatal(examination: Examination, doing: Mapping[str, Any], what: str) -> tuple[Finding, str]:
     plugin = str(doing["plugin"])
-    advice = (
-        "Set plugins_file = false" if plugin.endswith(".py") else f"hooksdk plugins disable {plugin}" if plugin else ""
-    )
+    advice = f"hooksdk plugins disable {plugin}" if plugin else ""
+    if plugin in examination.plugins:
+        advice = "Correct it, or leave its --plugin out"
+    elif plugin.endswith(".py"):
+        advice = "Set plugins_file = false"
     return Finding(severity="problem", who=plugin or "doctor", what=what, advice=advice), plugin
 
 

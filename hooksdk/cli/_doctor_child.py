@@ -17,7 +17,9 @@ from typing import Any, TextIO, cast, final
 import anyio
 
 from hooksdk import Config, Host, MemoryStore, Tool, hooks
-from hooksdk._plugins.discovery import PLUGINS_FILE, find_plugins
+from hooksdk._config.trust import PLUGINS_FILE
+from hooksdk._plugins.discovery import find_plugins
+from hooksdk._plugins.files import holders_of_all
 from hooksdk._plugins.handlers import judging_line
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._plugins.registry import Registry
@@ -107,7 +109,8 @@ async def _examine(order: dict[str, Any], report: Report) -> None:
     reduced = config.model_copy(update={"deny": [*config.deny, *without]})
     if PLUGINS_FILE in without:
         reduced = reduced.model_copy(update={"plugins_file": False})
-    registry = _load(report, reduced, project)
+    holders = _named(report, [name for name in order["plugins"] if name not in without])
+    registry = _load(report, reduced, project, holders)
     report.step("comparing plugins and configuration", load_seconds)
     examine_plugins(report, config, registry, without)
     for problem in examine_store(open_store(config.store)):
@@ -115,14 +118,28 @@ async def _examine(order: dict[str, Any], report: Report) -> None:
     report.step("starting servers and opening a session", SESSION_SECONDS)
     logger.removeHandler(log)
     logger.addHandler(logging.NullHandler())
-    tools = await _tools(report, _only_loaded(reduced, registry), order)
+    loaded = [holder for holder in holders if any(holder is plugin.holder for plugin in registry.loaded)]
+    tools = await _tools(report, _only_loaded(reduced, registry), order, loaded)
     for plugin in registry.loaded:
         report.step("its diagnose(...)", load_seconds, plugin.id)
         examine_config(report, plugin, tools)
     report.step("coming to an end", SESSION_SECONDS)
 
 
-def _load(report: Report, config: Config, project: Path) -> Registry:
+def _named(report: Report, names: Sequence[str]) -> list[Any]:
+    """What is named with `--plugin`; what cannot be imported is a finding."""
+    holders: list[Any] = []
+    for name in names:
+        try:
+            holders += holders_of_all([name], Path.cwd())
+        except PluginRefused as error:
+            report.problem(name, f"is refused: {error.problem}", error.advice)
+        except HookSDKError as error:
+            report.problem(name, f"is refused: {error}")
+    return holders
+
+
+def _load(report: Report, config: Config, project: Path, holders: Sequence[Any]) -> Registry:
     """Every plugin of the project, in a registry; one that is refused is a finding."""
 
     def refused(plugin: Plugin, error: HookSDKError) -> None:
@@ -133,12 +150,12 @@ def _load(report: Report, config: Config, project: Path) -> Registry:
 
     registry = Registry(config)
     try:
-        find_plugins(registry, (), config, folder=project, on_refusal=refused)
+        find_plugins(registry, holders, config, folder=project, on_refusal=refused)
     except PluginRefused as error:  # the plugins file, before it is known which plugins it has
         report.problem(error.plugin, f"is refused: {error.problem}", error.advice)
         config = config.model_copy(update={"plugins_file": False})
         registry = Registry(config)
-        find_plugins(registry, (), config, folder=project, on_refusal=lambda _plugin, _error: None)
+        find_plugins(registry, holders, config, folder=project, on_refusal=lambda _plugin, _error: None)
     return registry
 
 
@@ -208,10 +225,10 @@ class Doctor:
             self.records.append(record)
 
 
-async def _tools(report: Report, config: Config, order: dict[str, Any]) -> list[Tool] | None:
+async def _tools(report: Report, config: Config, order: dict[str, Any], holders: Sequence[Any]) -> list[Tool] | None:
     """The tools of a session here, or None where they are not known. What stands in the way of a session is a finding."""
     try:
-        return await _open_session(report, config, order)
+        return await _open_session(report, config, order, holders)
     except ConfigError:
         raise
     except HookSDKError as error:
@@ -222,11 +239,13 @@ async def _tools(report: Report, config: Config, order: dict[str, Any]) -> list[
     return None
 
 
-async def _open_session(report: Report, config: Config, order: dict[str, Any]) -> list[Tool] | None:
+async def _open_session(
+    report: Report, config: Config, order: dict[str, Any], holders: Sequence[Any]
+) -> list[Tool] | None:
     project = Path(order["project"])
     store = open_store(config.store)
     kept = ThrowawayStore(store) if not isinstance(store, JsonlStore) or store.directory.is_dir() else MemoryStore()
-    async with Host([Doctor], store=kept, config=config, folder=project) as host:
+    async with Host([Doctor, *holders], store=kept, config=config, folder=project) as host:
         tools = await _server_tools(report, host, order["mcp"])
         async with host.session() as session:
             if not order["mcp"]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from hooksdk._plugins.files import holders_of_all
+from hooksdk.cli._console import stderr_console, warnings_shown
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Project = Annotated[
@@ -19,3 +23,20 @@ Store = Annotated[
         "configuration says, or in the state folder.",
     ),
 ]
+Plugins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE|MODULE[:CLASS]",
+        help="A plugin of your own, such as guard.py or package.guard:Guard; may be given several times. Its code runs, and "
+        "it needs no grant: you name it.",
+    ),
+]
+
+
+def import_plugins(names: Sequence[str] | None) -> tuple[Any, ...]:
+    """The modules and classes of `--plugin`, for `Host(plugins=...)`. Raises `PluginError`."""
+    if not names:
+        return ()
+    with warnings_shown(stderr_console()):
+        return tuple(holders_of_all(names, Path.cwd()))

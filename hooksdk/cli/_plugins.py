@@ -1,5 +1,5 @@
-"""`hooksdk plugins`: looking at installed plugins and switching them. Nothing of a plugin is imported, but by
-`inspect --runtime`, which does it in a process of its own."""
+"""`hooksdk plugins`: looking at plugins and switching them. Nothing of an installed one is imported, but by
+`inspect --runtime`, which does it in a process of its own; what is named with `--plugin` is imported right here."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import typer
 from rich.table import Table
 
 from hooksdk._config.words import trust_advice
-from hooksdk._plugins.discovery import survey
+from hooksdk._plugins.discovery import load, survey
 from hooksdk._plugins.grants import needed_grants
 from hooksdk._plugins.installed import module_of
 from hooksdk._plugins.listing import describe_plugins
-from hooksdk._plugins.plugin import Plugin
+from hooksdk._plugins.plugin import Plugin, config_schema_of, configure
 from hooksdk.cli._console import complain, one_line, print_json, printable, stderr_console, stdout_console
 from hooksdk.cli._edit import Edit, edit_project
-from hooksdk.cli._options import Json, Project
+from hooksdk.cli._options import Json, Plugins, Project, import_plugins
+from hooksdk.cli._plugins_new import make_manifests, new_package
 from hooksdk.config import fold, load_config, read_config
-from hooksdk.errors import PluginError, PluginRefused, did_you_mean, unknown_key
+from hooksdk.errors import HookSDKError, PluginError, PluginRefused, did_you_mean, unknown_key
 from hooksdk.hooks import GRANTS
 from hooksdk.manifest import find_manifest
 
@@ -36,19 +37,19 @@ PluginId = Annotated[str, typer.Argument(metavar="ID")]
 
 
 @plugins_app.command("list")
-def list_plugins(as_json: Json = False, project: Project = Path()) -> None:
-    """List every plugin that a host here would know, loaded or not, with the reason. None is imported."""
+def list_plugins(plugin: Plugins = None, as_json: Json = False, project: Project = Path()) -> None:
+    """List every plugin that a host here would know, loaded or not, with the reason. No installed one is imported."""
     config = load_config(folder=project)
-    known = survey(config, project)
+    known = survey(config, project, import_plugins(plugin))
     if as_json:
         print_json({"schema": 1, "plugins": describe_plugins(known)})
     else:
         _print_plugins(known)
-    names = [plugin.id for plugin in known]
+    names = [one.id for one in known]
     for name in config.plugins:
         if not any(fold(name) == fold(one) for one in names):
             complain(f"[plugins.{name}] is for a plugin that is not installed here.{did_you_mean(name, names)}")
-    if any(plugin.status == "refused" for plugin in known):
+    if any(one.status == "refused" for one in known):
         raise typer.Exit(1)
 
 
@@ -61,17 +62,19 @@ def inspect_plugin(
     seconds: Annotated[
         float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long its import may take.")
     ] = 10.0,
+    named: Plugins = None,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
     """Show what a plugin says of itself, from its manifest; with --runtime what it does when it is imported."""
-    plugin = _find(project, plugin_id)
+    plugin = _find(project, plugin_id, import_plugins(named))
     probe: Probe | None = None
     if runtime:
         from hooksdk._plugins.probe import probe as look
 
         if plugin.entry is None:
-            raise PluginRefused(plugin.id, "only installed plugins are imported by this command")
+            problem = "--runtime is for installed plugins" + ("; this one is imported already" if named else "")
+            raise PluginRefused(plugin.id, problem, "Leave it out" if named else "")
         probe = look(plugin.id, project, seconds)
     if as_json:
         print_json({"schema": 1, "plugin": _facts(plugin), "runtime": None if probe is None else asdict(probe)})
@@ -120,6 +123,20 @@ def enable_plugin(
     if not now.loaded:
         complain(f"it is not loaded yet ({now.status}): {now.reason}")
         raise typer.Exit(1)
+    if missing_settings := _why_not_configured(now, project):
+        complain(f"no host starts with it yet: {missing_settings}")
+        raise typer.Exit(1)
+
+
+def _why_not_configured(plugin: Plugin, project: Path) -> str:
+    """What a built-in plugin says of its settings here. Only its code knows, and it is ours; a stranger's is not imported."""
+    if plugin.origin == "built-in":
+        try:
+            plugin.holder = load(plugin)
+            configure(plugin, read_config(folder=project)[0])
+        except HookSDKError as error:
+            return str(error)
+    return ""
 
 
 def _complain_of_trust(edit: Edit) -> None:
@@ -151,36 +168,43 @@ def disable_plugin(plugin_id: PluginId, as_json: Json = False, project: Project 
 
 @plugins_app.command("validate")
 def validate_plugin(
-    path: Annotated[Path, typer.Argument(metavar="PATH", exists=True)] = Path(), as_json: Json = False
+    path: Annotated[Path | None, typer.Argument(metavar="PATH", exists=True)] = None,
+    plugin: Plugins = None,
+    as_json: Json = False,
 ) -> None:
-    """Check a manifest, a package's or project's folder, a wheel or a .dist-info before it is published."""
-    from hooksdk._plugins.validation import validate
+    """Check a manifest, a package's or project's folder, a wheel or a .dist-info before it is published; or, with --plugin, a
+    file of your own as a host would."""
+    from hooksdk._plugins.validation import Validation, validate, validate_holder
 
-    validation = validate(path)
+    path = path or (None if plugin else Path())
+    validation = validate(path) if path else Validation()
+    for holder in import_plugins(plugin):
+        validate_holder(holder, validation)
     if as_json:
-        print_json({"schema": 1, "path": str(path), **asdict(validation)})
+        print_json({"schema": 1, "path": str(path) if path else None, **asdict(validation)})
     else:
         for notice in validation.notices:
             print(printable(f"notice   {notice}"))
         for problem in validation.problems:
             print(printable(f"problem  {problem}"))
         if not validation.problems:
-            print(printable(f"fine: {', '.join(validation.manifests)}"))
+            print(printable(f"fine: {', '.join([*validation.manifests, *validation.plugins])}"))
     if validation.problems:
         raise typer.Exit(1)
 
 
-def _find(project: Path, plugin_id: str) -> Plugin:
-    """The plugin of this id; of a built-in one and a stranger that calls itself so, the built-in one. What of the
-    configuration does not count is not logged: a command about one plugin says what matters to it."""
+def _find(project: Path, plugin_id: str, holders: Sequence[Any] = ()) -> Plugin:
+    """The plugin of this id; of a built-in one and a stranger that calls itself so, the built-in one, and before both what
+    was named beside them. What of the configuration does not count is not logged: a command about one plugin says what
+    matters to it."""
     config, _ = read_config(folder=project)
-    known = survey(config, project)
+    known = survey(config, project, holders)
     same_id = [plugin for plugin in known if fold(plugin.id) == fold(plugin_id)]
     if not same_id:
         ids = [plugin.id for plugin in known]
         hint = did_you_mean(plugin_id, ids) or " `hooksdk plugins list` shows those that are."
         raise PluginRefused(plugin_id, f"it is not installed here.{hint}")
-    return next((plugin for plugin in same_id if plugin.origin == "built-in"), same_id[0])
+    return next((plugin for plugin in same_id if plugin.origin in {"code", "built-in"}), same_id[0])
 
 
 def _needs(plugin: Plugin) -> Mapping[str, Sequence[str]]:
@@ -217,14 +241,15 @@ def _facts(plugin: Plugin) -> dict[str, Any]:
     """All that is known of a plugin without importing it, as JSON."""
     manifest, entry = plugin.manifest, plugin.entry
     module = module_of(entry) if entry else ""
-    path = find_manifest(module) if module else None
+    path = find_manifest(module, plugin.id) if module else None
+    schema = manifest.config_schema if manifest else None
     return {
         **describe_plugins([plugin])[0],
         "name": manifest.name if manifest else "",
         "entry_point": entry.value if entry else None,
         "manifest": str(path) if path else None,
         "needs": {word: list(users) for word, users in _needs(plugin).items()},
-        "config_schema": manifest.config_schema if manifest else None,
+        "config_schema": schema or config_schema_of(plugin.holder),
         "notices": manifest.notices if manifest else [],
     }
 
@@ -303,6 +328,13 @@ def _description(plugin: Plugin, entry: Mapping[str, Any]) -> str:
     if plugin.origin == "installed" and (plugin.grants or entry["permissions"]):
         words = ", ".join(entry["permissions"]) or "nothing"
         lines.append(f"[dim]asks for {one_line(words)}; granted: {one_line(', '.join(plugin.grants)) or 'nothing'}[/]")
+    lines += [
+        f"[yellow]its manifest: {one_line(slip)}[/]" for slip in (plugin.manifest.slips if plugin.manifest else ())
+    ]
     if plugin.reason:
         lines.append(f"[yellow]{one_line(plugin.reason)}[/]")
     return "\n".join(lines)
+
+
+plugins_app.command("new")(new_package)
+plugins_app.command("manifest")(make_manifests)

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hooksdk import Annotations, Approval, ApprovalRequest, Host, Run, Session, Tool, ToolCall, ToolResult
 from hooksdk.cli._console import print_json, safe, stderr_console, stdout_console, warnings_shown
+from hooksdk.cli._options import Json, Plugins, Project, import_plugins
 from hooksdk.cli._project import ThrowawayStore, open_servers, project_config
 from hooksdk.errors import did_you_mean, problem_text, unknown_key
 from hooksdk.formats import get_format
@@ -51,10 +52,9 @@ def check(
         list[Path] | None,
         typer.Option("--mcp", metavar="FILE", help="Servers that have the tool; without them it is taken as written."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    project: Annotated[
-        Path, typer.Option("--project", help="The folder whose configuration counts.", exists=True, file_okay=False)
-    ] = Path(),
+    plugin: Plugins = None,
+    as_json: Json = False,
+    project: Project = Path(),
 ) -> None:
     """Say whether a call would be allowed here, by which rule and why. Nothing runs, and nobody is asked.
 
@@ -63,7 +63,7 @@ def check(
     """
     document = read_call(call)
     with warnings_shown(stderr_console()):
-        answer = anyio.run(judge, document, project, tuple(mcp or ()))
+        answer = anyio.run(judge, document, project, tuple(mcp or ()), import_plugins(plugin))
     if as_json:
         print_json(answer)
     else:
@@ -108,14 +108,16 @@ class _Nobody:
         return Approval(False, "nobody is asked by this command")
 
 
-async def judge(document: CallFile, project: Path, mcp: Sequence[Path]) -> dict[str, Any]:
-    """The gate's verdict on the call, and what `tool_policy` goes by."""
+async def judge(document: CallFile, project: Path, mcp: Sequence[Path], plugins: Sequence[Any] = ()) -> dict[str, Any]:
+    """The gate's verdict on the call, and what `tool_policy` goes by; `plugins` are modules and classes beside the project's."""
     config = project_config(project)
     person = _Nobody([])
     async with AsyncExitStack() as stack:
         store = ThrowawayStore(open_store(config.store))
         stack.push_async_callback(store.aclose)
-        host = await stack.enter_async_context(Host(store=store, config=config, folder=project, approver=person))
+        host = await stack.enter_async_context(
+            Host(plugins, store=store, config=config, folder=project, approver=person)
+        )
         groups = await open_servers(host, mcp, stderr_console())
         session = await stack.enter_async_context(host.session())
         run = await stack.enter_async_context(
@@ -158,7 +160,7 @@ async def _judge(
     elif person.requests:
         verdict = "ask"
     elif result is not None:
-        verdict = "answered" if judged.status == "ok" else "block"
+        verdict = "answered" if judged.status == "answered" else "block"
     return {
         "schema": 1, "verdict": verdict, "tool": tool.id, "tool_as_written": as_written,
         "reason": withheld or ("" if result is None or person.requests else result.text),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import typer
 from rich.console import Console
 
-from hooksdk.agent import ModelReply, ModelUnavailable
+from hooksdk.agent import ModelReply, ModelUnavailable, OnText
 from hooksdk.cli._console import CommandProblem, printable, safe
+from hooksdk.cli._timeline import Prose
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.formats import Message
 from hooksdk.formats._shared import as_object
@@ -21,8 +22,6 @@ from hooksdk.models.openai import OpenAIModel
 
 ATTEMPTS = 3
 """How often a run is begun in all when the model is unavailable."""
-_NO_KEY = ("OpenAIError", "TypeError")
-"""What the SDKs raise, themselves and no subclass, where they find no key in any of their places."""
 _EXAMPLES = "openai:gpt-5 or anthropic:claude-sonnet-4-5"
 
 
@@ -65,10 +64,11 @@ def check_model(text: str) -> str:
 class CommandModel:
     """The model of the command line, as an async context manager. Every error that it raises is one line."""
 
-    def __init__(self, options: ModelOptions, console: Console) -> None:
+    def __init__(self, options: ModelOptions, console: Console, prose: Prose) -> None:
         self.provider, _, self.name = options.model.partition(":")
         self.context_window = options.context_window
         self._console = console
+        self._prose = prose
         self._failures = 0
         provider = self._provider = _PROVIDERS[self.provider]
         self.format = provider.model.format
@@ -96,9 +96,20 @@ class CommandModel:
 
     async def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> ModelReply:
         """The model's answer. Raises `ModelUnavailable` and `CommandProblem`."""
+        return await self._reply(self._model.reply(messages, tools))
+
+    async def stream_reply(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], on_text: OnText
+    ) -> ModelReply:
+        """The same, with its prose as it comes."""
+        return await self._reply(self._model.stream_reply(messages, tools, on_text))
+
+    async def _reply(self, asking: Awaitable[ModelReply]) -> ModelReply:
+        self._prose.begin_reply()
         try:
-            return await self._model.reply(messages, tools)
+            return await asking
         except ModelUnavailable as error:
+            self._prose.end_line()
             self._failures += 1
             if self._failures < ATTEMPTS:
                 notice = f"{error} (asked again in {error.seconds:g} s)"
@@ -107,12 +118,14 @@ class CommandModel:
             raise ModelUnavailable(printable(f"{error.problem}{place}"), error.seconds) from error
         except Exception as error:
             raise self._problem(error) from error
+        finally:
+            self._prose.end_line()
 
     def _problem(self, error: Exception) -> CommandProblem:
+        if isinstance(error, ConfigError):  # no key
+            return CommandProblem(str(error))
         status: int | None = getattr(error, "status_code", None)
         key = self._provider.key
-        if type(error).__name__ in _NO_KEY and not os.environ.get(key):
-            return CommandProblem(f"{self.provider}: no key was found; set {key}")
         if status in (401, 403):
             problem = f"refuses the key ({status}); check {key}"
         elif status == 404:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hooksdk import Config, Tool
-from hooksdk._plugins.given import is_file
+from hooksdk._plugins.files import is_file
 from hooksdk.cli._console import CommandProblem
 from hooksdk.errors import ConfigError
 from hooksdk.formats import get_format

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from hooksdk.cli._console import CommandProblem, complain, counted, print_json, printable
-from hooksdk.cli._sessions_cost import read_messages
 from hooksdk.cli._sessions_look import Damaged, need_session, place_of, with_store
 from hooksdk.errors import HookSDKError, StoreError, did_you_mean
+from hooksdk.formats import FORMATS
+from hooksdk.histories import HistoryError, read_history
 from hooksdk.report import NoTrace, Report, StoredSession, build, read_trace, render
 from hooksdk.report._page import MARK
 from hooksdk.stores import Store
-from hooksdk.trimming import guess_format, list_results
+from hooksdk.trimming import list_results
 
 _PARTS_OF_SESSION = (".messages.jsonl", ".journal.jsonl")
 
@@ -122,19 +123,16 @@ def _read_file(path: Path) -> _Input:
         records, others = read_trace(path)
     except NoTrace as problem:
         try:
-            messages = read_messages(path)
-        except CommandProblem:
-            messages = []
-        if not any(
-            isinstance(message.get(key), (str, list)) for message in messages for key in ("role", "type", "parts")
-        ):
+            history = read_history(path)
+            if history.source in FORMATS:
+                history = read_history(path, history.source, into=history.source)
+        except HistoryError as other:
             raise CommandProblem(
-                f"{problem}; and it holds no messages either. Give a file of trace_file, a session's id, or a list of messages"
+                f"{problem}; and it holds no messages either ({other}). Give a file of trace_file, a session's id, or a history"
             ) from None
-        told = f"{path.name}, {counted(len(messages), 'message')}"
-        form = guess_format(messages)
-        list_results(messages, form)  # raises with the place of what is not of the format
-        session = StoredSession(session_id=path.stem, messages=messages, format=form)
+        told = f"{path.name}, {counted(len(history.messages), 'message')}"
+        list_results(history.messages, history.format)  # raises with the place of what is not of the format
+        session = StoredSession(session_id=path.stem, messages=history.messages, format=history.format)
         return _Input(name=path.stem, sessions=(session,), sources=[told])
     except OSError as error:
         raise CommandProblem(f"{printable(str(path))} cannot be read: {error.strerror}") from None

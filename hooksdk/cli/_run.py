@@ -7,22 +7,23 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import anyio
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from hooksdk import Host, JsonlStore, Tool
+from hooksdk._config.sources import without_password
 from hooksdk.agent import Limits, Outcome, run_agent, tokens_of
 from hooksdk.approvals import Approver
 from hooksdk.cli._approver import ask_here, grant_all, refuse_all
-from hooksdk.cli._console import counted, print_json, printable, safe, stderr_console, warnings_shown
+from hooksdk.cli._console import counted, one_line, print_json, print_line, printable, stderr_console, warnings_shown
 from hooksdk.cli._project import open_servers, project_config
 from hooksdk.cli._provider import ATTEMPTS, CommandModel, ModelOptions
-from hooksdk.cli._timeline import timeline
+from hooksdk.cli._timeline import Prose, Timeline
 from hooksdk.stores import SqlStore, Store
+from hooksdk.stores.jsonl import file_name
 
 AT_A_LIMIT = 4
 """The exit code of a run that a limit stopped."""
@@ -35,6 +36,8 @@ class RunOptions:
     prompt: str
     model: ModelOptions
     mcp: tuple[Path, ...] = ()
+    plugins: tuple[Any, ...] = ()
+    """Modules and classes that were named with `--plugin`."""
     system: str | None = None
     max_turns: int
     reminders: int = 0
@@ -62,20 +65,27 @@ def read_prompt(argument: str | None) -> str:
 def run_prompt(options: RunOptions) -> int:
     """Run it, and answer the exit code. Raises what ends the run, `KeyboardInterrupt` on Ctrl-C among it."""
     console = stderr_console()
-    model = CommandModel(options.model, console)
-    with warnings_shown(console):
-        session_id, outcome = anyio.run(_play, options, model, console)
+    prose = Prose(_terminal(as_json=options.as_json))
+    model = CommandModel(options.model, console, prose)
+    try:
+        with warnings_shown(console):
+            played = anyio.run(_play, options, model, console, prose)
+    finally:
+        prose.end_line()
+    session_id, outcome = played.session, played.outcome
     if options.as_json:
         document = {"schema": 1, "session": session_id, "text": outcome.text, "reason": outcome.reason}
         document |= {"turns": outcome.turns, "attempts": outcome.attempts, "stats": outcome.stats}
         print_json(document)
-    elif outcome.text:
+    elif outcome.text and not (prose.stream is sys.stdout and prose.has_told(outcome.text)):
         print(printable(outcome.text) if sys.stdout and sys.stdout.isatty() else outcome.text)
     if not outcome.text.strip() and outcome.reason == "completed":
         console.print("[yellow]no answer[/]   the model's last reply has no text", soft_wrap=True)
-    if look := _look_command(options, session_id):
-        console.print(f"[dim]look[/]        {safe(look)}", soft_wrap=True)
-    console.print(f"[dim]run[/]         {escape(_summary(outcome, session_id))}", soft_wrap=True)
+    if played.transcript:
+        print_line(console, "transcript", one_line(played.transcript))
+        print_line(console, "look", one_line(_look_command(options, session_id)))
+        print_line(console, "go on", one_line(_resume_command(options, session_id)))
+    print_line(console, "run", one_line(_summary(outcome, session_id)))
     if outcome.reason == "completed":
         return 0
     if outcome.reason == "paused":
@@ -87,37 +97,69 @@ def run_prompt(options: RunOptions) -> int:
     return AT_A_LIMIT
 
 
-async def _play(options: RunOptions, model: CommandModel, console: Console) -> tuple[str, Outcome]:
+@dataclass(frozen=True, kw_only=True)
+class _Played:
+    session: str
+    outcome: Outcome
+    transcript: str
+    """Where it is kept; empty where it is not."""
+
+
+def _terminal(*, as_json: bool) -> TextIO | None:
+    """Where the model's words are shown as they come: the terminal that the answer goes to, else the one for the rest."""
+    streams = [sys.stderr] if as_json else [sys.stdout, sys.stderr]
+    return next((stream for stream in streams if stream and stream.isatty()), None)
+
+
+async def _play(options: RunOptions, model: CommandModel, console: Console, prose: Prose) -> _Played:
     async with (
         # First of all, so that a missing key is told before any server is started.
         model,
         Host(
-            plugins=[timeline(console)], approver=_approver(options), folder=options.project,
+            plugins=options.plugins, approver=_approver(options), folder=options.project,
             config=project_config(options.project, options.store),
         ) as host,
     ):  # fmt: skip
         groups = await open_servers(host, options.mcp, console, project=options.project)
-        console.print(f"[dim]policies[/]    {escape(host.judging)}", soft_wrap=True)
-        console.print(f"[dim]store[/]       {escape(_place(host.store))}", soft_wrap=True)
+        print_line(console, "policies", one_line(host.judging))
+        print_line(console, "store", one_line(_place(host.store)))
 
         def tools() -> list[Tool]:
             return [tool for servers in groups for tool in servers.tools()]
 
-        async with host.session(options.session) as session:
+        session = host.session(options.session)
+        session.on_event(Timeline(console, prose))
+        async with session:
             outcome = await run_agent(
                 session, model, options.prompt, tools=tools, system=options.system, workspace_dir=str(options.project.resolve()),
-                limits=Limits(turns=options.max_turns, attempts=ATTEMPTS, reminders=options.reminders),
+                limits=Limits(turns=options.max_turns, attempts=ATTEMPTS, reminders=options.reminders), on_text=prose.write if prose.stream else None,
             )  # fmt: skip
-            return session.id, outcome
+            return _Played(session=session.id, outcome=outcome, transcript=_transcript(host.store, session.id))
+
+
+def _transcript(store: Store, session_id: str) -> str:
+    if isinstance(store, JsonlStore):
+        return str(store.directory.resolve() / f"{file_name(session_id)}.messages.jsonl")
+    return f"{store}, session {session_id}" if isinstance(store, SqlStore) else ""
+
+
+def _place_options(options: RunOptions) -> list[str]:
+    place = ["--store", without_password(options.store)] if options.store else []
+    return place + (["--project", str(options.project)] if options.project != Path() else [])
 
 
 def _look_command(options: RunOptions, session_id: str) -> str:
-    """How to look at the session; empty where it was kept in memory."""
-    if project_config(options.project, options.store).store == "memory":
-        return ""
-    place = ["--store", str(options.store)] if options.store else []
-    place += ["--project", str(options.project)] if options.project != Path() else []
-    return shlex.join(["hooksdk", "sessions", "show", session_id, *place])
+    return shlex.join(["hooksdk", "sessions", "show", session_id, *_place_options(options)])
+
+
+def _resume_command(options: RunOptions, session_id: str) -> str:
+    files = [word for path in options.mcp for word in ("--mcp", str(path))]
+    model = [
+        "--model",
+        options.model.model,
+        *(["--base-url", options.model.base_url] if options.model.base_url else []),
+    ]
+    return shlex.join(["hooksdk", "run", *model, "--session", session_id, *files, *_place_options(options), "PROMPT"])
 
 
 def _place(store: Store) -> str:
@@ -129,7 +171,7 @@ def _place(store: Store) -> str:
 def _approver(options: RunOptions) -> Approver:
     """On a terminal a person is options; elsewhere every approval is refused."""
     if options.approve:
-        return grant_all("granted by --yes")
+        return grant_all("--yes")
     if options.approve is False or (sys.stdin.isatty() and sys.stderr.isatty()):
         return ask_here(stderr_console())
     return refuse_all(stderr_console())

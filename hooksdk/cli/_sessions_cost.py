@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
+from io import BytesIO
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
-from hooksdk.cli._console import CommandProblem, counted, print_columns, print_json, stdout_console
+from hooksdk.cli._console import counted, one_line, print_columns, print_json, stdout_console
 from hooksdk.cli._options import Json
 from hooksdk.costs import (
     PRICES,
@@ -22,8 +22,8 @@ from hooksdk.costs import (
     clearing,
     replay,
 )
-from hooksdk.formats import Message, get_format
-from hooksdk.trimming import guess_format, list_results
+from hooksdk.formats import FORMATS, Message, get_format
+from hooksdk.histories import History, read_history
 
 RULE = Clearing()
 
@@ -36,10 +36,11 @@ def _amount(value: float) -> float:
 
 def cost(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Messages as a JSON list or as JSONL; - for stdin.", allow_dash=True)
+        Path,
+        typer.Argument(metavar="FILE", help="A history as sessions import reads it; - for stdin.", allow_dash=True),
     ],
-    format_name: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="The messages' format; guessed by default.")
+    source: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="What the file is; guessed by default.")
     ] = None,
     read: Annotated[
         float,
@@ -71,16 +72,15 @@ def cost(
     The bill counts prompts only, in prices of a token without a cache. Tokens are estimates. The last row is the least that
     trims could bring the bill down to: everything is short once the model has read it, and the cache is never lost.
     """
-    messages = read_messages(file)
-    name = format_name or guess_format(messages)
-    list_results(messages, name)  # raises with the place of what is not of the format
+    history = _read(file, source)
+    messages, name = history.messages, history.format
     prices = Prices(read=read, write=write, life=life)
     rule = Clearing(trigger=trigger, keep=keep, clear_at_least=clear_at_least)
     bills = compare(messages, name, prices=prices, rule=rule, pause=pause, context_window=context_window)
     whole = bills["untrimmed"]
     if as_json:
         print_json({
-            "schema": 1, "format": name, "messages": len(messages), "requests": whole.requests,
+            "schema": 1, "source": history.source, "format": name, "notes": list(history.notes), "messages": len(messages), "requests": whole.requests,
             "prices": {"read": prices.read, "write": prices.write, "life": prices.life}, "pause": pause,
             "policies": [{"policy": policy, **_entry(bill, whole)} for policy, bill in bills.items()],
         })  # fmt: skip
@@ -89,6 +89,8 @@ def cost(
     console.print(
         f"{counted(len(messages), 'message')} in format {name}, {counted(whole.requests, 'request')}", soft_wrap=True
     )
+    for note in history.notes:
+        console.print(f"[yellow]note[/]  {one_line(note)}", soft_wrap=True)
     headings = ("policy", "tokens", "share", "bill", "share", "trims", "drains")
     print_columns(headings, [(policy, *cells(bill, whole)) for policy, bill in bills.items()])
 
@@ -132,38 +134,12 @@ def _entry(bill: Bill, whole: Bill) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def read_messages(file: Path) -> list[Message]:
-    """The messages in a file: a JSON list, an object that has them under `messages`, or one on each line."""
-    try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CommandProblem(
-            f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
-        ) from None
-    try:
-        document: Any = json.loads(text)
-    except RecursionError:
-        raise CommandProblem(f"{file} is nested too deeply") from None
-    except ValueError:
-        document = _lines(file, text)
-    if isinstance(document, dict):
-        one = cast("dict[str, Any]", document)
-        document = one.get("messages", [one])
-    if not isinstance(document, list):
-        raise CommandProblem(f"{file} holds no list of messages. Expected a JSON list, or one message on each line")
-    messages = cast("list[Any]", document)
-    for position, message in enumerate(messages):
-        if not isinstance(message, dict):
-            raise CommandProblem(f"{file}, message {position}: expected an object, not {type(message).__name__}")
-    return messages
+def _read(file: Path, source: str | None) -> History:
+    """The history in a file, or on stdin, in the format that it was sent in, where that is one of ours."""
+    content = sys.stdin.buffer.read() if str(file) == "-" else None
 
+    def read(into: str | None) -> History:
+        return read_history(file if content is None else BytesIO(content), source, into=into)
 
-def _lines(file: Path, text: str) -> list[Any]:
-    messages: list[Any] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
-                messages.append(json.loads(line))
-            except (ValueError, RecursionError) as error:
-                raise CommandProblem(f"{file}, line {number} is not JSON: {error}") from None
-    return messages
+    history = read(None)
+    return read(history.source) if history.source in FORMATS else history

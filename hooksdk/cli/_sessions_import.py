@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 
 from hooksdk import Config, Host
+from hooksdk._config.sources import without_password
 from hooksdk.cli._console import CommandProblem, counted, one_line, print_json, stdout_console
 from hooksdk.cli._project import project_config
 from hooksdk.histories import read_history
@@ -51,7 +52,7 @@ def import_session(options: ImportOptions) -> int:
     anyio.run(record)
     results = list_results(history.messages, history.format)
     answer: dict[str, Any] = {
-        "schema": 1, "session": session_id, "store": config.store, "source": history.source, "format": history.format,
+        "schema": 1, "session": session_id, "store": without_password(str(config.store)), "source": history.source, "format": history.format,
         "messages": len(history.messages), "results": len(results), "trimmable": sum(one.trimmable for one in results),
         "result_tokens": sum(one.tokens for one in results), "notes": list(history.notes),
     }  # fmt: skip

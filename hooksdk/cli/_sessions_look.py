@@ -18,7 +18,7 @@ from hooksdk.cli._project import project_config
 from hooksdk.errors import StoreError, did_you_mean
 from hooksdk.formats import FORMATS, Message, get_format
 from hooksdk.stores import JsonlStore, Store, open_store
-from hooksdk.stores._files import Lease, is_held
+from hooksdk.stores._locks import Lease, is_held
 from hooksdk.stores.jsonl import file_name
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from hooksdk._schema.values import as_list, as_object, clip
 from hooksdk._transcript.encoding import encode
-from hooksdk._transcript.entries import Record
+from hooksdk._transcript.results import Record
 from hooksdk.calls import ToolCall
 from hooksdk.cli._console import (
     CommandProblem,
@@ -200,14 +200,13 @@ class _Printer:
             for position, message in enumerate(ledger.messages):
                 if position == ledger.upto > 0:
                     self._print("[dim]the model sees a shorter form of what stands above: --view shows it[/]")
-                self._message(f"#{position}", message, ledger.records_at(position))
+                self._message(f"#{position}", message, ledger.records.at(position))
             return
-        for place in ledger.places:
+        for place, message in ledger.shown():
             if isinstance(place, int):
-                message = ledger.trimmed_messages.get(place, ledger.messages[place])
-                self._message(f"#{place}", message, ledger.records_at(place), view=True)
+                self._message(f"#{place}", message, ledger.records.at(place), view=True)
             else:
-                self._message("#-", place, ())
+                self._message("#-", message, ())
 
     def _print(self, markup: str) -> None:
         self._console.print(markup, soft_wrap=True)
@@ -255,8 +254,8 @@ class _Printer:
             return
         name = f"[bold]{place} result {record.handle}[/] of [cyan]{one_line(record.tool or '?')}[/]"
         size = f"{record.characters:,} characters, {record.tokens:,} tokens"
-        if record.queued_entry is not None:
-            state += f" [yellow]{record.queued_entry['kind']} queued[/]"
+        if queued := record.marks.queued_entry:
+            state += f" [yellow]{queued['kind']} queued[/]"
         if record.short_text is None:
             self._print(f"{name} [dim]{size}[/]{state}")
             self._text(text)

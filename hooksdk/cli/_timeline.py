@@ -1,116 +1,250 @@
-"""A plugin that shows a run as it happens, from nothing but the trace hook."""
+"""A run on the terminal as it happens: a function for `session.on_event`, and the model's prose as it comes."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO, final
+
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
-from hooksdk import hooks, records
-from hooksdk.cli._console import counted, safe
+from hooksdk import records
+from hooksdk._schema.values import clip
+from hooksdk.cli._console import counted, first_line, one_line, print_line, printable, safe
 from hooksdk.hooks import Trace
 
 MARKS = {"ok": "[green]✓[/]", "answered": "[green]✓[/]", "blocked": "[red]✗[/]"}
+FINE = ("ok", "answered")
 CUT_OFF = ("length", "max_tokens")
 """How the providers say that a reply was longer than it may be."""
 REFUSED = ("refusal", "content_filter")
 """How they say that the model, or a filter, would not answer."""
+INDENT = 9
+"""Cells before what belongs to a turn; `turn 1` stands there."""
+_STEP_INDENT = 27
+"""Cells before what a step of a call says; its name stands there."""
+_MAX_PROMPT = 400
+"""Characters of the prompt at most."""
+_MAX_VALUE, _MAX_ARGUMENTS = 44, 120
+"""Characters of one argument, and of all in one line where there is no terminal to say how long a line is."""
+_LEAST = 15
+"""Cells in which the beginning of an argument is worth showing."""
+_SHOWN_HITS = 3
+"""Hits of a search that are named."""
 
 
-def timeline(console: Console) -> type:
-    """A plugin class that prints to this console."""
+@final
+class Prose:
+    """The model's words on a terminal as they come, and the lines around them, which never begin in the middle of them."""
 
-    class Timeline:
-        """Print what happens in a run, one line each."""
+    def __init__(self, stream: TextIO | None) -> None:
+        self.stream = stream
+        """None: nothing is written."""
+        self._mid_line = False
+        self._told = ""
 
-        plugin_id = "command_timeline"
+    def write(self, text: str) -> None:
+        """The next words."""
+        self._told += text
+        if self.stream is not None:
+            self.stream.write(printable(text))
+            self.stream.flush()
+            self._mid_line = not text.endswith("\n")
 
-        def __init__(self) -> None:
-            self._turn = 0
-            self._bridges: dict[str, str] = {}
-            self._open: set[str] = set()
-            self._catalog: str | None = None
+    def begin_reply(self) -> None:
+        """What comes now is another reply, or another attempt at one."""
+        self.end_line()
+        self._told = ""
 
-        @hooks.trace
-        async def show(self, event: Trace) -> None:
-            if (line := self._line(event.record)) is not None:
-                console.print(line, soft_wrap=True)
+    def end_line(self) -> None:
+        """Whatever is written next begins a line."""
+        if self.stream is not None and self._mid_line:
+            self.stream.write("\n")
+            self.stream.flush()
+        self._mid_line = False
 
-        def _line(self, record: records.Record) -> str | None:
-            match record:
-                case records.ModelCalled():
-                    self._turn += 1
-                    return None
-                case records.Unwrapped():
-                    self._bridges[record.call_id] = record.bridge
-                    return None
-                case records.CallStarted():
-                    self._open.add(record.call_id)
-                    bridge = self._bridges.get(record.call_id)
-                    through = f" [dim]through {bridge}[/]" if bridge else ""
-                    if record.origin == "code":
-                        through = " [dim]in the script[/]"
-                    return f"turn {self._turn:<3} [bold]{safe(record.name)}[/]{through}"
-                case records.CallFinished():
-                    # Of calls that run at a time, each end says whose it is.
-                    name = f"{safe(record.name)}: " if len(self._open) > 1 else ""
-                    self._open.discard(record.call_id)
-                    mark = MARKS.get(record.status, "[red]![/]")
-                    duration = f"{record.seconds * 1000:,.0f} ms"
-                    return f"         {mark} {name}{record.status}, {record.characters:,} characters, {duration}"
-                case records.ToolsResolved():
-                    # Another attempt resolves the tools anew, mostly to the same.
-                    line, previous = _catalog_line(record), self._catalog
-                    self._catalog = line
-                    return None if line == previous else line
-                case _:
-                    return _line(record)
-
-    return Timeline
+    def has_told(self, text: str) -> bool:
+        """True when this is the newest reply, and stands there already."""
+        return self.stream is not None and bool(text) and self._told.strip() == text.strip()
 
 
-def _catalog_line(record: records.ToolsResolved) -> str:
+@dataclass
+class _Session:
+    """What the lines so far have told of one session."""
+
+    turn: int = 0
+    calls: int = 0
+    """Of this turn."""
+    bridges: dict[str, str] = field(default_factory=dict[str, str])
+    open: dict[str, str] = field(default_factory=dict[str, str])
+    """The numbers of the calls that have no result yet: `1`, `1.2`."""
+    catalog: str | None = None
+
+
+@final
+class Timeline:
+    """Prints what happens in a session and its sub-agents', a few lines each: a listener for `session.on_event`."""
+
+    def __init__(self, console: Console, prose: Prose | None = None) -> None:
+        self._console = console
+        self._prose = prose
+        self._sessions: dict[str, _Session] = {}
+
+    def __call__(self, event: Trace) -> None:
+        """Print what this event says, if it says anything to a person."""
+        first = next(iter(self._sessions), event.session_id)
+        session = self._sessions.setdefault(event.session_id, _Session())
+        where = "" if event.session_id == first else f" [dim]in {safe(event.session_id)}[/]"
+        content = event.content or records.Content()
+        match event.record:
+            case records.RunStarted():
+                self._show_prompt(content.text)
+            case records.ModelCalled():
+                session.turn += 1
+                session.calls = 0
+            case records.Unwrapped(call_id=call_id, bridge=bridge):
+                session.bridges[call_id] = bridge
+            case records.CallStarted() as record:
+                self._show_start(session, record, content.arguments or {}, where)
+            case records.CallFinished() as record:
+                self._show_end(session, record, content)
+            case records.ToolsResolved() as record:
+                # Another attempt resolves the tools anew, mostly to the same.
+                line, previous = _catalog(record), session.catalog
+                session.catalog = line
+                if line != previous:
+                    self._print("catalog", line, indent=12)
+                    self._console.print()
+            case record:
+                for label, text in _lines(record, content):
+                    self._print(label, text, indent=_STEP_INDENT if label.startswith(" ") else 12)
+
+    def _print(self, label: str, text: str, *, indent: int = INDENT) -> None:
+        if self._prose is not None:
+            self._prose.end_line()
+        print_line(self._console, label, text, indent=indent)
+
+    def _show_prompt(self, text: str) -> None:
+        if text.strip():
+            self._print("you", f"[bold]{one_line(clip(text, _MAX_PROMPT))}[/]", indent=12)
+
+    def _show_start(
+        self, session: _Session, record: records.CallStarted, arguments: Mapping[str, Any], where: str
+    ) -> None:
+        bridge = session.bridges.get(record.call_id)
+        through = f" [dim]through {one_line(bridge)}[/]" if bridge else ""
+        if record.origin == "code":
+            through = " [dim]in the script[/]"
+        session.calls += 1
+        # The first is `1`, and mostly the only one.
+        number = str(session.turn) if session.calls == 1 else f"{session.turn}.{session.calls}"
+        session.open[record.call_id] = number
+        self._print(f"[default]turn {number}[/]", f"[bold]{one_line(record.name)}[/]{through}{where}")
+        if record.name != "tool_search" and arguments:  # its queries stand beside what they found
+            room = self._console.width - INDENT if self._console.is_terminal else _MAX_ARGUMENTS
+            self._print("", f"[dim]{one_line(_arguments(arguments, max(room, 20)))}[/]")
+
+    def _show_end(self, session: _Session, record: records.CallFinished, content: records.Content) -> None:
+        # Of several calls each end says whose it is.
+        number = session.open.pop(record.call_id, "")
+        who = f"{number} {one_line(record.name)}: " if session.calls > 1 or session.open else ""
+        for query, hits in _searches(record, content):
+            self._print("", f"[dim]{one_line(query)}[/]: {hits}")
+        mark = MARKS.get(record.status, "[red]![/]")
+        duration = f"{record.seconds * 1000:,.0f} ms"
+        self._print("", f"{mark} {who}{record.status}, {counted(record.characters, 'character')}, {duration}")
+        if record.status not in FINE and (line := first_line(content.text)):
+            self._print("", line, indent=INDENT + 2)
+
+
+def _arguments(arguments: Mapping[str, Any], room: int) -> str:
+    """Arguments in one line, as many as there is room for, each value cut, so that the later ones are seen, too."""
+    line = ""
+    for name, value in arguments.items():
+        part = f"{', ' if line else ''}{name}={_value(value)}"
+        if cell_len(line + part) > room - len(", …"):
+            left = room - cell_len(line) - 1
+            if line and (left < _LEAST or "/" in part):  # a path is not cut anywhere
+                return f"{line}, …"
+            return f"{line}{set_cell_size(part, left).rstrip()}…"
+        line += part
+    return line
+
+
+def _value(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    if len(text) > _MAX_VALUE and isinstance(value, str) and "/" in value and not re.search(r"\s", value):
+        end = text[2 - _MAX_VALUE :]  # of a path the end tells more
+        return f'"…{end[max(end.find("/"), 0) :]}'
+    return clip(text, _MAX_VALUE)
+
+
+def _searches(record: records.CallFinished, content: records.Content) -> list[tuple[str, str]]:
+    """What was searched for, and the names of the first hits."""
+    if record.name != "tool_search" or record.status not in FINE:
+        return []
+    try:
+        groups: list[dict[str, Any]] = json.loads(content.text)["results"]
+        return [(str(group["query"]), _hits([str(hit["name"]) for hit in group["hits"]])) for group in groups]
+    except (ValueError, KeyError, TypeError):  # changed by a plugin
+        return []
+
+
+def _hits(names: Sequence[str]) -> str:
+    if not names:
+        return "nothing"
+    more = f" [dim]and {len(names) - _SHOWN_HITS} more[/]" if len(names) > _SHOWN_HITS else ""
+    return one_line(", ".join(names[:_SHOWN_HITS])) + more
+
+
+def _catalog(record: records.ToolsResolved) -> str:
     catalog = f"{counted(record.tools, 'tool')}, {record.tokens:,} tokens of schemas"
     if not record.tools:
-        return "[dim]catalog[/]     no tools\n"
+        return "no tools"
     if (record.tools, record.tokens) == (record.offered, record.tokens_offered):
-        return f"[dim]catalog[/]     {catalog}: all are offered\n"
+        return f"{catalog}: all are offered"
     offered = f"{counted(record.offered, 'tool')}, {record.tokens_offered:,} tokens"
-    return f"[dim]catalog[/]     {catalog}; tool search is on and offers {offered}\n"
+    return f"{catalog}; tool search is on and offers {offered}"
 
 
-def _line(record: records.Record) -> str | None:
+def _lines(record: records.Record, content: records.Content) -> list[tuple[str, str]]:
+    """The label and the text of what one record tells; nothing for most."""
     match record:
         case records.Withheld():
-            return (
-                f"[dim]withheld[/]    by {safe(record.plugin)}: {safe(', '.join(record.names))} ({safe(record.reason)})"
-            )
+            names, reason = one_line(", ".join(record.names)), one_line(record.reason)
+            return [("withheld", f"by {safe(record.plugin)}: {names} ({reason})")]
         case records.ModelReplied() if record.stop_reason in CUT_OFF:
-            return "[yellow]cut off[/]     the model's reply reached its limit of tokens"
+            return [("[yellow]cut off[/]", "the model's reply reached its limit of tokens")]
         case records.ModelReplied() if record.stop_reason in REFUSED:
-            return f"[yellow]refused[/]     the provider ended the model's reply: {safe(record.stop_reason)}"
+            return [("[yellow]refused[/]", f"the provider ended the model's reply: {one_line(record.stop_reason)}")]
         case records.CallInText():
-            names = safe(", ".join(record.names))
-            return f"[yellow]no call[/]     the model wrote a call of {names} as text, which does nothing"
+            names = one_line(", ".join(record.names))
+            return [("[yellow]no call[/]", f"the model wrote a call of {names} as text, which does nothing")]
         case records.Decision():
-            return _indented(record.hook, f"{record.plugin} says {record.decision}")
+            shadow = " in shadow mode, without effect" if record.shadow else ""
+            return [_step(record.hook, f"{record.plugin} says {record.decision}{shadow}")]
         case records.ApprovalAsked():
-            return _indented("approval", f"{record.plugin} asks ({record.severity})")
+            return [_step("approval", f"{record.plugin} asks: {content.text or 'may it run?'} ({record.severity})")]
         case records.ApprovalAnswered():
             who = " as before" if record.remembered else f" by {record.by}" if record.by else ""
-            return _indented("approval", f"{'granted' if record.granted else 'refused'}{who}")
+            return [_step("approval", f"{'granted' if record.granted else 'refused'}{who}")]
         case records.RestoreQueued():
-            return None
+            return []
         case records.TrimQueued():
             sizes = f"{record.characters_before:,} to {record.characters_after:,} characters"
-            return _indented("trim queued", f"{record.handle}, {sizes}; durable, not applied while the run is open")
+            return [_step("trim queued", f"{record.handle}, {sizes}; durable, not applied while the run is open")]
         case records.TrimDrained():
             saved = f"saves {record.tokens_saved:,} tokens of every request from now on"
             if record.pays_back_after:
                 saved += f", pays back after {record.pays_back_after:,}"
-            trim = f"trim of {record.handle} ({safe(record.tool)}) {record.status}"
-            return f"agent_end  the fence opens: {trim}, {saved}"
+            trim = one_line(f"trim of {record.handle} ({record.tool}) {record.status}")
+            return [("[default]agent_end[/]", f"the fence opens: {trim}, {saved}")]
         case _:
-            return None
+            return []
 
 
-def _indented(what: str, text: str) -> str:
-    return f"         [dim]{what:<17}[/] {safe(text)}"
+def _step(what: str, text: str) -> tuple[str, str]:
+    return f"{'':{INDENT}}{what}", one_line(text)

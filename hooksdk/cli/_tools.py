@@ -39,6 +39,7 @@ class Look:
 
     project: Path
     mcp: tuple[Path, ...] = ()
+    plugins: tuple[Any, ...] = ()
     context_window: int
     as_json: bool = False
 
@@ -97,7 +98,7 @@ async def _resolve(stack: AsyncExitStack, look: Look, config: Config) -> tuple[R
     """A run with the tools of the project and its servers, as the model would get them, and how the servers are."""
     store = ThrowawayStore(open_store(config.store))
     stack.push_async_callback(store.aclose)
-    host = await stack.enter_async_context(Host(store=store, config=config, folder=look.project))
+    host = await stack.enter_async_context(Host(look.plugins, store=store, config=config, folder=look.project))
     groups = await open_servers(host, look.mcp, stderr_console(), project=look.project)
     run = await _open_run(stack, host, look)
     await run.resolve_tools([tool for servers in groups for tool in servers.tools()])

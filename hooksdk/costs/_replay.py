@@ -115,7 +115,7 @@ def replay(
                 if entry is not None:
                     ledger.apply({**entry, "owner": "", "reason": ""})
                     trims += 1
-                    unchanged = min(unchanged, ledger.by_handle[handle].position)
+                    unchanged = min(unchanged, int(entry["at"]["position"]))
             ledger.apply({"kind": "drain", "done": [[n, trim.status] for n, trim in ledger.judge().items()]})
             drains += 1
 

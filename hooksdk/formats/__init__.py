@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from hooksdk._door.checks import refuse
+from hooksdk._schema.plain import SdkObject
 from hooksdk.errors import ConfigError, did_you_mean
-from hooksdk.formats._base import FoundResult, Message, MessageFormat
+from hooksdk.formats._base import FoundResult, GivenMessage, Message, MessageFormat, ProviderJson
+from hooksdk.formats._tools import GivenTool, GivenTools
 
-__all__ = ["FORMATS", "FoundResult", "Message", "MessageFormat", "get_format"]
+__all__ = [
+    "FORMATS", "FoundResult", "GivenMessage", "GivenTool", "GivenTools", "Message", "MessageFormat", "ProviderJson",
+    "SdkObject", "get_format",
+]  # fmt: skip
 
 FORMATS = ("openai-chat", "anthropic", "openai-responses", "gemini")
 """The names of the formats that come with hooksdk."""
 
+_METHODS = ("calls", "check", "is_reply", "results", "tools")
+"""By what an object is taken for a format."""
+
 
 def get_format(name: str | MessageFormat) -> MessageFormat:
-    """The format of this name, or the format object itself. Raises `ConfigError` for an unknown name."""
+    """The format of this name, or the format object itself. Raises `ConfigError` for an unknown name, and `WrongArgument` for
+    what is neither."""
     if not isinstance(name, str):
+        if isinstance(name, type) or not all(callable(getattr(name, method, None)) for method in _METHODS):
+            refuse("format", name, f"the name of a message format ({', '.join(FORMATS)}) or an object that is one")
         return name
     if name == "openai-chat":
         from hooksdk.formats.openai_chat import OpenAIChat

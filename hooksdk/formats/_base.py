@@ -5,15 +5,24 @@ Messages are opaque JSON objects otherwise; whatever a format does not name here
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
+from hooksdk._schema.plain import SdkObject
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.tools import Tool
 
 Message = dict[str, Any]
 """One message of a transcript: a JSON object in the format's own shape."""
+
+GivenMessage = Mapping[str, Any] | SdkObject
+"""A message as a host has it: JSON, with objects of the provider's SDK in it or not, or such an object itself. A whole answer
+of the SDK stands for the messages in it."""
+
+ProviderJson = Any
+"""A JSON object for a request to a provider, a dict. To type checkers it is `Any`, so that it fits the SDKs' own types, which
+hooksdk does not import."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +107,15 @@ class MessageFormat(Protocol):
         """The prose of a message, without calls and results."""
         ...
 
-    def tools(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    def tools(self, tools: Sequence[Tool]) -> list[ProviderJson]:
         """The tool definitions, as the provider's request wants them."""
+        ...
+
+
+@runtime_checkable
+class HasLooseEnds(Protocol):
+    """What a `MessageFormat` may have besides, where a reply that was cut off can end with something that is refused."""
+
+    def is_loose_end(self, message: Message) -> bool:
+        """True for a message of the model that the provider refuses where nothing else of the same reply follows."""
         ...

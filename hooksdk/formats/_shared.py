@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from hooksdk import schema
 from hooksdk._schema.provider import provider_schema
@@ -205,15 +205,29 @@ def identified(results: Sequence[FoundResult], open_calls: Iterable[ToolCall]) -
     """The results, each with the id of the call that it answers: one without an id answers the first of its name."""
     if all(result.call_id for result in results):
         return list(results)
+    ids = answered_ids([(result.call_id, result.name) for result in results], open_calls)
+    return [replace(result, call_id=call_id) for result, call_id in zip(results, ids, strict=True)]
+
+
+class AnyCall(Protocol):
+    """What tells a call."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+
+
+def answered_ids(results: Iterable[tuple[str, str]], open_calls: Iterable[AnyCall]) -> list[str]:
+    """For results with these ids and names: the id of the call that each answers; empty where there is none."""
     open_calls = list(open_calls)
-    whole: list[FoundResult] = []
-    for result in results:
-        wanted = (result.call_id, "id") if result.call_id else (result.name, "name")
-        call = next((call for call in open_calls if getattr(call, wanted[1]) == wanted[0]), None)
+    ids: list[str] = []
+    for call_id, name in results:
+        call = next((call for call in open_calls if (call.id == call_id if call_id else call.name == name)), None)
         if call is not None:
             open_calls.remove(call)
-        whole.append(replace(result, call_id=call.id) if call else result)
-    return whole
+        ids.append(call.id if call else call_id)
+    return ids
 
 
 def replies_in(messages: Iterable[Message], form: MessageFormat) -> list[list[Message]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.formats._base import FoundResult, Message
+from hooksdk.formats._base import FoundResult, Message, ProviderJson
 from hooksdk.formats._shared import (
     NO_MESSAGE,
     as_list,
@@ -153,7 +153,7 @@ class Anthropic:
     def text(self, message: Message) -> str:
         return prose(message.get("content"))
 
-    def tools(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    def tools(self, tools: Sequence[Tool]) -> list[ProviderJson]:
         return [
             {"name": clean(tool.name), "description": clean(tool.description), "input_schema": parameters_for(tool)}
             for tool in tools

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.formats._base import FoundResult, Message
+from hooksdk.formats._base import FoundResult, Message, ProviderJson
 from hooksdk.formats._shared import (
     NO_MESSAGE,
     as_list,
@@ -142,7 +142,7 @@ class Gemini:
         texts = [part.get("text") for part in parts if part.get("thought") is not True]
         return "\n".join(text for text in texts if isinstance(text, str) and text)
 
-    def tools(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    def tools(self, tools: Sequence[Tool]) -> list[ProviderJson]:
         """One object with the declarations of all tools, as the request's `tools` wants them."""
         declarations = [
             {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.formats._base import FoundResult, Message
+from hooksdk.formats._base import FoundResult, Message, ProviderJson
 from hooksdk.formats._shared import (
     SAYS_ERROR,
     as_list,
@@ -141,7 +141,7 @@ class OpenAIChat:
         text = prose(message.get("content"))
         return text or next((each for each in _refusals(message) if isinstance(each, str)), "")
 
-    def tools(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    def tools(self, tools: Sequence[Tool]) -> list[ProviderJson]:
         return [
             {
                 "type": "function",

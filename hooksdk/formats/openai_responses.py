@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.formats._base import FoundResult, Message
+from hooksdk.formats._base import FoundResult, Message, ProviderJson
 from hooksdk.formats._shared import (
     SAYS_ERROR,
     as_list,
@@ -88,6 +88,10 @@ class OpenAIResponses:
             return message["role"] == "assistant"
         return _item_type(message) not in _RESULTS
 
+    def is_loose_end(self, message: Message) -> bool:
+        """True for reasoning: the API refuses it without the item that it led to."""
+        return _item_type(message) == "reasoning"
+
     def calls(self, message: Message) -> list[ToolCall]:
         item_type = _item_type(message)
         if item_type not in _CALLS:
@@ -156,7 +160,7 @@ class OpenAIResponses:
         refusals = (as_object(part).get("refusal") for part in as_list(message.get("content")))
         return text or next((each for each in refusals if isinstance(each, str)), "")
 
-    def tools(self, tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    def tools(self, tools: Sequence[Tool]) -> list[ProviderJson]:
         """The definitions, not `strict`: that is the API's own default, and it refuses schemas with optional parameters."""
         return [
             {

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +92,12 @@ class History:
 
 
 def read_history(
-    source: str | Path | Sequence[Any] | dict[str, Any],
+    source: str | Path | BufferedIOBase | Sequence[Any] | dict[str, Any],
     format: str | None = None,  # noqa: A002 - the command's word
     *,
     into: str | None = None,
 ) -> History:
-    """Read a file (JSON, or one item a line) or objects. `format` is one of `SOURCES`; None guesses it, and a note tells why.
+    """Read a file (JSON, or one item a line; its path, or opened in binary mode) or objects. `format` is one of `SOURCES`; None guesses it, and a note tells why.
 
     `into` is the format of the messages: `openai-chat` or `anthropic`, by default the one of the two that loses less of this
     source; or the source's own format, which keeps everything (`openai-responses`, `gemini`). Calls without a result get an

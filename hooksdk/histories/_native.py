@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from hooksdk._schema.values import JsonObject, as_list, as_object
+from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, checked
 from hooksdk._transcript.pairing import paired
 from hooksdk.formats import Message, MessageFormat, get_format
@@ -39,11 +40,14 @@ def as_they_are(source: Source, target: str, notes: list[str]) -> list[Message]:
     form = get_format(target)
     try:
         messages = [checked(encodable(message), form, index) for index, message in enumerate(source.items)]
-        whole = paired(messages, form)
+        tied = without_loose_ends(messages, form)
+        whole = paired(tied, form)
     except MismatchError as error:
         advice = "Correct this item, or name another format"
         raise HistoryError(source.place(error.position), str(error), advice) from None
-    if missing := len(whole) - len(messages):
+    if len(tied) < len(messages):
+        notes.append(f"left out: reasoning of replies that were cut off ({len(messages) - len(tied)})")
+    if missing := len(whole) - len(tied):
         notes.append(f"put in: an error result for each call that had none ({missing} messages)")
     if target == "anthropic" and _apart(whole, form):
         draft = Draft(target)

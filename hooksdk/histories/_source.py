@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from dataclasses import dataclass, field
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, cast
 
@@ -80,9 +81,11 @@ class Source:
 
 
 def open_source(source: object) -> Source:
-    """Read a path, or take objects: a list, or an object with a list inside. Raises `HistoryError`."""
+    """Read a path or an open file, or take objects: a list, or an object with a list inside. Raises `HistoryError`."""
     if isinstance(source, (str, Path)):
         return _from_file(Path(source))
+    if isinstance(source, BufferedIOBase):
+        return _from_content(str(getattr(source, "name", "the history")), source.read())
     return _from_value("", _plain(source))
 
 
@@ -103,17 +106,21 @@ def _plain_item(index: int, item: object) -> object:
 
 
 def _from_file(path: Path) -> Source:
-    name = path.name
     try:
         content = path.read_bytes()
-        if content.startswith(_SQLITE):
-            return _from_sqlite(path)
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise HistoryError(name, f"it is no UTF-8 text (byte {error.start})", "Export it as JSON or JSONL") from None
     except OSError as error:
         advice = "Check the path; pass JSON text as json.loads(text)"
         raise HistoryError(clip(str(path), 80), f"it cannot be read: {error.strerror}", advice) from None
+    return _from_sqlite(path) if content.startswith(_SQLITE) else _from_content(path.name, content)
+
+
+def _from_content(name: str, content: bytes) -> Source:
+    if content.startswith(_SQLITE):
+        raise HistoryError(name, "it is an SQLite file", "Pass its path")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise HistoryError(name, f"it is no UTF-8 text (byte {error.start})", "Export it as JSON or JSONL") from None
     rows = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not rows:
         raise HistoryError(name, "it is empty", "Pass a file with messages in it")

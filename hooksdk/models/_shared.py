@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from types import TracebackType
@@ -15,13 +16,11 @@ from typing import Any, ClassVar, Self
 
 import anyio
 
-from hooksdk.agent import ModelReply, ModelUnavailable
+from hooksdk._door.checks import check, check_function, check_mapping, check_number, check_text
+from hooksdk.agent import ModelReply, ModelUnavailable, OnText
 from hooksdk.errors import ConfigError
 from hooksdk.formats import Message
 from hooksdk.formats._shared import as_object
-
-OnText = Callable[[str], Awaitable[None] | None]
-"""Is given each piece of streamed prose, as it comes; plain or async."""
 
 _TEMPORARY_STATUSES = (408, 409, 425, 429)
 """Statuses below 500 after which another attempt may succeed."""
@@ -65,6 +64,15 @@ class SdkModel(ABC):
         headers: Mapping[str, str] | None,
         extra: Mapping[str, Any] | None,
     ) -> None:
+        who = type(self).__name__
+        check(f"{who}(name)", name, str, "the model's name, such as 'gpt-5'")
+        for option, text in (("base_url", base_url), ("api_key", api_key)):
+            check_text(f"{who}({option}=...)", text)
+        check_number(f"{who}(context_window=...)", context_window, "128_000", optional=True)
+        check_number(f"{who}(timeout=...)", timeout, "timeout=60")
+        check_function(f"{who}(on_text=...)", on_text, "(text)")
+        check_mapping(f"{who}(headers=...)", headers, '{"x-team": "search"}')
+        check_mapping(f"{who}(extra=...)", extra, '{"temperature": 0}')
         self.name = name
         self.context_window = context_window
         self._sdk = _load(type(self).__name__, self._package)
@@ -96,10 +104,22 @@ class SdkModel(ABC):
     async def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> ModelReply:
         """The model's answer. Raises `ModelUnavailable` for what may be temporary: a rate limit, an overload, an error of the
         server, a lost or silent connection, an answer that cannot be read. Any other error is the SDK's own."""
+        return await self._reply(messages, tools, streamed=self._stream, on_text=self._on_text)
+
+    async def stream_reply(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], on_text: OnText
+    ) -> ModelReply:
+        """The same, streamed: `on_text` gets each piece of the prose as it comes, in place of the constructor's."""
+        return await self._reply(messages, tools, streamed=True, on_text=on_text)
+
+    async def _reply(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], *, streamed: bool, on_text: OnText | None
+    ) -> ModelReply:
         async with self._client() as client:
             try:
-                reply = await self._ask(client, self._request(messages, tools))
+                reply = await self._ask(client, self._request(messages, tools, streamed=streamed), on_text)
             except Exception as error:
+                self._check_key(error)
                 problem = self._temporary(error)
                 if problem is None:
                     raise
@@ -109,23 +129,19 @@ class SdkModel(ABC):
         return reply
 
     @abstractmethod
-    def _request(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def _request(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], *, streamed: bool
+    ) -> dict[str, Any]:
         """The body of the request."""
 
     @abstractmethod
-    async def _ask(self, client: Any, request: dict[str, Any]) -> ModelReply:
-        """Send it and read the answer."""
+    async def _ask(self, client: Any, request: dict[str, Any], on_text: OnText | None) -> ModelReply:
+        """Send it and read the answer; the prose of a streamed one goes to `on_text`."""
 
-    def _body(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _body(self, request: dict[str, Any], *, streamed: bool) -> dict[str, Any]:
         """The request with the host's own fields; None takes a field out."""
-        merged = {"model": self.name, **request, "stream": True if self._stream else None, **self._extra}
+        merged = {"model": self.name, **request, "stream": True if streamed else None, **self._extra}
         return {key: value for key, value in merged.items() if value is not None}
-
-    async def _stream_text(self, text: str) -> None:
-        if self._on_text is not None and text:
-            pending = self._on_text(text)
-            if inspect.isawaitable(pending):
-                await pending
 
     @asynccontextmanager
     async def _client(self) -> AsyncGenerator[Any, None]:
@@ -140,7 +156,19 @@ class SdkModel(ABC):
                 await client.close()
 
     def _make_client(self) -> Any:
-        return getattr(self._sdk, self._client_class)(**self._options)
+        try:
+            return getattr(self._sdk, self._client_class)(**self._options)
+        except Exception as error:
+            self._check_key(error)
+            raise
+
+    def _check_key(self, error: Exception) -> None:
+        """Raise a `ConfigError` for what the SDKs raise, themselves and no subclass, where they find no key in any of their
+        places."""
+        variable = f"{self._package.upper()}_API_KEY"
+        no_key = type(error).__name__ == "OpenAIError" or (type(error) is TypeError and "authentication" in str(error))
+        if no_key and not os.environ.get(variable) and "api_key" not in self._options:
+            raise ConfigError(self.provider, (f"no key was found; set {variable}",)) from error
 
     def _temporary(self, error: Exception) -> str | None:
         """What went wrong, in a few words, if another attempt may succeed; else None."""
@@ -207,6 +235,14 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         except ValueError:
             pass
     return None
+
+
+async def pass_on(text: str, on_text: OnText | None) -> None:
+    """Give a piece of prose to whoever wants it."""
+    if on_text is not None and text:
+        pending = on_text(text)
+        if inspect.isawaitable(pending):
+            await pending
 
 
 def plain(answer: Any) -> dict[str, Any]:

@@ -12,10 +12,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
-from hooksdk.agent import ModelReply
+from hooksdk.agent import ModelReply, OnText
 from hooksdk.formats import Message
 from hooksdk.formats._shared import is_list, is_object
-from hooksdk.models._shared import OnText, SdkModel, Unreadable, plain, without
+from hooksdk.models._shared import SdkModel, Unreadable, pass_on, plain, without
 
 __all__ = ["AnthropicModel"]
 
@@ -65,7 +65,7 @@ class AnthropicModel(SdkModel):
         self.provider = provider
         self._limit = max_tokens
 
-    def _request(self, messages: Sequence[Message], tools: Sequence[Json]) -> Json:
+    def _request(self, messages: Sequence[Message], tools: Sequence[Json], *, streamed: bool) -> Json:
         start = next((at for at, message in enumerate(messages) if message.get("role") != "system"), len(messages))
         # The model may answer nothing at all after results; the API refuses such a message when it comes back.
         conversation = [
@@ -73,9 +73,9 @@ class AnthropicModel(SdkModel):
         ]
         return self._body({
             "max_tokens": self._limit, "system": _system(messages[:start]), "messages": conversation, "tools": list(tools) or None,
-        })  # fmt: skip
+        }, streamed=streamed)  # fmt: skip
 
-    async def _ask(self, client: Any, request: Json) -> ModelReply:
+    async def _ask(self, client: Any, request: Json, on_text: OnText | None) -> ModelReply:
         # Everything else goes in as it is: what the SDK does not know yet it would refuse as an argument.
         arguments = {name: request.pop(name) for name in ("model", "max_tokens", "messages")}
         streamed = request.pop("stream", False)
@@ -85,7 +85,7 @@ class AnthropicModel(SdkModel):
         streamed_reply = _StreamedReply()
         async with answer:
             async for event in answer:
-                await self._stream_text(streamed_reply.add(plain(event)))
+                await pass_on(streamed_reply.add(plain(event)), on_text)
         return streamed_reply.reply()
 
 

@@ -12,10 +12,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
-from hooksdk.agent import ModelReply
+from hooksdk.agent import ModelReply, OnText
 from hooksdk.formats import Message
 from hooksdk.formats._shared import is_list, is_object
-from hooksdk.models._shared import OnText, SdkModel, Unreadable, plain, without
+from hooksdk.models._shared import SdkModel, Unreadable, pass_on, plain, without
 
 __all__ = ["OpenAIModel"]
 
@@ -61,13 +61,13 @@ class OpenAIModel(SdkModel):
         self.provider = provider
         self._limit = {"max_tokens" if base_url else "max_completion_tokens": max_tokens}
 
-    def _request(self, messages: Sequence[Message], tools: Sequence[Json]) -> Json:
-        stream_options = {"include_usage": True} if self._stream else None
+    def _request(self, messages: Sequence[Message], tools: Sequence[Json], *, streamed: bool) -> Json:
+        stream_options = {"include_usage": True} if streamed else None
         return self._body({
             "messages": list(messages), "tools": list(tools) or None, "stream_options": stream_options, **self._limit,
-        })  # fmt: skip
+        }, streamed=streamed)  # fmt: skip
 
-    async def _ask(self, client: Any, request: Json) -> ModelReply:
+    async def _ask(self, client: Any, request: Json, on_text: OnText | None) -> ModelReply:
         # Everything but the model goes in as it is: what the SDK does not know yet it would refuse as an argument.
         model, streamed = request.pop("model"), request.pop("stream", False)
         messages = request.pop("messages")
@@ -79,7 +79,7 @@ class OpenAIModel(SdkModel):
         streamed_reply = _StreamedReply()
         async with answer:
             async for chunk in answer:
-                await self._stream_text(streamed_reply.add(plain(chunk)))
+                await pass_on(streamed_reply.add(plain(chunk)), on_text)
         return streamed_reply.reply()
 
 

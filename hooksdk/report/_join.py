@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hooksdk._transcript.entries import Record
 from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.results import Record
 from hooksdk.report._model import Run, Session, Step
 from hooksdk.report._texts import Room, arguments_text, as_text
 
@@ -25,7 +25,7 @@ def join(runs: Sequence[Run], ledger: Ledger, journal: Sequence[Mapping[str, Any
                 steps[step.call_id].append((run.started + step.at, step))
     times = _times(ledger, journal)
     for call_id, made in steps.items():
-        records = ledger.by_id.get(call_id, [])
+        records = ledger.records.by_id(call_id)
         if len(records) == len(made):
             pairs = [(step, record) for (_, step), record in zip(made, records, strict=True)]
         else:
@@ -42,25 +42,28 @@ def explain_trims(runs: Sequence[Run], session: Session) -> None:
 
 
 def _times(ledger: Ledger, journal: Sequence[Mapping[str, Any]]) -> dict[int, float]:
-    """When each result was recorded, by its place among the results; only where the journal tells."""
-    places = {id(record): number for number, record in enumerate(ledger.records)}
+    """When each result was recorded, by its number; only where the journal tells."""
     times: dict[int, float] = {}
     staged: dict[str, list[float]] = defaultdict(list)
     for entry in journal:
-        if entry.get("kind") == "answered" and (records := ledger.records_at(int(entry.get("m", -1)))):
-            times[places[id(records[0])]] = float(entry.get("time", 0))
+        if entry.get("kind") == "answered" and (records := _results_at(ledger, int(entry.get("m", -1)))):
+            times[records[0].number] = float(entry.get("time", 0))
         elif entry.get("kind") == "staged":
             staged[as_text(entry["call"][0])].append(float(entry.get("time", 0)))
     for call_id, moments in staged.items():
-        records = ledger.by_id.get(call_id, [])
+        records = ledger.records.by_id(call_id)
         if len(records) == len(moments):
-            times.update({places[id(record)]: moment for record, moment in zip(records, moments, strict=True)})
-    return {id(ledger.records[place]): moment for place, moment in times.items()}
+            times.update({record.number: moment for record, moment in zip(records, moments, strict=True)})
+    return times
+
+
+def _results_at(ledger: Ledger, position: int) -> list[Record]:
+    return ledger.records.at(position) if 0 <= position < ledger.count else []
 
 
 def _during(start: float, step: Step, records: Sequence[Record], times: Mapping[int, float]) -> Record | None:
     end = start + (step.seconds or 0) + SLACK
-    found = [record for record in records if start - SLACK <= times.get(id(record), 0) <= end]
+    found = [record for record in records if start - SLACK <= times.get(record.number, 0) <= end]
     return found[0] if len(found) == 1 else None
 
 
@@ -68,4 +71,4 @@ def _fill(step: Step, record: Record, ledger: Ledger, room: Room) -> None:
     step.message = record.position
     step.result = room.text(ledger.body(record).text, chars=600, lines=8)
     if record.call is not None:
-        step.arguments = room.text(arguments_text(record.call.arguments), chars=600, lines=12)
+        step.arguments = room.text(arguments_text(ledger.call_at(record.call).arguments), chars=600, lines=12)

@@ -9,8 +9,9 @@ from typing import Any
 
 from hooksdk import schema
 from hooksdk._schema.values import as_list, as_object
-from hooksdk._transcript.entries import Entry, Record
+from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.results import Record
 from hooksdk.costs import PRICES, at_each_request, clearing, never, replay
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 from hooksdk.formats._shared import describe
@@ -88,7 +89,7 @@ class _Reader:
         """A stored message."""
         message = self._ledger.messages[position]
         hidden = position < self._ledger.upto and position not in self._kept
-        return self._read(message, position, self._ledger.records_at(position), hidden=hidden)
+        return self._read(message, position, self._ledger.records.at(position), hidden=hidden)
 
     def in_place(self, message: Message) -> model.Message:
         """One that a compaction made."""
@@ -128,7 +129,8 @@ class _Reader:
 
     def _result(self, record: Record | None, text: str, *, is_error: bool) -> model.Result:
         short = None if record is None else record.short_text
-        queued = record.queued_entry["kind"] if record is not None and record.queued_entry else ""
+        entry = None if record is None else record.marks.queued_entry
+        queued = entry["kind"] if entry else ""
         return model.Result(
             handle=record.handle if record else "", tool=record.tool if record else "",
             tokens=record.tokens if record else schema.estimate_tokens(text), characters=len(text), is_error=is_error,
@@ -142,7 +144,7 @@ def _trims(journal: Sequence[Mapping[str, Any]], ledger: Ledger) -> list[model.T
     for entry in journal:
         kind = entry.get("kind")
         if kind in {"trim", "restore"}:
-            record = ledger.by_handle.get(as_text(entry.get("handle")))
+            record = ledger.records.by_handle(as_text(entry.get("handle")))
             whole, short = record.characters if record else 0, len(as_text(entry.get("text")))
             lines[int(entry["n"])] = model.TrimLine(
                 at=float(entry["time"]) if "time" in entry else None, handle=as_text(entry.get("handle")),

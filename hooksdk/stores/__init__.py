@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from os import PathLike
+from pathlib import Path
+
 from hooksdk._config.sources import split_store
 from hooksdk.errors import ConfigError
 from hooksdk.stores.jsonl import JsonlStore
@@ -12,9 +15,11 @@ from hooksdk.transcript import SessionLog, Store
 __all__ = ["JsonlStore", "MemoryStore", "SessionLog", "SqlStore", "Store", "open_store"]
 
 
-def open_store(spec: str | None) -> Store:
+def open_store(spec: str | PathLike[str] | None) -> Store:
     """The store that a configuration names: `memory` (also where it names none), `jsonl`, `jsonl:DIRECTORY`,
-    `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`. Raises `ConfigError`."""
+    `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`. A `Path` is the folder of a `JsonlStore`. Raises `ConfigError`."""
+    if isinstance(spec, PathLike):
+        return JsonlStore(Path(spec))
     if spec is None or spec == "memory":
         return MemoryStore()
     try:

@@ -1,4 +1,4 @@
-"""Append-only files, leases and value files: the part of `JsonlStore` that runs in worker threads.
+"""Files of JSON lines that only grow, and files that are replaced whole: the part of `JsonlStore` that runs in worker threads.
 
 A step is one or more lines that are stored whole or not at all: every line of it but the last begins with a blank, which JSON
 ignores. What a crash can leave is a torn last step; it is left out on reading and cut off before the next append. Any other
@@ -14,48 +14,28 @@ import json
 import os
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, final
+from typing import Any, final
 
 from hooksdk._tasks.background import logger
-from hooksdk._transcript.encoding import encode, encode_for
-from hooksdk.errors import SessionBusy, StoreError, TranscriptChanged
-from hooksdk.stores._lines import is_whole, line_marks, parse_line
+from hooksdk._transcript.encoding import encode_for
+from hooksdk.errors import StoreError, TranscriptChanged
+from hooksdk.stores._lines import LineTable, is_whole, parse_line
 
+BINARY = getattr(os, "O_BINARY", 0)
+CHUNK = 1 << 20
+"""How many bytes are read at a time where not all are needed at once."""
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
-_BINARY = getattr(os, "O_BINARY", 0)
+_seeking = threading.Lock()
 
 
-def _lock(fd: int) -> bool:
-    """Lock an open file for this holder alone, if nobody else has it. The system lets it go when the process dies."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            os.lseek(fd, 1 << 30, os.SEEK_SET)
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
-
-
-def _unlock(fd: int) -> None:
-    """Let the lock go for everybody: a forked child has the same open file, and would hold it on."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        os.lseek(fd, 1 << 30, os.SEEK_SET)
-        msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(fd, fcntl.LOCK_UN)
+def sync(fd: int) -> None:
+    """Wait until what was written to an open file is on the disk."""
+    _sync(fd)
 
 
 def with_advice(error: Exception) -> str:
@@ -69,7 +49,7 @@ def with_advice(error: Exception) -> str:
     return f"{error}. What was stored before is whole{advice.get(number or 0, '')}"
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
     if sys.platform != "win32":
         fd = os.open(path, os.O_RDONLY)
         try:
@@ -78,98 +58,61 @@ def _sync_directory(path: Path) -> None:
             os.close(fd)
 
 
-def _write(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
 
 
-def read_all(fd: int) -> bytes:
-    os.lseek(fd, 0, os.SEEK_SET)
-    data = os.read(fd, os.fstat(fd).st_size + 1)
-    while more := os.read(fd, 1 << 24):
+def read_at(fd: int, size: int, offset: int) -> bytes:
+    """So many bytes of an open file from `offset` on, or fewer where it ends."""
+    data = b""
+    while more := _read_once(fd, size - len(data), offset + len(data)):
+        data = data + more if data else more
+    return data
+
+
+def _read_once(fd: int, size: int, offset: int) -> bytes:
+    if hasattr(os, "pread"):
+        return os.pread(fd, size, offset)
+    with _seeking:  # two threads share the place at which an open file is read
+        os.lseek(fd, offset, os.SEEK_SET)
+        return os.read(fd, size)
+
+
+def read_from(fd: int, offset: int) -> bytes:
+    """Everything in an open file from `offset` on."""
+    data = read_at(fd, os.fstat(fd).st_size + 1 - offset, offset)
+    while more := read_at(fd, CHUNK, offset + len(data)):
         data += more
     return data
 
 
-def held_locks(directory: Path) -> list[Path]:
-    """The lock files of a folder that somebody holds now; none is changed. Raises `OSError` for one that cannot be opened.
-    A lock goes with its process, so a file that nobody holds means nothing."""
-    return [path for path in sorted(directory.glob("*.lock")) if is_held(path)]
+@final
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """The beginning of a file: its size, its SHA-256, and its lines."""
 
-
-def is_held(path: Path) -> bool:
-    """True while somebody holds this lock file. Raises `OSError` for one that cannot be opened."""
-    fd = os.open(path, os.O_RDWR | _BINARY)
-    try:
-        return not _lock(fd)
-    finally:
-        os.close(fd)
+    size: int
+    digest: str
+    lines: LineTable
 
 
 @final
-class Lease:
-    """The right to write one session, with a token that rises with every holder."""
+@dataclass(frozen=True, slots=True)
+class StoredLines:
+    """The lines of a file, to be read by number."""
 
-    def __init__(self, path: Path, fd: int, token: int) -> None:
-        self.path = path
-        self.token = token
-        self._fd = fd
-        self._pid = os.getpid()
-        self._inode = os.fstat(fd).st_ino
+    _file: AppendFile
+    _table: LineTable
 
-    @classmethod
-    def take(cls, path: Path) -> Lease | None:
-        """The lease, or None while somebody else holds it. Raises `StoreError`."""
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o600)
-            try:
-                if not _lock(fd) or os.fstat(fd).st_ino != path.stat().st_ino:
-                    os.close(fd)
-                    return None
-                os.lseek(fd, 0, os.SEEK_SET)
-                token = _token(os.read(fd, 64)) + 1
-                os.lseek(fd, 0, os.SEEK_SET)
-                _write(fd, b"%020d %-12d\n" % (token, os.getpid()))  # of one length, so that no longer one shows behind
-                _sync(fd)
-            except BaseException:
-                os.close(fd)
-                raise
-            return cls(path, fd, token)
-        except (OSError, ValueError) as error:
-            raise StoreError(str(path), f"the session cannot be taken hold of: {with_advice(error)}") from error
+    def size(self, position: int) -> int:
+        """How many bytes a line has."""
+        return self._table.ends[position] - self._table.start(position)
 
-    @staticmethod
-    def holder(path: Path) -> str:
-        """Who took the lease last, for a message: `process 4711`, or nothing where that is not known."""
-        try:
-            return f"process {int(path.read_bytes().split()[1])}"
-        except (OSError, ValueError, IndexError):
-            return ""
-
-    def check(self, session_id: str) -> None:
-        """Raise `SessionBusy` when this is no longer the holder: somebody took over, or the process was forked."""
-        try:
-            is_holder = self.path.stat().st_ino == self._inode and os.getpid() == self._pid
-        except OSError:
-            is_holder = False
-        if not is_holder:
-            raise SessionBusy(session_id, 0)
-
-    def release(self) -> None:
-        """Give the session up, so that another holder can take it. In a forked child the parent keeps it."""
-        try:
-            if os.getpid() == self._pid:
-                _unlock(self._fd)
-        finally:
-            os.close(self._fd)
-
-
-def _token(content: bytes) -> int:
-    try:
-        return int((content.split() or [b"0"])[0])
-    except ValueError:
-        return int(time.time())  # A power cut can leave zeros; the time still rises.
+    def scan(self, start: int, stop: int) -> Iterator[dict[str, Any]]:
+        """The objects of some lines, each read anew. Raises `TranscriptChanged` and `StoreError`."""
+        return self._file.lines(self._table, start, stop)
 
 
 @final
@@ -181,12 +124,13 @@ class AppendFile:
         self.session_id = session_id
         self._renamed = False
         self._read_only = read_only
+        self._lines = self._earlier = LineTable()
         try:
             fresh = not read_only and not path.exists()
             flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_APPEND | os.O_CREAT
-            self._fd = os.open(path, flags | _BINARY, 0o600)
+            self._fd = os.open(path, flags | BINARY, 0o600)
             if fresh:
-                _sync_directory(path.parent)
+                sync_directory(path.parent)
         except OSError as error:
             raise StoreError(str(path), f"cannot be opened: {with_advice(error)}") from error
         self._forget()
@@ -196,8 +140,13 @@ class AppendFile:
         self._torn = 0
         self._join = b""
         self._hash = hashlib.sha256()
-        self._marks: list[int] = []
+        self._lines = LineTable()
         self._stamp: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many bytes of it are whole steps."""
+        return self._size
 
     def _look(self) -> tuple[int, ...]:
         stat = self.path.stat()
@@ -207,33 +156,73 @@ class AppendFile:
 
     def read(self) -> list[dict[str, Any]]:
         """All complete steps. Raises `StoreError` for damage other than a torn end."""
+        objects: list[dict[str, Any]] = []
+        self.begin(None)
+        self.scan(lambda value, _: objects.append(value))
+        return objects
+
+    def begin(self, covered: Covered | None) -> bool:
+        """Before `scan`: what was read so far is forgotten. True where the file begins with what is `covered`, which is not
+        read again then. Raises `StoreError`."""
+        self._earlier = self._lines if self._lines.ends else self._earlier
         self._forget()
         try:
             self._stamp = self._look()
-            data = read_all(self._fd)
+            if covered is None or covered.size > self._stamp[0]:
+                return False
+            digest = hashlib.sha256()
+            for offset in range(0, covered.size, CHUNK):
+                digest.update(read_at(self._fd, min(CHUNK, covered.size - offset), offset))
         except OSError as error:
             raise StoreError(str(self.path), f"cannot be read: {error}") from error
-        objects: list[dict[str, Any]] = []
-        step: list[dict[str, Any]] = []
-        start = number = 0
+        if digest.hexdigest() != covered.digest:
+            return False
+        self._size, self._lines, self._hash = covered.size, covered.lines, digest
+        return True
+
+    def scan(self, take: Callable[[dict[str, Any], int], None]) -> None:
+        """Give each object of the complete steps that follow, with its size in bytes. Raises `StoreError` for damage other
+        than a torn end."""
+        try:
+            data = read_from(self._fd, self._size)
+        except OSError as error:
+            raise StoreError(str(self.path), f"cannot be read: {error}") from error
+        step: list[tuple[dict[str, Any], bytes, int]] = []
+        start, number, before = 0, len(self._lines), self._size
         while (end := data.find(b"\n", start)) >= 0:
             line, start, number = data[start:end], end + 1, number + 1
             if line.strip():
-                step.append(parse_line(self.path, line, number))
+                step.append((parse_line(self.path, line, number), line, before + start))
             if not line.startswith(b" "):
-                objects += step
+                self._take(step, take)
                 step = []
-                self._size = start
+                self._size = before + start
         tail = data[start:]
         if tail and is_whole(self.path, tail, number + 1):
-            objects += [*step, parse_line(self.path, tail, number + 1)]
-            self._size, self._join = len(data), b"\n"
-        self._torn = len(data) - self._size
+            self._take([*step, (parse_line(self.path, tail, number + 1), tail, before + len(data))], take)
+            self._size, self._join = before + len(data), b"\n"
+        self._torn = before + len(data) - self._size
         if self._torn and not self._read_only:  # a reader may meet a line that its holder is writing now
             logger.warning("%s ends in a torn line (%d bytes): left out, as after a crash", self.path, self._torn)
-        self._hash.update(memoryview(data)[: self._size])
-        self._marks = line_marks(data[: self._size] + self._join)
-        return objects
+        self._hash.update(memoryview(data)[: self._size - before])
+        if self._lines == self._earlier:  # who reads by it goes on doing so
+            self._lines = self._earlier
+
+    def _take(
+        self, step: Sequence[tuple[dict[str, Any], bytes, int]], take: Callable[[dict[str, Any], int], None]
+    ) -> None:
+        for value, line, end in step:
+            self._lines.add(line, end)
+            take(value, len(line))
+
+    def covered(self) -> Covered | None:
+        """What was read and appended so far, for a later `begin`; None while its end is not whole."""
+        is_whole = not (self._torn or self._join)
+        return Covered(self._size, self._hash.hexdigest(), self._lines) if is_whole else None
+
+    def stored(self) -> StoredLines:
+        """What was read, and what is appended later, to be read again by number."""
+        return StoredLines(self, self._lines)
 
     # Writing
 
@@ -248,32 +237,35 @@ class AppendFile:
             if self._torn:
                 self._cut()
             if self._renamed:  # until then a power cut may bring the old file back, without what is appended here
-                _sync_directory(self.path.parent)
+                sync_directory(self.path.parent)
                 self._renamed = False
-            _write(self._fd, self._join + step)
+            write_all(self._fd, self._join + step)
             stamp = self._now()  # at once: an edit by somebody else while the disk is waited for shall show
             _sync(self._fd)
         except OSError as error:
             self._take_back()
             raise StoreError(str(self.path), f"cannot be written: {with_advice(error)}") from error
-        self._size += len(self._join + step)
         self._hash.update(self._join + step)
-        self._marks += line_marks(step)
+        self._size += len(self._join)
+        self._add_lines(step)
         self._join = b""
         self._stamp = stamp if stamp[:1] == (self._size,) else ()
 
+    def _add_lines(self, data: bytes) -> None:
+        for line in data.split(b"\n")[:-1]:
+            self._size += len(line) + 1
+            self._lines.add(line, self._size)
+
     def rewrite(self, values: Sequence[object]) -> None:
-        """Put a new file with these values, one step each, in the place of this one. Raises `StoreError`; the old file stays
-        then.
-        """
+        """Put a new file with these values, one step each, in the place of this one, which stays where that is a `StoreError`."""
         data = b"".join(encode_for(str(self.path), value) + b"\n" for value in values)
         beside = self.path.with_name(f".{self.path.name}.tmp")
         try:
-            fd = os.open(beside, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | _BINARY, 0o600)
+            fd = os.open(beside, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | BINARY, 0o600)
             try:
-                _write(fd, data)
+                write_all(fd, data)
                 os.fsync(fd)
-                beside.replace(self.path)
+                _rename(beside, self.path, fd)
             except OSError:
                 os.close(fd)
                 beside.unlink(missing_ok=True)
@@ -283,7 +275,7 @@ class AppendFile:
         os.close(self._fd)
         self._fd, self._renamed = fd, True
         self._forget()
-        self._size, self._marks = len(data), line_marks(data)
+        self._add_lines(data)
         self._hash.update(data)
         self._stamp = self._now()
 
@@ -313,23 +305,49 @@ class AppendFile:
             stamp = self._look()
             if stamp == self._stamp:
                 return
-            data = read_all(self._fd)
+            data = read_from(self._fd, 0)
         except OSError as error:
             raise TranscriptChanged(self.session_id, 0, f"{self.path} cannot be read any more: {error}") from error
         same = hashlib.sha256(memoryview(data)[: self._size]).digest() == self._hash.digest()
         if not same or len(data) != self._size + self._torn or os.fstat(self._fd).st_ino != stamp[3]:
-            marks = line_marks(data)
-            pairs = enumerate(zip(marks, self._marks, strict=False))
-            line = next((n for n, (now, then) in pairs if now != then), min(len(marks), len(self._marks)))
-            advice = "Close the session and open it again to go on from what is stored now"
-            raise TranscriptChanged(
-                self.session_id, line, f"somebody else changed line {line + 1} of {self.path}. {advice}"
-            )
+            raise self._changed(self._lines.first_change(data))
         self._stamp = stamp
 
+    def _changed(self, line: int) -> TranscriptChanged:
+        advice = "Close the session and open it again to go on from what is stored now"
+        problem = f"somebody else changed line {line + 1} of {self.path}. {advice}"
+        return TranscriptChanged(self.session_id, line, problem)
+
+    def lines(self, table: LineTable, start: int, stop: int) -> Iterator[dict[str, Any]]:
+        """The objects of some lines of a table, each read anew. Raises `TranscriptChanged` for one that is not what was
+        stored, `StoreError` for a file that cannot be read."""
+        while start < stop:
+            begin = table.start(start)
+            until = max(start + 1, bisect_right(table.ends, begin + CHUNK, start, stop))
+            try:
+                data = read_at(self._fd, table.start(until) - begin, begin)
+            except OSError as error:
+                raise StoreError(str(self.path), f"cannot be read: {error}") from error
+            for number in range(start, until):
+                line = data[table.start(number) - begin : table.ends[number] - begin]
+                if not table.fits(number, line):
+                    raise self._changed(number)
+                yield json.loads(line.decode())
+            start = until
+
     def close(self) -> None:
-        """No more appends."""
-        os.close(self._fd)
+        """No more reading and writing."""
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+
+
+def _rename(old: Path, new: Path, fd: int) -> None:
+    """Put a file, open as `fd`, in another one's place. A network's answer may be lost although it was done."""
+    try:
+        old.replace(new)
+    except OSError:
+        if not os.path.samestat(os.fstat(fd), new.stat()):
+            raise
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
@@ -340,7 +358,7 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
         try:
             try:
-                _write(fd, data)
+                write_all(fd, data)
                 os.fsync(fd)
             finally:
                 os.close(fd)
@@ -349,44 +367,6 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         except OSError:
             Path(name).unlink(missing_ok=True)
             raise
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
     except OSError as error:
         raise StoreError(str(path), f"cannot be written: {with_advice(error)}") from error
-
-
-@final
-class ValueFile:
-    """One space of key-value storage: a JSON file, changed under a lock that other processes honour."""
-
-    def __init__(self, path: Path, space: str) -> None:
-        self.path = path
-        self.space = space
-
-    def read(self) -> dict[str, Any]:
-        """All values."""
-        try:
-            return cast("dict[str, Any]", json.loads(self.path.read_bytes())["values"])
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(str(self.path), f"cannot be read: {error}. Nothing was changed") from error
-
-    def change(self, change: Callable[[dict[str, Any]], None], wait: float = 5.0) -> None:
-        """Read, change and write the values, alone."""
-        deadline = time.monotonic() + wait
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            fd = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | _BINARY, 0o600)
-        except OSError as error:
-            raise StoreError(str(self.path), f"cannot be opened: {error}") from error
-        try:
-            while not _lock(fd):
-                if time.monotonic() > deadline:
-                    raise StoreError(str(self.path), f"another process has held it for {wait:g} s")
-                time.sleep(0.005)
-            values = self.read()
-            change(values)
-            replace_file(self.path, encode({"space": self.space, "values": values}))
-            _unlock(fd)
-        finally:
-            os.close(fd)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import zlib
+from array import array
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, final
 
 from hooksdk.errors import StoreError
 
@@ -43,6 +45,33 @@ def _damage(path: Path, number: int, problem: str) -> StoreError:
     return StoreError(f"{path}, line {number}", f"{problem}. Nothing was changed; repair or move the file")
 
 
-def line_marks(data: bytes) -> list[int]:
-    """One number for each whole line, to say later which one was changed."""
-    return [zlib.crc32(line) for line in data.split(b"\n")[:-1]]
+@final
+@dataclass(slots=True)
+class LineTable:
+    """Where each line of a file ends, and a number that tells its content from another. What stands between two ends is one
+    line, and blank lines before it."""
+
+    ends: array[int] = field(default_factory=lambda: array("Q"))
+    marks: array[int] = field(default_factory=lambda: array("I"))
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def start(self, number: int) -> int:
+        """Where a line begins."""
+        return self.ends[number - 1] if number else 0
+
+    def add(self, line: bytes, end: int) -> None:
+        """One more line, which ends there."""
+        self.marks.append(zlib.crc32(line.strip()))
+        self.ends.append(end)
+
+    def fits(self, number: int, data: bytes) -> bool:
+        """True for what this line holds."""
+        return zlib.crc32(data.strip()) == self.marks[number]
+
+    def first_change(self, data: bytes) -> int:
+        """The number of the first line that a file with this content has otherwise."""
+        changed = (n for n in range(len(self)) if not self.fits(n, data[self.start(n) : self.ends[n]]))
+        number = next(changed, len(self))
+        return data.count(b"\n", 0, self.start(number))

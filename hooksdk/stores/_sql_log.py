@@ -13,6 +13,8 @@ from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread, run_shielded
 from hooksdk._transcript.encoding import encode_for
 from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.messages import EncodedMessages, MessageSource
+from hooksdk._transcript.storage import MessageReader
 from hooksdk.errors import HookSDKError, SessionBusy, StoreError, TranscriptChanged
 from hooksdk.formats import Message
 from hooksdk.stores.jsonl import file_name
@@ -60,8 +62,12 @@ class SqlLog:
         self._database = database
         self._lengths = lengths
         self._alone = anyio.Lock()
+        self._encoded = EncodedMessages([])
+        """The messages as they were read and appended: a database cannot be asked without waiting."""
         self._doubtful = False
         """A write was begun, and whether it was stored is not known: its rows are cut off before anything else is done."""
+        self._rewriting = False
+        """That write puts another journal in the place of the stored one: what is there then counts."""
 
     async def _hold(
         self, step: Callable[[Transaction], Awaitable[T]], committed: Callable[[T], None] = lambda _: None
@@ -73,6 +79,9 @@ class SqlLog:
                 raise SessionBusy(self.session_id, 0)
             was_doubtful = self._doubtful
             if was_doubtful:
+                if self._rewriting:  # whether the old journal is stored or the new one is decided by now
+                    self._lengths[JOURNAL] = (await transaction.execute(JOURNAL.end, self.row)).scalar_one()
+                    self._rewriting = False
                 for table, length in self._lengths.items():
                     await transaction.execute(table.cut, {**self.row, "length": length})
             self._doubtful = True
@@ -87,7 +96,7 @@ class SqlLog:
                 if not self.is_open:
                     raise StoreError(f"session '{self.session_id}'", "it was closed")
                 answer = await self._database.transaction(held)
-                self._doubtful = False
+                self._doubtful = self._rewriting = False
                 committed(answer)
                 return answer
 
@@ -104,6 +113,31 @@ class SqlLog:
 
         return await self._hold(look, count)
 
+    index_is_due = False
+
+    async def read_lazily(self, reader: MessageReader) -> MessageSource:
+        """Show the journal and the messages to a reader. They stay in memory as they are stored. Raises `StoreError`."""
+
+        async def look(transaction: Transaction) -> tuple[list[bytes], list[Entry]]:
+            return await read_encoded(transaction, self.session_id)
+
+        def count(read: tuple[list[bytes], list[Entry]]) -> None:
+            self._encoded = EncodedMessages(read[0])
+            self._lengths = {MESSAGES: len(read[0]), JOURNAL: len(read[1])}
+
+        lines, journal = await self._hold(look, count)
+
+        def show() -> None:
+            reader.begin(journal, None)
+            for position, line in enumerate(lines):
+                reader.take(_parse_body(line, MESSAGES, self.session_id, position), len(line))
+
+        await in_thread(show)
+        return self._encoded
+
+    async def keep_index(self, index: bytes, count: int) -> None:
+        """Do nothing: no row is kept for it."""
+
     async def append_messages(self, messages: Sequence[Message]) -> None:
         """Store more messages."""
         await self._append(MESSAGES, messages)
@@ -113,20 +147,39 @@ class SqlLog:
         await self._append(JOURNAL, entries, verify=verify)
 
     async def _append(self, table: Table, values: Sequence[object], *, verify: bool = False) -> None:
-        bodies = [encode_for(f"session '{self.session_id}'", value).decode() for value in values]
+        lines = [encode_for(f"session '{self.session_id}'", value) for value in values]
 
         async def store(transaction: Transaction) -> None:
             await self._compare(transaction, self._lengths if verify else (table,))
             key, start = self.row["key"], self._lengths[table]
-            rows = [{"key": key, "position": start + number, "body": body} for number, body in enumerate(bodies)]
+            rows = [{"key": key, "position": start + n, "body": line.decode()} for n, line in enumerate(lines)]
             if rows:
                 await transaction.execute(table.insert, rows)
 
         def count(_: object) -> None:
-            self._lengths[table] += len(bodies)
+            self._lengths[table] += len(lines)
+            if table is MESSAGES:
+                self._encoded.lines.extend(lines)
 
-        if bodies or verify:
+        if lines or verify:
             await self._hold(store, count)
+
+    async def rewrite_journal(self, entries: Sequence[Entry]) -> None:
+        """Store these entries instead of the journal, in one transaction."""
+        bodies = [encode_for(f"session '{self.session_id}'", entry).decode() for entry in entries]
+
+        async def store(transaction: Transaction) -> None:
+            await self._compare(transaction)
+            self._rewriting = True
+            await transaction.execute(JOURNAL.cut, {**self.row, "length": 0})
+            rows = [{"key": self.row["key"], "position": number, "body": body} for number, body in enumerate(bodies)]
+            if rows:
+                await transaction.execute(JOURNAL.insert, rows)
+
+        def count(_: object) -> None:
+            self._lengths[JOURNAL] = len(bodies)
+
+        await self._hold(store, count)
 
     async def _compare(self, transaction: Transaction, tables: Iterable[Table] = (MESSAGES, JOURNAL)) -> None:
         for table in tables:
@@ -158,28 +211,48 @@ class SqlLog:
 
 
 async def read_rows(transaction: Transaction, session_id: str) -> tuple[list[Message], list[Entry]]:
-    """Both sequences. The journal first: the messages that it speaks of were stored before it was written."""
+    """Both sequences."""
+    lines, journal = await read_encoded(transaction, session_id)
+    return await in_thread(_parse, lines, MESSAGES, session_id), journal
+
+
+async def read_encoded(transaction: Transaction, session_id: str) -> tuple[list[bytes], list[Entry]]:
+    """Both sequences, the messages as their JSON. The journal first: the messages that it speaks of were stored before it was
+    written."""
     row = {"key": file_name(session_id)}
     journal = await transaction.execute(JOURNAL.select, row)
     messages = await transaction.execute(MESSAGES.select, row)
 
-    def parse() -> tuple[list[Message], list[Entry]]:
-        return _parse(messages.all(), MESSAGES, session_id), _parse(journal.all(), JOURNAL, session_id)
+    def read() -> tuple[list[bytes], list[Entry]]:
+        entries = _parse(_bodies(journal.all(), JOURNAL, session_id), JOURNAL, session_id)
+        return _bodies(messages.all(), MESSAGES, session_id), entries
 
-    return await in_thread(parse)
+    return await in_thread(read)
 
 
-def _parse(rows: Sequence[Any], table: Table, session_id: str) -> list[dict[str, Any]]:
-    values: list[dict[str, Any]] = []
-    for expected, (position, body) in enumerate(rows):
-        where = f"session '{session_id}', hooksdk_{table.name}, position {expected}"
+def _bodies(rows: Sequence[Any], table: Table, session_id: str) -> list[bytes]:
+    for expected, (position, _) in enumerate(rows):
         if position != expected:
+            where = _place(table, session_id, expected)
             raise StoreError(where, f"this row is missing; the next is {position}. Nothing was changed")
-        try:
-            value = json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise StoreError(where, f"this row is not JSON: {error}. Nothing was changed") from error
-        if not isinstance(value, dict):
-            raise StoreError(where, f"this row is a {type(value).__name__}, not an object. Nothing was changed")
-        values.append(cast("dict[str, Any]", value))
-    return values
+    return [body.encode() for _, body in rows]
+
+
+def _parse(lines: Sequence[bytes], table: Table, session_id: str) -> list[dict[str, Any]]:
+    return [_parse_body(line, table, session_id, position) for position, line in enumerate(lines)]
+
+
+def _parse_body(line: bytes, table: Table, session_id: str, position: int) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        where = _place(table, session_id, position)
+        raise StoreError(where, f"this row is not JSON: {error}. Nothing was changed") from error
+    if not isinstance(value, dict):
+        where = _place(table, session_id, position)
+        raise StoreError(where, f"this row is a {type(value).__name__}, not an object. Nothing was changed")
+    return cast("dict[str, Any]", value)
+
+
+def _place(table: Table, session_id: str, position: int) -> str:
+    return f"session '{session_id}', hooksdk_{table.name}, position {position}"

@@ -1,8 +1,8 @@
 """Sessions on disk: two append-only files each, of JSON lines that any tool can read.
 
 `NAME.messages.jsonl` holds the messages, `NAME.journal.jsonl` the trims and everything else that is recorded about them; its
-first line names the session. `NAME.lock` is held while the session is open and counts its holders. Plugins' values are in
-`values/`.
+first line names the session. `NAME.index`, of long sessions, spares the next opening from reading all messages.
+`NAME.lock` is held while the session is open and counts its holders. Plugins' values are in `values/`.
 """
 
 from __future__ import annotations
@@ -12,30 +12,24 @@ import hashlib
 import json
 import os
 import re
-import threading
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeVar, TypeVarTuple, cast, final
+from typing import Any, cast, final
 
 import anyio
 
-from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread, keep_trying, run_shielded
-from hooksdk._transcript.encoding import encode, encode_for
+from hooksdk._transcript.encoding import encode_for
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.storage import unknown_session
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
-from hooksdk.stores._files import AppendFile, Lease, ValueFile, replace_file, with_advice
+from hooksdk.stores._files import AppendFile, with_advice
+from hooksdk.stores._jsonl_log import VERSION, JsonlLog, with_header
+from hooksdk.stores._locks import Lease
+from hooksdk.stores._values import ValueFile
 
-__all__ = ["JsonlLog", "JsonlStore", "file_name"]
-
-T = TypeVar("T")
-P = TypeVarTuple("P")
-
-VERSION = 1
-"""Of the journal's header. A file of a higher version is refused."""
+__all__ = ["VERSION", "JsonlLog", "JsonlStore", "file_name"]
 
 
 def file_name(name: str) -> str:
@@ -49,134 +43,6 @@ def _home() -> Path:
         return Path(home).expanduser() / "sessions"
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(state).expanduser() / "hooksdk" / "sessions"
-
-
-@final
-class JsonlLog:
-    """One session's two files. All file work is done in worker threads, one at a time."""
-
-    def __init__(
-        self, base: Path, session_id: str, lease: Lease, threads: anyio.CapacityLimiter, *, materialized: bool
-    ) -> None:
-        self.session_id = session_id
-        self.materialized = materialized
-        self.token = lease.token
-        self._view_path = base.with_name(base.name + ".view.jsonl")
-        self._lease = lease
-        self._busy = threading.Lock()
-        self._threads = threads
-        self._first: list[Entry] | None = None
-        self._loaded = False
-        self.is_open = True
-        self._messages = AppendFile(base.with_name(base.name + ".messages.jsonl"), session_id)
-        try:
-            self._journal = AppendFile(base.with_name(base.name + ".journal.jsonl"), session_id)
-            try:
-                self.existed = self._begin()
-            except BaseException:
-                self._journal.close()
-                raise
-        except BaseException:
-            self._messages.close()
-            raise
-
-    def _begin(self) -> bool:
-        """Write the header into a new journal, or one whose header was torn. True for a session that existed."""
-        known = self._read_journal()
-        stored = self._messages.path.stat().st_size > 0
-        if stored and not known:
-            logger.warning(
-                "%s is empty although messages are stored: trims and plugin state are lost", self._journal.path
-            )
-        if not known:
-            self._journal.append([self._header])
-        self._first = known[1:]
-        return bool(known) or stored
-
-    @property
-    def _header(self) -> Entry:
-        return {"hooksdk": "journal", "version": VERSION, "session": self.session_id}
-
-    def _read_journal(self) -> list[Entry]:
-        return _with_header(self._journal)
-
-    async def _alone(self, work: Callable[[*P], T], *args: *P) -> T:
-        def locked() -> T:
-            with self._busy:
-                if not self.is_open:
-                    raise StoreError(f"session '{self.session_id}'", "it was closed")
-                return work(*args)
-
-        return await in_thread(locked, limiter=self._threads)
-
-    async def read(self) -> tuple[list[Message], list[Entry]]:
-        """The messages and the journal."""
-        return await self._alone(self._read)
-
-    def _read(self) -> tuple[list[Message], list[Entry]]:
-        if self._loaded:
-            self._verify()
-        first, self._first = self._first, None
-        messages = self._messages.read()
-        self._loaded = True
-        return messages, self._read_journal()[1:] if first is None else first
-
-    async def append_messages(self, messages: Sequence[Message]) -> None:
-        """Store more messages."""
-        await self._alone(self._append, self._messages, messages)
-
-    async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None:
-        """Store more journal entries in one atomic step."""
-        await self._alone(self._append, self._journal, entries, verify)
-
-    def _append(self, file: AppendFile, values: Sequence[object], verify: bool = False) -> None:
-        if not self._loaded:
-            self._read()
-        if verify:
-            self._verify()
-        else:
-            self._lease.check(self.session_id)
-        file.append(values)
-
-    async def rewrite_journal(self, entries: Sequence[Entry]) -> None:
-        """Store these entries instead, in a new file that takes the place of the journal."""
-        await self._alone(self._rewrite, [self._header, *entries])
-
-    def _rewrite(self, entries: Sequence[Entry]) -> None:
-        self._verify()
-        self._journal.rewrite(entries)
-
-    async def write_view(self, messages: Sequence[Message]) -> None:
-        """Write the view in one step."""
-        await self._alone(
-            lambda: replace_file(self._view_path, b"".join(encode(message) + b"\n" for message in messages))
-        )
-
-    async def verify(self) -> None:
-        """Raise `TranscriptChanged` when somebody else changed one of the files."""
-        await self._alone(self._verify)
-
-    def _verify(self) -> None:
-        self._lease.check(self.session_id)
-        self._messages.verify()
-        self._journal.verify()
-
-    async def close(self) -> None:
-        """Let the session go."""
-        if self.is_open:
-            await run_shielded(self._close)
-
-    async def _close(self) -> None:
-        await in_thread(self.release, limiter=self._threads)
-
-    def release(self) -> None:
-        """`close`, for code that cannot await."""
-        with self._busy:
-            if self.is_open:
-                self.is_open = False
-                self._messages.close()
-                self._journal.close()
-                self._lease.release()
 
 
 @final
@@ -256,7 +122,8 @@ class JsonlStore:
 
         def remove() -> None:
             try:
-                others = (f"{base.name}.view.jsonl", f"{base.name}.*.bak", f".{base.name}.*.tmp")
+                ends = (".view.jsonl", ".index", ".*.bak")
+                others = (*(base.name + end for end in ends), f".{base.name}.*.tmp")
                 # The journal goes last: it names the session, so a deletion that was cut short can be done again.
                 for path in (*(path for name in others for path in base.parent.glob(name)), messages, journal):
                     path.unlink(missing_ok=True)
@@ -329,21 +196,6 @@ class JsonlStore:
             await log.close()
 
 
-def _with_header(journal: AppendFile) -> list[Entry]:
-    """Everything in a journal; its header is the first, once that is written."""
-    entries = journal.read()
-    if entries:
-        header = entries[0]
-        if header.get("hooksdk") != "journal" or not isinstance(header.get("version"), int):
-            raise StoreError(f"{journal.path}, line 1", "this is not the header of a journal. Nothing was changed")
-        if header["version"] > VERSION:
-            problem = f"it was written by a newer hooksdk (version {header['version']}). Nothing was changed"
-            raise StoreError(str(journal.path), problem)
-        if header.get("session") != journal.session_id:
-            raise StoreError(str(journal.path), "it belongs to another session. Nothing was changed")
-    return entries
-
-
 def _look(base: Path, session_id: str) -> tuple[list[Message], list[Entry]]:
     """Both files without their lock. The journal first: the messages that it speaks of were stored before it was written."""
     with ExitStack() as stack:
@@ -355,7 +207,7 @@ def _look(base: Path, session_id: str) -> tuple[list[Message], list[Entry]]:
             files.append(AppendFile(path, session_id, read_only=True))
             stack.callback(files[-1].close)
         journal, messages = files
-        entries = _with_header(journal)[1:]
+        entries = with_header(journal)[1:]
         return messages.read(), entries
 
 

@@ -10,7 +10,8 @@ from typing import Any, final
 from hooksdk._tasks.shielding import keep_trying
 from hooksdk._transcript.encoding import encode_for
 from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.storage import unknown_session
+from hooksdk._transcript.messages import EncodedMessages, MessageSource
+from hooksdk._transcript.storage import MessageReader, unknown_session
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
 
@@ -55,6 +56,21 @@ class MemoryLog:
         self._check()
         return self._stored.read()
 
+    index_is_due = False
+    """Never: it would be gone with the messages."""
+
+    async def read_lazily(self, reader: MessageReader) -> MessageSource:
+        """Show the journal and the messages to a reader; the messages stay as they are stored."""
+        self._check()
+        lines = self._stored.messages
+        reader.begin([json.loads(line) for line in self._stored.journal], None)
+        for line in lines:
+            reader.take(json.loads(line), len(line))
+        return EncodedMessages(lines)
+
+    async def keep_index(self, index: bytes, count: int) -> None:
+        """Do nothing."""
+
     async def append_messages(self, messages: Sequence[Message]) -> None:
         self._check()
         self._stored.messages.extend(self._encode(messages))
@@ -62,6 +78,11 @@ class MemoryLog:
     async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None:  # noqa: ARG002 - nobody else can write
         self._check()
         self._stored.journal.extend(self._encode(entries))
+
+    async def rewrite_journal(self, entries: Sequence[Entry]) -> None:
+        """Store these entries instead of the journal."""
+        self._check()
+        self._stored.journal = self._encode(entries)
 
     async def write_view(self, messages: Sequence[Message]) -> None:
         """Do nothing: the view is for readers of files."""

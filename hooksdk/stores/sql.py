@@ -270,8 +270,11 @@ class SqlStore:
         """Let every session go, and close the connections."""
         for log in self._logs:
             await log.close()
-        if self._heartbeat is not None:
+        if self._heartbeat is not None and not self._heartbeat.done():
             self._heartbeat.cancel()
+            await asyncio.wait(
+                [self._heartbeat]
+            )  # it may be renewing, over a connection that must be back before the end
         database, self._database, self._heartbeat = self._database, None, None
         if database is not None:
             await database.aclose()

@@ -10,11 +10,13 @@ import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from hooksdk.approvals import Approver
+from hooksdk.formats import GivenTools
+from hooksdk.formats._tools import as_tools
 from hooksdk.host import Host
 from hooksdk.session import Session
 from hooksdk.stores import MemoryStore
 from hooksdk.testing._model import Script, ScriptedModel
-from hooksdk.testing._session import GivenTools, Played, as_tools, open_host, play
+from hooksdk.testing._session import Played, open_host, play
 from hooksdk.tools import Tool
 from hooksdk.transcript import Store
 
@@ -49,16 +51,16 @@ class HookSession:
         config: Mapping[str, Any] | None = None,
         store: Store | None = None,
         approver: Approver | None = None,
-        grants: Iterable[str] = (),
+        grants: Iterable[str] | None = None,
         session_id: str = "test",
         loop: str = "asyncio",
     ) -> None:
         """`servers` are MCP servers, as a `mcpServers` mapping has them; `loop` is asyncio or trio. The others are those of
         `open_session`."""
         self._store: Store = MemoryStore() if store is None else store
-        self._tools = as_tools(tools)
+        self._tools = as_tools(tools, "tools", owner="test")
         self._servers = servers
-        self._grants = list(grants)
+        self._grants = None if grants is None else list(grants)
         self._plugins, self._config, self._approver = plugins, config, approver
         self._session_id, self._loop = session_id, loop
         self._stack = ExitStack()

@@ -131,8 +131,9 @@ class Turn:
 
 
 Answer = Reply | str | Call | Sequence[Call]
-Script = Callable[[Turn], Answer | Awaitable[Answer]] | Sequence[Answer]
-"""What a scripted model goes by: a function of the turn, plain or async, or the replies one after another."""
+Script = Callable[[Turn], Answer | Awaitable[Answer]] | Sequence[Any]
+"""What a scripted model goes by: a function of the turn, plain or async, or the replies one after another. Each
+is an `Answer`; of a list of several kinds mypy only knows that it holds objects, so the list says no more here."""
 
 
 @final

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from hooksdk._plugins.given import is_file, plugins_at
+from hooksdk._plugins.files import is_file, plugins_at
 from hooksdk._schema.values import as_object
 from hooksdk.config import Config, load_config
 from hooksdk.formats import Message, get_format

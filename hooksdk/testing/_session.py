@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from hooksdk import hooks
 from hooksdk._approvals.request import ask_approver
+from hooksdk._door.checks import check_mapping, each, refuse
+from hooksdk._plugins.installed import installed_plugins
 from hooksdk.agent import DEFAULT_LIMITS, Limits, Outcome, OutcomeReason, run_agent
 from hooksdk.approvals import Approval, ApprovalRequest, Approver, Later
-from hooksdk.config import fold, load_config
-from hooksdk.errors import PluginRefused, did_you_mean
-from hooksdk.formats import Message, MessageFormat
+from hooksdk.config import Config, fold, load_config
+from hooksdk.errors import MissingGrant, PluginRefused, did_you_mean
+from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat
+from hooksdk.formats._tools import as_tools
+from hooksdk.hooks import GRANTS
 from hooksdk.host import Host
 from hooksdk.session import Session
 from hooksdk.stores import MemoryStore
@@ -24,8 +28,6 @@ from hooksdk.tools import Tool
 from hooksdk.transcript import Store
 
 KIT = "testing_kit"
-GivenTools = Iterable[Tool | Callable[..., Any]]
-"""Tools, or plain functions that become tools of the host."""
 
 
 @asynccontextmanager
@@ -35,23 +37,22 @@ async def open_host(
     config: Mapping[str, Any] | None = None,
     store: Store | None = None,
     approver: Approver | None = None,
-    grants: Iterable[str] = (),
+    grants: Iterable[str] | None = None,
 ) -> AsyncGenerator[Host, None]:
     """A host for tests: no configuration file and no variable of the environment is read, nothing is written to disk.
 
     `plugins` are modules and classes, or the ids of installed plugins, such as `"tool_search"`; no other installed plugin
     is loaded. `tools` are what `play` hands to each run. `config` is the host's configuration as a mapping. `grants` are what
-    the installed plugins named here may do, such as `"conversation"`; modules and classes need none.
+    the installed plugins named here may do, such as `["conversation"]`; by default what their manifests ask for, unless
+    `config` says it. Modules and classes need none.
     """
+    check_mapping("open_session(config=...)", config, '{"on_missing_grant": "skip"}')
+    if grants is not None:
+        grants = each("open_session(grants=...)", grants, "grants", 'Write such as grants=["conversation"]')
     ids = [plugin for plugin in plugins if isinstance(plugin, str)]
     holders = [plugin for plugin in plugins if not isinstance(plugin, str)]
     overrides: dict[str, Any] = {**(config or {}), "allow": [*ids, *(config or {}).get("allow", ())]}
-    if words := list(grants):
-        sections: dict[str, Any] = overrides.get("plugins", {})
-        known = {fold(name): name for name in sections}
-        named = {known.get(fold(plugin_id), plugin_id) for plugin_id in ids}
-        granted = {name: {**sections.get(name, {}), "grants": words} for name in named}
-        overrides["plugins"] = {**sections, **granted}
+    overrides["plugins"] = _sections_with_grants(overrides.get("plugins", {}), ids, grants)
     settings = load_config(overrides, folder=Path(os.devnull), environment={"XDG_CONFIG_HOME": os.devnull})
     kit = _make_kit(tools)
 
@@ -59,10 +60,11 @@ async def open_host(
         kit.questions.append(request)
         return await ask_approver(None, request) if approver is None else await approver(request)
 
-    host = Host(
-        plugins=[kit, *holders], store=MemoryStore() if store is None else store, config=settings, approver=answer,
-        folder=os.devnull,
-    )  # fmt: skip
+    with _told_for_tests(settings):
+        host = Host(
+            plugins=[kit, *holders], store=MemoryStore() if store is None else store, config=settings, approver=answer,
+            folder=os.devnull,
+        )  # fmt: skip
     check_installed(host, ids)
     async with host:
         yield host
@@ -70,11 +72,50 @@ async def open_host(
 
 def check_installed(host: Host, ids: Iterable[str]) -> None:
     """Raise `PluginRefused` for an id that no loaded plugin has."""
-    loaded = {plugin.id for plugin in host.plugins if plugin.loaded}
+    loaded = {fold(plugin.id) for plugin in host.plugins if plugin.loaded}
     for name in ids:
-        if name not in loaded:
+        if fold(name) not in loaded:
             others = [plugin.id for plugin in host.plugins if plugin.origin != "code"]
             raise PluginRefused(name, "no installed plugin has this id." + did_you_mean(name, others))
+
+
+def _sections_with_grants(
+    sections: Mapping[str, Any], ids: Iterable[str], grants: Iterable[str] | None
+) -> dict[str, Any]:
+    """The plugins' sections with these grants; without any, with those that each manifest asks for, unless its section has
+    some."""
+    filled = dict(sections)
+    asked = {} if grants is not None else _grants_asked_for(ids)
+    given = None if grants is None else list(grants)
+    for plugin_id in ids:
+        name = next((one for one in filled if fold(one) == fold(plugin_id)), plugin_id)
+        section: Mapping[str, Any] = filled.get(name, {})
+        words = given or ([] if "grants" in section else asked.get(fold(plugin_id), []))
+        if words:
+            filled[name] = {**section, "grants": words}
+    return filled
+
+
+def _grants_asked_for(ids: Iterable[str]) -> dict[str, list[str]]:
+    """What the manifests of these installed plugins ask for, by folded id; built-in ones need none."""
+    strangers = (plugin for plugin in installed_plugins(Config(allow=list(ids))) if plugin.origin == "installed")
+    return {
+        fold(plugin.id): [word for word in plugin.manifest.permissions if word in GRANTS]
+        for plugin in strangers
+        if plugin.manifest
+    }
+
+
+@contextmanager
+def _told_for_tests(settings: Config) -> Generator[None]:
+    """A grant that is missing is given in the test, or asked for in the manifest; not on the command line."""
+    try:
+        yield
+    except MissingGrant as missing:
+        section = settings.plugin(missing.plugin)
+        words = [word for word in GRANTS if word in missing.grants or (section and word in section.grants)]
+        advice = f"In a test: grants={words}; for everybody: list it under permissions in its manifest"
+        raise MissingGrant(missing.plugin, missing.grants, advice) from None
 
 
 @asynccontextmanager
@@ -84,7 +125,7 @@ async def open_session(
     config: Mapping[str, Any] | None = None,
     store: Store | None = None,
     approver: Approver | None = None,
-    grants: Iterable[str] = (),
+    grants: Iterable[str] | None = None,
     session_id: str = "test",
 ) -> AsyncGenerator[Session, None]:
     """One session of a host for tests; the parameters are those of `open_host`. With the same `store` and `session_id`
@@ -150,7 +191,7 @@ class Played:
 async def play(
     session: Session,
     script: Script | ScriptedModel,
-    prompt: str | Message | None = "Go on.",
+    prompt: str | GivenMessage | None = "Go on.",
     *,
     tools: GivenTools | None = None,
     format: str | MessageFormat = "openai-chat",  # noqa: A002 - the field's own word
@@ -171,20 +212,13 @@ async def play(
         model = ScriptedModel(model, format=format, context_window=context_window)
     calls, turns, questions = len(kit.calls), len(model.turns), len(kit.questions)
     outcome = await run_agent(
-        session, model, prompt, tools=kit.tools if tools is None else as_tools(tools), limits=limits, system=system,
+        session, model, prompt, tools=kit.tools if tools is None else as_tools(tools, "tools", owner="test"), limits=limits, system=system,
         agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata,
     )  # fmt: skip
     return Played(
         outcome=outcome, turns=model.turns[turns:], calls=kit.calls[calls:], messages=session.messages,
         questions=kit.questions[questions:],
     )  # fmt: skip
-
-
-def as_tools(tools: GivenTools) -> list[Tool]:
-    """Tools, with functions made tools of the host."""
-    return [
-        one if isinstance(one, Tool) else Tool.from_function(one, source="host", owner="test") for one in tools
-    ]  # fmt: skip
 
 
 class _Kit:
@@ -207,14 +241,18 @@ def _make_kit(tools: GivenTools) -> type[_Kit]:
     class Kit(_Kit):
         pass
 
-    Kit.tools, Kit.questions = as_tools(tools), []
+    Kit.tools, Kit.questions = as_tools(tools, "tools", owner="test"), []
     return Kit
 
 
 def _kit_of(session: Session) -> _Kit:
     try:
-        kit = session.plugin(KIT)
+        kit = session.plugin(KIT) if isinstance(session, Session) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     except KeyError:
-        raise TypeError("play() needs a session of open_session() or open_host(); for others use run_agent()") from None
+        kit = None
+    if kit is None:
+        refuse(
+            "play(session, ...)", session, "a session of open_session() or open_host()", "For others use run_agent()"
+        )
     assert isinstance(kit, _Kit)
     return kit

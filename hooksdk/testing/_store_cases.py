@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 import anyio
 
+from hooksdk._transcript.entries import Entry
 from hooksdk.errors import SessionBusy, StoreError
-from hooksdk.transcript import Store
+from hooksdk.transcript import LazyLog, Message, RewritableLog, Store
 
 MakeStore = Callable[[], Store]
 """Makes a store over the same place each time, as another worker would have it. A store that lives in one process alone may
@@ -116,11 +117,64 @@ async def messages_and_journal_come_back_in_order(worker: Workers) -> None:
     _same((await log.read())[0][3:], [{"n": 4}], "what it goes on with")
 
 
+class _Reader:
+    """Knows the messages of an index that says `known`."""
+
+    def begin(self, journal: list[Entry], index: bytes | None) -> int:
+        self.journal, self.messages = journal, list[Message]()
+        return 3 if index == b"known" else 0
+
+    def take(self, message: Message, size: int) -> None:
+        _same(size > 0, True, "a message's size")
+        self.messages.append(message)
+
+
+async def messages_that_stay_in_the_store_are_read_as_they_were_stored(worker: Workers) -> None:
+    log, reader = await worker().open_session("s"), _Reader()
+    if not isinstance(log, LazyLog):
+        return
+    await log.append_messages([{"n": 1}, MESSAGE])
+    await log.append_journal([{"kind": "a"}])
+    source = await log.read_lazily(reader)
+    _same((reader.messages, reader.journal), ([{"n": 1}, MESSAGE], [{"kind": "a"}]), "what the reader is shown")
+    await log.append_messages([{"n": 3}])
+    _same(list(source.scan(0, 3)), [{"n": 1}, MESSAGE, {"n": 3}], "what is read again, with what came since")
+    _same([list(source.scan(1, 2)), list(source.scan(2, 2))], [[MESSAGE], []], "a part of it")
+    next(source.scan(1, 2)).clear()
+    _same(list(source.scan(1, 2)), [MESSAGE], "a message after its copy was changed")
+    await log.keep_index(b"known", 3)
+    await log.append_messages([{"n": 4}])
+    await log.close()
+    log = await worker().open_session("s")
+    assert isinstance(log, LazyLog)
+    source = await log.read_lazily(reader)
+    _same(reader.messages in ([{"n": 4}], [{"n": 1}, MESSAGE, {"n": 3}, {"n": 4}]), True, "what an index leaves out")
+    _same(list(source.scan(0, 4)), [{"n": 1}, MESSAGE, {"n": 3}, {"n": 4}], "what the next worker reads")
+
+
 async def what_is_not_json_is_refused_and_nothing_of_the_step_is_stored(worker: Workers) -> None:
     log = await worker().open_session("s")
     for append in (log.append_messages, log.append_journal):
         await _raises(StoreError, append([{"fine": 1}, {"not": object()}]), "a step that is not JSON")
     _same(await log.read(), ([], []), "after it")
+
+
+async def a_shorter_journal_takes_the_place_of_the_stored_one(worker: Workers) -> None:
+    log = await worker().open_session("s")
+    if not isinstance(log, RewritableLog):
+        return
+    await log.append_messages([MESSAGE])
+    await log.append_journal([{"n": number} for number in range(5)])
+    await log.rewrite_journal([{"n": 3}, {"n": 4}])
+    await log.append_journal([{"n": 5}], verify=True)
+    stored = ([MESSAGE], [{"n": 3}, {"n": 4}, {"n": 5}])
+    _same(await log.read(), stored, "after the new journal")
+    _same(await worker().read_session("s"), stored, "what others see")
+    await _raises(StoreError, log.rewrite_journal([{"x": object()}]), "a journal that is not JSON")
+    _same(await log.read(), stored, "after it was refused")
+    await log.close()
+    second = await worker().open_session("s", wait=LONG)
+    _same(await second.read(), stored, "what the next holder reads")
 
 
 async def a_session_has_one_holder_at_a_time_and_its_token_rises(worker: Workers) -> None:
@@ -266,7 +320,9 @@ async def closing_the_store_lets_every_session_go(worker: Workers) -> None:
 
 CASES: tuple[Check, ...] = (
     messages_and_journal_come_back_in_order,
+    messages_that_stay_in_the_store_are_read_as_they_were_stored,
     what_is_not_json_is_refused_and_nothing_of_the_step_is_stored,
+    a_shorter_journal_takes_the_place_of_the_stored_one,
     a_session_has_one_holder_at_a_time_and_its_token_rises,
     who_waits_gets_the_session_when_its_holder_lets_go,
     a_former_holder_can_neither_write_nor_read,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -17,11 +18,13 @@ import anyio.from_thread
 
 from hooksdk.errors import StoreError
 from hooksdk.testing._store_cases import LONG, MakeStore
-from hooksdk.transcript import SessionLog, Store
+from hooksdk.transcript import RewritableLog, SessionLog, Store
 
 FaultKind = Literal["fail", "tear", "delay", "kill"]
 MESSAGES = [{"n": 1}, {"n": 2, "text": "x" * 200}, {"n": 3}]
 JOURNAL = [{"kind": "a"}, {"kind": "b"}]
+SHORTER = JOURNAL[1:]
+"""The journal that takes its place, in a store that can do so."""
 
 
 @final
@@ -162,6 +165,8 @@ async def _play(make: MakeStore, fault: Fault, acknowledge: Callable[[str], obje
         ("journal", lambda: log.append_journal(JOURNAL, verify=True), lambda: _has(log, 1, 2)),
         ("value", lambda: store.set_value("p", fault.session, "new"), lambda: _has_value(store, fault.session)),
     ]
+    if isinstance(log, RewritableLog):
+        steps.append(("shorter", functools.partial(log.rewrite_journal, SHORTER), lambda: _has(log, 1, 1)))
     for name, step, is_stored in steps:
         try:
             finished = await fault.run(step)
@@ -207,7 +212,12 @@ async def _check(make: MakeStore, session: str, steps: list[str]) -> None:
     stored: dict[str, Any] = {"messages": messages, "journal": journal, "value": value}
     for name, part, least, whole in (
         ("messages", messages, 3 if "more" in steps else 1 if "one" in steps else 0, [[], MESSAGES[:1], MESSAGES]),
-        ("journal", journal, 2 if "journal" in steps else 0, [[], JOURNAL]),
+        (
+            "journal",
+            journal,
+            1 if "journal" in steps else 0,
+            [SHORTER] if "shorter" in steps else [[], JOURNAL, SHORTER],
+        ),
     ):
         if len(part) < least or part not in whole:
             raise AssertionError(f"{name} after {steps} were acknowledged: {json.dumps(stored)}")

@@ -21,14 +21,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from hooksdk import schema
-from hooksdk._schema.values import as_list, as_object
+from hooksdk._door.checks import each
+from hooksdk._schema.plain import plain
+from hooksdk._schema.values import as_list, as_object, is_object
 from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, checked
-from hooksdk._transcript.pairing import paired
+from hooksdk._transcript.pairing import gathered, paired
 from hooksdk._transcript.requests import find_record, plan_trim
 from hooksdk.calls import ResultInfo, ToolResult
 from hooksdk.errors import ConfigError, HookSDKError
-from hooksdk.formats import Message, MessageFormat, get_format
+from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
 from hooksdk.formats._content import result_of
 
 __all__ = ["NotTrimmed", "guess_format", "list_results", "problem", "read", "repair", "trim"]
@@ -38,7 +41,7 @@ class NotTrimmed(HookSDKError, ValueError):
     """A result that cannot be trimmed; the text says which and why."""
 
 
-def list_results(messages: Sequence[Message], format: str | MessageFormat | None = None) -> list[ResultInfo]:  # noqa: A002 - the field's own word
+def list_results(messages: Sequence[GivenMessage], format: str | MessageFormat | None = None) -> list[ResultInfo]:  # noqa: A002 - the field's own word
     """The tool results in these messages, oldest first, without their bodies: sizes, tools, and whether each can be trimmed.
 
     `format` is a name or a format of your own; None guesses it. Raises `ConfigError` with the place of a message that is not
@@ -48,14 +51,14 @@ def list_results(messages: Sequence[Message], format: str | MessageFormat | None
     return [ledger.info(record) for record in ledger.records]
 
 
-def read(messages: Sequence[Message], reference: str, format: str | MessageFormat | None = None) -> ToolResult:  # noqa: A002
+def read(messages: Sequence[GivenMessage], reference: str, format: str | MessageFormat | None = None) -> ToolResult:  # noqa: A002
     """One result by its handle (`r3`) or call id, with images and files as blocks. Raises `UnknownResult`."""
     ledger = _ledger(messages, format)
     return result_of(ledger.body(find_record(ledger, reference)))
 
 
 def trim(
-    messages: Sequence[Message],
+    messages: Sequence[GivenMessage],
     results: Mapping[str, str | None] | Iterable[str],
     format: str | MessageFormat | None = None,  # noqa: A002
 ) -> list[Message]:
@@ -77,30 +80,42 @@ def trim(
     return [schema.clone(message) for message in ledger.view]
 
 
-def problem(messages: Sequence[Message], format: str | MessageFormat | None = None) -> str | None:  # noqa: A002
+def problem(messages: Sequence[GivenMessage], format: str | MessageFormat | None = None) -> str | None:  # noqa: A002
     """Why a provider would refuse this list, with the place: a message that is not of the format, a result without its call,
-    a call whose result is missing before the conversation goes on. None where nothing is wrong."""
+    a call whose result is missing before the conversation goes on, reasoning that nothing follows. None where nothing is
+    wrong."""
     try:
         whole, message_format = _checked(messages, format)
-        fixed = paired(whole, message_format)
+        tied = without_loose_ends(whole, message_format)
+        fixed = paired(tied, message_format)
     except MismatchError as error:
         return f"message {error.position}: {error}"
-    position = next((at for at, (one, other) in enumerate(zip(whole, fixed, strict=False)) if one != other), len(whole))
-    return None if len(fixed) == len(whole) else f"message {position}: a call before it has no result"
+    if len(tied) < len(whole):
+        return f"message {_first_difference(whole, tied)}: its reply was cut off, and it cannot be sent without what follows"
+    return (
+        None
+        if len(fixed) == len(whole)
+        else f"message {_first_difference(whole, fixed)}: a call before it has no result"
+    )
 
 
-def repair(messages: Sequence[Message], format: str | MessageFormat | None = None) -> list[Message]:  # noqa: A002
+def repair(messages: Sequence[GivenMessage], format: str | MessageFormat | None = None) -> list[Message]:  # noqa: A002
     """A new list in which every call has a result: one that has none, although the conversation goes on, gets an error.
-    Raises `ConfigError` with the place of what cannot be repaired, such as a result without its call."""
+    Results of one turn are put into one message where the format wants that, and reasoning of a reply that was cut off
+    behind it is left out. Raises `ConfigError` with the place of what cannot be repaired, such as a result without its call.
+    """
     try:
-        return paired(*_checked(messages, format))
+        whole, message_format = _checked(messages, format)
+        return paired(gathered(without_loose_ends(whole, message_format), message_format), message_format)
     except MismatchError as error:
         raise ConfigError("messages", (f"message {error.position}: {error}",)) from None
 
 
-def guess_format(messages: Sequence[Message]) -> str:
+def guess_format(messages: Sequence[GivenMessage]) -> str:
     """The format that these messages are in, by where their calls and results stand; `openai-chat` where nothing tells."""
-    for message in messages:
+    for message in map(plain, each("messages", messages, "messages")):
+        if not is_object(message):
+            continue  # whoever checks it says so
         if "parts" in message:
             return "gemini"
         item_type = str(message.get("type"))
@@ -115,15 +130,21 @@ def guess_format(messages: Sequence[Message]) -> str:
 
 
 def _checked(
-    messages: Sequence[Message],
+    messages: Sequence[GivenMessage],
     format: str | MessageFormat | None,  # noqa: A002
 ) -> tuple[list[Message], MessageFormat]:
     """Plain copies of the messages, and the format that they are in."""
     message_format = get_format(guess_format(messages) if format is None else format)
-    return [checked(message, message_format, position) for position, message in enumerate(messages)], message_format
+    whole = [plain(message) for message in each("messages", messages, "messages")]
+    return [checked(message, message_format, position) for position, message in enumerate(whole)], message_format
 
 
-def _ledger(messages: Sequence[Message], format: str | MessageFormat | None) -> Ledger:  # noqa: A002
+def _first_difference(whole: list[Message], other: list[Message]) -> int:
+    pairs = enumerate(zip(whole, other, strict=False))
+    return next((position for position, (one, another) in pairs if one != another), min(len(whole), len(other)))
+
+
+def _ledger(messages: Sequence[GivenMessage], format: str | MessageFormat | None) -> Ledger:  # noqa: A002
     try:
         whole, message_format = _checked(messages, format)
         return Ledger.replay(whole, (), message_format)

@@ -1,6 +1,6 @@
 """Run by test_durability.py in processes of its own: kills, two writers, and a limit on file sizes.
 
-python durability_child.py kills DIRECTORY TIMES SEED | writer DIRECTORY NAME TIMES | limit DIRECTORY
+python durability_child.py kills STORE TIMES SEED | writer DIRECTORY NAME TIMES | limit DIRECTORY
 """
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -18,26 +20,38 @@ from transcripts import OPENAI, body, call, history, opened
 
 from hooksdk.calls import ToolResult
 from hooksdk.errors import StoreError
-from hooksdk.stores import JsonlStore
+from hooksdk.stores import JsonlStore, SqlStore, Store
 from hooksdk.transcript import Results
 
+MakeStore = Callable[[], Store]
 
-def kills(directory: Path, times: int, seed: int) -> dict[str, int]:
+
+def maker(place: str, lease: float) -> MakeStore:
+    """How each worker makes its store: of a database's URL, or of a folder, with the view beside the session after `view:`."""
+    if "://" in place:
+        return lambda: SqlStore(place, lease=lease)
+    return lambda: JsonlStore(place.removeprefix("view:"), materialize=place.startswith("view:"))
+
+
+def kills(place: str, times: int, seed: int) -> dict[str, int]:
     """Fork a worker that queues and drains in a loop, kill it at a random moment, and look at what it left."""
     chance = random.Random(seed)
+    worker = maker(place, lease=0.5)  # whoever looks has to wait until it lapses
+    inspector = maker(place, lease=60)
     seen = {"kills": 0, "acknowledged": 0, "busy_at_kill": 0, "lost": 0, "torn": 0}
     acknowledged: dict[str, list[str]] = {}
-    sessions = directory
     for number in range(times):
+        session = f"s{number // 20}"
         if number % 20 == 0:
-            directory = sessions / str(number)
             acknowledged.clear()
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reader)
-            anyio.run(_work, directory, writer)
+            anyio.run(_work, worker, session, writer)
         os.close(writer)
+        if chance.random() < 0.7:  # it is at work; else it may be opening the session, and what is queued is drained
+            select.select([reader], [], [])
         time.sleep(chance.uniform(0.02, 0.12))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -49,15 +63,15 @@ def kills(directory: Path, times: int, seed: int) -> dict[str, int]:
         for line in lines:
             kind, handle, text = line.split("|", 2)
             acknowledged.setdefault(handle, []).append(f"{kind}|{text}")
-        lost, torn = anyio.run(_inspect, directory, acknowledged)
+        lost, torn = anyio.run(_inspect, inspector, session, acknowledged)
         seen["lost"] += lost
         seen["torn"] += torn
     return seen
 
 
-async def _work(directory: Path, writer: int) -> None:
+async def _work(make: MakeStore, session: str, writer: int) -> None:
     """Never ends by itself. What it tells through the pipe is what it was told itself."""
-    async with opened(JsonlStore(directory)) as transcript:
+    async with opened(make(), session, wait=60) as transcript:
         while True:
             number = len(transcript.list_results()) + 1
             if not transcript.messages:
@@ -74,9 +88,10 @@ async def _work(directory: Path, writer: int) -> None:
                 os.write(writer, f"drained|{trim.handle}|{trim.status}\n".encode())
 
 
-async def _inspect(directory: Path, acknowledged: dict[str, list[str]]) -> tuple[int, int]:
+async def _inspect(make: MakeStore, session: str, acknowledged: dict[str, list[str]]) -> tuple[int, int]:
     lost = torn = 0
-    async with opened(JsonlStore(directory), form=None) as transcript:
+    store = make()
+    async with opened(store, session, form=None, wait=60) as transcript:
         infos = {info.handle: info for info in transcript.list_results()}
         shown = [found.text for message in transcript.view for found in OPENAI.results(message)]
         for handle, events in acknowledged.items():
@@ -90,7 +105,9 @@ async def _inspect(directory: Path, acknowledged: dict[str, list[str]]) -> tuple
             queued = [json.loads(event[7:]) for event in events if event.startswith("queued|")]
             wanted = queued[0] if queued and info.trimmed else "" if info.trimmed else body(0)[-400:]
             torn += not shown[int(handle[1:]) - 1].endswith(wanted)
-        await transcript.close_turn("not run")
+        if transcript.format:
+            await transcript.close_turn("not run")
+    await store.aclose()
     return lost, torn
 
 
@@ -132,7 +149,7 @@ async def limit(directory: Path) -> dict[str, int]:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["kills", directory, times, seed]:
-            print(json.dumps(kills(Path(directory), int(times), int(seed))))
+            print(json.dumps(kills(directory, int(times), int(seed))))
         case ["writer", directory, name, times]:
             anyio.run(writer, Path(directory), name, int(times))
         case ["limit", directory]:

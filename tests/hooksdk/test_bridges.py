@@ -221,7 +221,7 @@ async def test_a_bridge_call_that_is_unwrapped_without_a_name_is_invalid_and_the
 
     async with playing(Use, tools=[FAR]) as stage:
         result = await stage.call("use", {})
-        assert result.text.startswith("'use' failed: TypeError: ToolCall(name=...) must be str, got NoneType")
+        assert result.text.startswith("'use' failed: WrongArgument: ToolCall(name=...): expected text, got None")
         assert (await stage.call("use", {"tool": "far"})).text == "the remote answer"
 
 

@@ -38,6 +38,7 @@ def test_plugins_list_names_every_built_in_with_its_status(tmp_path: Path) -> No
         "tool_policy": "off",
         "tool_results": "off",
         "tool_search": "loaded",
+        "telemetry": "off",
         "trace_file": "off",
     }
 
@@ -84,6 +85,24 @@ def test_enabling_a_plugin_that_is_not_loaded_even_so_says_why(tmp_path: Path) -
     done = hooksdk("plugins", "enable", "tool_policy", folder=tmp_path)
     assert (done.returncode, done.stdout) == (1, "tool_policy is on: hooksdk.toml\n")
     assert "it is not loaded yet (denied): denied by the configuration" in done.stderr
+
+
+def test_enabling_a_built_in_that_needs_settings_says_which_and_what_to_write(tmp_path: Path) -> None:
+    done = hooksdk("plugins", "enable", "tool_policy", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "tool_policy is on: hooksdk.toml\n")
+    told = "no host starts with it yet: [plugins.tool_policy.config]: there are no rules; write one, such as {action = "
+    assert told in done.stderr
+    with (tmp_path / "hooksdk.toml").open("a") as file:
+        file.write('config = { rules = [{ action = "deny", tools = "delete_*" }] }\n')
+    done = hooksdk("plugins", "enable", "tool_policy", folder=tmp_path)
+    assert done.returncode == 0
+    assert "no host starts" not in done.stderr
+
+
+def test_two_spellings_of_one_plugin_are_told_by_config_show(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text("[plugins.tool-search]\n[plugins.tool_search]\nenabled = false\n")
+    done = hooksdk("config", "show", folder=tmp_path)
+    assert "'plugins.tool-search' and 'plugins.tool_search' are one plugin" in done.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no modes there")

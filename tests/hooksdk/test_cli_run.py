@@ -84,7 +84,8 @@ async def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(provider:
     assert (done.code, done.out) == (0, "The answer is 5.\n")
     assert "servers     6 tools (plain 6) after" in done.err
     assert "policies    no handler judges tool calls" in done.err
-    assert "turn 1   add\n         ✓ ok, " in done.err
+    assert "you         Add 2 and 3.\n" in done.err
+    assert "turn 1   add\n         a=2, b=3\n         ✓ ok, " in done.err
     assert done.complaint.startswith("run         2 turns, 1 call; ")
     assert re.search(r"; \d+ tokens of schemas; the model used \d+ tokens; session \w+$", done.complaint)
 
@@ -135,7 +136,7 @@ async def test_a_call_in_a_script_is_told_as_one(tmp_path: Path) -> None:
         done = await hooksdk("run", *MODEL, "--mcp", servers, "Sweep.", folder=tmp_path, server=server)
     assert done.out == "sweep_cellar is done\n"
     assert "turn 1   tool_search_code\n" in done.err
-    assert "turn 1   sweep_cellar in the script\n" in done.err
+    assert "turn 1.2 sweep_cellar in the script\n         minutes=5\n" in done.err
 
 
 async def test_a_small_context_window_brings_tool_search_on(tmp_path: Path) -> None:
@@ -181,7 +182,9 @@ async def test_a_session_goes_on_where_it_stood(tmp_path: Path) -> None:
 async def test_sessions_may_be_kept_in_a_database(
     request: pytest.FixtureRequest, tmp_path: Path, database: str
 ) -> None:
-    url = "sqlite:///here.db" if database == "sqlite" else request.getfixturevalue("postgres").url()
+    url = "sqlite:///here.db"
+    if database == "postgres":
+        url = request.getfixturevalue("postgres").url().replace("hooksdk@", "hooksdk:s3cret@")
     command = [sys.executable, "-m", "hooksdk", "run", *MODEL, "--session", "s1", "--store", url, "Count."]
     async with ScriptedServer(lambda turn: f"{len(turn.messages)} messages") as server:
         keys = {"OPENAI_API_KEY": "any", "OPENAI_BASE_URL": server.openai_url}
@@ -190,6 +193,8 @@ async def test_sessions_may_be_kept_in_a_database(
         ]
     assert (first.stdout, second.stdout) == (b"1 messages\n", b"3 messages\n")
     assert f"store       {url[:12]}".encode() in second.stderr
+    assert b"look        hooksdk sessions show s1 --store " in second.stderr
+    assert b"s3cret" not in second.stderr
     assert not list(tmp_path.rglob("*.jsonl"))
 
 
@@ -288,7 +293,7 @@ async def test_of_calls_that_run_at_a_time_each_end_says_whose_it_is(tmp_path: P
     servers = write_servers(tmp_path / "mcp.json")
     async with ScriptedServer(both) as server:
         done = await hooksdk("run", *MODEL, "--mcp", servers, "Both.", folder=tmp_path, server=server)
-    assert "✓ add: ok, " in done.err
+    assert "✓ 1.2 add: ok, " in done.err
 
 
 # Approvals
@@ -312,7 +317,7 @@ async def test_an_approval_is_refused_unless_somebody_grants_it(
     question = "Add these?" in done.err and "| arguments    a = 2\n|              b = 3\n" in done.err
     assert question is (option == ("--ask",))
     refused = "nobody can be asked here; run it on a terminal, or with --ask or --yes"
-    assert (refused in done.err.partition("turn 1   add\n")[2]) is (not option), "below its call"
+    assert (refused in done.err.partition("turn 1   add\n         a=2, b=3\n")[2]) is (not option), "below its call"
 
 
 async def test_two_questions_are_asked_one_after_the_other(tmp_path: Path) -> None:

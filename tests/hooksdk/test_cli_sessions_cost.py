@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import hooksdk
+from history_samples import CLAUDE_CODE, GEMINI
 from transcripts import ANTHROPIC, OPENAI, body, history
 
 from hooksdk.formats import Message, MessageFormat
@@ -37,8 +38,9 @@ async def test_it_reads_a_history_and_prints_a_row_for_each_policy(
     argument = "-" if kind == "stdin" else "history"
     done = await hooksdk("sessions", "cost", argument, folder=tmp_path, stdin=text)
     assert done.code == 0, done.err
-    first, head, *rows = done.out.splitlines()
+    first, note, head, *rows = done.out.splitlines()
     assert first == f"{len(messages)} messages in format {form.name}, 8 requests"
+    assert note.startswith(f"note  read as {form.name}: ")
     assert head.split() == ["policy", "tokens", "share", "bill", "share", "trims", "drains"]
     assert [row.partition("  ")[0] for row in rows] == POLICIES
 
@@ -48,7 +50,7 @@ async def test_as_json_it_says_what_was_read_and_written(tmp_path: Path) -> None
     arguments = ["history.json", "--json", "--trigger", "2000", "--write", "2", "--pause", "400"]
     done = await hooksdk("sessions", "cost", *arguments, folder=tmp_path)
     answer = done.json()
-    assert (answer["format"], answer["messages"], answer["requests"]) == ("openai-chat", 16, 8)
+    assert (answer["source"], answer["format"], answer["messages"], answer["requests"]) == (*["openai-chat"] * 2, 16, 8)
     assert answer["prices"] == {"read": 0.1, "write": 2, "life": 300}
     whole, *_, cleared, least = answer["policies"]
     assert (whole["policy"], whole["bill_share"], whole["trims"]) == ("untrimmed", 1, 0)
@@ -61,11 +63,11 @@ async def test_as_json_it_says_what_was_read_and_written(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('{"role": "user", "content": "a"}\n{"role": "us', "history, line 2 is not JSON"),
-        ("[1]", "history, message 0: expected an object, not int"),
-        ("3", "history holds no list of messages"),
-        ('[{"content": "a"}]', "message 0: this is no message of format 'openai-chat'"),
-        ("\udcff", "history cannot be read: it is not UTF-8 text"),
+        ('{"role": "user", "content": "a"}\n{"role": "us\n', "history, line 2: this is not valid JSON"),
+        ("[1]", "history, item 0: expected an object, but this is integer"),
+        ("3", "history: expected a list of messages, but this is integer"),
+        ('[{"content": "a"}]', "history, item 0: expected a history of"),
+        ("\udcff", "history: it is no UTF-8 text"),
     ],
 )
 async def test_a_file_that_is_no_history_is_refused_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
@@ -85,4 +87,18 @@ async def test_an_option_that_cannot_be_is_refused(tmp_path: Path, option: list[
 
 async def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     done = await hooksdk("sessions", "cost", "nothing.json", folder=tmp_path)
-    assert (done.code, done.err.strip()) == (1, "hooksdk: nothing.json cannot be read: No such file or directory")
+    assert done.code == 1
+    assert "nothing.json: it cannot be read: No such file or directory" in " ".join(done.err.split())
+
+
+async def test_it_reads_what_import_reads(tmp_path: Path) -> None:
+    (tmp_path / "5f1c.jsonl").write_text("".join(json.dumps(line) + "\n" for line in CLAUDE_CODE))
+    answer = (await hooksdk("sessions", "cost", "5f1c.jsonl", "--json", folder=tmp_path)).json()
+    assert (answer["source"], answer["format"], answer["messages"]) == ("claude-code", "anthropic", 5)
+    assert any(note.startswith("left out: ") for note in answer["notes"])
+
+
+async def test_a_format_of_ours_is_counted_as_it_was_sent(tmp_path: Path) -> None:
+    (tmp_path / "contents.json").write_text(json.dumps(GEMINI))
+    answer = (await hooksdk("sessions", "cost", "contents.json", "--json", folder=tmp_path)).json()
+    assert (answer["source"], answer["format"], answer["messages"]) == ("gemini", "gemini", len(GEMINI["contents"]))

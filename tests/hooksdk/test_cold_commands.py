@@ -361,6 +361,27 @@ def test_a_manifest_a_package_a_project_a_dist_info_and_a_wheel_can_be_validated
     assert not strangers.was_imported(tmp_path)
 
 
+def test_a_package_of_several_plugins_is_validated_by_the_manifest_of_each(tmp_path: Path) -> None:
+    package = strangers.install(tmp_path, "evil")
+    (package / "worse.plugin.json").write_text('{"id": "worst", "hook": []}')
+    (tmp_path / "pyproject.toml").write_text(
+        f'[project.entry-points."hooksdk.plugins"]\nevil = "{package.name}:Plugin"\nworse = "{package.name}:Worse"\n'
+        f'bad = "{package.name}:Bad"\n'
+    )
+    evil, worse, bad = package / "hooksdk.plugin.json", package / "worse.plugin.json", package / "hooksdk.plugin.json"
+    validation = validate(tmp_path)
+    assert validation.manifests == [str(evil), str(worse), str(bad)]
+    assert validation.problems == [
+        f"{worse}: its id is 'worst', and its entry point is called 'worse'. Make them equal",
+        f"{bad}: its id is 'evil', and its entry point is called 'bad'. Write bad.plugin.json beside it for that one",
+    ]
+    evil.unlink()
+    assert validate(package).problems == [
+        f"{worse}: its id is 'worst', and its entry point is called 'worse'. Make them equal"
+    ]
+    assert not strangers.was_imported(tmp_path)
+
+
 def test_a_manifest_that_is_fine_is_said_to_be(tmp_path: Path) -> None:
     package = strangers.install(tmp_path)
     done = hooksdk("plugins", "validate", package.name, folder=tmp_path)

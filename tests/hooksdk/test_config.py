@@ -51,6 +51,18 @@ def test_later_sources_win_over_earlier_ones_key_by_key_and_a_project_never_over
     assert config.plugin("x") == PluginConfig(config={"a": 1, "b": 1, "c": 4})
 
 
+def test_two_spellings_of_one_plugin_in_one_file_are_told(project: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (project / "hooksdk.toml").write_text(
+        "[plugins.tool-search.config]\na = 1\nb = 1\n[plugins.Tool_Search.config]\nb = 2\n[plugins.other]\n"
+    )
+    assert load(project).plugin("tool_search") == PluginConfig(config={"a": 1, "b": 2})
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"{project / 'hooksdk.toml'}: 'plugins.tool-search' and 'plugins.Tool_Search' are one plugin: of a setting that "
+        "stands in both the later one counts. Write one section"
+    )
+
+
 def test_code_wins_over_the_environment(project: Path) -> None:
     assert load(project, {"store": "memory"}, HOOKSDK_STORE="jsonl").store == "memory"
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transcripts import OPENAI, filled, journal_file, messages_file, opened, statuses, texts
+from provider_rules import violations
+from transcripts import OPENAI, body, call, filled, history, journal_file, messages_file, opened, statuses, texts
 
 from hooksdk import Host
+from hooksdk.calls import ToolResult
 from hooksdk.errors import SessionBusy, StoreError, TranscriptChanged
 from hooksdk.formats import Message
 from hooksdk.stores import JsonlStore, _files
@@ -67,24 +69,62 @@ def test_a_step_of_several_lines_is_kept_whole_or_not_at_all(tmp_path: Path) -> 
         file.close()
 
 
+STATES = [{}, {"seen": [1]}, {"seen": [1, 2]}, {"seen": [1, 2, 3]}]
+
+
+async def lived_in(store: JsonlStore) -> list[Message]:
+    """A closed session whose journal has an entry of every kind; answers its messages."""
+    async with opened(store) as transcript:
+        results = Results(transcript, "p")
+        await transcript.append(history(OPENAI, [body(1, 600), body(2, 600)]))
+        await transcript.save_state("p", STATES[1])
+        for handle in ("r1", "r2"):
+            await results.trim(handle, "short")
+        await transcript.drain()
+        await results.restore("r1")
+        await transcript.append([OPENAI.user("more"), OPENAI.reply("", [call(3), call(4)])])
+        for number in (4, 3):  # the second waits for the first
+            await transcript.answer(call(number), ToolResult(body(number, 600)), None)
+        await transcript.append([OPENAI.reply("seen")])
+        await transcript.save_state("p", STATES[2])
+        await transcript.drain()
+        await transcript.compact([OPENAI.user("summary"), *transcript.view[-5:]])
+        await results.trim("r3", "short")
+        await transcript.drain()
+        await transcript.append([OPENAI.user("and now?"), OPENAI.reply("done")])
+        await transcript.save_state("p", STATES[3])
+        await results.trim("r4", "short")
+        return transcript.messages
+
+
+@pytest.mark.parametrize("step", [61, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])])
 @pytest.mark.parametrize("which", [messages_file, journal_file])
 async def test_a_session_cut_at_any_byte_opens_and_goes_on(
-    store: JsonlStore, which: Callable[[JsonlStore], Path]
+    store: JsonlStore, which: Callable[[JsonlStore], Path], step: int
 ) -> None:
-    await filled(store)
+    whole = await lived_in(store)
     path = which(store)
     both = {file: file.read_bytes() for file in (messages_file(store), journal_file(store))}
     data = both[path]
-    for offset in range(0, len(data) + 1, 61):
+    kinds = {json.loads(line).get("kind") for line in both[journal_file(store)].splitlines()}
+    assert kinds == {None, "format", "staged", "trim", "restore", "drain", "compact", "state"}
+    for offset in range(0, len(data) + 1, step):
         path.write_bytes(data[:offset])
         async with opened(store) as transcript:
-            await transcript.append([OPENAI.user("on")])
+            kept = transcript.messages
+            assert kept == whole[: len(kept)]
+            assert len(kept) == len(whole) or which is messages_file
+            assert transcript.state("p") in STATES
+            await transcript.append([OPENAI.user("NEW")])
             await transcript.drain()
             shown = transcript.view
+            assert shown[-1] == OPENAI.user("NEW")
+            assert violations("openai-chat", shown) == []
         async with opened(store) as transcript:
             assert transcript.view == shown
         for file, content in both.items():
             file.write_bytes(content)
+    print(f"{which.__name__}: {len(range(0, len(data) + 1, step))} offsets")
 
 
 Damage = Callable[[list[bytes]], list[bytes]]

@@ -334,6 +334,86 @@ async def test_with_disable_those_hooks_are_left_out_and_a_queued_trim_fails_at_
         assert "hooksdk plugins enable guard --grant conversation" in result.text
 
 
+# Several plugins in one package
+
+
+def several(site: Path, **entries: str) -> Path:
+    """A distribution with a module `norm` and these entry points."""
+    package, info = site / "fake_handy", site / "fake_handy-1.0.dist-info"
+    package.mkdir()
+    info.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "norm.py").write_text(CODE + "\nclass Other(Guard): ...\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fake-handy\nVersion: 1.0\n")
+    lines = "\n".join(f"{name} = {value}" for name, value in entries.items())
+    (info / "entry_points.txt").write_text(f"[hooksdk.plugins]\n{lines}\n")
+    for name in ("fake_handy", "fake_handy.norm"):
+        sys.modules.pop(name, None)
+    return package
+
+
+@pytest.fixture
+def package(install: Install, tmp_path: Path) -> Path:
+    return several(tmp_path / "site", handy_norm="fake_handy.norm:Guard", handy_other="fake_handy.norm:Other")
+
+
+def test_plugins_of_one_module_have_a_manifest_each(package: Path) -> None:
+    for name in ("handy_norm", "handy_other"):
+        (package / f"{name}.plugin.json").write_text(json.dumps({"id": name, "description": f"This is {name}."}))
+    found = host(enabled("handy_norm", "handy_other"))
+    assert [plugin["description"] for plugin in found.describe()] == ["This is handy_norm.", "This is handy_other."]
+
+
+def test_one_manifest_for_two_plugins_is_told_with_the_file_that_is_missing(package: Path) -> None:
+    (package / "hooksdk.plugin.json").write_text('{"id": "handy-norm"}')
+    with pytest.raises(PluginRefused) as caught:
+        host(enabled("handy_norm", "handy_other"))
+    assert str(caught.value) == (
+        "plugin 'handy_other' refused: its manifest says id 'handy-norm', its entry point 'handy_other'. That is another "
+        "plugin's: this one needs a handy_other.plugin.json beside it (hooksdk plugins manifest --write)"
+    )
+
+
+def test_a_broken_manifest_is_told_under_the_plugin_s_id(package: Path) -> None:
+    (package / "hooksdk.plugin.json").write_text("{")
+    with pytest.raises(PluginRefused, match=r"plugin 'handy_norm' refused: its manifest .* is not JSON"):
+        host(enabled("handy_norm"))
+
+
+@pytest.mark.parametrize("manifest", ["", '{"id": "handy"}'])
+def test_an_entry_point_with_a_misspelt_module_says_that_there_is_none(
+    manifest: str, install: Install, tmp_path: Path
+) -> None:
+    package = several(tmp_path / "site", handy_norm="fake_handy.nrom:Guard")
+    if manifest:
+        (package / "hooksdk.plugin.json").write_text(manifest)
+    with pytest.raises(PluginRefused) as caught:
+        host(enabled("handy_norm"))
+    assert str(caught.value) == (
+        "plugin 'handy_norm' refused: its entry point names 'fake_handy.nrom', and there is no module 'fake_handy.nrom'. "
+        "Did you mean 'fake_handy.norm'?"
+    )
+
+
+def test_a_slip_in_a_manifest_is_logged_when_its_plugin_is_loaded(
+    install: Install, caplog: pytest.LogCaptureFixture
+) -> None:
+    install("guard", manifest={"hooks": [], "skills": [], "permissions": ["offers"]})
+    host(enabled())
+    assert [record.getMessage() for record in caplog.records] == [
+        "plugin 'guard': its manifest: 'hooks' is not a key that hooksdk knows; it is ignored. Did you mean 'contracts.hooks'?",
+        "plugin 'guard': its manifest: permissions: 'offers' is not a permission. Did you mean 'offer'? It is ignored",
+    ]
+    caplog.clear()
+    host()
+    assert "its manifest" not in caplog.text, "nobody has enabled it"
+
+
+def test_an_installed_plugin_that_nobody_named_stops_no_host_whatever_it_needs(install: Install) -> None:
+    install("guard", CODE + "    @hooks.transform_tool_result\n    def look(self, event): ...\n")
+    assert statuses(host())["guard"][0] == "not enabled"
+
+
 # The plugins file
 
 
@@ -350,6 +430,16 @@ def test_a_projects_plugins_file_is_loaded_only_when_it_is_allowed(tmp_path: Pat
         ("hooksdk_plugins", ["before_tool_call"]), ("budget", ["agent_end"]),
     ]  # fmt: skip
     assert found[0].origin == str(tmp_path / "hooksdk_plugins.py")
+
+
+def test_a_plugins_file_of_any_name_has_its_neighbours_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "budgets_beside.py").write_text(
+        "from hooksdk import hooks\nclass Budget:\n    @hooks.agent_end\n    def end(self, event): ...\n"
+    )
+    (tmp_path / "mine.py").write_text("from budgets_beside import Budget\n")
+    assert [plugin.id for plugin in host({"plugins_file": "mine.py"}, folder=tmp_path).plugins] == ["budget"]
+    del sys.modules["budgets_beside"]
 
 
 def test_a_plugins_file_takes_no_importable_modules_place(tmp_path: Path) -> None:

@@ -45,9 +45,15 @@ def answer_of(*arguments: object) -> dict[str, int]:
 # --- kills and other processes ---
 
 
-@pytest.mark.parametrize("times", [15, pytest.param(500, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
-def test_no_acknowledged_trim_is_lost_when_the_process_is_killed(tmp_path: Path, times: int) -> None:
-    seen = answer_of("kills", tmp_path, times, 1)
+@pytest.mark.parametrize("times", [12, pytest.param(500, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])])
+@pytest.mark.parametrize("kind", ["jsonl", "jsonl with its view", "sqlite", "postgres"])
+def test_no_acknowledged_trim_is_lost_when_the_process_is_killed(
+    tmp_path: Path, request: pytest.FixtureRequest, kind: str, times: int
+) -> None:
+    places = {"jsonl": tmp_path, "jsonl with its view": f"view:{tmp_path}", "sqlite": f"sqlite:///{tmp_path / 'a.db'}"}
+    place = places.get(kind) or request.getfixturevalue("postgres").url()
+    seen = answer_of("kills", place, times, 1)
+    print(kind, seen)
     assert seen["kills"] == times
     assert seen["busy_at_kill"] > 0
     assert (seen["lost"], seen["torn"]) == (0, 0)
@@ -246,14 +252,14 @@ async def test_a_step_whose_own_task_dies_is_read_again_from_the_store(store: Js
 def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many bytes each reading of a file took."""
     sizes: list[int] = []
-    read = _files.read_all
+    read = _files.read_at
 
-    def counting(fd: int) -> bytes:
-        data = read(fd)
+    def counting(fd: int, size: int, offset: int) -> bytes:
+        data = read(fd, size, offset)
         sizes.append(len(data))
         return data
 
-    monkeypatch.setattr(_files, "read_all", counting)
+    monkeypatch.setattr(_files, "read_at", counting)
     return sizes
 
 
@@ -266,13 +272,14 @@ async def test_ten_thousand_messages_are_read_once_at_opening_and_not_again_for_
     assert size > 5_000_000
     bytes_read.clear()
     async with opened(store, form=None) as transcript:
-        assert sorted(bytes_read) == [journal, size]
+        assert size + journal <= sum(bytes_read) < size + journal + 10
+        bytes_read.clear()
         for number in range(1, 1_000, 50):
             await Results(transcript, "p").trim(f"r{number}")
         assert statuses(await transcript.drain()) == ["applied"] * 20
         await transcript.append([OPENAI.user("more")])
         await transcript.verify()
-        assert sorted(bytes_read) == [journal, size]
+        assert sum(bytes_read) < 100_000  # the messages that are trimmed
     assert journal_file(store).stat().st_size - journal < 20 * 1_000
 
 
@@ -283,7 +290,7 @@ async def test_a_file_that_somebody_touched_is_read_once_more(store: JsonlStore,
         os.utime(messages_file(store))
         for _ in range(2):
             await transcript.verify()
-        assert bytes_read == [messages_file(store).stat().st_size]
+        assert sum(bytes_read) == messages_file(store).stat().st_size
 
 
 async def test_listing_results_does_not_copy_their_bodies() -> None:

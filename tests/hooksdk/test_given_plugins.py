@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from hooksdk._plugins.given import plugins_at
+from hooksdk._plugins.files import plugins_at
 from hooksdk.errors import HookUseError, PluginRefused
 
 POLICY = """
@@ -78,13 +78,13 @@ def test_a_class_is_named_with_its_module_and_a_module_alone(folder: Path) -> No
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("given_fiv.py", "there is no such file. Did you mean 'given_five.py'?"),
-        ("given_five:Watch", "given_five has no 'Watch'. Did you mean 'Watches'?"),
-        ("given_nothing:Watches", "importing given_nothing raised ModuleNotFoundError"),
+        ("given_fiv.py", "given_fiv.py. Did you mean 'given_five.py'?"),
+        ("given_five:Watch", "given_five.py. Did you mean 'Watches'?"),
+        ("given_nothing:Watches", "there is no module 'given_nothing'. Did you mean 'given_five'?"),
         ("broken.py", "raised ZeroDivisionError"),
         ("ends.py", "raised SystemExit"),
         ("empty.py", "yields no plugin"),
-        ("notes.txt/", "there is no such file"),
+        ("notes.txt/", "there is no file "),
     ],
 )
 def test_what_cannot_be_loaded_is_refused_with_the_cause(folder: Path, place: str, message: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from ledgers import JSON, STEPS, knowledge, play_steps
 from transcripts import OPENAI, call, history, journal_file, messages_file, opened
 
 from hooksdk import Host, hooks
@@ -21,17 +21,11 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.rewriting import live_entries
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.hooks import AfterToolCall
-from hooksdk.stores import JsonlStore, MemoryStore
+from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results, Transcript
 
 pytestmark = pytest.mark.anyio
-
-JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=5)),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc", max_size=1), inner, max_size=4),
-    max_leaves=12,
-)  # fmt: skip
 
 
 @pytest.fixture
@@ -88,56 +82,6 @@ async def test_every_call_is_in_the_state_that_is_stored_after_it(store: JsonlSt
 
 # --- a journal of which most is void ---
 
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("turn"), st.permutations(range(3)), st.booleans()),
-        st.tuples(st.just("early"), st.integers(0, 2)),
-        st.tuples(st.just("state"), st.sampled_from("pq"), JSON),
-        st.tuples(st.just("trim"), st.integers(0, 20)),
-        st.tuples(st.just("restore"), st.integers(0, 20)),
-        st.tuples(st.just("drain")),
-        st.tuples(st.just("compact")),
-        st.tuples(st.just("close")),
-    ),
-    max_size=20,
-)
-
-
-async def _play(transcript: Transcript, steps: list[tuple[Any, ...]]) -> None:
-    results = Results(transcript, "p")
-    await transcript.append([OPENAI.user("begin")])
-    for number, (kind, *details) in enumerate(steps, 1):
-        handles = [info.handle for info in transcript.list_results()]
-        if kind == "turn":
-            calls = [call(number, "same" if details[1] else f"c{number}-{each}", f"tool{each}") for each in range(3)]
-            await transcript.append([OPENAI.reply("", calls)])
-            order: list[int] = details[0][: 3 if number % 4 else 2]
-            for each in order:
-                await transcript.answer(
-                    calls[each], ToolResult(f"{number} {each} " * 200), Tool(name="real", disposable=True)
-                )
-        elif kind == "early":
-            calls = [call(number, f"e{each}") for each in range(details[0] + 1)]
-            await transcript.answer(calls[-1], ToolResult(f"early {number} " * 100), None)
-            if number % 3:
-                await transcript.append([OPENAI.reply("", calls)])
-        elif kind == "state":
-            await transcript.save_state(details[0], {"value": details[1]})
-        elif kind in ("trim", "restore") and handles:
-            await getattr(results, kind)(handles[details[0] % len(handles)])
-        elif kind == "drain":
-            await transcript.drain()
-        elif kind == "close":
-            await transcript.close_turn("not run")
-        elif kind == "compact" and not transcript.pending:
-            await transcript.compact([*transcript.view[:1], OPENAI.user(f"summary {number}")])
-
-
-def _facts(ledger: Ledger) -> dict[str, str]:
-    """Everything that a ledger knows, as text; in which order the plugins' states came does not matter."""
-    facts = {name: repr(value) for name, value in vars(ledger).items() if name not in ("states", "_read_results")}
-    return {**facts, "states": json.dumps(ledger.states, sort_keys=True)}
-
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
@@ -146,18 +90,18 @@ def test_the_shorter_journal_gives_the_same_session(steps: list[tuple[Any, ...]]
         log = await MemoryStore().open_session("s")
         transcript = await Transcript.open(log, "s")
         await transcript.use_format(OPENAI)
-        await _play(transcript, steps)
+        await play_steps(transcript, steps)
         messages, journal = await log.read()
         before = Ledger.replay(messages, journal, OPENAI)
         shorter = live_entries(journal, before)
         after = Ledger.replay(messages, shorter, OPENAI)
-        assert _facts(after) == _facts(before)
+        assert knowledge(after) == knowledge(before)
         assert live_entries(shorter, after) == shorter
 
     anyio.run(run)
 
 
-async def _mostly_void(store: JsonlStore) -> Transcript:
+async def _mostly_void(store: Store) -> Transcript:
     """A session, left open, whose results waited for one another, and whose plugin kept much and keeps little now."""
     transcript = await Transcript.open(await store.open_session("s"), "s")
     await transcript.use_format(OPENAI)
@@ -192,6 +136,31 @@ async def test_a_journal_of_which_most_is_void_is_stored_anew_at_opening(store: 
         view = transcript.view
     async with opened(store) as transcript:
         assert transcript.view == view
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+async def test_a_journal_of_which_most_is_void_is_stored_anew_in_every_other_store_too(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue("postgres").url() if kind == "postgres" else f"sqlite:///{tmp_path / 'sessions.db'}"
+    store = MemoryStore() if kind == "memory" else SqlStore(url)
+    first = await _mostly_void(store)
+    view, results = first.view, first.list_results()
+    await first.close()
+    messages, large = await store.read_session("s")
+    for _ in range(2):
+        async with opened(store) as transcript:
+            assert (transcript.view, transcript.list_results(), transcript.queued) == (view, results, 1)
+            assert transcript.state("p") == {"notes": "short"}
+    assert (await store.read_session("s"))[0] == messages
+    assert len(json.dumps((await store.read_session("s"))[1])) < len(json.dumps(large)) / 20
+    async with opened(store) as transcript:
+        await transcript.append([OPENAI.user("more")])
+        await transcript.drain()
+        view = transcript.view
+    async with opened(store) as transcript:
+        assert transcript.view == view
+    await store.aclose()
 
 
 async def test_a_journal_that_is_in_use_is_left_as_it_is(store: JsonlStore) -> None:

@@ -182,7 +182,8 @@ async def test_what_a_policy_changes_in_its_event_is_not_what_runs() -> None:
     class Meddler:
         @hooks.before_tool_call
         def judge(self, event: BeforeToolCall) -> None:
-            event.arguments["path"] = event.call.arguments["path"] = "/etc/shadow"
+            dict[str, Any].__setitem__(event.arguments, "path", "/etc/shadow")
+            event.call.arguments["path"] = "/etc/shadow"
 
     async with playing(Meddler) as stage:
         (call,) = await stage.reply(("read_file", {"path": "a"}))

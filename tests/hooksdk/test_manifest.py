@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hooksdk.errors import ConfigError, PluginRefused
-from hooksdk.manifest import find_manifest, read_manifest
+from hooksdk.manifest import find_manifest, missing_part, read_manifest
 
 # The keys are OpenClaw's own, as its 2026 manifests use them.
 OPENCLAW: dict[str, Any] = {
@@ -63,6 +63,21 @@ def test_keys_that_are_not_known_are_a_notice_each(tmp_path: Path) -> None:
     assert all("not a key that hooksdk knows" in notice for notice in notices)
 
 
+def test_a_key_or_a_permission_that_looks_like_a_slip_is_told_with_what_was_meant(tmp_path: Path) -> None:
+    data: dict[str, Any] = {
+        "id": "x", "hooks": ["agent_end"], "permission": [], "kind": "tool", "contracts": {"tool": []},
+        "permissions": ["conversations"],
+    }  # fmt: skip
+    manifest = read_manifest(write(tmp_path, data))
+    assert [slip.partition("'")[2] for slip in manifest.slips] == [
+        "hooks' is not a key that hooksdk knows; it is ignored. Did you mean 'contracts.hooks'?",
+        "permission' is not a key that hooksdk knows; it is ignored. Did you mean 'permissions' or 'version'?",
+        "contracts.tool' is not a key that hooksdk knows; it is ignored. Did you mean 'tools'?",
+        "conversations' is not a permission. Did you mean 'conversation'? It is ignored",
+    ]
+    assert len(manifest.notices) == 5, "'kind' may be meant for another program"
+
+
 def test_only_the_id_is_required(tmp_path: Path) -> None:
     manifest = read_manifest(write(tmp_path, {"id": "x"}))
     assert manifest.check_config({"any": 1}, "here") == {"any": 1}
@@ -96,6 +111,11 @@ def test_a_manifest_that_cannot_be_read_is_refused_with_every_wrong_entry(
         read_manifest(path)
     assert str(caught.value).startswith(f"plugin 'plug' refused: its manifest {path} ")
     assert words in str(caught.value)
+
+
+def test_a_wrong_manifest_is_told_under_the_plugin_s_id_where_that_is_known(tmp_path: Path) -> None:
+    with pytest.raises(PluginRefused, match=r"plugin 'handy_norm' refused: its manifest .* is not JSON"):
+        read_manifest(write(tmp_path / "norm", "{"), "handy_norm")
 
 
 def test_a_manifest_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -175,6 +195,28 @@ def test_a_manifest_is_found_beside_a_package_a_submodule_and_a_plain_module(sit
     assert find_manifest("plug_a.inner.part") == site / "plug_a" / "inner" / "hooksdk.plugin.json"
     assert find_manifest("plug_single") == single
     assert not any(name.startswith("plug_") for name in sys.modules)
+
+
+@pytest.mark.parametrize("name", ["short_notes.plugin.json", "short-notes.plugin.json"])
+def test_a_plugin_s_own_manifest_goes_before_that_of_its_folder(name: str, site: Path) -> None:
+    own = write(site / "plug_many", {"id": "short-notes"}, name)
+    shared = write(site / "plug_many", {"id": "other"})
+    (site / "plug_many" / "__init__.py").write_text("")
+    (site / "plug_many" / "notes.py").write_text("")
+    assert find_manifest("plug_many.notes", "short-notes") == own
+    assert find_manifest("plug_many.notes", "other") == find_manifest("plug_many.notes") == shared
+    assert find_manifest("plug_many.notes", "../plug_many/short_notes") == shared, "an id is no path"
+
+
+def test_what_of_a_module_is_missing_is_named_with_the_nearest_that_is_there(site: Path) -> None:
+    (site / "plug_c" / "inner").mkdir(parents=True)
+    for name in ("__init__.py", "norm.py", "inner/__init__.py"):
+        (site / "plug_c" / name).write_text("raise RuntimeError('nobody imports it')\n")
+    assert missing_part("plug_c.norm") == missing_part("plug_c.inner") == missing_part("plug_c") == ""
+    assert missing_part("plug_c.nrom") == "'plug_c.nrom'. Did you mean 'plug_c.norm'?"
+    assert missing_part("plug_c.inner.deep") == "'plug_c.inner.deep'."
+    assert missing_part("plug_c.norm.deep") == "'plug_c.norm.deep'."
+    assert missing_part("plug_nowhere.norm") == "'plug_nowhere'."
 
 
 def test_our_name_goes_before_the_ancestors_name(site: Path) -> None:

@@ -113,7 +113,7 @@ async def test_the_limit_of_a_reply_goes_by_the_name_that_the_server_knows(serve
 
 
 def test_openai_itself_wants_another_name_for_the_limit():
-    request = OpenAIModel("gpt", max_tokens=99)._request(USER, [])  # pyright: ignore[reportPrivateUsage] - nobody may be asked
+    request = OpenAIModel("gpt", max_tokens=99)._request(USER, [], streamed=False)  # pyright: ignore[reportPrivateUsage] - nobody may be asked
     assert (request.get("max_tokens"), request["max_completion_tokens"]) == (None, 99)
 
 

@@ -106,6 +106,37 @@ async def test_what_a_hosted_tool_leaves_between_two_calls_ends_no_reply() -> No
         assert transcript.list_results() == []
 
 
+@pytest.mark.parametrize("one_by_one", [True, False])
+async def test_reasoning_that_nothing_follows_stays_stored_and_is_not_sent(one_by_one: bool) -> None:
+    store = MemoryStore()
+    items = [USER, REASONING, item(1), output(1), PROSE, USER, REASONING, USER]
+    async with opened(store, form=RESPONSES) as transcript:
+        for batch in [[each] for each in items] if one_by_one else [items]:
+            await transcript.append(batch)
+            assert violations("openai-responses", transcript.view) == []
+        assert transcript.messages == items
+        assert transcript.view == [*items[:6], USER]
+        await transcript.append([REASONING])
+        assert transcript.view[-1] == USER
+        await transcript.append([PROSE])
+        view = transcript.view
+        assert view[-2:] == [REASONING, PROSE]
+        assert await transcript.match([*items, REASONING, PROSE, USER]) == len(view)  # the host's list has all of them
+    async with opened(store, form=RESPONSES) as transcript:
+        assert transcript.view == [*view, USER]
+
+
+async def test_a_compaction_keeps_what_follows_reasoning_that_was_left_out() -> None:
+    other: Message = {"role": "user", "content": "Never mind."}
+    async with opened(MemoryStore(), form=RESPONSES) as transcript:
+        await transcript.append([USER, PROSE, USER, REASONING, other])
+        await transcript.compact([USER, other])
+        assert transcript.view == [USER, other]
+        await transcript.append([PROSE])
+        await transcript.compact([{"role": "user", "content": "summary"}, USER, REASONING, other, PROSE])
+        assert transcript.view == [{"role": "user", "content": "summary"}, USER, other, PROSE]
+
+
 async def test_a_call_without_a_result_gets_one_before_the_next_message() -> None:
     async with opened(MemoryStore(), form=RESPONSES) as transcript:
         await transcript.append([USER, REASONING, item(1), item(2), output(1), USER])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from provider_rules import violations
-from transcripts import ALL, ANTHROPIC, call, opened, texts
+from transcripts import ALL, ANTHROPIC, RESPONSES, call, opened, texts
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import TranscriptChanged
@@ -123,7 +123,9 @@ async def test_a_compaction_that_ends_with_a_call_nobody_waits_for_gets_a_result
 
 IDS = ["a", "b", "same"]
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["user", "reply", "result"]), st.lists(st.sampled_from(IDS), max_size=3), st.booleans()),
+    st.tuples(
+        st.sampled_from(["user", "reply", "result", "cut"]), st.lists(st.sampled_from(IDS), max_size=3), st.booleans()
+    ),
     max_size=12,
 )
 
@@ -154,6 +156,8 @@ def test_what_was_accepted_can_be_sent(form: MessageFormat, steps: Sequence[tupl
 def _messages(form: MessageFormat, kind: str, ids: list[str]) -> list[Message]:
     if kind == "user":
         return [form.user("go on")]
+    if kind == "cut":  # a reply that ended before it said anything
+        return [{"type": "reasoning", "id": "rs_1", "summary": []} if form is RESPONSES else form.reply("te")]
     if kind == "reply":
         return form.reply_messages("text", [ToolCall(each, "read_file", {}) for each in dict.fromkeys(ids)])
     return results(form, *dict.fromkeys(ids))

@@ -251,9 +251,10 @@ def digest(arguments: Any) -> str:
 def spoil(arguments: Any) -> None:
     if not hasattr(arguments, "update"):
         return
-    arguments["path"] = "/etc/shadow"
-    arguments["deep"]["list"].append("more")
-    arguments["deep"]["new"] = True
+    # With the methods of their base classes: an event's arguments refuse their own.
+    dict[str, Any].__setitem__(arguments, "path", "/etc/shadow")
+    list[Any].append(arguments["deep"]["list"], "more")
+    dict[str, Any].__setitem__(arguments["deep"], "new", True)
 
 
 async def test_nothing_that_anybody_keeps_or_changes_reaches_the_tool() -> None:

@@ -57,11 +57,11 @@ async def test_a_run_fires_its_hooks_in_the_order_of_the_picture() -> None:
             await compaction.replace([USER])
     assert ORDER == [
         "session_start",
-        "agent_start",
+        "agent_start", "around_run",
         "narrow_tools", "assemble_tools",
         "before_model_call",
         "rewrite_tool_call", "before_tool_call", "resolve_secrets", "transform_tool_result",
-        "rewrite_tool_call", "before_tool_call", "the tool", "transform_tool_result",
+        "rewrite_tool_call", "before_tool_call", "around_tool_call", "the tool", "transform_tool_result",
         "unwrap_tool_call", "transform_tool_result",
         "before_compaction", "after_compaction",
         "agent_end",
@@ -132,7 +132,7 @@ async def test_what_a_plugin_does_to_the_arguments_it_sees_changes_nothing() -> 
     class Changes:
         @hooks.before_tool_call
         def change(self, event: BeforeToolCall) -> None:
-            event.arguments["path"] = "/etc/passwd"
+            dict[str, Any].__setitem__(event.arguments, "path", "/etc/passwd")
             event.call.arguments["path"] = "/etc/passwd"
 
     async with playing(Changes) as played:

@@ -13,6 +13,7 @@ from hooksdk import Host
 from hooksdk.config import Config
 from hooksdk.histories import read_history
 from hooksdk.stores import JsonlStore
+from tests.postgres import Postgres
 
 pytestmark = pytest.mark.anyio
 
@@ -63,6 +64,15 @@ async def test_one_document_says_all_of_it(tmp_path: Path) -> None:
     }
     assert answer["result_tokens"] > 600
     assert "left out: thoughts (1)" in notes
+
+
+async def test_a_database_is_named_without_its_password(tmp_path: Path, transcript: Path, postgres: Postgres) -> None:
+    url = postgres.url().replace("hooksdk@", "hooksdk:s3cret@")
+    for option in ([], ["--session", "again", "--json"]):
+        done = await hooksdk("sessions", "import", transcript.name, "--store", url, *option, folder=tmp_path)
+        assert done.code == 0, done.err
+        assert "postgresql://hooksdk:***@/postgres" in done.out
+        assert "s3cret" not in done.out + done.err
 
 
 async def test_a_session_that_has_messages_stays_as_it_is(tmp_path: Path, transcript: Path) -> None:

@@ -238,6 +238,49 @@ async def test_a_test_grants_what_it_names(site: Path) -> None:
     assert played.call("read_file").status == "blocked"
 
 
+READS = """
+from hooksdk import hooks, tool
+
+class Plugin:
+    @hooks.after_tool_call
+    def look(self, event): ...
+
+    @tool
+    def peek(self) -> str:
+        "Peek."
+        return "seen"
+"""
+
+
+async def test_a_test_that_names_a_plugin_by_its_id_grants_what_its_manifest_asks_for(site: Path) -> None:
+    strangers.install(site, code=READS, manifest={"permissions": ["conversation", "offer", "unheard"]})
+    async with open_session("evil") as session:
+        assert (await play(session, [call("peek"), "Done."])).call("peek").result.text == "seen"
+    async with open_session("Evil", config={"plugins": {"evil": {"timeouts": {"after_tool_call": 3}}}}) as session:
+        assert (await play(session, [call("peek"), "Done."])).call("peek").status == "ok"
+
+
+@pytest.mark.parametrize(
+    "given", [{"grants": []}, {"grants": ["offer"]}, {"config": {"plugins": {"evil": {"grants": ["offer"]}}}}]
+)
+async def test_a_test_that_says_its_grants_gives_no_others(given: dict[str, Any], site: Path) -> None:
+    strangers.install(site, code=READS, manifest={"permissions": ["conversation", "offer"]})
+    with pytest.raises(MissingGrant, match="no 'conversation' grant"):
+        async with open_session("evil", **given):
+            pass
+
+
+async def test_a_grant_that_the_manifest_does_not_ask_for_is_told_as_a_test_gives_it(site: Path) -> None:
+    strangers.install(site, code=READS, manifest={"permissions": ["offer"]})
+    with pytest.raises(MissingGrant) as caught:
+        async with open_session("evil"):
+            pass
+    assert str(caught.value) == (
+        "plugin 'evil' has no 'conversation' grant for after_tool_call. In a test: grants=['conversation', 'offer']; for "
+        "everybody: list it under permissions in its manifest"
+    )
+
+
 def test_ctrl_c_while_a_plugin_is_imported_stays_ctrl_c(site: Path) -> None:
     strangers.install(site, code="raise KeyboardInterrupt\n")
     with pytest.raises(KeyboardInterrupt):

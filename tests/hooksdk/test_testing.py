@@ -253,7 +253,7 @@ async def test_asking_for_a_call_that_was_not_made_lists_those_that_were():
 
 async def test_play_needs_a_session_of_the_kit():
     async with Host(store=MemoryStore(), config={"allow": []}) as host, host.session() as session:
-        with pytest.raises(TypeError, match="needs a session of open_session"):
+        with pytest.raises(TypeError, match="expected a session of open_session"):
             await play(session, ["ok"])
 
 

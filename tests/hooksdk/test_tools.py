@@ -260,7 +260,7 @@ def test_a_type_that_is_not_known_yet_is_looked_up_when_the_tool_is_made() -> No
 
 @pytest.mark.parametrize("thing", [5, "text", Label(name="n")])
 def test_something_that_is_no_function_is_refused(thing: Any) -> None:
-    with pytest.raises(ToolSchemaError, match="is for functions and methods"):
+    with pytest.raises(ToolSchemaError, match=r"is for functions and methods|takes its options by name"):
         tool(thing)
 
 
@@ -326,7 +326,7 @@ def test_a_copy_for_another_owner_has_another_id() -> None:
 @pytest.mark.parametrize("field", ["descriptoin", "bridge", "own_name", "fingerprint"])
 def test_a_copy_refuses_a_field_that_cannot_be_changed(field: str) -> None:
     changes: Any = {field: "x"}
-    with pytest.raises(TypeError, match=rf"Tool.copy\(\) takes no field '{field}'"):
+    with pytest.raises(TypeError, match=rf"Tool\.copy\(\.\.\.\): it takes no field '{field}'"):
         make().copy(**changes)
     with pytest.raises(TypeError, match="Did you mean 'description'"):
         make().copy(descriptoin="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

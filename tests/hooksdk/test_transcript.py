@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from transcripts import (
     call,
     history,
     make_store,
+    messages_file,
     open_transcript,
     opened,
     shape,
@@ -28,7 +30,7 @@ from transcripts import (
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ConfigError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import FORMATS, Message, MessageFormat
-from hooksdk.stores import Store
+from hooksdk.stores import JsonlStore, Store
 from hooksdk.transcript import Results, Transcript
 
 pytestmark = pytest.mark.anyio
@@ -88,6 +90,15 @@ async def test_a_message_that_is_not_json_is_refused_and_breaks_nothing(store: S
         await transcript.append([OPENAI.user("fine")])
     async with opened(store) as transcript:
         assert transcript.messages == [OPENAI.user("fine")]
+
+
+async def test_numbers_that_json_lacks_are_stored_as_null(tmp_path: Path) -> None:
+    """Readers of other languages refuse `NaN`."""
+    store = JsonlStore(tmp_path)
+    async with opened(store) as transcript:
+        await transcript.append([{"role": "user", "content": "x", "n": [math.nan, math.inf, -math.inf, 1.5]}])
+        assert transcript.view[0]["n"] == [None, None, None, 1.5]
+    assert messages_file(store).read_text() == '{"role":"user","content":"x","n":[null,null,null,1.5]}\n'
 
 
 async def test_text_with_half_a_surrogate_pair_is_stored_as_it_is(store: Store) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from provider_rules import in_format, neutral, violations
 from test_formats_properties import SHARED, TRANSCRIPTS, transcript
-from transcripts import ALL, OPENAI, body, call, history, texts_of
+from transcripts import ALL, ANTHROPIC, GEMINI, OPENAI, RESPONSES, body, call, history, texts_of
 
 from hooksdk.calls import ToolResult
 from hooksdk.errors import ConfigError, UnknownResult
 from hooksdk.formats import FORMATS, Message, MessageFormat
+from hooksdk.histories import read_history
+from hooksdk.testing import open_session
 from hooksdk.trimming import NotTrimmed, guess_format, list_results, problem, read, repair, trim
 
 EVERY = pytest.mark.parametrize("form", ALL, ids=FORMATS)
@@ -77,6 +79,44 @@ def test_a_call_without_a_result_gets_one_and_what_cannot_be_repaired_is_refused
     assert repair(repaired) == repaired
     with pytest.raises(ConfigError, match="message 1: it answers call 'c1'"):
         repair([form.user("question"), *form.result_messages([(call(1), ToolResult("done"))])], form)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("form", [ANTHROPIC, GEMINI], ids=["anthropic", "gemini"])
+async def test_results_of_one_turn_in_several_messages_are_put_into_one(form: MessageFormat) -> None:
+    calls = [call(1), call(2), call(3)]
+    apart = [each for made in calls for each in form.result_messages([(made, ToolResult(f"{made.id} done"))])]
+    messages = [form.user("question"), form.reply("", calls), *apart, form.reply("answer")]
+    if form is ANTHROPIC:
+        apart[0]["content"].append({"type": "text", "text": "while you wait"})
+    repaired = repair(messages, form)
+    assert len(repaired) == 4
+    assert texts_of(form, repaired) == ["c1 done", "c2 done", "c3 done"]
+    assert violations(form.name, repaired) == []
+    assert problem(repaired, form) is None
+    async with open_session() as session:
+        await session.load(messages, form)
+        assert session.view == repaired
+
+
+def test_reasoning_that_nothing_follows_is_told_and_left_out() -> None:
+    reasoning: Message = {"type": "reasoning", "id": "rs_1", "summary": []}
+    messages = [
+        RESPONSES.user("question"),
+        reasoning,
+        RESPONSES.user("go on"),
+        reasoning,
+        RESPONSES.reply("fine"),
+        reasoning,
+    ]
+    why = "message 1: its reply was cut off, and it cannot be sent without what follows"
+    assert problem(messages, RESPONSES) == why
+    repaired = repair(messages, RESPONSES)
+    assert repaired == [messages[0], *messages[2:5]]
+    assert problem(repaired, RESPONSES) is None
+    history = read_history(messages, into="openai-responses")
+    assert history.messages == repaired
+    assert "left out: reasoning of replies that were cut off (2)" in history.notes
 
 
 def test_a_message_that_is_of_no_format_is_refused_with_its_place() -> None:

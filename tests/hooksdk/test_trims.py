@@ -25,8 +25,9 @@ from hooksdk import schema
 from hooksdk._transcript.trims import MIN_SHARE_SAVED, MIN_TOKENS_SAVED
 from hooksdk.calls import ToolResult, TrimReceipt
 from hooksdk.errors import FenceClosed, MissingGrant, TranscriptChanged, UnknownResult
-from hooksdk.formats import FORMATS, Message, MessageFormat
-from hooksdk.stores import Store
+from hooksdk.formats import FORMATS, FoundResult, Message, MessageFormat
+from hooksdk.formats.anthropic import Anthropic
+from hooksdk.stores import MemoryStore, Store
 from hooksdk.transcript import Results, Transcript, TranscriptEditor
 
 pytestmark = pytest.mark.anyio
@@ -51,6 +52,32 @@ async def transcript(store: Store, form: MessageFormat) -> AsyncIterator[Transcr
 
 
 # --- queue and drain ---
+
+
+class CountingFormat(Anthropic):
+    """Counts how often the results of a message are read."""
+
+    def __init__(self) -> None:
+        self.readings = 0
+
+    def results(self, message: Message) -> list[FoundResult]:
+        self.readings += 1
+        return super().results(message)
+
+
+async def test_many_results_in_one_message_are_trimmed_in_linear_time() -> None:
+    readings: list[int] = []
+    for count in (40, 160):
+        form = CountingFormat()
+        async with opened(MemoryStore(), form=form) as transcript:
+            calls = [call(number) for number in range(count)]
+            results = form.result_messages([(each, ToolResult(body(1, 600))) for each in calls])
+            await transcript.append([form.user("go"), form.reply("", calls), *results, form.reply("seen")])
+            for info in transcript.list_results():
+                assert (await Results(transcript, "p").trim(info.handle)).status == "queued"
+            assert statuses(await transcript.drain()) == ["applied"] * count
+        readings.append(form.readings)
+    assert readings[1] < 5 * readings[0]
 
 
 async def test_a_trim_waits_for_the_drain_and_changes_the_view_only(

@@ -77,7 +77,7 @@ async def test_what_was_rewritten_is_judged_and_what_was_judged_runs(form: str):
         @hooks.before_tool_call
         def judge(self, event: BeforeToolCall) -> Block | None:
             judged.append(event.arguments["path"])
-            event.arguments["path"] = "/etc/passwd"
+            dict[str, object].__setitem__(event.arguments, "path", "/etc/passwd")
             return None
 
     async with open_session(Moves, tools=[delete_file]) as session:

@@ -42,3 +42,10 @@ def test_pyright_reports_errors_on_exactly_the_marked_lines(path: Path, found: d
     marked = {number for number, line in enumerate(path.read_text().splitlines(), 1) if "# error" in line}
     assert path.name.startswith("good_") == (not marked)
     assert found[path.name] == marked
+
+
+def test_mypy_in_strict_mode_accepts_a_plain_program(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), str(HERE / "good_sync.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=HERE.parents[1])
+    assert done.returncode == 0, done.stdout

@@ -5,42 +5,76 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hooksdk.testing import Call, Turn, call
 
-FILE_NAME = "weather-station.xlsx"
-PROMPT = "Put the log of our repository into a spreadsheet, and check that it is right."
-NEEDS = {
-    # What to search for, and the parameters that the right tool must have.
-    "log": ("show the commit log of a git repository", {"repo_path", "max_count"}),
-    "create": ("create a new excel workbook", {"path", "sheets"}),
-    "write": ("write rows of values into spreadsheet cells", {"path", "sheet", "at", "rows"}),
-    "read": ("read a range of spreadsheet cells", {"path", "sheet", "range"}),
-}
+PROMPT = "Make a spreadsheet of the log of our repository, and check that it is right."
 HEADINGS = ["commit", "author", "date", "message"]
 
 Answer = Call | str
 Job = Generator[Answer, Turn, None]
+Rows = list[list[str]]
 
 
-def scripted_secretary(repository: Path, folder: Path, elsewhere: Path) -> Callable[[Turn], Answer]:
+@dataclass(frozen=True, kw_only=True)
+class Office:
+    """The tools that a spreadsheet is made with: what to search for, and how they are called."""
+
+    file_name: str
+    needs: Mapping[str, tuple[str, set[str]]]
+    """By what it is for (log, create, write, read): the query, and the parameters that the right tool must have."""
+    create: Mapping[str, Any]
+    """The arguments beside `path`."""
+    write: Callable[[Rows], dict[str, Any]]
+    read: Callable[[int], dict[str, Any]]
+    """Of the number of rows, with the headings."""
+
+
+LIGHT = Office(
+    file_name="weather-station.csv",
+    needs={
+        "log": ("show the commit log of a repository", {"repo_path", "max_count"}),
+        "create": ("create a new spreadsheet", {"path", "columns"}),
+        "write": ("write rows of values into spreadsheet cells", {"path", "rows", "at_row"}),
+        "read": ("read a range of spreadsheet rows", {"path", "first_row", "last_row"}),
+    },
+    create={"columns": HEADINGS},
+    write=lambda rows: {"rows": rows, "at_row": 2},
+    read=lambda count: {"first_row": 1, "last_row": count},
+)
+REAL = Office(
+    file_name="weather-station.xlsx",
+    needs={
+        "log": ("show the commit log of a git repository", {"repo_path", "max_count"}),
+        "create": ("create a new excel workbook", {"path", "sheets"}),
+        "write": ("write rows of values into spreadsheet cells", {"path", "sheet", "at", "rows"}),
+        "read": ("read a range of spreadsheet cells", {"path", "sheet", "range"}),
+    },
+    create={"sheets": ["Log"]},
+    write=lambda rows: {"sheet": "Log", "at": "A1", "rows": [HEADINGS, *rows]},
+    read=lambda count: {"sheet": "Log", "range": f"A1:D{count}"},
+)
+
+
+def scripted_secretary(office: Office, repository: Path, folder: Path, elsewhere: Path) -> Callable[[Turn], Answer]:
     """A script that logs `repository` into a spreadsheet in `folder`; it tries `elsewhere` first."""
     job: list[Job] = []
 
     def script(turn: Turn) -> Answer:
         if not job:
-            job.append(_work(turn, repository, folder, elsewhere))
+            job.append(_work(turn, office, repository, folder, elsewhere))
             return next(job[0])
         return job[0].send(turn)
 
     return script
 
 
-def _work(turn: Turn, repository: Path, folder: Path, elsewhere: Path) -> Job:
-    tools = yield from _find_tools(turn)
-    if missing := [what for what in NEEDS if what not in tools]:
+def _work(turn: Turn, office: Office, repository: Path, folder: Path, elsewhere: Path) -> Job:
+    tools = yield from _find_tools(turn, office)
+    if missing := [what for what in office.needs if what not in tools]:
         yield f"I found no tool to {' or '.join(missing)}, so I cannot do this."
         return
     use = _caller(turn)
@@ -51,19 +85,19 @@ def _work(turn: Turn, repository: Path, folder: Path, elsewhere: Path) -> Job:
         yield f"The log could not be read: {turn.result.text[:200]}"
         return
 
-    path = elsewhere / FILE_NAME
-    turn = yield use(tools["create"], path=str(path), sheets=["Log"])
+    path = elsewhere / office.file_name
+    turn = yield use(tools["create"], path=str(path), **office.create)
     if turn.result.is_error:
         # The refusal says where spreadsheets belong.
-        path = folder / FILE_NAME
-        turn = yield use(tools["create"], path=str(path), sheets=["Log"])
+        path = folder / office.file_name
+        turn = yield use(tools["create"], path=str(path), **office.create)
     if turn.result.is_error:
         yield f"I was not allowed to make the spreadsheet: {turn.result.text[:200]}"
         return
 
-    turn = yield use(tools["write"], path=str(path), sheet="Log", at="A1", rows=[HEADINGS, *rows])
-    turn = yield use(tools["read"], path=str(path), sheet="Log", range=f"A1:D{len(rows) + 1}")
-    same = not turn.result.is_error and _cells(turn.result.text) == len(rows) + 1
+    turn = yield use(tools["write"], path=str(path), **office.write(rows))
+    turn = yield use(tools["read"], path=str(path), **office.read(len(rows) + 1))
+    same = not turn.result.is_error and _values(turn.result.text) == [HEADINGS, *rows]
     answer = f"{len(rows)} commits, {'all' if same else 'NOT all'} of them in {path.name}."
 
     if "trim-tool-result" in turn.offered:
@@ -76,15 +110,17 @@ def _work(turn: Turn, repository: Path, folder: Path, elsewhere: Path) -> Job:
     yield answer
 
 
-def _find_tools(turn: Turn) -> Generator[Answer, Turn, dict[str, str]]:
+def _find_tools(turn: Turn, office: Office) -> Generator[Answer, Turn, dict[str, str]]:
     """By search where a bridge is offered, else among the definitions that are shown."""
     if "tool_search" not in turn.offered:
         known = {name: set(_properties(definition)) for name, definition in turn.definitions.items()}
-        fitting = {what: [name for name, has in known.items() if needs <= has] for what, (_, needs) in NEEDS.items()}
+        fitting = {
+            what: [name for name, has in known.items() if needs <= has] for what, (_, needs) in office.needs.items()
+        }
         return {what: names[0] for what, names in fitting.items() if names}
-    turn = yield call("tool_search", queries=[query for query, _ in NEEDS.values()])
+    turn = yield call("tool_search", queries=[query for query, _ in office.needs.values()])
     names: dict[str, str] = {}
-    for (what, (_, needs)), group in zip(NEEDS.items(), turn.result.json()["results"], strict=True):
+    for (what, (_, needs)), group in zip(office.needs.items(), turn.result.json()["results"], strict=True):
         for hit in group["hits"]:
             if what not in names and needs <= set(re.findall(r"(\w+)\??:", hit["call"])):
                 names[what] = hit["name"]
@@ -110,11 +146,11 @@ def _read_log(text: str) -> list[list[str]]:
     return [[commit[:10], author, date, message] for commit, author, date, message in entries]
 
 
-def _cells(text: str) -> int:
+def _values(text: str) -> Rows:
     try:
-        return len(json.loads(text)["values"])
+        return [[str(cell) for cell in row] for row in json.loads(text)["values"]]
     except (ValueError, KeyError, TypeError):
-        return -1
+        return []
 
 
 def _longest(text: str, tool: str) -> str | None:

@@ -1,10 +1,15 @@
-"""The small git repository of the demo, made in one step."""
+"""The small repository of the demo, made in one step: as a file of history, or as a real one of git."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
+
+from hooksdk.cli._demo.commits import HISTORY, Commit
 
 AUTHORS = ("Mara Lind", "Tom Okafor", "Inés Ruiz", "Yuki Arai")
 SUBJECTS = (
@@ -43,6 +48,34 @@ FIRST_DAY = 1_767_600_000
 """2026-01-05, as seconds since the epoch."""
 
 
+def make_history(folder: Path) -> int:
+    """Write the history into an empty folder, where git is not needed; answers how many commits it has."""
+    folder.mkdir(parents=True)
+    lines = [json.dumps(commit, ensure_ascii=False) for commit in _commits()]
+    (folder / HISTORY).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return len(lines)
+
+
+def _commits() -> list[Commit]:
+    commits: list[Commit] = []
+    parent = ""
+    for number, subject in enumerate(SUBJECTS, start=1):
+        author, mail, seconds = _signature(number)
+        parent = hashlib.sha1(f"{parent}{author}{seconds}{subject}".encode(), usedforsecurity=False).hexdigest()
+        date = datetime.fromtimestamp(seconds, UTC).isoformat()
+        files = ["CHANGES", *(["README"] if subject.startswith(("Document", "Release")) else [])]
+        commits.append(
+            {"commit": parent, "author": author, "mail": mail, "date": date, "message": subject, "files": files}
+        )
+    return commits
+
+
+def _signature(number: int) -> tuple[str, str, int]:
+    """Author, mail address and time of a commit."""
+    author = AUTHORS[number * 7 % len(AUTHORS)]
+    return author, f"{author.split()[0].lower()}@station.example", FIRST_DAY + number * 61_200
+
+
 def make_repository(folder: Path) -> int:
     """Make a git repository in an empty folder, and answer how many commits it has. Raises `OSError` without git."""
     folder.mkdir(parents=True)
@@ -55,9 +88,8 @@ def make_repository(folder: Path) -> int:
 def _history() -> bytes:
     parts: list[bytes] = []
     for number, subject in enumerate(SUBJECTS, start=1):
-        author = AUTHORS[number * 7 % len(AUTHORS)]
-        mail = f"{author.split()[0].lower()}@station.example"
-        stamp = f"{author} <{mail}> {FIRST_DAY + number * 61_200} +0000"
+        author, mail, seconds = _signature(number)
+        stamp = f"{author} <{mail}> {seconds} +0000"
         message = f"{subject}\n".encode()
         text = "".join(f"{line}\n" for line in SUBJECTS[:number]).encode()
         head = (

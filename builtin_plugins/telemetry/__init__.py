@@ -1,0 +1,110 @@
+"""Spans and metrics for OpenTelemetry, by its conventions for generative AI.
+
+What is told comes from the trace, in the background and with the times at which it happened. Two spans are made where it
+happens, so that they are current for the code inside: that of a run, and that of a tool while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, PositiveInt
+
+from hooksdk import hooks
+from hooksdk.config import ProjectSettings
+from hooksdk.hooks import (
+    AfterModelCall,
+    AgentEnd,
+    Around,
+    AroundRun,
+    AroundToolCall,
+    BeforeModelCall,
+    Trace,
+    TransformToolResult,
+)  # fmt: skip
+from hooksdk.trimming import guess_format
+
+try:
+    from builtin_plugins.telemetry._instruments import Instruments
+    from builtin_plugins.telemetry._session import SessionSpans
+except ModuleNotFoundError as missing:
+    raise ImportError("telemetry needs opentelemetry-api: pip install 'hooksdk[otel]'") from missing
+
+__all__ = ["Telemetry"]
+
+
+class Telemetry:
+    """Tell OpenTelemetry what runs do."""
+
+    class Config(BaseModel):
+        """Settings."""
+
+        model_config = ConfigDict(extra="forbid")
+        content: bool = False
+        """Messages, arguments and results as attributes of the spans. Secrets that hooksdk filled in are masked."""
+        max_characters: PositiveInt = 8_000
+        """The longest text of one message, arguments or result."""
+
+        @classmethod
+        def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
+            """A cloned repository may leave content out, and sends none of its user's anywhere without their trust."""
+            values = dict(project.values)
+            if not project.trusted and (values.get("content") is not False or "content" in own):
+                values.pop("content", None)
+            return {**values, **own}, [name for name in project.values if name not in values and name not in own]
+
+    @classmethod
+    @asynccontextmanager
+    async def shared(cls, _config: Config) -> AsyncGenerator[Instruments, None]:
+        """One tracer and one meter for all sessions."""
+        yield Instruments()
+
+    def __init__(self, config: Config, shared: Instruments) -> None:
+        self._content = config.content
+        self._spans = SessionSpans(shared, config.max_characters if config.content else 0)
+
+    @hooks.around_run.first
+    def around_run(self, event: AroundRun) -> Around:
+        """Its span is current for whatever the host does in the run."""
+        return Around(self._spans.run(event.info))
+
+    @hooks.around_tool_call.first
+    def around_tool(self, event: AroundToolCall) -> Around:
+        """Its span is current for the tool."""
+        return Around(self._spans.tool(event))
+
+    @hooks.trace
+    async def take(self, event: Trace) -> None:
+        """Everything else, and the ends of all spans."""
+        self._spans.take(event)
+
+    # What is said, where that is asked for
+
+    @hooks.before_model_call.last
+    def note_request(self, event: BeforeModelCall) -> None:
+        """The messages as the other plugins left them."""
+        if self._content:
+            self._spans.note_request(event.run_id, event.messages)
+
+    @hooks.after_model_call
+    async def note_reply(self, event: AfterModelCall) -> None:
+        """The reply as recorded."""
+        if self._content:
+            message, told = event.message, event.usage is not None or event.stop_reason is not None
+            # What a reply cost is said with its last message; in most formats it has one.
+            last = told or guess_format([dict(message)]) != "openai-responses"
+            self._spans.note_reply(event.run_id, message, event.stop_reason, last=last)
+
+    @hooks.transform_tool_result.last
+    def note_result(self, event: TransformToolResult) -> None:
+        """The result as the other plugins left it."""
+        if self._content:
+            self._spans.note_result(event)
+
+    @hooks.agent_end.last
+    def note_error(self, event: AgentEnd) -> None:
+        """The error's type, not its text."""
+        if event.reason == "error":
+            self._spans.note_error(event.run_id, (event.error or "").partition(":")[0])

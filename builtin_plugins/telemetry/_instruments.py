@@ -1,0 +1,91 @@
+"""The tracer, the histograms, and the words of OpenTelemetry's conventions for generative AI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any, Final, final
+
+from opentelemetry import metrics, trace
+
+CONVENTIONS: Final = "1.41.1"
+"""The version of the semantic conventions that are followed."""
+_SCHEMA = f"https://opentelemetry.io/schemas/{CONVENTIONS}"
+_TOKEN_BOUNDS = [4**power for power in range(14)]
+_SECOND_BOUNDS = [0.01 * 2**power for power in range(14)]
+_PROVIDERS = {"gemini": "gcp.gemini", "google": "gcp.gen_ai", "vertex": "gcp.vertex_ai", "bedrock": "aws.bedrock",
+              "azure": "azure.ai.openai", "mistral": "mistral_ai", "xai": "x_ai"}  # fmt: skip
+"""Where the conventions have another word than most people."""
+
+
+@final
+class Instruments:
+    """What a host's sessions share. Before somebody sets a provider, and without the SDK, they do nothing."""
+
+    def __init__(self) -> None:
+        own = version("hooksdk")
+        self.tracer = trace.get_tracer("hooksdk", own, schema_url=_SCHEMA)
+        meter = metrics.get_meter("hooksdk", own, schema_url=_SCHEMA)
+        self._tokens = meter.create_histogram(
+            "gen_ai.client.token.usage", "{token}", "Number of input and output tokens used.",
+            explicit_bucket_boundaries_advisory=_TOKEN_BOUNDS,
+        )  # fmt: skip
+        self._duration = meter.create_histogram(
+            "gen_ai.client.operation.duration", "s", "GenAI operation duration.",
+            explicit_bucket_boundaries_advisory=_SECOND_BOUNDS,
+        )  # fmt: skip
+        self._mcp_duration = meter.create_histogram(
+            "mcp.client.operation.duration", "s", "The duration of the MCP request as observed by its sender.",
+            explicit_bucket_boundaries_advisory=[0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300],
+        )  # fmt: skip
+        self._decisions = meter.create_counter("hooksdk.decisions", "{decision}", "Decisions of plugins.")
+
+    def count_tokens(self, usage: Mapping[str, int], about: Mapping[str, Any]) -> None:
+        """The tokens of one model call."""
+        for kind in ("input", "output"):
+            if (tokens := usage.get(f"gen_ai.usage.{kind}_tokens")) is not None:
+                self._tokens.record(tokens, {**about, "gen_ai.token.type": kind})
+
+    def time(self, seconds: float, about: Mapping[str, Any], *, mcp: bool = False) -> None:
+        """How long an operation took, and again under MCP's name where it was a call of a server's tool."""
+        self._duration.record(seconds, about)
+        if mcp:
+            self._mcp_duration.record(seconds, {**about, "mcp.method.name": "tools/call"})
+
+    def count_decision(self, about: Mapping[str, Any]) -> None:
+        """A plugin decided."""
+        self._decisions.add(1, about)
+
+
+def provider_name(provider: str | None) -> str:
+    """The conventions' word for a provider."""
+    return _PROVIDERS.get(provider or "", provider or "unknown")
+
+
+def usage_attributes(usage: Mapping[str, Any] | None) -> dict[str, int]:
+    """The tokens of one model call under the conventions' names, out of any provider's counts. Input tokens include those
+    that the provider's cache held or took, which Anthropic counts apart."""
+    if not usage:
+        return {}
+    cached, written = _count(usage, "cache_read_input_tokens"), _count(usage, "cache_creation_input_tokens")
+    given = _count(usage, "prompt_tokens", "promptTokenCount", "input_tokens")
+    if given is not None and "input_tokens" in usage:
+        given += (cached or 0) + (written or 0)
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    if cached is None and isinstance(details, Mapping):
+        cached = _count(details, "cached_tokens")  # pyright: ignore[reportUnknownArgumentType]
+    made = _count(usage, "completion_tokens", "output_tokens", "candidatesTokenCount")
+    if made is not None:
+        made += _count(usage, "thoughtsTokenCount") or 0
+    found = {
+        "input_tokens": given,
+        "output_tokens": made,
+        "cache_read.input_tokens": _count(usage, "cachedContentTokenCount") if cached is None else cached,
+        "cache_creation.input_tokens": written,
+    }
+    return {f"gen_ai.usage.{name}": count for name, count in found.items() if count is not None}
+
+
+def _count(usage: Mapping[str, Any], *names: str) -> int | None:
+    counts = (usage.get(name) for name in names)
+    return next((count for count in counts if isinstance(count, int) and not isinstance(count, bool)), None)

@@ -1,0 +1,1 @@
+"""Below `agent.py`."""

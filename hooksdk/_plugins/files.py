@@ -1,0 +1,231 @@
+"""Plugins in files and modules of one's own: a project's plugins file, and what a person names on the command line.
+
+Both are imported with their folder at the end of `sys.path`, where it stays for imports inside functions: their neighbours
+can be imported, and no file of a project takes the place of a module that others import.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import types
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, cast
+
+from hooksdk._config.trust import PLUGINS_FILE
+from hooksdk._firing.marks import is_own, members
+from hooksdk._plugins.handlers import classes_in, is_marked, tell_of_unregistered
+from hooksdk._plugins.installed import installed_ids
+from hooksdk._plugins.plugin import Plugin, plugin_id_of
+from hooksdk._tasks.background import logger
+from hooksdk._tasks.limits import describe
+from hooksdk.config import Config
+from hooksdk.errors import HookSDKError, PluginRefused, did_you_mean
+
+INIT = "__init__.py"
+
+
+def plugins_file(config: Config, folder: Path) -> Path | None:
+    """The project's plugins file, or None without one. Raises `PluginRefused` when it is not there."""
+    if config.plugins_file is False:
+        return None
+    path = folder / (PLUGINS_FILE if config.plugins_file is True else config.plugins_file)
+    if not path.is_file():
+        raise PluginRefused(
+            path.name, f"the plugins file {path} does not exist", "Write it, or set plugins_file = false"
+        )
+    return path
+
+
+def from_plugins_file(config: Config, folder: Path) -> list[Plugin]:
+    """The plugins of the project's plugins file, which is run for it."""
+    path = plugins_file(config, folder)
+    if path is None:
+        return []
+    name = path.stem if config.plugins_file is True else _private_name(path)
+    _make_importable(path.parent)
+    logger.debug("running the plugins file %s", path, extra={"loading": PLUGINS_FILE})
+    module = _run(path, name, path.stem)
+    holders = _holders_of(module, path, "set plugins_file = false")
+    return [Plugin(id=plugin_id_of(holder), origin=str(path), holder=holder) for holder in holders]
+
+
+def plugins_at(place: str | Path, folder: Path | None = None) -> list[Any]:
+    """The modules and classes that somebody names, as `FILE`, `FILE:CLASS`, `MODULE` or `MODULE:CLASS`; paths and modules are
+    looked for from `folder`, by default the current one. Without a class these are the plugins that a plugins file of that
+    content gives; a bare `MODULE:` is the module itself.
+
+    Raises `PluginRefused` for what is not there, does not import or yields nothing; and whatever a decorator raises.
+    """
+    folder = folder or Path.cwd()
+    name = str(place)
+    if not name.strip():
+        raise PluginRefused(name, "no file and no module is named", "Name one, such as guard.py")
+    module_name, class_name = _split(name)
+    path = folder / Path(module_name).expanduser()
+    as_file = is_file(module_name) or path.exists()
+    module = import_file(path, name) if as_file else _import_module(module_name, name, folder)
+    where = Path(module.__file__ or module_name)
+    if not class_name:
+        return [module] if name.endswith(":") else _holders_of(module, where, "name another file")
+    try:
+        return [attrgetter(class_name)(module)]
+    except AttributeError:
+        classes = [one.__name__ for one in classes_in(module)]
+        hint = did_you_mean(class_name, classes)
+        if not hint:
+            hint = f" It has {', '.join(classes)}." if classes else f" Name the module alone: {module_name}"
+        raise PluginRefused(name, f"there is no '{class_name}' in {where}.{hint}") from None
+
+
+def is_file(place: str) -> bool:
+    """True where a text names a Python file, or a package's folder: it ends with `.py`, or has a separator of folders."""
+    return place.endswith(".py") or "/" in place or os.sep in place
+
+
+def _split(name: str) -> tuple[str, str]:
+    place, _, class_name = name.rpartition(":")
+    if place and (not class_name or all(part.isidentifier() for part in class_name.split("."))):
+        return place, class_name
+    return name, ""
+
+
+def import_file(path: Path, who: str) -> types.ModuleType:
+    """A file as the module that its neighbours get when they import it: once, and inside of its package, if it is in one."""
+    if path.is_dir() and (path / INIT).is_file():
+        path /= INIT
+    if not path.is_file():
+        if path.is_dir():
+            raise PluginRefused(who, f"{path} is a folder", "Name a file in it, such as plugin.py")
+        files = [one.name for one in path.parent.glob("*.py")] if path.parent.is_dir() else []
+        raise PluginRefused(who, f"there is no file {path}.{did_you_mean(path.name, files)}")
+    path = path.resolve()
+    folder = path.parent
+    parts = [folder.name if path.name == INIT else path.stem]
+    folder = folder.parent if path.name == INIT else folder
+    while (folder / INIT).is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    _make_importable(folder)
+    name = ".".join(parts)
+    if len(parts) == 1 and path.name != INIT and not _leads_to(name, path):
+        return _run(path, _private_name(path), who)  # called like a module that is found before it
+    with _refusing(who, f"running {path}", folder):
+        module = importlib.import_module(name)
+    if Path(module.__file__ or "").resolve() != path:
+        problem = f"'{name}' is imported from {module.__file__ or 'elsewhere'}, not from {path}"
+        raise PluginRefused(who, problem, "Uninstall that copy, or install this one with: pip install -e .")
+    return module
+
+
+def _import_module(name: str, who: str, folder: Path) -> types.ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise PluginRefused(who, "it is neither a file nor a module", "Name one, such as guard.py or my_package.guard")
+    _make_importable(folder)
+    with _refusing(who, f"importing {name}", folder):
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name and not name.startswith(f"{error.name}."):
+                raise
+    if name in installed_ids():
+        advice = f"An installed plugin is switched on with: hooksdk plugins enable {name}"
+        raise PluginRefused(who, f"there is no module '{name}'", advice)
+    here = [path.stem for path in folder.glob("*.py")]
+    hint = did_you_mean(name, here) or f" It was looked for in {folder} and where Python looks."
+    raise PluginRefused(who, f"there is no module '{name}'.{hint}")
+
+
+def _make_importable(folder: Path) -> None:
+    if (name := str(folder.resolve())) not in sys.path:
+        sys.path.append(name)
+    importlib.invalidate_caches()  # a file that was written a moment ago
+
+
+def _leads_to(name: str, path: Path) -> bool:
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return False
+    return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == path
+
+
+def _private_name(path: Path) -> str:
+    """A name of its own, so that a file called like an importable module does not take that one's place."""
+    return f"{Path(PLUGINS_FILE).stem}.{path.stem}"
+
+
+def _run(path: Path, name: str, who: str) -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise PluginRefused(who, f"{path} is no Python file", "Name a file that ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    module.__package__ = ""  # it is in none, whatever it is called here: the files beside it belong to it
+    sys.modules[name] = module
+    try:
+        with _refusing(who, f"running {path}", path.parent):
+            spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@contextmanager
+def _refusing(who: str, what: str, folder: Path) -> Generator[None]:
+    """Other people's code: whatever it raises is told in one line, with the line in its own files. Ctrl-C stays Ctrl-C."""
+    try:
+        yield
+    except (HookSDKError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        advice = "Install what it imports beside hooksdk" if isinstance(error, ModuleNotFoundError) else ""
+        raise PluginRefused(who, f"{what} raised {describe(error)}{_line_in(folder, error)}", advice) from error
+
+
+def _line_in(folder: Path, error: BaseException) -> str:
+    """` (guard.py:3)`: the innermost line of the folder's own that was at work."""
+    place, traceback = "", error.__traceback__
+    while traceback is not None:
+        file = Path(traceback.tb_frame.f_code.co_filename)
+        if file.is_relative_to(folder.resolve()):
+            place = f" ({file.name}:{traceback.tb_lineno})"
+        traceback = traceback.tb_next
+    return place
+
+
+def _holders_of(module: types.ModuleType, path: Path, otherwise: str) -> list[Any]:
+    """What a file gives: the members of its `plugins`, in that order, or else itself and its classes with handlers. Raises
+    `PluginRefused` where that is nothing."""
+    own = [member for _, member in members(module) if is_marked(member) and is_own(module, member)]
+    named = vars(module).get("plugins")
+    if named is None:
+        holders = [*([module] if own else []), *classes_in(module)]
+    elif isinstance(named, (list, tuple)):
+        holders = list(cast("Sequence[Any]", named))
+        if own and module not in holders:
+            logger.warning(
+                "%s: its own handlers and tools are not called, since its plugins = [...] does not list them", path
+            )
+        tell_of_unregistered(module.__name__, module, holders)
+    else:
+        problem = f"plugins is {type(named).__name__} in {path}, not a list"
+        raise PluginRefused(path.stem, problem, "Write plugins = [MyPlugin], or call the variable otherwise")
+    if not holders:
+        advice = f"Decorate functions or methods in it with @hooks.… or @tool, or list plugins = [...]; or {otherwise}"
+        raise PluginRefused(path.stem, f"{path} yields no plugin", advice)
+    return holders
+
+
+def holders_of_all(names: Iterable[str], folder: Path) -> list[Any]:
+    """What several names give, in their order; a class that two of them give counts once."""
+    holders: list[Any] = []
+    for name in names:
+        logger.debug("loading %s", name, extra={"loading": name})
+        holders += [holder for holder in plugins_at(name, folder) if not any(holder is one for one in holders)]
+    return holders

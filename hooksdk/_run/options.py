@@ -1,0 +1,71 @@
+"""What a host says of a run, checked before it begins."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from hooksdk import schema
+from hooksdk._door.checks import check, check_function, check_mapping, check_number, check_path, check_text
+from hooksdk._run.parts import ParentRun
+from hooksdk._schema.plain import plain
+from hooksdk.errors import ConfigError, WrongArgument
+from hooksdk.hooks import RunInfo
+
+TRIGGERS = ("user", "schedule", "subagent", "other")
+"""What may begin a run."""
+
+
+def make_info(
+    session_id: str,
+    *,
+    parent: str,
+    parent_run: ParentRun | None,
+    agent_id: str,
+    workspace_dir: Any,
+    requester: Mapping[str, Any] | None,
+    trigger: str | None,
+    metadata: Mapping[str, Any] | None,
+    provider: str | None,
+    model: str | None,
+) -> RunInfo:
+    """Where the run comes from. In a sub-agent's session much of it is the parent's."""
+    if trigger is None:
+        trigger = "subagent" if parent else "user"
+    if trigger not in TRIGGERS:  # a rule about a trigger would hold for no run with a misspelt one
+        raise ConfigError("trigger", (f"{trigger!r:.60} is not one of {', '.join(TRIGGERS)}",))
+    check("session.run(agent_id=...)", agent_id, str, "text")
+    check_path("session.run(workspace_dir=...)", workspace_dir)
+    check_mapping("session.run(requester=...)", requester, '{"id": "ann", "is_owner": True}')
+    check_mapping("session.run(metadata=...)", metadata, '{"ticket": 7}')
+    check_text("session.run(provider=...)", provider)
+    check_text(
+        "session.run(model=...)", model, "It is the model's name; run_agent(session, model, ...) takes the model itself"
+    )
+    above = parent_run.info if parent_run else RunInfo()
+    requester = above.requester if requester is None else requester
+    workspace_dir = above.workspace_dir if workspace_dir is None else workspace_dir
+    extra = {"parent_session": parent} if parent else {}
+    return RunInfo(
+        session_id=session_id, run_id=f"run-{uuid.uuid4().hex[:12]}", attempt=1, agent_id=agent_id,
+        workspace_dir=None if workspace_dir is None else str(workspace_dir), provider=provider, model=model,
+        requester=None if requester is None else json_value("session.run(requester=...)", dict(requester)), trigger=trigger,
+        triggers=(*above.triggers, trigger) if parent_run else (trigger,),
+        agents=(*above.agents, agent_id) if parent_run else (agent_id,),
+        metadata=json_value("session.run(metadata=...)", {**extra, **(metadata or {})}),
+    )  # fmt: skip
+
+
+def check_options(*, context_window: object, approver: object) -> None:
+    """The rest of what `session.run` takes."""
+    check_number("session.run(context_window=...)", context_window, "context_window=128_000", optional=True)
+    check_function("session.run(approver=...)", approver, "async def (request) -> Approval")
+
+
+def json_value(where: str, value: Any) -> Any:
+    """A copy of a JSON value; an object of a provider's SDK in it becomes one."""
+    try:
+        return schema.clone(plain(value))
+    except schema.Uncloneable as error:
+        raise WrongArgument(where, str(error), "Give JSON values, or text") from None

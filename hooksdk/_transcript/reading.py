@@ -1,0 +1,79 @@
+"""Reading a session: its ledger from what the store gives, and the index that makes the next reading short."""
+
+from __future__ import annotations
+
+from typing import final
+
+from hooksdk._tasks.background import logger
+from hooksdk._tasks.shielding import in_thread
+from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.facts import Facts
+from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.messages import Messages
+from hooksdk._transcript.storage import LazyLog, SessionLog
+from hooksdk.errors import HookSDKError, StoreError
+from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
+
+
+async def read_ledger(
+    log: SessionLog, session_id: str, message_format: MessageFormat | None
+) -> tuple[Ledger, list[Entry]]:
+    """The ledger of what is stored, and its journal. The format is the one that the journal names, where none is given."""
+    reader = _Reader(message_format, lazy=isinstance(log, LazyLog))
+    try:
+        if isinstance(log, LazyLog):
+            reader.messages.source = await log.read_lazily(reader)
+        else:
+            messages, journal = await log.read()
+            await in_thread(reader.take_all, messages, journal)
+        return await in_thread(reader.ledger), reader.journal
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        problem = f"the journal cannot be understood ({type(error).__name__}: {error}); nothing was changed"
+        raise StoreError(f"session '{session_id}'", problem) from error
+
+
+async def keep_index(log: SessionLog, ledger: Ledger) -> None:
+    """Let the log keep what the next reading need not find out again, if that is worth it."""
+    if isinstance(log, LazyLog) and log.index_is_due and _is_ours(ledger.format):
+        try:
+            await log.keep_index(await in_thread(ledger.facts.dump), ledger.count)
+        except HookSDKError as error:
+            logger.debug("no index was kept: %s", error)
+
+
+def _is_ours(message_format: MessageFormat | None) -> bool:
+    """A host's own format may say something else of the same messages tomorrow."""
+    name = message_format.name if message_format else None
+    return name in FORMATS and type(message_format) is type(get_format(name))
+
+
+@final
+class _Reader:
+    def __init__(self, message_format: MessageFormat | None, *, lazy: bool) -> None:
+        self._given = message_format
+        self._lazy = lazy
+        self.begin([], None)
+
+    def begin(self, journal: list[Entry], index: bytes | None) -> int:
+        name = next((str(entry.get("name")) for entry in journal if entry.get("kind") == "format"), None)
+        self.journal, self.format = journal, self._given
+        if self.format is None and name in FORMATS:
+            self.format = get_format(name)
+        facts = Facts.load(index, self.format) if index is not None and _is_ours(self.format) else None
+        self.facts = Facts(self.format) if facts is None else facts
+        self.messages = Messages(len(self.facts), lazy=self._lazy)
+        return len(self.facts)
+
+    def take(self, message: Message, size: int) -> None:
+        self.facts.add(message)
+        self.messages.append(message, size)
+
+    def take_all(self, messages: list[Message], journal: list[Entry]) -> None:
+        self.begin(journal, None)
+        for message in messages:
+            self.take(message, 0)
+
+    def ledger(self) -> Ledger:
+        ledger = Ledger(self.format, self.messages, self.facts)
+        ledger.go_through(self.journal)
+        return ledger

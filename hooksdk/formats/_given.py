@@ -1,0 +1,184 @@
+"""What hosts have at hand where hooksdk takes messages and calls: JSON, objects of the SDKs, whole answers of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from hooksdk import schema
+from hooksdk._door.checks import check_mapping, refuse
+from hooksdk._schema.plain import is_sdk_object, plain
+from hooksdk._schema.values import as_object, is_list, is_mapping, is_object, is_sequence
+from hooksdk.calls import ToolCall
+from hooksdk.errors import WrongArgument
+from hooksdk.formats._base import Message, MessageFormat
+
+_PARSED = {"parsed", "parsed_arguments", "parsed_output"}
+"""What the SDKs' `parse()` adds to answers; requests refuse it."""
+_PARTS = {"content", "tool_calls", "function"}
+"""Where that may stand in a message."""
+_GEMINI_CALL = {"id", "name", "args", "partialArgs", "willContinue"}
+
+
+@dataclass(frozen=True)
+class Given:
+    """The messages in what was given, and what a whole answer says besides."""
+
+    messages: list[Message]
+    usage: Mapping[str, Any] | None = None
+    stop_reason: str | None = None
+
+
+def messages_in(given: object, message_format: MessageFormat, where: str) -> Given:
+    """One message, several of them, or a whole answer of an SDK. Dicts stay as they are. Raises `WrongArgument` for anything
+    that is none."""
+    if is_mapping(given) or is_sdk_object(given):
+        return _read(given, message_format, where)
+    if not is_sequence(given):
+        refuse(where, given, "a message (a dict, or an object of the SDK) or a list of them", _advice(given))
+    parts: list[Given] = [_read(one, message_format, f"{where}, item {at}") for at, one in enumerate(given)]
+    last = parts[-1] if parts else Given([])
+    return Given([message for part in parts for message in part.messages], last.usage, last.stop_reason)
+
+
+def usage_in(given: object, where: str) -> dict[str, Any] | None:
+    """What an answer says of its tokens, as a copy."""
+    body: object = plain(given)
+    check_mapping(where, body, "the answer's own usage")
+    return schema.clone(dict(cast("Mapping[str, Any]", body))) if body is not None else None
+
+
+def _advice(given: object) -> str:
+    if isinstance(given, str):
+        return 'Write such as {"role": "user", "content": "..."}, or run.format.user("...")'
+    if hasattr(given, "__aiter__") or hasattr(given, "__next__"):
+        return "Put the stream together first, as its SDK does, and record the whole message"
+    return ""
+
+
+def _read(given: object, message_format: MessageFormat, where: str) -> Given:
+    body: object = plain(given)
+    if is_mapping(body) and not is_object(body):
+        body = dict(body)
+    if not is_object(body):
+        refuse(where, given, f"a message of format '{message_format.name}'", _advice(given))
+    answer = _answer(body, message_format, where)
+    if answer is None:
+        return Given([body if body is given else _sendable(body, message_format)])
+    messages = [_sendable(message, message_format) for message in answer.messages]
+    return Given(messages, answer.usage, answer.stop_reason)
+
+
+def _answer(body: Message, message_format: MessageFormat, where: str) -> Given | None:
+    """What a whole answer of an API holds, or None for a message."""
+    found: tuple[str, Given] | None = None
+    usage = body.get("usage") or body.get("usageMetadata")
+    if is_list(body.get("choices")) and "role" not in body:
+        choice = _only(body["choices"], "choices", where)
+        found = "openai-chat", Given(_message(choice.get("message"), where), usage, choice.get("finish_reason"))
+    elif is_object(body.get("message")) and "finish_reason" in body:
+        found = "openai-chat", Given([body["message"]], None, body["finish_reason"])
+    elif body.get("object") == "response" and is_list(body.get("output")):
+        found = "openai-responses", Given(body["output"], usage, body.get("status"))
+    elif is_list(body.get("candidates")) and "role" not in body:
+        candidate = _only(body["candidates"], "candidates", where)
+        found = "gemini", Given(_message(candidate.get("content"), where), usage, candidate.get("finishReason"))
+    elif body.get("type") == "message" and "model" in body and body.get("role") == "assistant":
+        message = {"role": "assistant", "content": body.get("content")}
+        found = "anthropic", Given([message], usage, body.get("stop_reason"))
+    if found is None:
+        return None
+    name, answer = found
+    from hooksdk.formats import FORMATS
+
+    if message_format.name in FORMATS and message_format.name != name:
+        problem = f"this is an answer of the format '{name}', and the run has '{message_format.name}'"
+        raise WrongArgument(where, problem, f"Open the run with session.run(format='{name}')")
+    return answer
+
+
+def _only(answers: Sequence[Any], what: str, where: str) -> Message:
+    if len(answers) != 1:
+        raise WrongArgument(where, f"the answer has {len(answers)} {what}", "Record the message of one of them")
+    return as_object(answers[0])
+
+
+def _message(message: object, where: str) -> list[Message]:
+    if not is_object(message):
+        problem = "this answer has no message: it is a piece of a stream, or it was cut off"
+        raise WrongArgument(where, problem, "Put a stream together first, as its SDK does")
+    return [message]
+
+
+def _sendable(message: Message, message_format: MessageFormat) -> Message:
+    """An SDK's message as a request takes it."""
+    sent: Message = _without_parsed(message)
+    if sent.get("role") != "assistant":
+        return sent
+    if message_format.name == "openai-chat":
+        sent.pop("annotations", None)
+        if is_object(sent.get("audio")):
+            sent["audio"] = {"id": sent["audio"].get("id")}
+        if sent.get("content") is None:
+            sent["content"] = None if sent.keys() & {"tool_calls", "function_call", "refusal", "audio"} else ""
+    elif message_format.name == "anthropic" and is_list(sent.get("content")):
+        sent["content"] = [part for part in sent["content"] if not _is_blank(part)]
+    return sent
+
+
+def _without_parsed(value: Any) -> Any:
+    if is_list(value):
+        return [_without_parsed(each) for each in value]
+    if not is_object(value):
+        return value
+    return {key: _without_parsed(each) if key in _PARTS else each for key, each in value.items() if key not in _PARSED}
+
+
+def _is_blank(block: object) -> bool:
+    """Anthropic refuses text that is blank, also where it wrote it itself."""
+    body = as_object(block)
+    return body.get("type") == "text" and not str(body.get("text", "")).strip()
+
+
+def call_in(given: object, pending: Iterable[ToolCall], where: str) -> ToolCall:
+    """A call as hooksdk, an API or an SDK writes it. One that has no id, as Gemini's, is the first of the `pending` that is
+    equal. Raises `WrongArgument` for anything else."""
+    if isinstance(given, ToolCall):
+        return given
+    body = as_object(plain(given))
+    calls = _calls_in(body)
+    if len(calls) != 1:
+        example = '{"id": ..., "type": "function", "function": {...}}'
+        advice = "Take them from run.pending, one at a time" if _holds_calls(given, body) else ""
+        refuse(where, given, f"a tool call: a ToolCall, an object of the SDK, or a dict such as {example}", advice)
+    call = calls[0]
+    if as_object(body.get("functionCall") or body.get("function_call") or body).get("id") or "type" in body:
+        return call
+    return next((one for one in pending if (one.name, one.arguments) == (call.name, call.arguments)), call)
+
+
+def _holds_calls(given: object, body: Message) -> bool:
+    return is_list(given) or "role" in body or "choices" in body or "output" in body
+
+
+def _calls_in(body: Message) -> list[ToolCall]:
+    """The calls that this is, read as part of a reply of the format that writes calls so."""
+    from hooksdk.formats import get_format
+
+    kind = body.get("type")
+    if "role" in body:
+        return []
+    if is_object(body.get("function")) or is_object(body.get("custom")):
+        return get_format("openai-chat").calls({"role": "assistant", "tool_calls": [body]})
+    if kind == "tool_use":
+        return get_format("anthropic").calls({"role": "assistant", "content": [body]})
+    if kind in ("function_call", "custom_tool_call"):
+        return get_format("openai-responses").calls(body)
+    if isinstance(body.get("name"), str) and body.keys() <= _GEMINI_CALL:
+        body = {"functionCall": body}
+    if is_object(body.get("functionCall")) or is_object(body.get("function_call")):
+        return get_format("gemini").calls({"role": "model", "parts": [body]})
+    if all(isinstance(body.get(key), str) for key in ("id", "name")) and "arguments" in body:
+        return [ToolCall(body["id"], body["name"], body["arguments"])]
+    return []

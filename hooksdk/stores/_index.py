@@ -1,0 +1,79 @@
+"""What a reader found out about a long file, kept beside it for the next one. Never needed: where it does not fit the file to
+the byte it is not used, and the file is read whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hooksdk._tasks.background import logger
+from hooksdk.stores._files import BINARY, Covered, write_all
+from hooksdk.stores._lines import LineTable
+
+MIN_BYTES = 1_000_000
+"""Less is read faster than an index is written and checked."""
+VERSION = 1
+_DIGEST = 32
+"""Bytes of the SHA-256 at its end, which covers all the rest."""
+
+
+class Index(NamedTuple):
+    """What the file began with, and what its reader knows of that."""
+
+    covered: Covered
+    note: bytes
+
+
+def is_due(size: int, covered: int) -> bool:
+    """True when so much was stored since that reading it takes longer than reading the index."""
+    return size - covered >= max(MIN_BYTES, covered // 8)
+
+
+def _header(session_id: str) -> dict[str, Any]:
+    machine = [sys.byteorder, LineTable().ends.itemsize, LineTable().marks.itemsize]
+    return {"hooksdk": "index", "version": VERSION, "session": session_id, "machine": machine}
+
+
+def write_index(path: Path, session_id: str, index: Index) -> None:
+    """Put an index in the place of the one that is there. It is not waited for: what a power cut leaves does not fit. A disk
+    that cannot take it is no problem."""
+    size, digest, lines = index.covered.size, index.covered.digest, index.covered.lines
+    header = {**_header(session_id), "size": size, "sha256": digest, "lines": len(lines)}
+    data = json.dumps(header).encode() + b"\n" + lines.ends.tobytes() + lines.marks.tobytes() + index.note
+    beside = path.with_name(f".{path.name}.tmp")
+    try:
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, 0o600)
+        try:
+            write_all(fd, data + hashlib.sha256(data).digest())
+        finally:
+            os.close(fd)
+        beside.replace(path)
+    except OSError as error:
+        logger.debug("%s cannot be written: %s", path, error)
+
+
+def read_index(path: Path, session_id: str) -> Index | None:
+    """The index of a session; None where there is none that is whole and of this kind of machine."""
+    try:
+        data = path.read_bytes()
+        body = memoryview(data)[:-_DIGEST]
+        if hashlib.sha256(body).digest() != data[-_DIGEST:]:
+            return None
+        start = data.index(b"\n") + 1
+        header: dict[str, Any] = json.loads(data[:start])
+        if any(header.get(key) != value for key, value in _header(session_id).items()):
+            return None
+        lines, count = LineTable(), int(header["lines"])
+        for column in (lines.ends, lines.marks):
+            column.frombytes(body[start : start + count * column.itemsize])
+            start += count * column.itemsize
+        if len(lines.marks) != count or lines.start(count) > header["size"]:
+            return None
+        return Index(Covered(int(header["size"]), str(header["sha256"]), lines), bytes(body[start:]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return None

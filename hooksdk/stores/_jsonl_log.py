@@ -1,0 +1,211 @@
+"""One session of `JsonlStore`: its two files, and the index of long ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar, TypeVarTuple, final
+
+import anyio
+
+from hooksdk._tasks.background import logger
+from hooksdk._tasks.shielding import in_thread, run_shielded
+from hooksdk._transcript.encoding import encode
+from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.messages import MessageSource
+from hooksdk._transcript.storage import MessageReader
+from hooksdk.errors import StoreError
+from hooksdk.formats import Message
+from hooksdk.stores._files import AppendFile, replace_file
+from hooksdk.stores._index import Index, is_due, read_index, write_index
+from hooksdk.stores._locks import Lease
+
+T = TypeVar("T")
+P = TypeVarTuple("P")
+
+VERSION = 1
+"""Of the journal's header. A file of a higher version is refused."""
+
+
+@final
+class JsonlLog:
+    """One session's two files. All file work is done in worker threads, one at a time."""
+
+    def __init__(
+        self, base: Path, session_id: str, lease: Lease, threads: anyio.CapacityLimiter, *, materialized: bool
+    ) -> None:
+        self.session_id = session_id
+        self.materialized = materialized
+        self.token = lease.token
+        self._index_path = base.with_name(base.name + ".index")
+        self._covered = 0
+        """How much of the messages the index covers."""
+        self._view_path = base.with_name(base.name + ".view.jsonl")
+        self._lease = lease
+        self._busy = threading.Lock()
+        self._threads = threads
+        self._first: list[Entry] | None = None
+        self._loaded = False
+        self.is_open = True
+        self._messages = AppendFile(base.with_name(base.name + ".messages.jsonl"), session_id)
+        try:
+            self._journal = AppendFile(base.with_name(base.name + ".journal.jsonl"), session_id)
+            try:
+                self.existed = self._begin()
+            except BaseException:
+                self._journal.close()
+                raise
+        except BaseException:
+            self._messages.close()
+            raise
+
+    def _begin(self) -> bool:
+        """Write the header into a new journal, or one whose header was torn. True for a session that existed."""
+        known = with_header(self._journal)
+        stored = self._messages.path.stat().st_size > 0
+        if stored and not known:
+            logger.warning(
+                "%s is empty although messages are stored: trims and plugin state are lost", self._journal.path
+            )
+        if not known:
+            self._journal.append([self._header])
+        self._first = known[1:]
+        return bool(known) or stored
+
+    @property
+    def _header(self) -> Entry:
+        return {"hooksdk": "journal", "version": VERSION, "session": self.session_id}
+
+    async def _alone(self, work: Callable[[*P], T], *args: *P) -> T:
+        def locked() -> T:
+            with self._busy:
+                if not self.is_open:
+                    raise StoreError(f"session '{self.session_id}'", "it was closed")
+                return work(*args)
+
+        return await in_thread(locked, limiter=self._threads)
+
+    async def read(self) -> tuple[list[Message], list[Entry]]:
+        """The messages and the journal."""
+        return await self._alone(self._read)
+
+    def _read(self) -> tuple[list[Message], list[Entry]]:
+        journal = self._journal_again()
+        messages = self._messages.read()
+        self._loaded = True
+        return messages, journal
+
+    def _journal_again(self) -> list[Entry]:
+        if self._loaded:
+            self._verify()
+        first, self._first = self._first, None
+        return with_header(self._journal)[1:] if first is None else first
+
+    async def read_lazily(self, reader: MessageReader) -> MessageSource:
+        """Show the journal and the messages to a reader; of those that an index covers nothing but their hash is read."""
+        return await self._alone(self._read_lazily, reader)
+
+    def _read_lazily(self, reader: MessageReader) -> MessageSource:
+        journal = self._journal_again()
+        index = read_index(self._index_path, self.session_id)
+        if index and not self._messages.begin(index.covered):
+            index = None
+        known = reader.begin(journal, index.note if index else None)
+        if index and known == len(index.covered.lines):
+            self._covered = index.covered.size
+        else:
+            self._covered = 0
+            self._messages.begin(None)
+            reader.begin(journal, None)
+        self._messages.scan(reader.take)
+        self._loaded = True
+        return self._messages.stored()
+
+    @property
+    def index_is_due(self) -> bool:
+        """True when the next opening would have to read much."""
+        return self._loaded and is_due(self._messages.size, self._covered)
+
+    async def keep_index(self, index: bytes, count: int) -> None:
+        """Write an index beside the messages, if these are as many."""
+        await self._alone(self._keep_index, index, count)
+
+    def _keep_index(self, note: bytes, count: int) -> None:
+        self._lease.check(self.session_id)
+        covered = self._messages.covered()
+        if covered is not None and len(covered.lines) == count:
+            write_index(self._index_path, self.session_id, Index(covered, note))
+            self._covered = covered.size
+
+    async def append_messages(self, messages: Sequence[Message]) -> None:
+        """Store more messages."""
+        await self._alone(self._append, self._messages, messages)
+
+    async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None:
+        """Store more journal entries in one atomic step."""
+        await self._alone(self._append, self._journal, entries, verify)
+
+    def _append(self, file: AppendFile, values: Sequence[object], verify: bool = False) -> None:
+        if not self._loaded:
+            self._read()
+        if verify:
+            self._verify()
+        else:
+            self._lease.check(self.session_id)
+        file.append(values)
+
+    async def rewrite_journal(self, entries: Sequence[Entry]) -> None:
+        """Store these entries instead, in a new file that takes the place of the journal."""
+        await self._alone(self._rewrite, [self._header, *entries])
+
+    def _rewrite(self, entries: Sequence[Entry]) -> None:
+        self._verify()
+        self._journal.rewrite(entries)
+
+    async def write_view(self, messages: Sequence[Message]) -> None:
+        """Write the view in one step."""
+        await self._alone(
+            lambda: replace_file(self._view_path, b"".join(encode(message) + b"\n" for message in messages))
+        )
+
+    async def verify(self) -> None:
+        """Raise `TranscriptChanged` when somebody else changed one of the files."""
+        await self._alone(self._verify)
+
+    def _verify(self) -> None:
+        self._lease.check(self.session_id)
+        self._messages.verify()
+        self._journal.verify()
+
+    async def close(self) -> None:
+        """Let the session go."""
+        if self.is_open:
+            await run_shielded(self._close)
+
+    async def _close(self) -> None:
+        await in_thread(self.release, limiter=self._threads)
+
+    def release(self) -> None:
+        """`close`, for code that cannot await."""
+        with self._busy:
+            if self.is_open:
+                self.is_open = False
+                self._messages.close()
+                self._journal.close()
+                self._lease.release()
+
+
+def with_header(journal: AppendFile) -> list[Entry]:
+    """Everything in a journal; its header is the first, once that is written."""
+    entries = journal.read()
+    if entries:
+        header = entries[0]
+        if header.get("hooksdk") != "journal" or not isinstance(header.get("version"), int):
+            raise StoreError(f"{journal.path}, line 1", "this is not the header of a journal. Nothing was changed")
+        if header["version"] > VERSION:
+            problem = f"it was written by a newer hooksdk (version {header['version']}). Nothing was changed"
+            raise StoreError(str(journal.path), problem)
+        if header.get("session") != journal.session_id:
+            raise StoreError(str(journal.path), "it belongs to another session. Nothing was changed")
+    return entries

@@ -1,0 +1,19 @@
+"""hooksdk for plain, synchronous code: the same classes and names, without `async` and `await`.
+
+    with Host(plugins=[MyPolicy]) as host, host.session("ann") as session, session.run("Hello") as run:
+        run.resolve_tools([my_tool])
+
+A host has an event loop in a thread of its own. So it works in scripts, in threads (which may share a host), and where an
+event loop runs already, such as a notebook; the calling thread waits. Plugins and tools are the same, plain or async.
+"""
+
+from __future__ import annotations
+
+from hooksdk.sync._plain import Approver, PlainModel, Restart
+from hooksdk.sync._run import Compaction, JudgedCall, Results, Run, Storage
+from hooksdk.sync._session import Host, Session, run_agent
+
+__all__ = [
+    "Approver", "Compaction", "Host", "JudgedCall", "PlainModel", "Restart", "Results", "Run", "Session", "Storage",
+    "run_agent",
+]  # fmt: skip

@@ -1,0 +1,106 @@
+"""How a host's own event loop begins and ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar, final
+
+from hooksdk import host as async_side
+from hooksdk._tasks.background import logger
+from hooksdk.config import Config
+from hooksdk.sync._plain import Approver, Restart, as_async
+from hooksdk.sync._portal import Opened, Portal
+from hooksdk.transcript import Store
+
+T = TypeVar("T")
+BETWEEN_LOOKS = 1.0
+"""Seconds after which the thread that waits for the program's end looks whether a host is open still."""
+WORKERS = "AnyIO worker thread"
+"""What anyio calls its threads; an idle one would keep the process alive while its loop runs."""
+
+
+class OpenedHost(Opened[async_side.Host]):
+    """The part of a `Host` for plain code that its async twin has not: the thread of its event loop."""
+
+    def __init__(
+        self,
+        plugins: Iterable[Any] = (),
+        *,
+        store: Store | None = None,
+        config: Mapping[str, Any] | Config | None = None,
+        approver: Approver | None = None,
+        folder: Path | str | None = None,
+        restart: Restart | None = None,
+    ) -> None:
+        twin = async_side.Host(
+            plugins, store=store, config=config, folder=folder, approver=None if approver is None else as_async(approver),
+            restart=None if restart is None else as_async(restart),
+        )  # fmt: skip
+        super().__init__(twin, Portal())
+
+    def __enter__(self) -> Self:
+        self.portal.open()
+        try:
+            super().__enter__()
+        except BaseException:
+            self.portal.close()
+            raise
+        _open_hosts.add(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _open_hosts.remove(self)
+        try:
+            super().__exit__(kind, error, traceback)
+        finally:
+            self.portal.close()
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call any function, plain or async, in the host's event loop, and wait for its answer: for what has no plain form
+        here, such as `host.call(servers.refresh)`."""
+        return self.portal.call(function, *args)
+
+
+@final
+class _OpenHosts:
+    """The hosts that nobody has left yet. When the program has ended they are closed, such as one that a notebook held."""
+
+    def __init__(self) -> None:
+        self._hosts: set[OpenedHost] = set()
+        self._lock = threading.Lock()
+        self._closer: threading.Thread | None = None
+
+    def add(self, host: OpenedHost) -> None:
+        with self._lock:
+            self._hosts.add(host)
+            if self._closer is None:
+                self._closer = threading.Thread(target=self._close_at_exit, name="hooksdk exit")
+                self._closer.start()
+
+    def remove(self, host: OpenedHost) -> None:
+        with self._lock:
+            self._hosts.discard(host)
+
+    def _close_at_exit(self) -> None:
+        while threads := [each for each in threading.enumerate() if _may_use_a_host(each)]:
+            threads[0].join(BETWEEN_LOOKS)
+            with self._lock:
+                if not self._hosts:
+                    self._closer = None
+                    return
+        for host in list(self._hosts):
+            logger.warning("%r was not left: use it as `with Host(...) as host`. It is closed now", host)
+            host.__exit__(None, None, None)
+
+
+def _may_use_a_host(thread: threading.Thread) -> bool:
+    of_ours = thread is threading.current_thread() or thread.name.startswith(WORKERS)
+    return thread.is_alive() and not thread.daemon and not of_ours
+
+
+_open_hosts = _OpenHosts()

@@ -1,0 +1,170 @@
+"""The thread in which a host's event loop runs, and how other threads have something done there."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, final
+
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from hooksdk.errors import RunClosed, SessionClosed, WouldBlock
+
+T = TypeVar("T")
+BETWEEN_LOOKS = 1.0
+"""Seconds after which whoever waits looks whether the loop is still there."""
+
+
+@final
+class _Work:
+    """One piece of work in the loop. What it raises is handed over here, so that a traceback shows no frames of futures."""
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
+        self._function, self._args, self._options = function, args, options
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.ended = threading.Event()
+
+    async def run(self) -> None:
+        try:
+            value = self._function(*self._args, **self._options)
+            self.value = await value if inspect.isawaitable(value) else value
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.ended.set()
+
+
+@final
+class Portal:
+    """An event loop in a thread of its own, once it is opened."""
+
+    def __init__(self) -> None:
+        self._manager: AbstractContextManager[BlockingPortal] | None = None
+        self._portal: BlockingPortal | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._portal is not None
+
+    def open(self) -> None:
+        self._manager = start_blocking_portal("asyncio", name="hooksdk host")
+        try:
+            self._portal = self._manager.__enter__()
+            self._thread = self._portal.call(threading.current_thread)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the loop; what still runs in it is cancelled, and its callers get `SessionClosed`."""
+        manager, portal = self._manager, self._portal
+        self._manager = self._portal = self._thread = None
+        if manager is not None and portal is not None:
+            stop = Exception("the host has closed")  # with an error it cancels what still runs, and waits for nobody
+            manager.__exit__(Exception, stop, None)
+
+    def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Call a function, plain or async, in the loop, and wait for what it answers or raises. It sees the caller's context
+        variables. Ctrl-C while it is waited for cancels it, and is raised when it has ended."""
+        portal, thread = self._portal, self._thread
+        if portal is None or thread is None:
+            raise SessionClosed("the host", "with")
+        if thread is threading.current_thread():
+            raise WouldBlock
+        work = _Work(function, args, options)
+        future = portal.start_task_soon(work.run)
+        try:
+            while not work.ended.wait(BETWEEN_LOOKS):
+                if not thread.is_alive():
+                    raise SessionClosed("the host", "with")
+        except BaseException:
+            future.cancel()
+            work.ended.wait()
+            raise
+        if work.error is None:
+            return work.value
+        if isinstance(work.error, asyncio.CancelledError) and self._portal is None:
+            raise SessionClosed("the host", "with")
+        try:
+            raise _in_plain_words(work.error)
+        finally:
+            del work  # or the error would hold its own traceback in a circle
+
+    def do(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
+        """Call a plain function: in the loop while there is one, so that nothing changes meanwhile; else here."""
+        if self._thread not in {None, threading.current_thread()}:
+            return self.call(function, *args, **options)
+        try:
+            return function(*args, **options)
+        except (RunClosed, SessionClosed) as error:
+            _in_plain_words(error)
+            raise
+
+
+def _in_plain_words(error: BaseException) -> BaseException:
+    if isinstance(error, SessionClosed):
+        error.block = "with"
+    elif isinstance(error, RunClosed):
+        error.what = error.what.replace("`async with ", "`with ")
+    return error
+
+
+class Twin(Generic[T]):
+    """An object for plain code, which has an async one do everything."""
+
+    def __init__(self, twin: T, portal: Portal) -> None:
+        self.twin = twin
+        """The async object."""
+        self.portal = portal
+        """The thread that it lives in."""
+
+    def _call(self, method: str, *args: Any, **options: Any) -> Any:
+        return self.portal.call(getattr(self.twin, method), *args, **options)
+
+    def _do(self, method: str, *args: Any, **options: Any) -> Any:
+        return self.portal.do(getattr(self.twin, method), *args, **options)
+
+    def _read(self, name: str) -> Any:
+        return self.portal.do(getattr, self.twin, name)
+
+    @contextmanager
+    def _block(self, method: str) -> Generator[Any, None, None]:
+        """The block of an async context manager, around a plain one."""
+        manager: AbstractAsyncContextManager[Any] = getattr(self.twin, method)()
+        value = self.portal.call(manager.__aenter__)
+        try:
+            yield value
+        except BaseException as error:
+            if not self.portal.call(manager.__aexit__, type(error), error, error.__traceback__):
+                raise
+        else:
+            self.portal.call(manager.__aexit__, None, None, None)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.twin is other.twin
+
+    def __hash__(self) -> int:
+        return hash(self.twin)
+
+    def __repr__(self) -> str:
+        return repr(self.twin).replace("<", "<sync ", 1)
+
+
+class Opened(Twin[T]):
+    """One that is used as `with ... as`."""
+
+    def __enter__(self) -> Self:
+        self._call("__aenter__")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.portal.is_open:  # else its host was left first, which has closed it
+            self._call("__aexit__", kind, error, traceback)

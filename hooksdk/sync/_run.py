@@ -1,0 +1,262 @@
+"""A run and what it hands out, for plain code. Written by `scripts/sync_twins.py`: change the async classes, and run it."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, overload
+
+from hooksdk import catalog as catalog_side
+from hooksdk import run as run_side
+from hooksdk import transcript as transcript_side
+from hooksdk._approvals.request import Approval, ApprovalRequest
+from hooksdk._run.judged import YES
+from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
+from hooksdk.catalog import Catalog, T
+from hooksdk.formats import GivenMessage, GivenTools, MessageFormat, ProviderJson, SdkObject
+from hooksdk.hooks import RunInfo
+from hooksdk.records import CallStatus
+from hooksdk.sync._portal import Opened, Twin
+from hooksdk.tools import Tool
+
+
+class Results(Twin[transcript_side.Results]):
+    """The tool results of a session, to read and to trim. A result goes by its handle (`r17`) or, while that is unambiguous,
+    by its call id. Unknown or ambiguous references raise `UnknownResult` with the nearest handles.
+    """
+
+    def list(self) -> Sequence[ResultInfo]:
+        """All results, oldest first, without their bodies."""
+        return self._do("list")
+
+    def message_tokens(self) -> builtins.list[int]:
+        """The size of each stored message as the model sees it, in tokens, at the index that `ResultInfo.position` names:
+        a trimmed result counts as its note. What was compacted away counts 0, and what stands in its place counts at the last
+        of those messages. `hooksdk.costs` computes with it what a trim costs."""
+        return self._do("message_tokens")
+
+    def read(self, reference: str) -> str:
+        """The original text of a result, trimmed or not."""
+        return self._do("read", reference)
+
+    def recall(self, reference: str) -> ToolResult:
+        """The original result, trimmed or not, with its images and files as blocks in MCP's shape."""
+        return self._do("recall", reference)
+
+    def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
+        """Queue one trim. When this returns, the trim is durable; it is applied when the fence opens.
+
+        `replacement` is a summary to keep, capped in length; the host adds what was there and how to get it back. The
+        first replacement wins. One that cannot be queued answers `not_trimmed`, with the reason as text. Raises `UnknownResult`,
+        or `MissingGrant` for a plugin that could never see it drained."""
+        return self._call("trim", reference, replacement, reason=reason)
+
+    def restore(self, reference: str) -> TrimReceipt:
+        """Queue the end of a trim, so that the model sees the whole result again once the fence opens."""
+        return self._call("restore", reference)
+
+
+class Storage(Twin[catalog_side.Storage]):
+    """A plugin's own durable key-value space in the host's store, shared by all sessions. Values are JSON."""
+
+    @overload
+    def get(self, key: str, default: None = None) -> Any: ...
+    @overload
+    def get(self, key: str, default: T) -> T: ...
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._call("get", key, default)
+
+    def set(self, key: str, value: Any) -> None:
+        """Keep `value` under `key`; durable when this returns."""
+        self._call("set", key, value)
+
+    def delete(self, key: str) -> None:
+        """Forget `key`; no error when it is not there."""
+        self._call("delete", key)
+
+    def keys(self) -> Sequence[str]:
+        """All keys, sorted."""
+        return self._call("keys")
+
+
+class JudgedCall(Twin[run_side.JudgedCall]):
+    """A call that went through unwrapping, scope, repair, rewriting, validation, the policies and their approvals.
+
+    It ends once: it is settled already, or by `execute()`, `supply()` or `refuse()`. One that nobody ends is `not_run` when
+    its run ends, and stays open when the run is paused. One whose approval comes later is `pending`: after `approve()`, or
+    once it is judged again and the approver says yes, it can be executed.
+    """
+
+    @property
+    def call(self) -> ToolCall:
+        """The call under the tool's real name, whatever bridge it came by, with the arguments that run; where they are invalid,
+        as they were written."""
+        return self._read("call")
+
+    @property
+    def tool(self) -> Tool | None:
+        """The real tool, without its executor; None for a name that nobody granted."""
+        return self._read("tool")
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What was judged and what runs: repaired, rewritten, valid; a fresh copy. Placeholders of secrets are not filled.
+        Of an invalid call, as far as they could be read."""
+        return self._read("arguments")
+
+    @property
+    def status(self) -> CallStatus | None:
+        """What became of the call, or None while it has no result."""
+        return self._read("status")
+
+    @property
+    def result(self) -> ToolResult | None:
+        """The result of a call that is settled (blocked, answered, invalid, unknown, or executed since); else None."""
+        return self._read("result")
+
+    @property
+    def pending(self) -> ApprovalRequest | None:
+        """What a person is still to answer, while the call waits for it; else None."""
+        return self._read("pending")
+
+    def approve(self, approval: Approval = YES) -> None:
+        """Give the answer that the call waits for, in the approver's place; `execute()` runs it then. An `Approval` that
+        grants nothing refuses it. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
+        self._call("approve", approval)
+
+    def refuse(self, reason: str = "", *, by: str = "") -> ToolResult:
+        """A person said no: the result is a refusal with this reason, recorded, observed and traced like any other. `by` is
+        who said so. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
+        return self._call("refuse", reason, by=by)
+
+    def execute(self) -> ToolResult:
+        """Run the tool, and record its result; of a settled call answer the result. Raises `ApprovalPending` while it waits
+        for an approval, `CallSettled` while another task executes it, and `RunClosed` after its run."""
+        return self._call("execute")
+
+    def supply(self, result: ToolResult | str) -> ToolResult:
+        """Record a result made elsewhere, after the same masking, output check and transforming as the tool's own;
+        answers what was recorded. Raises `CallSettled` for a call that has a result, `ApprovalPending` for one that waits for
+        an approval, and `RunClosed` after its run."""
+        return self._call("supply", result)
+
+
+class Compaction(Twin[run_side.Compaction]):
+    """An open compaction."""
+
+    def replace(self, messages: Sequence[GivenMessage]) -> None:
+        """Let the model's view begin with these messages instead of all that was recorded so far."""
+        self._call("replace", messages)
+
+
+class Run(Opened[run_side.Run]):
+    """One agent run: from a user's message to the final answer, a pause or an error. `Session.run` opens it.
+
+    ```python
+    from hooksdk import Tool
+    from hooksdk.sync import Host
+
+    def greet(arguments: dict[str, str]) -> str:
+        return f"Hello {arguments['name']}"
+
+    with Host() as host, host.session("s1") as session, session.run("Greet Ada.") as run:
+        run.resolve_tools([Tool(name="greet", source="host", execute=greet)])
+        run.record({"role": "user", "content": "Greet Ada."})
+        call = {"id": "c1", "type": "function", "function": {"name": "greet", "arguments": '{"name": "Ada"}'}}
+        run.record({"role": "assistant", "content": None, "tool_calls": [call]})
+        results = [run.call_tool(call) for call in run.pending]
+    assert [result.text for result in results] == ["Hello Ada"]
+    ```
+    """
+
+    @property
+    def info(self) -> RunInfo:
+        """Session, run, attempt, agent, provider, model and so on."""
+        return self._read("info")
+
+    @property
+    def format(self) -> MessageFormat:
+        """The format of its messages: `run.format.tools(...)` writes what is offered as the provider's request wants it."""
+        return self._read("format")
+
+    @property
+    def tools(self) -> Catalog:
+        """The resolved catalog, for whoever wants to pull instead of being told; its tools have no executors. Raises
+        `RunClosed` before it is."""
+        return self._read("tools")
+
+    @property
+    def offered(self) -> Sequence[Tool]:
+        """What the model is shown."""
+        return self._read("offered")
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Counters of this run so far: `docs/reference/stats.md` names them."""
+        return self._read("stats")
+
+    @property
+    def pending(self) -> Sequence[ToolCall]:
+        """Calls of the newest reply that have no result yet, such as after a pause."""
+        return self._read("pending")
+
+    @property
+    def reminder(self) -> str | None:
+        """What to tell the model when its newest reply wrote a call as text, where it does nothing; else None. Record it
+        as a message to go on, or leave it: the trace has noticed it, and such a call is never run."""
+        return self._read("reminder")
+
+    def resolve_tools(self, tools: GivenTools | Callable[[], GivenTools] = ()) -> list[Tool]:
+        """Settle the catalog of this attempt and answer what to offer the model. `tools` are `Tool`s, functions that become
+        tools, and definitions in a provider's JSON, which have no executor (`Tool.from_json` gives them one). They and the
+        plugins' tools pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
+        `PolicyFailed` when a narrowing plugin fails."""
+        return self._call("resolve_tools", tools)
+
+    def prepare_messages(self, messages: Sequence[GivenMessage] | None = None) -> list[ProviderJson]:
+        """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
+        trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
+        match."""
+        return self._call("prepare_messages", messages)
+
+    def record(
+        self,
+        message: GivenMessage | Sequence[GivenMessage],
+        *,
+        usage: Mapping[str, Any] | SdkObject | None = None,
+        stop_reason: str | None = None,
+    ) -> None:
+        """Append a message (or several) to the transcript; durable when this returns. A reply of the model opens its
+        calls and is shown to `after_model_call`. Objects of the provider's SDK are taken as they are; of a whole answer its
+        message, usage and reason to stop. Raises `WrongArgument` for what is no message."""
+        self._call("record", message, usage=usage, stop_reason=stop_reason)
+
+    def call_tool(self, call: ToolCall | GivenMessage) -> ToolResult:
+        """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's SDK or
+        API has it. Whatever goes wrong with the call is a result that the model
+        can read; only the host's own mistakes raise, and `ApprovalPending` for a call whose approval comes later: call it
+        again then, in this run or in a later one. It is not judged again, and runs with the arguments that were. A call of
+        the newest reply that has its result already, such as when a loop is resumed, is not run again: that result is the
+        answer."""
+        return self._call("call_tool", call)
+
+    def judge(self, call: ToolCall | GivenMessage) -> JudgedCall:
+        """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
+        One that was judged before and waits is not judged again: its approver is asked."""
+        return JudgedCall(self._call("judge", call), self.portal)
+
+    @contextmanager
+    def compaction(self) -> Generator[Compaction, None, None]:
+        """While the host shortens its messages: `with run.compaction() as compaction:`, and in it
+        `compaction.replace(messages)`. The stored messages stay whole; the view starts anew from these."""
+        with self._block("compaction") as value:
+            yield Compaction(value, self.portal)
+
+    def retry(self) -> None:
+        """Begin the next attempt, such as with another model: resolve the tools anew, then go on."""
+        self._call("retry")
+
+    def pause(self, reason: str) -> None:
+        """Let the run end as `paused` when the block is left: calls without a result stay open for the next run."""
+        self._do("pause", reason)

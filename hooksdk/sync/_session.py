@@ -1,0 +1,282 @@
+"""Hosts and sessions, for plain code. Written by `scripts/sync_twins.py`: change the async classes, and run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from hooksdk import agent as agent_side
+from hooksdk import session as session_side
+from hooksdk._agent.model import OnText
+from hooksdk._plugins.plugin import Plugin
+from hooksdk._run.listening import Listener
+from hooksdk.agent import DEFAULT_LIMITS, Limits, Outcome
+from hooksdk.calls import TrimReceipt
+from hooksdk.config import Config
+from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat
+from hooksdk.hooks import SessionEndReason
+from hooksdk.host import T
+from hooksdk.sync._host import OpenedHost
+from hooksdk.sync._plain import Approver, PlainModel, as_async, as_model
+from hooksdk.sync._portal import Opened
+from hooksdk.sync._run import Results, Run, Storage
+from hooksdk.transcript import DrainReport, Store
+
+
+class Session(Opened[session_side.Session]):
+    """One conversation. Use it as `with host.session("id") as session`; it takes one run at a time.
+
+    ```python
+    from hooksdk.sync import Host
+
+    with Host() as host, host.session("ann") as session:
+        with session.run() as run:
+            run.record({"role": "user", "content": "Hello"})
+        assert session.messages == [{"role": "user", "content": "Hello"}]
+    ```
+    """
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self._read("id")
+
+    @property
+    def resumed(self) -> bool:
+        """True when the session existed before."""
+        return self._read("resumed")
+
+    @property
+    def messages(self) -> list[Message]:
+        """The stored messages, whole, in the session's format; fresh copies."""
+        return self._read("messages")
+
+    @property
+    def view(self) -> list[Message]:
+        """The messages as the model sees them: compacted, and with the applied trims; fresh copies."""
+        return self._read("view")
+
+    @property
+    def format(self) -> str | None:
+        """The name of the message format, once a run has settled it."""
+        return self._read("format")
+
+    @property
+    def results(self) -> Results:
+        """The session's tool results, to list, read and trim. What is queued here is applied at the open run's end, or by
+        `drain()`."""
+        return Results(self._read("results"), self.portal)
+
+    def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
+        """Shorten a tool result for the model, by its handle or call id: applied at once, or at the end of the run that is
+        open. Raises `UnknownResult`."""
+        return self._call("trim", reference, replacement, reason=reason)
+
+    def restore(self, reference: str) -> TrimReceipt:
+        """Let the model see a trimmed result whole again: at once, or from the end of the open run on. Raises
+        `UnknownResult`."""
+        return self._call("restore", reference)
+
+    def drain(self) -> DrainReport:
+        """Apply every queued trim and restore now. Raises `FenceClosed` while a run is open: it drains them at its end."""
+        return self._call("drain")
+
+    def load(self, messages: Sequence[GivenMessage], format: str | MessageFormat | None = None) -> None:
+        """Record a history from elsewhere into this new session; durable when this returns, and its results can be trimmed.
+
+        `format` is guessed where it is None. A call without a result gets an error, except the last reply's. Raises
+        `ConfigError`, and records nothing, for a message that a provider would refuse, with its place, and where the session
+        has messages already; `FenceClosed` while a run is open."""
+        self._call("load", messages, format)
+
+    def on_event(self, listener: Listener) -> Callable[[], None]:
+        """Let a function have every trace event from now on, its sub-agents' too, with what it is about (`event.content`).
+        Plain or async, within 5 seconds each; the run does not wait for it. Answers the function that ends this."""
+        return self._do("on_event", listener)
+
+    @property
+    def running(self) -> bool:
+        """True while it is at work: from before a run's `agent_start` handlers until the run's end is stored, and while
+        the session itself opens or closes."""
+        return self._read("running")
+
+    def plugin(self, plugin_id: str) -> Any:
+        """This session's instance of a plugin class, for whoever wants to look at it. Raises `KeyError`."""
+        return self._do("plugin", plugin_id)
+
+    def run(
+        self,
+        input: object = None,
+        *,
+        agent_id: str = "main",
+        workspace_dir: str | None = None,
+        requester: Mapping[str, Any] | None = None,
+        trigger: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        provider: str | None = None,
+        model: str | None = None,
+        context_window: int | None = None,
+        format: str | MessageFormat = "openai-chat",
+        approver: Approver | None = None,
+    ) -> Run:
+        """A run of this session, to use as `with session.run(...) as run`.
+
+        `input` is what `agent_start` handlers judge; record it yourself. `context_window` is in tokens. `requester` is a
+        mapping with id, is_owner and roles; `trigger` is user (unless you say so), schedule, subagent or other. In a
+        sub-agent's session `requester` and `workspace_dir` are the parent's unless others are given, and `trigger` is
+        subagent. `approver` answers in this run, in the place of the host's. Entering raises `RunAlreadyOpen`, `RunBlocked`
+        or `PolicyFailed`."""
+        return Run(
+            self._do(
+                "run",
+                input,
+                agent_id=agent_id,
+                workspace_dir=workspace_dir,
+                requester=requester,
+                trigger=trigger,
+                metadata=metadata,
+                provider=provider,
+                model=model,
+                context_window=context_window,
+                format=format,
+                approver=None if approver is None else as_async(approver),
+            ),
+            self.portal,
+        )
+
+    def child(self, session_id: str | None = None, *, tools: Iterable[str] | None = None) -> Session:
+        """A sub-agent's session, with a transcript and plugin instances of its own. `tools` are patterns (`read_*`,
+        `mcp:github:*`): what matches none of them is withheld there.
+
+        It never gets more than its parent: a tool that the parent's run does not have, or has lost since, is withheld.
+        Its runs inherit the requester, the workspace, and the chains of triggers and agents of the run that is open now;
+        where none is, of the one that is open, or was last, when they begin."""
+        return Session(self._do("child", session_id, tools=tools), self.portal)
+
+    def save(self) -> None:
+        """Store now what the plugins keep for this session; a run stores it with each message, with each result and at
+        its end. Observers of what went before have five seconds to see it first. Raises `SessionClosed`, and what the
+        store raises."""
+        self._call("save")
+
+    def close(self, reason: SessionEndReason = "closed") -> None:
+        """Close the session: `session_end` handlers run, within a time limit. Closing twice is fine."""
+        self._call("close", reason)
+
+
+class Host(OpenedHost):
+    """Plugins, configuration, stores and background workers of one process.
+
+    - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.
+    - `store`: where transcripts and plugins' values live: a store such as `JsonlStore("sessions")`, a `Path` of such a folder,
+      or text as in the configuration (`"memory"`, `"jsonl:sessions"`, `"sqlite:///sessions.db"`). Without it, and without a
+      `store` in the configuration, they are in memory and gone with the host. The host closes a store that it opened.
+    - `config`: a mapping laid over the configuration files and the environment, or a whole `Config` instead of them.
+    - `approver`: how a person is asked, `def (request) -> Approval`; without one every `Ask` is refused.
+    - `folder`: the project folder whose configuration counts; the current one by default.
+    - `restart`: how the program is restarted, `def (reason)`, for plugins that ask for it; without one they cannot.
+
+    Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded, and `WrongArgument`.
+
+    ```python
+    from hooksdk.sync import Host
+
+    with Host() as host, host.session("ann") as session:
+        assert host.sessions == (session,)
+    ```
+    """
+
+    @property
+    def config(self) -> Config:
+        """The merged configuration."""
+        return self._read("config")
+
+    @property
+    def plugins(self) -> Sequence[Plugin]:
+        """Every plugin that the host knows, loaded or not, with the reason."""
+        return self._read("plugins")
+
+    @property
+    def store(self) -> Store:
+        """Where transcripts and plugins' values live."""
+        return self._read("store")
+
+    @property
+    def judging(self) -> str:
+        """How many handlers judge tool calls, and whose: the line that is logged when the host starts."""
+        return self._read("judging")
+
+    def describe(self) -> Sequence[dict[str, Any]]:
+        """The plugins as JSON."""
+        return self._do("describe")
+
+    def enter(self, manager: AbstractAsyncContextManager[T], *, name: str = "") -> T:
+        """Let the host hold something that its sessions share, such as MCP connections: it is entered now, in a task of
+        its own, and left when the host closes."""
+        return self._call("enter", manager, name=name)
+
+    def session(self, session_id: str | None = None) -> Session:
+        """A session, to use as `with host.session("id") as session`. An id is opaque: any text; without one a new
+        session with a random id is opened. Entering raises `SessionBusy` while somebody else holds it."""
+        return Session(self._do("session", session_id), self.portal)
+
+    @property
+    def sessions(self) -> Sequence[Session]:
+        """The open sessions, sub-agents' among them, in the order in which they were opened."""
+        return tuple(Session(one, self.portal) for one in self._read("sessions"))
+
+    def wait_idle(self, timeout: float | None = None) -> bool:
+        """Wait until no session is at work (`Session.running`), `timeout` seconds at most; False when one still is, and
+        `sessions` tells which. For a shutdown that cuts nobody short."""
+        return self._call("wait_idle", timeout)
+
+    def storage(self, plugin_id: str) -> Storage:
+        """A plugin's own key-value space."""
+        return Storage(self._do("storage", plugin_id), self.portal)
+
+
+def run_agent(
+    session: Session,
+    model: PlainModel | str,
+    prompt: str | GivenMessage | None,
+    *,
+    tools: GivenTools | Callable[[], GivenTools] = (),
+    limits: Limits = DEFAULT_LIMITS,
+    system: str | None = None,
+    agent_id: str = "main",
+    workspace_dir: str | None = None,
+    requester: Mapping[str, Any] | None = None,
+    trigger: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    approver: Approver | None = None,
+    on_text: OnText | None = None,
+) -> Outcome:
+    """Run the agent until it answers without calling a tool, or a limit is reached.
+
+    `model` is a model, or the name of one as `"openai:gpt-5"` or `"anthropic:claude-sonnet-5-5"`, whose key is found in the
+    environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause
+    left open. `system` is recorded when the session has no messages yet. `tools` are those of `Run.resolve_tools`: functions,
+    `Tool`s, a provider's JSON; or a function that answers them, which is asked again for each attempt. `approver` answers in
+    this run, in the place of the host's; while calls wait for its answer, the run is paused when the others of the reply have
+    their results. `on_text` gets the model's prose as it comes, from a `StreamingModel`; another model's when the reply is
+    there. An attempt that fails may have given some of it already. Raises what the model raises (the run ends as `error`),
+    `RunBlocked`, `PolicyFailed` and the errors of
+    the store; a cancellation ends the run as `cancelled`. However it ends, no call stays without a result but those that
+    wait for an approval."""
+    return session.portal.call(
+        agent_side.run_agent,
+        session.twin,
+        as_model(model),
+        prompt,
+        tools=tools,
+        limits=limits,
+        system=system,
+        agent_id=agent_id,
+        workspace_dir=workspace_dir,
+        requester=requester,
+        trigger=trigger,
+        metadata=metadata,
+        approver=None if approver is None else as_async(approver),
+        on_text=on_text,
+    )

@@ -1,0 +1,112 @@
+"""Record `hooksdk demo`: docs/demo.svg, and the text of it in README.md.
+
+    python scripts/demo_recording.py           writes both
+    python scripts/demo_recording.py --check   says what is not as it would be written, with exit code 1
+
+Nothing in it depends on the machine or the clock: the demo is played in a folder with a short relative name, and every call is
+said to have taken 3 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+from rich.console import Console
+from rich.terminal_theme import TerminalTheme
+
+from hooksdk.cli._demo import headline
+from hooksdk.cli._demo.play import DemoOptions, play
+from hooksdk.cli._timeline import Timeline
+from hooksdk.hooks import Trace
+from hooksdk.records import CallFinished
+
+ROOT = Path(__file__).resolve().parents[1]
+SVG = ROOT / "docs" / "demo.svg"
+README = ROOT / "README.md"
+BLOCK = re.compile(r"(?<=```text\n)\$ hooksdk demo\n.*?(?=```)", re.DOTALL)
+WIDTH = 100
+LEFT_OUT = ("turn 5", "turn 6", "turn 7", "turn 9")
+"""What the README leaves out of the story."""
+THEME = TerminalTheme(
+    (24, 26, 31), (220, 223, 228),
+    [(40, 44, 52), (224, 108, 117), (152, 195, 121), (229, 192, 123), (97, 175, 239), (198, 120, 221), (86, 182, 194), (220, 223, 228)],
+    [(92, 99, 112), (224, 108, 117), (152, 195, 121), (229, 192, 123), (97, 175, 239), (198, 120, 221), (86, 182, 194), (255, 255, 255)],
+)  # fmt: skip
+
+
+def record() -> tuple[str, str]:
+    """Play the demo; answers what it printed as text and as an SVG."""
+    console = Console(
+        file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, color_system="truecolor", highlight=False,
+        emoji=False, legacy_windows=False, _environ={},
+    )  # fmt: skip
+    console.print("[bold]$ hooksdk demo[/]")
+    console.print(headline(real=False))
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            anyio.run(play, Path("station"), console, DemoOptions(), _steady)
+        finally:
+            os.chdir(here)
+    text = "\n".join(line.rstrip() for line in console.export_text(clear=False).splitlines()) + "\n"
+    svg = console.export_svg(title="hooksdk demo", theme=THEME, unique_id="demo")
+    # An image may load no fonts from elsewhere; the terminal's own will do.
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    return text, "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
+
+
+def _steady(console: Console) -> Callable[[Trace], None]:
+    """The timeline, with a clock that does not depend on the machine."""
+    timeline = Timeline(console)
+
+    def show(event: Trace) -> None:
+        if isinstance(event.record, CallFinished):
+            event = replace(event, record=replace(event.record, seconds=0.003))
+        timeline(event)
+
+    return show
+
+
+def excerpt(text: str) -> str:
+    """The story as the README has it: the turns that show something new."""
+    lines: list[str] = []
+    for block in re.split(r"\n(?=turn |agent_end)", text):
+        if not block.startswith(LEFT_OUT):
+            lines.append(block)
+        elif lines[-1] != "   ...":
+            lines.append("   ...")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> None:
+    """Write both, or check them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    text, svg = record()
+    readme = BLOCK.sub(lambda _: excerpt(text), README.read_text("utf-8"))
+    stale = [
+        path
+        for path, wanted in ((SVG, svg), (README, readme))
+        if not path.exists() or path.read_text("utf-8") != wanted
+    ]
+    if not check:
+        SVG.write_text(svg, "utf-8")
+        README.write_text(readme, "utf-8")
+    for path in stale:
+        print(f"{path.relative_to(ROOT)}: {'is not as it would be recorded now' if check else 'written'}")
+    sys.exit(1 if check and stale else 0)
+
+
+if __name__ == "__main__":
+    main()
