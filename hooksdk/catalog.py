@@ -80,7 +80,7 @@ class Catalog(Sequence[Tool]):
                 return None
             if (tool := self.get(text)) is not None:
                 return tool
-        for text in _readings(name):
+        for text in (text for text in _readings(name) if "." in text or "__" in text):
             owned = [tool for tool in self if text in _full_names(tool)]
             if owned:
                 return owned[0] if len(owned) == 1 else None

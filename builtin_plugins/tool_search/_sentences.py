@@ -30,8 +30,6 @@ return_exceptions). A blocked or failed call raises an exception. Limited Python
 import only asyncio, json, re, math, datetime, collections, itertools, functools.""",
 }
 """What the model reads of each bridge tool unless the configuration says otherwise."""
-OWN_TOOLS = frozenset(DESCRIPTIONS)
-"""The names of the bridge tools of both modes."""
 
 
 def not_offered(name: str) -> str:
@@ -53,6 +51,10 @@ NO_HITS = (
     "Searching more will hardly help, and nothing was found now: the capability does not exist here. Say so, go on without "
     "it, or call what an earlier search found."
 )
+
+REPEATED = "You have searched for exactly this before, so nothing new is found."
+REFUSED_AGAIN = "you wrote this very call before, and it is refused again: write another one."
+NOTHING_FITS = "If no tool fits, say so, or go on without it."
 
 SCRIPT_ADVICE = (
     ("'coroutine' object", 'A call was not awaited: write await before it, as in (await search("mail"))[0]'),
