@@ -11,14 +11,17 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+from uuid import uuid4
 
 import anyio
 
 from hooksdk import schema
 from hooksdk._agent.model import Model, ModelReply, ModelUnavailable, OnText, StreamingModel
 from hooksdk._door.checks import check, check_function, check_text, refuse
+from hooksdk._run.text_calls import calls_written_in
 from hooksdk.approvals import Approver
 from hooksdk.calls import ToolCall
+from hooksdk.catalog import Catalog
 from hooksdk.errors import ApprovalPending, WrongArgument
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, get_format
 from hooksdk.formats._given import messages_in
@@ -67,6 +70,9 @@ class Limits:
     """How often the run may be begun in all when the model is unavailable."""
     reminders: int = 0
     """How often a model that writes a call as text into its answer is told how to call, instead of ending the run."""
+    text_calls: Literal["notice", "run"] = "notice"
+    """`run`: an answer that is nothing but calls written as JSON is read as calls of tools that are offered. Their ids begin
+    with `from_text_`."""
 
     def __post_init__(self) -> None:
         for name in ("turns", "parallel", "attempts", "reminders"):
@@ -76,6 +82,8 @@ class Limits:
                 raise WrongArgument(f"Limits({name}={getattr(self, name)!r})", f"it must be at least {least}")
         for name in ("tokens", "seconds"):
             check(f"Limits({name}=...)", getattr(self, name), (int, float, type(None)), "a number or None")
+        if self.text_calls not in ("notice", "run"):
+            raise WrongArgument(f"Limits(text_calls={self.text_calls!r})", "it is 'notice' or 'run'")
 
 
 DEFAULT_LIMITS = Limits()
@@ -203,6 +211,8 @@ class _Loop:
     turns: int = 0
     tokens: int = 0
     reminders: int = 0
+    shown: Sequence[Message] = ()
+    """What the model was sent last."""
     reason: OutcomeReason = "completed"
 
     async def begin(self, prompt: str | Message | None, system: str | None) -> None:
@@ -226,7 +236,7 @@ class _Loop:
                 self.reason = "token_limit"
                 return
             reply = await self.ask_model()
-            messages = [reply.message, *reply.more]
+            messages = self.with_text_calls([reply.message, *reply.more])
             await self.run.record(messages, usage=reply.usage, stop_reason=reply.stop_reason)
             self.turns += 1
             self.text = self.text_of(messages)
@@ -239,9 +249,25 @@ class _Loop:
             else:
                 return
 
+    def with_text_calls(self, messages: list[Message]) -> list[Message]:
+        """The reply, or the one that it was meant as, where it is calls written as text and these are to be run."""
+        if self.limits.text_calls != "run" or any(map(self.message_format.calls, messages)):
+            return messages
+        offered = Catalog(self.run.offered)
+
+        def name_of(written: str) -> str | None:
+            tool = offered.meant(written)
+            return tool.name if tool is not None else None
+
+        results = (found.text for message in self.shown for found in self.message_format.results(message))
+        text = "\n".join(filter(None, map(self.message_format.text, messages)))
+        lead_in, written = calls_written_in(text, name_of, results)
+        calls = [ToolCall(f"from_text_{uuid4().hex[:16]}", name, arguments) for name, arguments in written]
+        return self.message_format.reply_messages(lead_in, calls) if calls else messages
+
     async def ask_model(self) -> ModelReply:
         while True:
-            messages = await self.run.prepare_messages()
+            messages = self.shown = await self.run.prepare_messages()
             try:
                 reply = await self.ask(messages)
             except ModelUnavailable as error:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, final, overload
 
 from hooksdk import schema
+from hooksdk._catalog.names import full_names, only_fitting, readings
 from hooksdk._firing.event import RunInfo
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.errors import nearest
@@ -69,6 +70,30 @@ class Catalog(Sequence[Tool]):
         if tool is None and len(names := self._shared_names.get(name, ())) == 1:
             tool = self._by_name.get(names[0])
         return tool
+
+    def meant(self, name: str, arguments: Mapping[str, Any] | None = None) -> Tool | None:
+        """The one granted tool that a model means by this name, or None where none or several could be meant.
+
+        Beside names and ids it reads `owner.tool` and `owner__tool`, `functions.tool`, and a whole signature such as
+        `tool(path: string)`. Of several owners' tools of one name it is the one that these arguments fit, if that is
+        certain: the keys that it requires are all there, no other key is, and each other tool requires one that is missing.
+        A name that is withheld stands for no other tool.
+        """
+        for text in readings(name):
+            if text in self.withheld:
+                return None
+            if (tool := self.get(text)) is not None:
+                return tool
+        for text in (text for text in readings(name) if "." in text or "__" in text):
+            owned = [tool for tool in self if text in full_names(tool)]
+            if owned:
+                return owned[0] if len(owned) == 1 else None
+        for text in readings(name):
+            if (names := self._shared_names.get(text)) and arguments is not None:
+                sharing = [self._by_name[full] for full in names if full in self._by_name]
+                # One that is withheld may be the one that was meant.
+                return only_fitting(sharing, arguments.keys()) if len(sharing) == len(names) else None
+        return None
 
     def sharing(self, name: str) -> Sequence[str]:
         """The granted names that stand for `name`, where several owners chose it; empty otherwise."""
@@ -149,16 +174,18 @@ def build_catalog(
     reserved: Collection[str] = frozenset(),
     runnable: dict[str, Tool] | None = None,
 ) -> Catalog:
-    """Give every tool a name of its own. Where two owners chose one name, both become `owner__name`, and so does a tool
-    with a name that is `reserved` for a bridge of this run. A tool without a name is left out, and so is a second one of the
-    same owner and name. `diagnostics` says all that. Of the `earlier` names and ids, those that no tool has now are
-    `removed_names`. With `runnable` the catalog's tools have no executors; those that have are put in there, by name."""
+    """Give every tool a name of its own. Where two owners chose one name, both become `owner__name`; the host's own tool
+    keeps it, where only one of them is the host's. A tool with a name that is `reserved` for a bridge of this run becomes
+    `owner__name`, too. A tool without a name is left out, and so is a second one of the same owner and name. `diagnostics`
+    says all that. Of the `earlier` names and ids, those that no tool has now are `removed_names`. With `runnable` the
+    catalog's tools have no executors; those that have are put in there, by name."""
     notes: list[str] = []
     by_fold: dict[str, list[Tool]] = {}
     entries = list(_with_distinct_ids(tools, notes))
     for entry in entries:
         by_fold.setdefault(_fold(entry.name), []).append(entry)
-    taken = {group[0].name for group in by_fold.values() if len(group) == 1} | {*reserved}
+    keepers = {id(keeper): keeper for group in by_fold.values() if (keeper := _keeps_its_name(group)) is not None}
+    taken = {keeper.name for keeper in keepers.values()} | {*reserved}
     new_names: dict[int, str] = {}  # two ids may read the same: owners may hold colons
     shared: dict[str, list[str]] = {}
     for group in by_fold.values():
@@ -166,10 +193,14 @@ def build_catalog(
             name = f"{entry.owner or entry.source}__{entry.name}"
             if entry.name in reserved:
                 reason = "its name is reserved for a bridge tool"
-            elif len(group) > 1:
-                reason = "another tool has its name"
-            elif _FITS.fullmatch(entry.name):
+            elif id(entry) in keepers and _FITS.fullmatch(entry.name):
+                if (
+                    len(group) > 1
+                ):  # its bare name stands for the others as well, and so for none of them once it is gone
+                    shared.setdefault(entry.name, []).append(entry.name)
                 continue
+            elif id(entry) not in keepers:
+                reason = "another tool has its name"
             else:
                 reason, name = "providers refuse its name", entry.name
             name = _fitting_name(name, entry, taken)
@@ -199,6 +230,13 @@ def _with_distinct_ids(tools: Iterable[Tool], notes: list[str]) -> Iterator[Tool
         else:
             ids.add(id_parts)
             yield entry.copy() if entry.bridge else entry
+
+
+def _keeps_its_name(group: Sequence[Tool]) -> Tool | None:
+    """Of the tools of one name the one that keeps it: the only one, or the host's, which a server must not rename by
+    bringing another."""
+    own = group if len(group) == 1 else [entry for entry in group if entry.source == "host"]
+    return own[0] if len(own) == 1 else None
 
 
 def _fold(name: str) -> str:

@@ -198,7 +198,7 @@ def after_model_call(event: AfterModelCall) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class UnwrapToolCall(CallEvent):
-    """A call by a name that is not in the catalog: a bridge tool's, or an unknown one."""
+    """A call by a name that means no tool of the catalog: a bridge tool's, or an unknown one."""
 
     tool: Tool | None = None
     """The bridge tool, or None for an unknown name."""
@@ -208,7 +208,7 @@ class UnwrapToolCall(CallEvent):
 @define(kind="first_answer", grant="offer")
 def unwrap_tool_call(event: UnwrapToolCall) -> ToolCall | None:
     """Turn a bridge call into the call that it stands for; the first answer counts. The named tool must be in the
-    catalog. A handler that raises is answered to the model; raise `ToolError` to choose the words."""
+    catalog, or be one that the plugin offers itself. A handler that raises is answered to the model; raise `ToolError` to choose the words."""
 
 
 @dataclass(frozen=True, kw_only=True)

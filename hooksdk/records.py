@@ -206,12 +206,15 @@ class Decision(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Unwrapped(Record):
-    """A bridge call became the call that it stands for."""
+    """A bridge call became the call that it stands for, or a call's name was understood as a tool's."""
 
     call_id: str
     bridge: str
+    """The bridge tool; empty for a call that came by none."""
     tool: str
     """The real tool's name."""
+    written: str = ""
+    """The name that was written, where it is another."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -121,7 +121,8 @@ def fit(schema: Mapping[str, Any] | None, arguments: JsonObject) -> tuple[JsonOb
     are not changed: what is answered is the same object where nothing was repaired, else another one.
 
     Text becomes the number, boolean, object or array that is asked for; an empty optional value goes; a wrapper such as
-    `{"arguments": {...}}` is taken off; `"options.count"` becomes `options: {count}`. Valid arguments are left alone,
+    `{"arguments": {...}}` is taken off; `"options.count"` becomes `options: {count}`; an unknown key that is a missing required
+    one but for case and separators takes its place. Valid arguments are left alone,
     except unknown keys under a schema that does not say whether there may be others: most do not, and an argument
     under a key that the tool does not know would be lost.
     """

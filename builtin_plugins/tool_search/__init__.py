@@ -12,27 +12,28 @@ import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
+import anyio.to_thread
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from builtin_plugins.tool_search._answers import MAX_DESCRIBED, compact, describe, number_of, search, texts_of
+from builtin_plugins.tool_search._answers import compact, describe, number_of, search, texts_of
 from builtin_plugins.tool_search._bridge import bridge_tools, fill
-from builtin_plugins.tool_search._bridge_call import read_bridge_call, refuse_unless_deferred
 from builtin_plugins.tool_search._code_mode import code_tool
 from builtin_plugins.tool_search._indexes import Indexes
 from builtin_plugins.tool_search._listing import listing_budget
+from builtin_plugins.tool_search._names import BRIDGES, LEGAL, Names
 from builtin_plugins.tool_search._sandbox import Sandbox, is_installed
+from builtin_plugins.tool_search._scope import Refusal, Scope
 from builtin_plugins.tool_search._sentences import (
     DESCRIPTIONS,
     HOW_TO_CALL,
     HOW_TO_CALL_IN_SCRIPT,
-    OWN_TOOLS,
-    not_offered,
 )
 from builtin_plugins.tool_search._streak import Streak
+from builtin_plugins.tool_search._unwrapping import Unwrapping
 from builtin_plugins.tool_search.rankers import load_ranker
-from hooksdk import Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks
+from hooksdk import Catalog, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
 from hooksdk.config import ProjectSettings
 from hooksdk.hooks import AfterToolCall, AssembleTools, Offer, UnwrapToolCall
 from hooksdk.patterns import ToolPattern
@@ -95,18 +96,23 @@ class ToolSearch:
         descriptions: dict[str, str] = Field(default_factory=dict[str, str])
         """Other descriptions of the bridge tools, by their names; `{count}` and `{owners}` of the deferred tools are
         filled in."""
+        names: dict[str, str] = Field(default_factory=dict[str, str])
+        """Other names of the bridge tools, by the usual ones. Policies' patterns go on to meet them by the usual ones, too."""
+        nested: Literal["refuse", "answer"] = "refuse"
+        """What becomes of a bridge tool that is called through `tool_call`: the refusal holds what was meant, or it is
+        answered outright."""
         listing: bool | int = False
         """Whether the bridge lists the deferred tools: at 4,000 tokens or as many as given, at most a tenth of the window."""
 
         @classmethod
         def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
-            """Without trust a project brings no ranker of its own, which is code, and no words for the bridges, which
-            are ours to the model; and nothing where the operator has configured the search."""
+            """Without trust a project brings no ranker of its own, which is code, and no words or names for the bridges,
+            which are ours to the model; and nothing where the operator has configured the search."""
             values = {name: value for name, value in project.values.items() if name not in own}
             needs_trust = [
                 name
                 for name, value in values.items()
-                if project.configured or name == "descriptions" or (name == "ranker" and ":" in str(value))
+                if project.configured or name in ("descriptions", "names") or (name == "ranker" and ":" in str(value))
             ]
             missing = [] if project.trusted else needs_trust
             return {**{name: value for name, value in values.items() if name not in missing}, **own}, missing
@@ -149,6 +155,21 @@ class ToolSearch:
                     raise ValueError(f"'{name}' is no bridge tool: use {', '.join(DESCRIPTIONS)}")
             return value
 
+        @field_validator("names")
+        @classmethod
+        def _check_names(cls, value: dict[str, str]) -> dict[str, str]:
+            for usual, name in value.items():
+                if usual not in BRIDGES:
+                    raise ValueError(f"'{usual}' is no bridge tool: use {', '.join(BRIDGES)}")
+                if not LEGAL.fullmatch(name):
+                    raise ValueError(
+                        f"'{name}' is no name that every provider takes: 1 to 64 of letters, digits, _ and -"
+                    )
+            chosen = [value.get(usual, usual).casefold() for usual in BRIDGES]
+            if twice := sorted({name for name in chosen if chosen.count(name) > 1}):
+                raise ValueError(f"two bridge tools are called '{twice[0]}': each needs a name of its own")
+            return value
+
         @field_validator("ranker")
         @classmethod
         def _check_ranker(cls, value: str) -> str:
@@ -179,6 +200,9 @@ class ToolSearch:
         self._sandbox = shared.sandbox
         self._pinned = [ToolPattern(pattern) for pattern in config.pinned]
         self._deferred: frozenset[str] = frozenset()
+        self._names = Names(config.names)
+        answers = {"tool_search": self._find, "tool_describe": self._show} if config.mode == "tools" else {}
+        self._unwrapping = Unwrapping(config.nested, answers)
         self._streak = Streak()
 
     @hooks.assemble_tools.last
@@ -193,31 +217,44 @@ class ToolSearch:
         descriptions = self._describe_bridge(tools, event.context_window)
         if self._config.mode == "code":
             code = self._code_tool(descriptions, tools)
-            return Offer(tools=[code], defer=sorted(self._deferred), call_hint=HOW_TO_CALL_IN_SCRIPT)
+            return Offer(tools=[code], defer=sorted(self._deferred), call_hint=self._names.fill(HOW_TO_CALL_IN_SCRIPT))
         bridge = bridge_tools(
             descriptions,
             default_limit=self._default_limit,
             search=self._search,
             describe=self._describe,
+            names=self._names,
         )
-        return Offer(tools=bridge, defer=sorted(self._deferred), call_hint=HOW_TO_CALL)
+        return Offer(tools=bridge, defer=sorted(self._deferred), call_hint=self._names.fill(HOW_TO_CALL))
 
     @hooks.unwrap_tool_call
-    def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
-        """Turn `tool_call` into the call that it stands for."""
-        if event.tool is None and event.call.name in OWN_TOOLS:
-            raise ToolError(not_offered(event.call.name))
-        if event.tool is None or event.call.name != "tool_call":
-            return None
-        name, arguments = read_bridge_call(event.call, event.catalog)
-        call = ToolCall(event.call.id, refuse_unless_deferred(name, event.catalog, self._deferred), arguments)
-        self._streak.end()
+    async def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
+        """Turn `tool_call` into the call that it stands for, and answer a name that no tool has with those that may fit."""
+        try:
+            call = self._unwrapping.call(event, self._scope(event.catalog, finds=False))
+        except Refusal:
+            # Once more with a search for what was meant; in a thread, since a large catalog's first makes its index.
+            raise await anyio.to_thread.run_sync(self._refusal_of, event) from None
+        if call is not None and not self._names.bridge(call.name):
+            self._streak.end()
         return call
+
+    def _refusal_of(self, event: UnwrapToolCall) -> Refusal:
+        scope = self._scope(event.catalog)
+        try:
+            self._unwrapping.call(event, scope)
+        except Refusal as refused:
+            return self._streak.refuse((event.call.name, repr(event.call.arguments)), refused, scope)
+        raise AssertionError("what was refused is refused again")
+
+    def _scope(self, catalog: Catalog, *, finds: bool = True) -> Scope:
+        ranker = (lambda: self._indexes.of([*catalog])) if finds else None
+        return Scope(catalog, self._deferred, self._names, ranker, in_script=self._config.mode == "code")
 
     @hooks.after_tool_call
     async def end_streak(self, event: AfterToolCall) -> None:
         """A model that calls a tool, also a shown one, has stopped searching; a name that it made up is none."""
-        if event.tool is not None and event.call.name not in OWN_TOOLS:
+        if event.tool is not None and not event.tool.bridge:
             self._streak.end()
 
     def _is_worth_it(self, tools: Sequence[Tool], context_window: int | None) -> bool:
@@ -233,7 +270,7 @@ class ToolSearch:
         """The offered bridge tools' descriptions for these deferred tools; the first one has the listing."""
         code = ("tool_search_code",)
         names = code if self._config.mode == "code" else [name for name in DESCRIPTIONS if name not in code]
-        texts = {**DESCRIPTIONS, **self._config.descriptions}
+        texts = {**{name: self._names.fill(text) for name, text in DESCRIPTIONS.items()}, **self._config.descriptions}
         budget = listing_budget(self._config.listing, context_window)
         return {name: fill(texts[name], tools, budget if name == names[0] else 0) for name in names}
 
@@ -246,34 +283,56 @@ class ToolSearch:
             slowest=max(tool.timeout for tool in tools),
             default_limit=self._default_limit,
             max_limit=self._config.max_search_limit,
+            names=self._names,
         )
 
     def _search(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        arguments = _unwrapped(arguments)
+        answer = self._find(arguments, context.catalog)
+        context.count("searches", len(answer["results"]))
+        context.count("hits", sum(map(_hits_in, answer["results"])))
+        return ToolResult(compact(answer))
+
+    def _find(self, arguments: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
+        arguments = self._without_wrapper(arguments)
         queries = texts_of(arguments.get("queries", arguments.get("query")))
         if not queries:
-            return ToolResult.error('tool_search needs queries, such as {"queries": ["create a github issue"]}')
-        catalog, deferred = context.catalog, self._deferred
+            raise ToolError(f'{self._names.search} needs queries, such as {{"queries": ["create a github issue"]}}')
         limit = max(1, min(number_of(arguments.get("limit"), self._default_limit), self._config.max_search_limit))
-        answer = search(queries, limit, catalog=catalog, deferred=deferred, ranker=self._indexes.of([*catalog]))
-        context.count("searches", len(answer["results"]))
-        context.count("hits", sum(len(group["hits"]) for group in answer["results"]))
-        return ToolResult(compact(self._streak.guide(answer, catalog=catalog, deferred=deferred)))
+        scope = self._scope(catalog)
+        answer = search(queries, limit, scope=scope, ranker=self._indexes.of([*catalog]))
+        repeated = self._streak.again((limit, *(query.casefold() for query in queries)))
+        return self._streak.guide(answer, scope=scope, repeated=repeated)
 
     def _describe(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        arguments = _unwrapped(arguments)
-        names = texts_of(arguments.get("names", arguments.get("name")))
-        if not names:
-            return ToolResult.error('tool_describe needs names, such as {"names": ["create_issue"]}')
-        context.count("describes", len(names[:MAX_DESCRIBED]))
-        answer = describe(names, arguments.get("part"), catalog=context.catalog, deferred=self._deferred)
+        answer = self._show(arguments, context.catalog)
+        context.count("describes", len(answer["tools"]) + len(answer.get("problems", ())))
         return ToolResult(compact(answer), is_error=all("problem" in tool for tool in answer["tools"].values()))
 
+    def _show(self, arguments: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
+        arguments = self._without_wrapper(arguments)
+        names = texts_of(arguments.get("names", arguments.get("name")))
+        if not names:
+            raise ToolError(f'{self._names.describe} needs names, such as {{"names": ["create_issue"]}}')
+        return describe(names, arguments.get("part"), scope=self._scope(catalog))
 
-def _unwrapped(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Weak models wrap the arguments once more."""
-    inner: object = arguments.get("arguments", arguments.get("args")) if len(arguments) == 1 else None
-    return cast("dict[str, Any]", inner) if isinstance(inner, dict) else arguments
+    def _without_wrapper(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Weak models wrap the arguments once more, some with the tool's own name beside them."""
+        inner = arguments.get("arguments", arguments.get("args"))
+        beside = [value for key, value in arguments.items() if key not in ("arguments", "args")]
+        if (
+            inner is None
+            or len(beside) > 1
+            or not all(isinstance(one, str) and self._names.bridge(one) for one in beside)
+        ):
+            return arguments
+        try:
+            return schema.parse_arguments(inner)
+        except schema.BadArguments:
+            return arguments
+
+
+def _hits_in(group: dict[str, Any]) -> int:
+    return len(group["hits"])
 
 
 def _clamp(name: str, value: float, low: float, high: float) -> float:

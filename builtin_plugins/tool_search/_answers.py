@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from builtin_plugins.tool_search._bridge_call import reason_of, refuse_unless_deferred
 from builtin_plugins.tool_search._listing import available
 from builtin_plugins.tool_search._parts import MAX_SCHEMA, compact, find_part, parts_at, shortened
-from builtin_plugins.tool_search._sentences import OWN_TOOLS
+from builtin_plugins.tool_search._scope import Refusal, Scope, reason_of
 from builtin_plugins.tool_search._signatures import clip, signature, summary
 from builtin_plugins.tool_search.rankers import Ranked, Ranker
-from hooksdk import Catalog, Tool, ToolError, schema
+from hooksdk import Catalog, Tool, schema
 
 MAX_QUERIES = 10
 MAX_DESCRIBED = 10
@@ -21,16 +20,15 @@ _IN_SIGNATURE = {"type", "title", "enum", "const"}
 """What a property may have of which the call signature says all."""
 
 
-def search(
-    queries: Sequence[str], limit: int, *, catalog: Catalog, deferred: Collection[str], ranker: Ranker
-) -> dict[str, Any]:
+def search(queries: Sequence[str], limit: int, *, scope: Scope, ranker: Ranker) -> dict[str, Any]:
     """The answer to these queries: the hits of each, and what exists where one finds too little."""
+    catalog, deferred = scope.catalog, scope.deferred
     direct = len(catalog) - len(deferred)
     queries = list(dict.fromkeys(queries))
     groups: list[dict[str, Any]] = []
     for query in queries[:MAX_QUERIES]:
         ranked = [hit for hit in ranker.search(query, limit + direct) if hit.id in catalog]
-        groups.append(_group(query, ranked, limit, catalog, deferred))
+        groups.append(_group(query, ranked, limit, scope))
     answer: dict[str, Any] = {"total_available": len(deferred), "results": groups}
     if len(queries) > MAX_QUERIES:
         answer["note"] = f"Only the first {MAX_QUERIES} queries were searched."
@@ -40,9 +38,8 @@ def search(
     return answer
 
 
-def _group(
-    query: str, ranked: Sequence[Ranked], limit: int, catalog: Catalog, deferred: Collection[str]
-) -> dict[str, Any]:
+def _group(query: str, ranked: Sequence[Ranked], limit: int, scope: Scope) -> dict[str, Any]:
+    catalog, deferred = scope.catalog, scope.deferred
     best = [one for one in ranked if one.id in deferred][:limit]
     hits = [_hit(_tool(catalog, one.id), weak=one.weak) for one in best]
     if hits and not best[0].weak and _deserves_schema(parameters := _tool(catalog, best[0].id).parameters):
@@ -50,7 +47,8 @@ def _group(
         hits[0]["parameters"] = {key: part for key, part in (parameters or {}).items() if key != "$schema"}
     group: dict[str, Any] = {"query": clip(query, 200), "hits": hits}
     if ranked and ranked[0].id not in deferred and not ranked[0].weak:
-        group["already_offered"] = f"{ranked[0].id} is offered to you directly: call it without tool_call"
+        offered = f"{ranked[0].id} is offered to you directly: call it without {scope.names.call}"
+        group["already_offered"] = offered
     if hits and all(one.weak for one in best):
         group["weak"] = "None of these fits well; the capability may not exist here."
     return group
@@ -85,21 +83,21 @@ def _says_more(part: object) -> bool:
     return any(key not in _IN_SIGNATURE and (key, value) != ("default", None) for key, value in own.items())
 
 
-def describe(names: Sequence[str], part: object, *, catalog: Catalog, deferred: frozenset[str]) -> dict[str, Any]:
+def describe(names: Sequence[str], part: object, *, scope: Scope) -> dict[str, Any]:
     """The schemas of these tools, and for the others why there is none."""
     tools: dict[str, Any] = {}
     problems: dict[str, str] = {}
     for name in names[:MAX_DESCRIBED]:
-        tool = catalog.get(name)
-        if name in OWN_TOOLS or (tool is not None and tool.name not in deferred):
+        tool = scope.catalog.meant(name)
+        if (tool is not None and tool.name not in scope.deferred) or (tool is None and scope.names.bridge(name)):
             problems[name] = "It is offered to you directly, with its whole schema."
             continue
         try:
-            granted = refuse_unless_deferred(name, catalog, deferred)
-        except ToolError as error:
+            granted = scope.granted(name)
+        except Refusal as error:
             problems[clip(name, 200)] = reason_of(error)
         else:
-            tools[granted] = described(_tool(catalog, granted), part)
+            tools[granted.name] = described(granted, part)
     answer: dict[str, Any] = {"tools": tools}
     if problems:
         answer["problems"] = problems

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from builtin_plugins.tool_search._listing import listing, owners_line
+from builtin_plugins.tool_search._names import Names
 from hooksdk import Tool
 
 Executor = Callable[..., Any]
@@ -27,8 +28,9 @@ def bridge_tools(
     default_limit: int,
     search: Executor,
     describe: Executor,
+    names: Names,
 ) -> list[Tool]:
-    """`tool_search`, `tool_describe` and `tool_call`, with these descriptions. `tool_call` has no executor: it is turned
+    """`tool_search`, `tool_describe` and `tool_call` under these names, with these descriptions. `tool_call` has no executor: it is turned
     into the call that it stands for."""
     parameters: dict[str, dict[str, Any]] = {
         "tool_search": {
@@ -63,6 +65,6 @@ def bridge_tools(
             owner="tool_search",
             execute=execute,
             disposable=execute is not None,
-        )
+        ).copy(name=names.of(name))
         for name, execute in executors.items()
     ]

@@ -11,20 +11,21 @@ from typing import Any, cast, final
 import anyio.to_thread
 
 from builtin_plugins.tool_search._answers import compact, described, number_of, search, texts_of
-from builtin_plugins.tool_search._bridge_call import ARGUMENT_KEYS, NAME_KEYS, reason_of, refuse_unless_deferred
+from builtin_plugins.tool_search._bridge_call import ARGUMENT_KEYS, NAME_KEYS
+from builtin_plugins.tool_search._names import Names
 from builtin_plugins.tool_search._sandbox import Outcome, Sandbox
+from builtin_plugins.tool_search._scope import Refusal, Scope, reason_of
 from builtin_plugins.tool_search._script import Limits
 from builtin_plugins.tool_search._script_values import THREAD_FROM, TooLarge, as_json, beginning, clean, result_value
 from builtin_plugins.tool_search._sentences import (
     INSTEAD_IN_SCRIPT,
     NOT_UNDONE,
-    OWN_TOOLS,
     SCRIPT_ADVICE,
     SCRIPT_MODULES,
 )
 from builtin_plugins.tool_search._signatures import clip
 from builtin_plugins.tool_search.rankers import Ranker
-from hooksdk import Catalog, Tool, ToolContext, ToolError, ToolResult, schema
+from hooksdk import Tool, ToolContext, ToolError, ToolResult, schema
 from hooksdk.errors import did_you_mean
 
 MAX_CODE = 20_000
@@ -54,17 +55,18 @@ def code_tool(
     slowest: float,
     default_limit: int,
     max_limit: int,
+    names: Names,
 ) -> Tool:
     """`tool_search_code` with this description. A script has `seconds` of its own time; `slowest` is the longest time
     that a tool may take."""
 
     async def run(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        code = _read_code(arguments.get("code"))
-        script = _Functions(context, lambda: ranker(context), default_limit, max_limit)
+        code = _read_code(arguments.get("code"), names.code)
+        script = _Functions(context, lambda: ranker(context), default_limit, max_limit, names)
         functions = {"search": script.search, "describe": script.describe, "call": script.call}
         return script.answer(await sandbox.run(code, functions, Limits(seconds=seconds)))
 
-    return Tool(
+    tool = Tool(
         name="tool_search_code",
         description=description,
         parameters={
@@ -77,14 +79,15 @@ def code_tool(
         # The script's own time and its calls' time; while a person is asked the run stops this clock.
         timeout=seconds + max(CALLS_SECONDS, slowest),
     )
+    return tool.copy(name=names.code)
 
 
-def _read_code(code: object) -> str:
+def _read_code(code: object, name: str) -> str:
     text = clean(str(code or ""))
     fenced = _FENCE.fullmatch(text)
     text = textwrap.dedent(fenced[1] if fenced else text).strip("\n")
     if not text.strip():
-        raise ToolError('Nothing was run: tool_search_code needs a script, such as {"code": "await search(\'mail\')"}')
+        raise ToolError(f'Nothing was run: {name} needs a script, such as {{"code": "await search(\'mail\')"}}')
     if len(text) > MAX_CODE:
         raise ToolError(f"Nothing was run: the script has {len(text):,} characters; {MAX_CODE:,} are the most.")
     return text
@@ -99,6 +102,7 @@ class _Functions:
     ranker: Callable[[], Ranker]
     default_limit: int
     max_limit: int
+    names: Names
     done: list[str] = field(default_factory=list[str])
     """The tools whose calls succeeded, in the order in which the calls ended."""
     failed: list[str] = field(default_factory=list[str])
@@ -120,19 +124,21 @@ class _Functions:
         return as_json([*reversed(hits.values())])
 
     def _find(self, queries: Sequence[str], most: int) -> dict[str, Any]:
+        return search(queries, most, scope=self._scope(), ranker=self.ranker())
+
+    def _scope(self) -> Scope:
+        """Every granted tool: a script may call those that are shown, too."""
         catalog = self.context.catalog
-        return search(queries, most, catalog=catalog, deferred=_names(catalog), ranker=self.ranker())
+        return Scope(catalog, frozenset(tool.name for tool in catalog), self.names, in_script=True)
 
     async def describe(self, /, name: object = None, **keywords: object) -> dict[str, Any]:
         """Description and schemas of one tool."""
-        catalog = self.context.catalog
         name = _name_of(name if name is not None else keywords.get("names"), "describe")
         self.context.count("describes", 1)
         try:
-            tool = catalog.get(refuse_unless_deferred(name, catalog, _names(catalog)))
-        except ToolError as error:
-            raise ValueError(reason_of(error).replace("tool_search ", "search ")) from None
-        assert tool is not None
+            tool = self._scope().granted(name)
+        except Refusal as error:
+            raise ValueError(reason_of(error).replace(f"{self.names.search} ", "search ")) from None
         answer = {"name": tool.name, **described(tool)}
         returns = tool.output_schema
         fits = returns is not None and len(compact(returns)) <= MAX_RETURNS
@@ -148,7 +154,7 @@ class _Functions:
                 return _value_of(name, result)
             return await anyio.to_thread.run_sync(_value_of, name, result)
         text = clean(result.text)
-        if name in OWN_TOOLS:
+        if self.names.bridge(name) and self.context.catalog.get(name) is None:
             text = f"'{name}' was not run: a script calls tools by their own names."
         if text.startswith("Blocked") or name in self.context.catalog.withheld:
             raise PermissionError(text)
@@ -213,17 +219,12 @@ class _Functions:
 
     def _instead_of(self, name: str) -> str:
         """What to write in place of a name that is not defined in a script."""
-        if name in INSTEAD_IN_SCRIPT:
-            return f"There is no {name} in a script: write {INSTEAD_IN_SCRIPT[name]}"
+        if (usual := self.names.bridge(name)) in INSTEAD_IN_SCRIPT:
+            return f"There is no {name} in a script: write {INSTEAD_IN_SCRIPT[usual]}"
         tool = self.context.catalog.get(name)
         if tool is not None:
             return f'{name} is a tool: write await call("{tool.name}", {{...}})'
         return did_you_mean(name, ("search", "describe", "call", *SCRIPT_MODULES)).strip()
-
-
-def _names(catalog: Catalog) -> frozenset[str]:
-    """Every granted tool: a script may call those that are shown, too."""
-    return frozenset(tool.name for tool in catalog)
 
 
 def _value_of(name: str, result: ToolResult) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from builtin_plugins.tool_search._signatures import clip, summary
 from hooksdk import Tool, schema
 
-MAX_OWNERS = 240
+MAX_OWNERS = 210
 """Characters that the names of servers and plugins may take in the bridge's description."""
 MAX_AVAILABLE = 20
 """Owners that an answer names where it found too little."""

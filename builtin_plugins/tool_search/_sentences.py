@@ -10,13 +10,15 @@ SCRIPT_MODULES = ("asyncio", "collections", "datetime", "functools", "itertools"
 
 DESCRIPTIONS: Mapping[str, str] = {
     "tool_search": (
-        "Find tools. {count} more tools can be used that are not shown here, from {owners}. Give one or several queries, "
-        "one capability each, in a few keywords. Each hit comes with its call signature: use it through tool_call."
+        "Find tools. Call this first whenever none of the tools shown does exactly what is asked; do not write files or "
+        "run commands in place of such a tool. {count} more tools are not shown here. Sources (not tools): "
+        '{owners}. Give one or several queries in a few keywords, such as {"queries": ["create github issue"]}. '
+        "Each hit comes with its call signature: use it through tool_call."
     ),
     "tool_describe": "Show the full JSON Schema of tools, when a call signature is not enough.",
-    "tool_call": "Call a tool that tool_search found. Tools that are shown to you are called directly instead.",
+    "tool_call": "Call a tool that tool_search found. Tools that are shown to you are called directly.",
     "tool_search_code": """\
-Run a short Python script that finds tools and calls them. {count} more tools can be used that are not shown here, from {owners}. \
+Run a short Python script that finds tools and calls them. {count} more tools can be used that are not shown here. Sources (not tools): {owners}. \
 Only a script can call them; it can call the shown ones, too. It has three functions, and each needs await:
 search(query, limit=5) -> list of hits, each a dict with name, call (the signature), description
 describe(name) -> dict with description, parameters (JSON Schema) and, where known, returns
@@ -30,8 +32,6 @@ return_exceptions). A blocked or failed call raises an exception. Limited Python
 import only asyncio, json, re, math, datetime, collections, itertools, functools.""",
 }
 """What the model reads of each bridge tool unless the configuration says otherwise."""
-OWN_TOOLS = frozenset(DESCRIPTIONS)
-"""The names of the bridge tools of both modes."""
 
 
 def not_offered(name: str) -> str:
@@ -53,6 +53,10 @@ NO_HITS = (
     "Searching more will hardly help, and nothing was found now: the capability does not exist here. Say so, go on without "
     "it, or call what an earlier search found."
 )
+
+REPEATED = "You have searched for exactly this before, so nothing new is found."
+REFUSED_AGAIN = "you wrote this very call before, and it is refused again: write another one."
+NOTHING_FITS = "If no tool fits, say so, or go on without it."
 
 SCRIPT_ADVICE = (
     ("'coroutine' object", 'A call was not awaited: write await before it, as in (await search("mail"))[0]'),

@@ -20,6 +20,7 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import ToolError
 from hooksdk.records import CallStarted, CallStatus, Content, Unwrapped
+from hooksdk.tools import Tool
 
 MAX_DEPTH = 8
 """How deep tools may call tools."""
@@ -33,32 +34,50 @@ async def unwrap_tool_call(state: RunState, work: CallInProgress, catalog: Catal
     """Find the tool; a name outside the catalog may be a bridge's, which stands for another call."""
     call = work.call
     work.tool = catalog.get(call.name)
+    if work.tool is None and call.name not in catalog.withheld and call.name not in state.bridges:
+        work.tool = catalog.meant(call.name, _readable(call.arguments))
     if work.tool is not None:
-        if work.tool.name != call.name:  # called by its id: every hook sees the name all the same
-            work.call = _renamed(call, work.tool.name)
+        await _take_real_name(state, work, work.tool)
         return None
     if work.depth or call.name in catalog.withheld:
         return None
-    work.tool = state.bridges.get(call.name)
+    work.tool = state.bridges.get(call.name) or Catalog(state.bridges.values()).meant(call.name)
+    if work.tool is not None:
+        await _take_real_name(state, work, work.tool)
+        call = work.call
     if not state.hooks.has("unwrap_tool_call"):
         return None
     event = hooks.UnwrapToolCall(
         info=state.info, call=call, arguments=_readable(call.arguments), tool=work.tool, catalog=catalog
     )
     async for outcome in state.hooks.fire("unwrap_tool_call", event):
-        name = await outcome.use(_name_in)
+        written = await outcome.use(_name_in)
         if (failure := outcome.failure) is not None:
             if isinstance(failure.error, ToolError):  # the plugin's own words for the model
-                return _refused("invalid", str(failure.error))
+                return _refused("unknown" if work.tool is None else "invalid", str(failure.error))
             failure.log()
             return _refused("invalid", refusals.bridge_failed(call.name, failure))
-        assert name is not None
-        work.tool = catalog.get(name)
-        name = work.tool.name if work.tool is not None else name
-        work.call = with_arguments(ToolCall(call.id, name, origin="bridge"), peek(outcome.answer, "arguments"))
-        await state.trace(Unwrapped(call_id=call.id, bridge=call.name, tool=name))
+        assert written is not None
+        arguments = peek(outcome.answer, "arguments")
+        work.tool = catalog.meant(written, _readable(arguments))
+        bridge = state.bridges.get(written)
+        if work.tool is None and bridge is not None and bridge.owner == outcome.handler.plugin:
+            work.tool = bridge  # its own: judged under its name, and refused below where it only stands for other calls
+        name = work.tool.name if work.tool is not None else written
+        work.call = with_arguments(ToolCall(call.id, name, origin="bridge"), arguments)
+        await state.trace(
+            Unwrapped(call_id=call.id, bridge=call.name, tool=name, written="" if written == name else written)
+        )
         break
     return None
+
+
+async def _take_real_name(state: RunState, work: CallInProgress, tool: Tool) -> None:
+    """Called by its id, or by a name that means it: every hook sees the real name all the same."""
+    call = work.call
+    if tool.name != call.name:
+        work.call = ToolCall(call.id, tool.name, peek(call, "arguments"), origin=call.origin, parent_id=call.parent_id)
+        await state.trace(Unwrapped(call_id=call.id, bridge="", tool=tool.name, written=call.name))
 
 
 def _name_in(answer: ToolCall) -> str:
@@ -73,10 +92,6 @@ def _readable(written: object) -> dict[str, Any]:
         return schema.parse_arguments(written)
     except schema.BadArguments:
         return {}
-
-
-def _renamed(call: ToolCall, name: str) -> ToolCall:
-    return ToolCall(call.id, name, peek(call, "arguments"), origin=call.origin, parent_id=call.parent_id)
 
 
 _ARGUMENTS: Fresh[Any] = vars(ToolCall)["arguments"]

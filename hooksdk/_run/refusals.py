@@ -8,10 +8,10 @@ from hooksdk.catalog import Catalog
 
 def no_such_tool(name: str, catalog: Catalog, call_hint: str) -> str:
     """Nothing in the catalog has this name: why, in words that make the next attempt right."""
-    if sharing := catalog.sharing(name):
-        return f"'{name}' was not run: several tools have this name. Call one of {', '.join(sharing)}."
     if name in catalog.withheld:
         return f"'{name}' was not run: it is withheld from this run ({catalog.withheld[name]}). Do not retry."
+    if sharing := catalog.sharing(name):
+        return f"'{name}' was not run: several tools have this name. Call one of {', '.join(sharing)}."
     near = catalog.suggest(name)
     advice = f" Did you mean {' or '.join(near)}?" if near else ""
     if name in catalog.removed_names:

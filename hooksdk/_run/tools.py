@@ -155,7 +155,7 @@ def _read_offer(
         tool = as_offered(each, plugin, bridge=plugin in state.parts.built_in)
         if not tool.name or tool.name in added or tool.name in tools:
             raise ValueError(f"the offered tool '{tool.name}' has a name that is offered already")
-        if contract is not None and tool.name not in contract:
+        if contract is not None and tool.own_name not in contract:
             raise ValueError(f"its manifest does not list the tool '{tool.name}'. List it under contracts.tools")
         tools[tool.name] = tool
     deferred = frozenset(answer.defer)
@@ -189,6 +189,7 @@ def as_offered(tool: Any, plugin: str, *, bridge: bool) -> Tool:
     if not isinstance(tool, Tool) or not isinstance(tool.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"Offer(tools=...) must hold tools, not {type(tool).__name__}")
     copy = Tool.copy(tool, name=str.__str__(tool.name), source="plugin", owner=plugin)
-    object.__setattr__(copy, "own_name", copy.name)
+    # A bridge that goes by another name keeps its own, so that patterns and ids go on to mean it.
+    object.__setattr__(copy, "own_name", copy.own_name if bridge else copy.name)
     object.__setattr__(copy, "bridge", bridge)
     return copy

@@ -62,6 +62,7 @@ class _Repair:
 
     def _object(self, variant: dict[str, Any], value: dict[str, Any]) -> None:
         known = cast("dict[str, Any]", variant.get("properties") or {})
+        self._rename(variant, known, value)
         for key in list(value):
             schema = known.get(key, variant.get("additionalProperties"))
             optional = key in known and key not in variant.get("required", ())
@@ -69,6 +70,23 @@ class _Repair:
                 del value[key]
             else:
                 value[key] = self.value(schema, value[key])
+
+    def _rename(self, variant: dict[str, Any], known: dict[str, Any], value: dict[str, Any]) -> None:
+        """`resourceType` for a missing `resource_type`: an unknown key that is written as one required key is, but for case
+        and separators, and only that one. Not where the schema says that there may be other keys."""
+        missing = [key for key in variant.get("required", ()) if key in known and key not in value]
+        others_welcome = variant.get("additionalProperties") not in (None, False) or variant.get("patternProperties")
+        if not missing or others_welcome:
+            return
+        alike: dict[str, list[str]] = {}
+        for key in [*known, *(key for key in value if key not in known)]:
+            alike.setdefault(_fold(key), []).append(key)
+        for key in missing:
+            match [one for one in alike[_fold(key)] if one != key]:
+                case [written] if written not in known and written in value:
+                    value[key] = value.pop(written)
+                case _:
+                    pass
 
     def _refuses(self, schema: Any, empty: str | None) -> bool:
         types, variant = self._plan(schema)
@@ -141,6 +159,10 @@ class _Repair:
             return _UNKNOWN
         real = [variant for types, variant in plans if types != frozenset(("null",))]
         return frozenset[str]().union(*(types for types, _ in plans)), real[0] if len(real) == 1 else {}
+
+
+def _fold(key: str) -> str:
+    return re.sub(r"[\W_]+", "", key).casefold()
 
 
 def _read(text: str) -> Any:

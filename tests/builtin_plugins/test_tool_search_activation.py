@@ -211,7 +211,7 @@ async def test_pinned_tools_do_not_count_towards_the_threshold() -> None:
 
 async def test_a_tool_of_a_server_that_takes_a_core_tools_name_is_deferred_and_the_core_tool_is_not() -> None:
     async with searching([READ_FILE, make("read_file", "Read.", "evil")]) as played:
-        assert played.offered == ["core__read_file", *BRIDGE]
+        assert played.offered == ["read_file", *BRIDGE]
         assert (await played.search("read file"))["total_available"] == 1
 
 

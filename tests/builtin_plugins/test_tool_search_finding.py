@@ -141,7 +141,7 @@ async def test_searches_that_each_find_something_new_are_answered_as_the_first_o
     async with searching() as played:
         found = [await played.hits(query) for query in ("create an issue", "send an email", "weather forecast")]
         assert found == [["create_issue"], ["send_email"], ["get_forecast"]]
-        assert "searches_without_a_call" not in await played.search("create an issue"), "one in vain"
+        assert "searches_without_a_call" not in await played.search("create issue"), "one in vain"
         assert "searches_without_a_call" in await played.search("send an email"), "two"
 
 

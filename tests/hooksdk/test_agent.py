@@ -254,7 +254,7 @@ async def test_a_time_limit_cuts_slow_calls_off_and_answers_every_one():
 @pytest.mark.parametrize("name", ["turns", "parallel", "attempts"])
 async def test_limits_below_one_are_refused(name: str):
     with pytest.raises(ValueError, match=rf"{name}=0\): it must be at least 1"):
-        Limits(**{name: 0})
+        Limits(**{name: 0})  # pyright: ignore[reportArgumentType] - wrong on purpose
 
 
 # Errors and retries

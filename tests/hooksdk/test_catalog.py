@@ -8,7 +8,7 @@ import pytest
 
 from hooksdk import Tool
 from hooksdk._run.tools import as_offered
-from hooksdk.catalog import build_catalog
+from hooksdk.catalog import Catalog, build_catalog
 from tests.stage import echo, make, playing
 
 pytestmark = pytest.mark.anyio
@@ -62,9 +62,120 @@ def test_a_name_that_two_owners_chose_is_qualified_for_both() -> None:
 @pytest.mark.parametrize("other", ["Read_File", "\uff52ead_file", "read_\u200bfile", "read_file\u2060"])
 def test_names_that_a_reader_cannot_tell_apart_are_qualified(other: str) -> None:
     catalog = build_catalog([make("read_file"), make(other, source="mcp", owner="evil")])
-    assert catalog[0].name == "core__read_file"
+    assert catalog[0].name == "read_file"
     assert catalog[1].name.startswith("evil__")
     assert catalog[1].name.isascii()
+
+
+def test_a_hosts_tool_keeps_its_bare_name_and_only_the_servers_are_respelt() -> None:
+    servers = [make("write_file", source="mcp", owner="fs"), make("write_file", source="plugin", owner="notes")]
+    catalog = build_catalog([servers[0], make("write_file"), servers[1]])
+    assert [tool.name for tool in catalog] == ["fs__write_file", "write_file", "notes__write_file"]
+    assert catalog.get("write_file") is catalog[1]
+    assert len(catalog.diagnostics) == 2
+
+
+def test_two_hosts_tools_of_one_name_are_both_respelt() -> None:
+    tools = [make("open", owner="desk"), make("open", owner="door"), make("open", source="mcp", owner="fs")]
+    assert [tool.name for tool in build_catalog(tools)] == ["desk__open", "door__open", "fs__open"]
+
+
+def test_a_hosts_name_that_providers_refuse_is_made_to_fit_and_not_given_its_owner() -> None:
+    catalog = build_catalog([make("read file"), make("read file", source="mcp", owner="fs")])
+    assert [tool.name for tool in catalog] == ["read_file", "fs__read_file"]
+
+
+def test_the_name_of_a_withheld_host_tool_stands_for_no_servers_tool() -> None:
+    catalog = build_catalog([make("write_file"), make("write_file", source="mcp", owner="fs", required=["path"])])
+    narrowed = catalog.without({"host:core:write_file": "no"})
+    assert [tool.name for tool in narrowed] == ["fs__write_file"]
+    assert narrowed.get("write_file") is None
+    assert narrowed.meant("write_file", {"path": "a"}) is None
+    assert narrowed.meant("functions.write_file", {"path": "a"}) is None
+
+
+# Names that mean a tool
+
+
+NAMED = build_catalog([
+    make("scale", source="mcp", owner="kubectl"), make("scale", source="mcp", owner="image"),
+    make("git_log", source="mcp", owner="git"), make("read_file"),
+])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("git_log", "git_log"), ("mcp:git:git_log", "git_log"),
+        ("git.git_log", "git_log"), ("git__git_log", "git_log"), ("mcp__git__git_log", "git_log"),
+        ("kubectl.scale", "kubectl__scale"), ("kubectl__scale", "kubectl__scale"), ("mcp__image__scale", "image__scale"),
+        ("functions.git_log", "git_log"), ("functions.kubectl.scale", "kubectl__scale"), ("tools.read_file", "read_file"),
+        ("core.read_file", "read_file"),
+        ("git_log(repo_path: string, max_count?: integer)", "git_log"), ("git_log()", "git_log"),
+        ("functions.git_log(repo_path: string, ...", "git_log"), (" git_log ", "git_log"),
+    ],
+)  # fmt: skip
+def test_a_name_is_understood_where_it_means_one_tool(written: str, meant: str) -> None:
+    tool = NAMED.meant(written)
+    assert tool is not None
+    assert tool.name == meant
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["scale", "log", "other.git_log", "git", "", "(", "functions.", "Git_Log", "git_log2", "kubectl", "x" * 5_000],
+)
+def test_a_name_that_means_none_or_several_is_not_understood(written: str) -> None:
+    assert NAMED.meant(written) is None
+
+
+def test_a_full_name_that_two_tools_have_is_not_understood() -> None:
+    catalog = build_catalog([make("c", source="mcp", owner="a__b"), make("b__c", source="mcp", owner="a")])
+    assert catalog.meant("a__b__c") is None
+    found = catalog.meant("a__b.c")
+    assert found is not None
+    assert found.id == "mcp:a__b:c"
+
+
+def sharing(first: dict[str, Any], second: dict[str, Any]) -> Catalog:
+    return build_catalog([
+        Tool(name="scale", source="mcp", owner="one", parameters=first, execute=echo),
+        Tool(name="scale", source="mcp", owner="two", parameters=second, execute=echo),
+    ])  # fmt: skip
+
+
+def takes(*required: str, **optional: str) -> dict[str, Any]:
+    names = (*required, *optional)
+    return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": list(required)}
+
+
+def test_a_shared_name_is_the_tool_whose_required_keys_are_all_given() -> None:
+    catalog = sharing(takes("deployment", "replicas"), takes("image", "width"))
+    tool = catalog.meant("scale", {"image": "a", "width": "3"})
+    assert tool is not None
+    assert tool.name == "two__scale"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "given"),
+    [
+        (takes("image"), takes("image", "width"), {"image": "a", "width": "3"}),
+        (takes("image"), takes("file"), {"image": "a", "other": "b"}),
+        (takes("image"), takes("file"), {"image": "a", "file": "b"}),
+        (takes("image"), takes("file"), {}),
+        (takes("image"), takes("file"), {"file_": "b"}),
+        (takes(image=""), takes("file"), {"image": "b"}),
+    ],
+)
+def test_a_shared_name_is_not_understood_where_the_arguments_leave_a_doubt(
+    first: dict[str, Any], second: dict[str, Any], given: dict[str, Any]
+) -> None:
+    assert sharing(first, second).meant("scale", given) is None
+
+
+def test_a_shared_name_is_not_understood_where_one_of_its_tools_is_withheld() -> None:
+    catalog = sharing(takes("deployment"), takes("image")).without({"mcp:one:scale": "no"})
+    assert catalog.meant("scale", {"image": "a"}) is None
 
 
 def test_a_qualified_name_never_takes_one_that_is_there() -> None:

@@ -828,6 +828,36 @@ def test_what_a_weak_model_wrote_is_repaired(given_arguments: dict[str, Any], me
     assert schema.repair(TOOL, {"repo": "r", **given_arguments}) == {"repo": "r", **meant}
 
 
+FOLDED = an_object(["resource_type"], resource_type={"type": "string"}, name={"type": "string"})
+
+
+@pytest.mark.parametrize("key", ["resourceType", "resource-type", "Resource_Type", "resourcetype"])
+def test_an_unknown_key_that_folds_to_a_missing_required_one_takes_its_place(key: str):
+    closed = {**FOLDED, "additionalProperties": False}
+    for rules in (FOLDED, closed):
+        assert schema.fit(rules, {key: "pod", "name": "a"}) == ({"name": "a", "resource_type": "pod"}, [])
+    inner = an_object(["target"], target=closed)
+    assert schema.fit(inner, {"target": {key: "pod"}}) == ({"target": {"resource_type": "pod"}}, [])
+
+
+@pytest.mark.parametrize(
+    ("rules", "written"),
+    [
+        (FOLDED, {"resourceType": "pod", "resource-type": "service"}),
+        (FOLDED, {"resourceType": "pod", "resource_type": "service"}),
+        (FOLDED, {"resourceTypes": "pod"}),
+        (an_object(["resource_type"], resource_type={}, resourceType={}), {"resourceType": "pod"}),
+        (an_object([], resource_type={}), {"resourceType": "pod"}),
+        ({**FOLDED, "additionalProperties": True}, {"resourceType": "pod"}),
+        ({**FOLDED, "additionalProperties": {"type": "string"}}, {"resourceType": "pod"}),
+        ({**FOLDED, "patternProperties": {"^r": {}}}, {"resourceType": "pod"}),
+    ],
+    ids=without_address,
+)
+def test_a_key_is_not_renamed_where_another_may_be_meant(rules: dict[str, Any], written: dict[str, Any]):
+    assert schema.repair(rules, written) == written
+
+
 @pytest.mark.parametrize("wrapper", ["arguments", "args", "input", "parameters", "params"])
 def test_a_wrapper_is_taken_off(wrapper: str):
     assert schema.repair(TOOL, {wrapper: {"repo": "r", "count": "1"}}) == {"repo": "r", "count": 1}

@@ -1,0 +1,1 @@
+"""Below `catalog.py`."""
