@@ -92,3 +92,21 @@ class AsyncOnly:
 
         def __exit__(self, *_error: object) -> None:
             """Never reached: `with` asks for both methods first."""
+
+
+class PlainOnly:
+    """For classes that are used as `with`: an `async with` says so."""
+
+    if not TYPE_CHECKING:
+
+        async def __aenter__(self) -> NoReturn:
+            name = type(self).__name__
+            raise WrongArgument(
+                f"async with {name}(...)",
+                f"a {name} of hooksdk.sync is opened in plain code",
+                f"Write `with`, or in async code take the {name} of hooksdk: "
+                "`from hooksdk import Host`, then `async with Host() as host`",
+            )
+
+        async def __aexit__(self, *_error: object) -> None:
+            """Never reached: `async with` asks for both methods first."""

@@ -28,6 +28,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
 app.add_typer(tools_app, name="tools")
@@ -226,6 +227,7 @@ def run_agent(
     options = RunOptions(
         prompt=read_prompt(prompt), model=model_options, mcp=tuple(mcp or ()), system=system, max_turns=max_turns, reminders=reminders,
         session=session, store=store, approve=approve, as_json=as_json, project=project, plugins=import_plugins(plugin),
+        plugin_names=tuple(plugin or ()),
     )  # fmt: skip
     raise typer.Exit(run_prompt(options))
 

@@ -71,7 +71,7 @@ def report(options: ReportOptions) -> int:
     if options.as_json:
         print_json({"schema": 1, **dataclasses.asdict(made)})
         return 0
-    return _write(made, options, found.name)
+    return _write(made, options, found.name, traced=records is not None)
 
 
 def _read_source(options: ReportOptions) -> _Input:
@@ -179,7 +179,7 @@ def _check_run(records: list[dict[str, Any]] | None, run_id: str) -> None:
         )
 
 
-def _write(made: Report, options: ReportOptions, name: str) -> int:
+def _write(made: Report, options: ReportOptions, name: str, *, traced: bool) -> int:
     text = render(made)
     if options.output is not None and str(options.output) == "-":
         sys.stdout.buffer.write(text.encode())  # the page says that it is UTF-8, whatever the terminal's encoding is
@@ -194,7 +194,7 @@ def _write(made: Report, options: ReportOptions, name: str) -> int:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise CommandProblem(f"{printable(str(path))} cannot be written: {error.strerror}") from None
-    runs = counted(len(made.runs) + made.runs_left_out, "run")
+    runs = counted(len(made.runs) + made.runs_left_out, "run") if traced else "no trace"
     messages = counted(sum(session.count for session in made.sessions), "message")
     print(f"{printable(str(path))}: {runs}, {messages}, {len(text) / 1e6:.1f} MB")
     if options.open_browser and not webbrowser.open(path.absolute().as_uri()):

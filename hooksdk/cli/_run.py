@@ -38,6 +38,8 @@ class RunOptions:
     mcp: tuple[Path, ...] = ()
     plugins: tuple[Any, ...] = ()
     """Modules and classes that were named with `--plugin`."""
+    plugin_names: tuple[str, ...] = ()
+    """Those names, as they were typed."""
     system: str | None = None
     max_turns: int
     reminders: int = 0
@@ -154,12 +156,15 @@ def _look_command(options: RunOptions, session_id: str) -> str:
 
 def _resume_command(options: RunOptions, session_id: str) -> str:
     files = [word for path in options.mcp for word in ("--mcp", str(path))]
+    plugins = [word for name in options.plugin_names for word in ("--plugin", name)]
     model = [
         "--model",
         options.model.model,
         *(["--base-url", options.model.base_url] if options.model.base_url else []),
     ]
-    return shlex.join(["hooksdk", "run", *model, "--session", session_id, *files, *_place_options(options), "PROMPT"])
+    return shlex.join(
+        ["hooksdk", "run", *model, "--session", session_id, *files, *plugins, *_place_options(options), "PROMPT"]
+    )
 
 
 def _place(store: Store) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Generic, Self, TypeVar, final
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from hooksdk._door.checks import PlainOnly
 from hooksdk.errors import RunClosed, SessionClosed, WouldBlock
 
 T = TypeVar("T")
@@ -156,7 +157,7 @@ class Twin(Generic[T]):
         return repr(self.twin).replace("<", "<sync ", 1)
 
 
-class Opened(Twin[T]):
+class Opened(PlainOnly, Twin[T]):
     """One that is used as `with ... as`."""
 
     def __enter__(self) -> Self:

@@ -170,3 +170,10 @@ def test_nothing_asked_shows_the_help(tmp_path: Path) -> None:
     done = hooksdk(folder=tmp_path)
     assert "demo" in done.stdout
     assert "plugins" in done.stdout
+
+
+@pytest.mark.parametrize("command", [(), ("tools", "list"), ("plugins",)])
+def test_the_short_option_for_help_is_the_long_one(command: tuple[str, ...], tmp_path: Path) -> None:
+    short, long = (hooksdk(*command, option, folder=tmp_path) for option in ("-h", "--help"))
+    assert (short.returncode, short.stdout) == (0, long.stdout)
+    assert "Usage" in short.stdout

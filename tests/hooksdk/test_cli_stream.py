@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -29,6 +30,14 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal"),
 ]
+GUARD = """
+from hooksdk import hooks
+from hooksdk.hooks import BeforeToolCall, Block
+
+@hooks.before_tool_call(tools="add")
+def judge(event: BeforeToolCall) -> Block:
+    return Block("no sums")
+"""
 STEERING = "\x1b[2Jevil\x1b]0;title\x07\u202e"
 
 
@@ -162,6 +171,20 @@ async def test_it_says_where_the_transcript_is_and_how_to_go_on(tmp_path: Path) 
         look = re.search(r"^look        hooksdk (sessions show .*)$", first.err, re.MULTILINE)
         assert look is not None
         assert "Count on." in (await hooksdk(*look[1].split(), folder=tmp_path, server=server)).out
+
+
+async def test_how_to_go_on_names_the_plugins_again(tmp_path: Path) -> None:
+    (tmp_path / "guard.py").write_text(GUARD)
+    servers = write_servers(tmp_path / "mcp.json")
+    kept = ("--model", "openai:any", "--mcp", servers, "--store", "kept", "--plugin", "guard.py")
+    script = [call("add", a=2, b=3), "No.", call("add", a=2, b=3), "No."]
+    async with ScriptedServer(script) as server:
+        first = await hooksdk("run", *kept, "Add.", folder=tmp_path, server=server)
+        again = re.search(r"^go on       hooksdk (run .*) PROMPT$", first.err, re.MULTILINE)
+        assert again is not None
+        second = await hooksdk(*shlex.split(again[1]), "Add again.", folder=tmp_path, server=server)
+    assert "Blocked by guard: no sums" in first.err
+    assert "Blocked by guard: no sums" in second.err
 
 
 async def test_a_stream_that_breaks_off_is_said_and_the_answer_comes_anew(tmp_path: Path) -> None:

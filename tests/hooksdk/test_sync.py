@@ -490,6 +490,17 @@ def test_a_plain_with_of_an_async_class_says_what_to_write():
     anyio.run(main)
 
 
+def test_an_async_with_of_a_plain_class_says_what_to_write():
+    async def enter(one: Any) -> None:
+        with pytest.raises(TypeError, match=r"Write `with`.* `from hooksdk import Host`"):
+            async with one:
+                pass
+
+    with Host() as host, host.session() as session:
+        for one in (Host(), session):
+            anyio.run(enter, one)
+
+
 def test_representations_say_what_it_is():
     host = Host([NoBob])
     assert repr(host) == "<sync Host of no_bob, tool_search: not open>"
