@@ -84,6 +84,15 @@ def test_trust_that_is_taken_back_is_taken_from_the_files_too(desk: Desk) -> Non
     assert names(desk.type("tools", "list", "--json")) == []
 
 
+def test_trust_that_is_taken_back_is_taken_from_files_in_folders_below_too(desk: Desk) -> None:
+    (desk.project / "sub").mkdir()
+    write_servers(desk.project / "sub" / "tools.json")
+    (desk.project / "hooksdk.toml").write_text('mcp = "sub/tools.json"\n')
+    desk.type("trust", "--yes")
+    desk.type("trust", "--remove")
+    assert json.loads(desk.type("trust", "--list", "--json").out)["folders"] == []
+
+
 def test_a_file_that_is_given_needs_no_trust_and_is_the_only_one(desk: Desk) -> None:
     write_servers(desk.project / "mcp.json")
     other = write_servers(desk.home / "other.json", other={"command": "no-such-command"})
