@@ -101,18 +101,18 @@ def _read_toml(path: Path) -> dict[str, Any] | None:
         raise ConfigError(str(path), (f"is not TOML: {error}",)) from None
     except RecursionError:
         data = None
-    if data is None or _depth(data) > MAX_DEPTH:
+    if data is None or is_too_deep(data):
         raise ConfigError(str(path), (f"is nested too deep: at most {MAX_DEPTH} levels",))
     return data
 
 
-def _depth(data: object) -> int:
-    """Levels of tables and lists, counted without recursion."""
+def is_too_deep(data: object) -> bool:
+    """True for more than `MAX_DEPTH` levels of tables and lists, which are counted without recursion."""
     level, depth = [data], 0
     while level:
         depth += 1
         level = [inner for outer in level for inner in _inside(outer)]
-    return depth
+    return depth > MAX_DEPTH
 
 
 def _inside(value: object) -> list[object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,10 +44,18 @@ def look_up_file(path: Path, known: Mapping[str, str]) -> Trust:
     adds a server to it would else lose the folder's policies until they are looked at again."""
     resolved = resolve(path)
     try:
-        content = resolved.read_bytes()
+        with resolved.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ConfigError(str(resolved), (f"cannot be read: {error.strerror}",)) from None
-    return _compare(resolved, f"sha256:{hashlib.sha256(content).hexdigest()}", known)
+    return _compare(resolved, f"sha256:{digest}", known)
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """True for a file that a folder brings along: one that lies in it, and a link in it, wherever that leads."""
+    named = Path(os.path.abspath(path))  # noqa: PTH100 - links are not followed, unlike by resolve()
+    places = (folder.absolute(), resolve(folder))
+    return resolve(path).is_relative_to(places[1]) or any(named.is_relative_to(place) for place in places)
 
 
 def _compare(place: Path, digest: str, known: Mapping[str, str]) -> Trust:

@@ -249,7 +249,7 @@ def doctor(
     from hooksdk.cli import _doctor, _mcp_files
     from hooksdk.config import read_config
 
-    files = tuple(mcp or _mcp_files.servers_files(project, read_config(folder=project)[0])[0])
+    files = dict.fromkeys(mcp or (), "") or _mcp_files.servers_files(project, read_config(folder=project)[0])[0]
     examination = _doctor.Examination(
         project=project, mcp=files, plugins=tuple(plugin or ()), load_seconds=load_seconds
     )

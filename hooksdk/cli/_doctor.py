@@ -44,7 +44,8 @@ class Examination:
     """Where to look, and how long a plugin may take to be loaded."""
 
     project: Path
-    mcp: tuple[Path, ...] = ()
+    mcp: Mapping[Path, str] = field(default_factory=dict[Path, str])
+    """Files with servers, each with the digest of the content that is trusted; empty: any."""
     plugins: tuple[str, ...] = ()
     """As they stand on the command line; the child imports them."""
     load_seconds: float
@@ -99,7 +100,10 @@ def _examine_in_child(
     examination: Examination, without: Sequence[str], diagnosis: Diagnosis
 ) -> tuple[Finding, str] | None:
     """Fill the diagnosis. Answers None when the child came to its end, or what it did not survive and the plugin of it."""
-    order = {"project": str(examination.project.resolve()), "mcp": [str(path) for path in examination.mcp]}
+    order = {
+        "project": str(examination.project.resolve()),
+        "mcp": {str(path): digest for path, digest in examination.mcp.items()},
+    }
     order |= {"load_seconds": examination.load_seconds, "without": without, "plugins": examination.plugins}
     doing: Mapping[str, Any] = {"step": "starting", "plugin": "", "seconds": START_SECONDS}
     with tempfile.TemporaryFile() as noise, _child(json.dumps(order), noise) as (process, lines):

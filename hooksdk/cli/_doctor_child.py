@@ -8,7 +8,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -275,7 +275,7 @@ def _tell_unmatched(report: Report, record: Unmatched, tools: Sequence[Tool]) ->
             tell(record.plugin, f"it withholds '{name}', and there is no such tool.{hint}")
 
 
-async def _server_tools(report: Report, host: Host, files: Sequence[str]) -> list[Tool]:
+async def _server_tools(report: Report, host: Host, files: Mapping[str, str]) -> list[Tool]:
     if not files:
         return []
     try:
@@ -283,7 +283,8 @@ async def _server_tools(report: Report, host: Host, files: Sequence[str]) -> lis
     except ModuleNotFoundError as error:
         report.problem("doctor", f"--mcp needs {error.name}", "pip install 'hooksdk[mcp]'")
         return []
-    servers = McpServers.from_file(*files, on_status=lambda _status: None)
+    digests = {Path(name): digest for name, digest in files.items()}
+    servers = McpServers.from_file(*files, on_status=lambda _status: None, digests=digests)
     await host.enter(servers, name="MCP servers")
     for status in servers.status.values():
         if status.state not in {"up", "disabled"}:

@@ -91,7 +91,9 @@ def forget_trust(folder: Path) -> Path | None:
     in there."""
     path = user_file(os.environ)
     document: Any = _parse(path)
-    places = [name for name in document.get(TRUST_TABLE, {}) if Path(name) == folder or Path(name).parent == folder]
+    known = [Path(name) for name in document.get(TRUST_TABLE, {})]
+    inside = [one for one in known if one.is_relative_to(folder) and (one.parent == folder or one.is_file())]
+    places = [str(one) for one in known if one == folder or one in inside]  # a folder below has a trust of its own
     if not places:
         return None
     for name in places:

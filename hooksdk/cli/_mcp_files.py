@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from hooksdk._config.rules import Remark
 from hooksdk._config.sources import read_project, read_sources
-from hooksdk._config.trust import Trust, look_up_file, resolve
+from hooksdk._config.trust import Trust, is_inside, look_up_file, resolve
 from hooksdk._config.words import trust_advice
 from hooksdk.config import Config, read_config
 from hooksdk.errors import ConfigError
@@ -17,17 +17,20 @@ from hooksdk.errors import ConfigError
 DEFAULT_NAMES = ("mcp.json", ".mcp.json")
 
 
-def servers_files(project: Path, config: Config) -> tuple[list[Path], list[Trust]]:
-    """The files whose servers the operator lets be started, and those inside the project that are not trusted yet: a
-    cloned repository may bring them. Raises `ConfigError` for a file that the configuration names and that is not there."""
+def servers_files(project: Path, config: Config) -> tuple[dict[Path, str], list[Trust]]:
+    """The files whose servers the operator lets be started, each with the digest of the content that they trust (empty: any),
+    and those that the project brings and that are not trusted yet: it may be a cloned repository. Raises `ConfigError` for
+    a file that the configuration names and that is not there."""
     trusted = read_sources(project, os.environ, None).trusted
-    files: list[Path] = []
+    files: dict[Path, str] = {}
     unknown: list[Trust] = []
     for path in _places(project, config.mcp):
         if not path.is_file():
             raise ConfigError("configuration", (f"'mcp': there is no file {path}",))
-        if not resolve(path).is_relative_to(resolve(project)) or (trust := look_up_file(path, trusted)).trusted:
-            files.append(path)
+        if not is_inside(path, project):
+            files[path] = ""
+        elif (trust := look_up_file(path, trusted)).trusted:
+            files[path] = trust.digest
         else:
             unknown.append(trust)
     return files, unknown
@@ -39,16 +42,17 @@ def project_files(project: Path) -> list[Trust]:
     setting: Any = read_project(project).data.get("mcp", config.mcp)
     places = _places(project, [setting] if isinstance(setting, str) else setting)
     trusted = read_sources(project, os.environ, None).trusted
-    inside = [path for path in places if resolve(path).is_relative_to(resolve(project)) and path.is_file()]
+    inside = [path for path in places if is_inside(path, project) and path.is_file()]
     return [look_up_file(path, trusted) for path in inside]
 
 
-def servers_remark(path: Path) -> Remark:
-    """What a file would start."""
+def servers_remark(trust: Trust) -> Remark:
+    """What a file would start. Raises `ConfigError` for one whose content is another by now."""
     from hooksdk.mcp._config import load_file
     from hooksdk.mcp._shapes import find_servers, plain_entry
 
-    shape = find_servers(load_file(path), str(path), folder=path.parent, from_file=True)
+    path = trust.folder
+    shape = find_servers(load_file(path, digest=trust.digest), str(path), folder=path.parent, from_file=True)
     lines = {str(name): _command(plain_entry(entry)) for name, entry in shape.entries.items() if _is_object(entry)}
     return Remark(path.name, lines, "the commands start these MCP servers in your name")
 
@@ -72,7 +76,8 @@ def _command(entry: Mapping[str, Any]) -> str:
         entry.get("command") or entry.get("url") or "nothing",
         *(cast("list[Any]", args) if isinstance(args, list) else []),
     ]
-    return " ".join(str(word) for word in words)
+    more = {key: entry[key] for key in ("cwd", "env", "headers") if entry.get(key)}
+    return " ".join([*(str(word) for word in words), *(f"{key}={value}" for key, value in more.items())])
 
 
 def _is_object(value: object) -> bool:

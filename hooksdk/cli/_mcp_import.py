@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from hooksdk._config.sources import read_sources
-from hooksdk._config.trust import look_up_file
+from hooksdk._config.trust import is_inside, look_up_file, resolve
 from hooksdk.cli._console import (
     CommandProblem,
     counted,
@@ -54,6 +55,8 @@ class Row:
     outcome: str = ""
     """`new`, `there already`, or why it is left out."""
     inputs: Sequence[Any] = field(default_factory=list[Any])
+    own: bool = True
+    """The user's word: of a client in their home, or of a file that they named."""
 
     @property
     def what(self) -> str:
@@ -64,17 +67,28 @@ class Row:
 
 
 def import_servers(options: ImportOptions) -> int:
-    """Show what the clients have, and add what is new to the target."""
+    """Show what the clients have, and add what is new to the target. It is trusted with that where its content was, and all
+    that is new is the user's own: a repository's servers need a look of theirs."""
     rows = _look(options)
-    document = load_file(options.target) if options.target.exists() else {}
+    target, known_files = options.target, read_sources(options.project, os.environ, None).trusted
+    if is_inside(target, options.project) and not resolve(target).is_relative_to(resolve(options.project)):
+        raise CommandProblem(f"{target} is a link that leads to {resolve(target)}: name that file with --to FILE")
+    before = look_up_file(target, known_files) if target.exists() else None
+    document = load_file(target, digest=before.digest) if before else {}
+    held = bool(document)
     known: Any = document.setdefault("mcpServers", {})
     if not isinstance(known, dict):
         raise ConfigError(str(options.target), ("'mcpServers' must be an object",))
+    if not is_inside(target, options.project):  # there nobody asks for trust
+        for row in rows:
+            row.outcome = "" if row.own else f"left out: the project's own, and {target} is not: --from {row.path}"
     _decide(rows, cast("dict[str, Any]", known), options.names)
     new = [row for row in rows if row.outcome == "new"]
+    trusted = (not held or before is None or before.trusted) and all(row.own for row in new)
     if new and not options.dry_run:
-        _write(options.target, document, new)
-        record_trust(look_up_file(options.target, read_sources(options.project, os.environ, None).trusted))
+        written = _write(resolve(target), document, new)
+        if trusted:
+            record_trust(replace(look_up_file(target, known_files), digest=written))
     if options.as_json:
         servers = [
             {"client": row.client, "file": str(row.path), "server": row.name, "outcome": row.outcome} for row in rows
@@ -84,11 +98,12 @@ def import_servers(options: ImportOptions) -> int:
                 "schema": 1,
                 "target": str(options.target),
                 "written": bool(new) and not options.dry_run,
+                "trusted": bool(new) and not options.dry_run and trusted,
                 "servers": servers,
             }
         )
     else:
-        _print(options, rows, new)
+        _print(options, rows, new, trusted=trusted)
     return 0
 
 
@@ -108,14 +123,16 @@ def _look(options: ImportOptions) -> list[Row]:
                 plain = {key: value for key, value in whole.items() if key in ENTRY_KEYS}
                 if plain.keys() & {"command", "url"}:
                     rows.append(
-                        Row(one.client, one.path, name, with_braces(plain) if bare else plain, inputs=shape.inputs)
-                    )
+                        Row(
+                            one.client, one.path, name, with_braces(plain) if bare else plain, inputs=shape.inputs, own=one.own
+                        )
+                    )  # fmt: skip
     if not rows and not options.as_json:
         looked = (
             f"none in {', '.join(str(one.path) for one in files)}" if files else "no client's file is on this machine"
         )
         raise CommandProblem(f"no MCP servers: {looked}. Name a file with --from FILE")
-    return rows
+    return sorted(rows, key=lambda row: not row.own)  # nothing of a repository takes the place of the user's
 
 
 def _files(options: ImportOptions) -> list[ClientFile]:
@@ -146,6 +163,8 @@ def _decide(rows: Sequence[Row], known: Mapping[str, Any], names: Sequence[str])
     chosen: dict[str, Row] = {}
     for row in rows:
         before = chosen.get(row.name)
+        if row.outcome:
+            continue
         if names and row.name not in names:
             row.outcome = "not asked for"
         elif row.name in known:
@@ -161,8 +180,8 @@ def _decide(rows: Sequence[Row], known: Mapping[str, Any], names: Sequence[str])
             row.outcome = "new"
 
 
-def _write(target: Path, document: dict[str, Any], new: Sequence[Row]) -> None:
-    """Add the servers; what the file holds stays. Its comments would be lost, so then it is left alone."""
+def _write(target: Path, document: dict[str, Any], new: Sequence[Row]) -> str:
+    """Add the servers, and answer the digest; what the file holds stays. Its comments would be lost, so then it is left alone."""
     if target.exists():
         try:
             json.loads(target.read_text(encoding="utf-8-sig"))
@@ -176,10 +195,12 @@ def _write(target: Path, document: dict[str, Any], new: Sequence[Row]) -> None:
     inputs = {str(one.get("id")): one for one in questions if f"${{input:{one.get('id')}}}" in entries}
     if inputs:
         document["inputs"] = [*document.get("inputs", []), *inputs.values()]
-    replace_file(target, (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode(), mode=0o600)
+    content = (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+    replace_file(target, content, mode=0o600)
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def _print(options: ImportOptions, rows: Sequence[Row], new: Sequence[Row]) -> None:
+def _print(options: ImportOptions, rows: Sequence[Row], new: Sequence[Row], *, trusted: bool) -> None:
     table = [[printable(row.name), row.client, row.outcome, printable(row.what)] for row in rows]
     print_columns(("server", "client", "outcome", "what it is"), table)
     console = stdout_console()
@@ -190,10 +211,17 @@ def _print(options: ImportOptions, rows: Sequence[Row], new: Sequence[Row]) -> N
     if options.dry_run:
         console.print(f"{counted(len(new), 'server')} would be added to {safe(options.target)}", soft_wrap=True)
         return
-    console.print(f"added {counted(len(new), 'server')} to {safe(options.target)}, which you trust now", soft_wrap=True)
+    added = f"added {counted(len(new), 'server')} to {safe(options.target)}"
+    console.print(f"{added}, which you trust now" if trusted else added, soft_wrap=True)
     if any(_has_value(row.entry) for row in new):
         console.print("It holds the keys that the clients' files hold: keep it out of version control", soft_wrap=True)
-    console.print("look        hooksdk tools list", soft_wrap=True)
+    if trusted:
+        console.print("look        hooksdk tools list", soft_wrap=True)
+        return
+    theirs = sorted({str(row.path) for row in new if not row.own})
+    why = f"servers of {', '.join(theirs)} are the project's, not yours" if theirs else "you did not trust what it held"
+    console.print(f"not trusted {safe(why)}", soft_wrap=True)
+    console.print("look        at the file, then: hooksdk trust", soft_wrap=True)
 
 
 def _has_value(entry: Mapping[str, Any]) -> bool:

@@ -38,11 +38,12 @@ async def open_servers(
     """Start the servers of the files that were given, or else of those that `project` has, and keep them until the host
     closes. A server that fails is left out with a message; raises `CommandProblem` when none is left, and `ConfigError` for
     a wrong file."""
-    paths = list(given)
+    files = dict.fromkeys(given, "")
     if project is not None and not given:
-        paths, unknown = servers_files(project, host.config)
+        files, unknown = servers_files(project, host.config)
         for trust in unknown:
             console.print(f"[yellow]not used[/]    {safe(not_trusted(trust, project))}", soft_wrap=True)
+    paths = list(files)
     if not paths:
         return []
     if not given:
@@ -52,7 +53,7 @@ async def open_servers(
     except ModuleNotFoundError as error:
         raise CommandProblem(f"--mcp needs {error.name}: pip install 'hooksdk[mcp]'") from None
     watch = ServerWatch(console)
-    groups = [read_mcp_files(paths, watch)]
+    groups = [read_mcp_files(paths, watch, files)]
     await watch.start(host, groups)
     states = {status.state for status in statuses(groups)}
     if states and states <= {"failed", "disabled"}:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import anyio
@@ -82,9 +82,10 @@ class ServerWatch:
         self._console.print(f"{label} {escape(text)}", soft_wrap=True)
 
 
-def read_mcp_files(paths: Sequence[Path], watch: ServerWatch) -> McpServers:
-    """The servers of the files, not started yet. Raises `ConfigError`."""
-    return McpServers.from_file(*paths, on_status=watch, ask=ask_here if sys.stdin and sys.stdin.isatty() else None)
+def read_mcp_files(paths: Sequence[Path], watch: ServerWatch, digests: Mapping[Path, str] | None = None) -> McpServers:
+    """The servers of the files, not started yet. Raises `ConfigError`, also for a file of another digest than the given."""
+    ask = ask_here if sys.stdin and sys.stdin.isatty() else None
+    return McpServers.from_file(*paths, on_status=watch, ask=ask, digests=digests)
 
 
 def ask_here(question: ServerInput) -> str:

@@ -36,7 +36,7 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
         changed = ", changed since you trusted it" if trust.state == "changed" else ""
         place = merged.project if trust is merged.trust else trust.folder
         console.print(f"{safe(place)}{changed}: this would count", soft_wrap=True)
-        for remark in settings if trust is merged.trust else [servers_remark(trust.folder)]:
+        for remark in settings if trust is merged.trust else [servers_remark(trust)]:
             console.print(f"  {describe(remark)}", soft_wrap=True)
     if not yes:
         if not sys.stdin.isatty():

@@ -13,6 +13,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
@@ -89,16 +90,18 @@ class McpServers:
         call_timeout: float = 60.0,
         on_status: Callable[[ServerStatus], None] | None = None,
         ask: AskInput | None = None,
+        digests: Mapping[Path, str] | None = None,
     ) -> Self:
         """The servers of one or several files, as Claude Desktop and Code, Cursor, VS Code, Windsurf, Zed, Gemini CLI and
         Codex keep them. Raises `ConfigError` for a file that cannot be read, with the line of text that is no JSON.
 
         A server with a wrong entry, and one whose name an earlier file has, counts as one that failed. `ask` is called,
-        while the files are read, for each `${input:NAME}` of VS Code's; without it such a server has failed, too.
+        while the files are read, for each `${input:NAME}` of VS Code's; without it such a server has failed, too. `digests`
+        are `sha256:` and the hexadecimal digest that a file's content must have; another content is a `ConfigError`.
         """
         servers = cls({}, start_timeout=start_timeout, call_timeout=call_timeout, on_status=on_status)
         for path in paths:
-            servers._take(read_file(path, ask=ask))
+            servers._take(read_file(path, ask=ask, digest=(digests or {}).get(Path(path), "")))
         return servers
 
     def _take(self, reading: Reading) -> None:

@@ -16,20 +16,24 @@ class ClientFile:
     client: str
     """The client's short name, such as `claude-desktop`."""
     path: Path
+    own: bool = True
+    """False for a project's file: its repository may have brought it."""
 
 
 def client_files(project: Path, *, home: Path | None = None, env: Mapping[str, str] | None = None) -> list[ClientFile]:
     """The clients' files that exist: the project's first, then the user's, in a fixed order."""
     home, env = home or Path.home(), os.environ if env is None else env
-    return [one for one in (*_of_project(project), *_of_user(home, env)) if one.path.is_file()]
+    own = [one for one in _of_user(home, env) if one.path.is_file()]
+    places = {one.path.resolve() for one in own}  # the project may be the home itself
+    return [one for one in _of_project(project) if one.path.is_file() and one.path.resolve() not in places] + own
 
 
 def _of_project(project: Path) -> Iterator[ClientFile]:
-    yield ClientFile("claude-code", project / ".mcp.json")
-    yield ClientFile("cursor", project / ".cursor" / "mcp.json")
-    yield ClientFile("vscode", project / ".vscode" / "mcp.json")
-    yield ClientFile("zed", project / ".zed" / "settings.json")
-    yield ClientFile("gemini", project / ".gemini" / "settings.json")
+    yield ClientFile("claude-code", project / ".mcp.json", own=False)
+    yield ClientFile("cursor", project / ".cursor" / "mcp.json", own=False)
+    yield ClientFile("vscode", project / ".vscode" / "mcp.json", own=False)
+    yield ClientFile("zed", project / ".zed" / "settings.json", own=False)
+    yield ClientFile("gemini", project / ".gemini" / "settings.json", own=False)
 
 
 def _of_user(home: Path, env: Mapping[str, str]) -> Iterator[ClientFile]:

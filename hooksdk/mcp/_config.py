@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -28,6 +29,7 @@ from pydantic import (
     model_validator,
 )
 
+from hooksdk._config.sources import is_too_deep
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp._fill import AskInput, Filling, read_inputs
 from hooksdk.mcp._shapes import Shape, find_servers, plain_entry
@@ -47,10 +49,13 @@ ENTRY_KEYS = {
     "timeout": "a number of seconds above 0, such as 60",
 }
 """The keys of an entry, and what each one holds."""
+_LONGEST = 1e9
+"""What `timeout` may be at most; more is no time that anybody means."""
 _MOST_SECONDS = 3600
 """Who writes a longer `timeout` means milliseconds, as most clients do."""
-_TEXT = r'"(?:[^"\\]|\\.)*+"'
-_COMMENT = re.compile(rf"{_TEXT}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TEXT = r'"(?:[^"\\]|\\.)*+"?'
+"""One that does not end goes to the end: to look for its end once more from each quote in it would take hours."""
+_COMMENT = re.compile(rf"{_TEXT}|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"{_TEXT}|,(?=\s*[}}\]])", re.DOTALL)
 
 
@@ -86,7 +91,7 @@ class ServerSpec(BaseModel):
     type: Annotated[Literal["stdio", "http"] | None, BeforeValidator(_plain_transport)] = Field(
         default=None, validation_alias=AliasChoices("type", "transport")
     )
-    timeout: Annotated[StrictFloat, Field(gt=0, allow_inf_nan=False)] | None = None
+    timeout: Annotated[StrictFloat, Field(gt=0, le=_LONGEST, allow_inf_nan=False)] | None = None
     """Seconds that one call may take, where the entry says so. Most clients write milliseconds."""
     _secrets: list[str] = PrivateAttr(default_factory=list[str])
     """Values that no message may hold, longest first."""
@@ -164,7 +169,7 @@ def _read(shape: Shape, where: str, filling: Filling) -> Reading:
         unknown = [key for key in values if key not in ENTRY_KEYS]
         filling.secrets = set()
         notices = [f"the key '{key}' is unknown and ignored.{did_you_mean(key, ENTRY_KEYS)}" for key in unknown]
-        if isinstance(seconds := values.get("timeout"), (int, float)) and seconds > _MOST_SECONDS:
+        if isinstance(seconds := values.get("timeout"), (int, float)) and _MOST_SECONDS < seconds <= _LONGEST:
             values["timeout"] = seconds / 1000
             notices.append(
                 f"'timeout' is taken for milliseconds: {seconds:g} seconds would be {seconds / 3600:.1f} hours"
@@ -180,29 +185,36 @@ def _read(shape: Shape, where: str, filling: Filling) -> Reading:
     return reading
 
 
-def read_file(path: str | os.PathLike[str], *, folder: Path | None = None, ask: AskInput | None = None) -> Reading:
-    """The servers of a client's file. Raises `ConfigError` for a file that cannot be read; of text that is no JSON it names
-    the line and column."""
+def read_file(
+    path: str | os.PathLike[str], *, folder: Path | None = None, ask: AskInput | None = None, digest: str = ""
+) -> Reading:
+    """The servers of a client's file. Raises `ConfigError` for a file that cannot be read, or has another digest than the
+    given one; of text that is no JSON it names the line and column."""
     place, folder = Path(path), folder or Path.cwd()
-    shape = find_servers(load_file(place), str(path), folder=folder, from_file=True)
+    shape = find_servers(load_file(place, digest=digest), str(path), folder=folder, from_file=True)
     filling = Filling(
         folder=folder, inputs=read_inputs(shape.inputs), ask=ask, bare_names=place.absolute().parent.name == ".gemini"
     )
     return _read(shape, str(path), filling)
 
 
-def load_file(path: Path) -> dict[str, Any]:
+def load_file(path: Path, *, digest: str = "") -> dict[str, Any]:
     """The settings in a file: JSON, with comments and trailing commas as VS Code and Zed allow them, or TOML as Codex has
-    it. Raises `ConfigError`."""
+    it. `digest` is `sha256:` and the digest that its content must have; empty: any. Raises `ConfigError`."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        content = path.read_bytes()
+        text = content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(str(path), (f"cannot be read: {getattr(error, 'strerror', None) or error}",)) from None
+    if digest and digest != f"sha256:{hashlib.sha256(content).hexdigest()}":
+        raise ConfigError(str(path), ("has changed since its trust was looked up. Look at it, then type it again",))
     if path.suffix == ".toml":
         try:
-            return tomllib.loads(text)
+            return _shallow(path, tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(str(path), (f"is not TOML: {error}",)) from None
+        except RecursionError:
+            raise _too_deep(path) from None
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -217,10 +229,23 @@ def load_file(path: Path) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}:{error.lineno}:{error.colno}", (f"is not JSON: {error.msg}",)) from None
     except RecursionError:
-        raise ConfigError(str(path), ("is nested too deeply; expected a file with mcpServers",)) from None
+        raise _too_deep(path) from None
+    except ValueError as error:  # a number of thousands of digits
+        raise ConfigError(str(path), (f"cannot be read: {error}",)) from None
     if not isinstance(value, dict):
         raise ConfigError(f"{path}:1:1", ('expected an object such as {"mcpServers": {...}}',))
-    return cast("dict[str, Any]", value)
+    return _shallow(path, cast("dict[str, Any]", value))
+
+
+def _shallow(path: Path, value: dict[str, Any]) -> dict[str, Any]:
+    """The same. Raises `ConfigError` for what would end as a RecursionError in whoever reads it."""
+    if is_too_deep(value):
+        raise _too_deep(path)
+    return value
+
+
+def _too_deep(path: Path) -> ConfigError:
+    return ConfigError(str(path), ("is nested too deeply; expected a file with mcpServers",))
 
 
 def _plain_json(text: str) -> str:

@@ -77,7 +77,7 @@ def plain_entry(entry: Entries) -> dict[str, Any]:
     if isinstance(values.get("enabled"), bool):  # Codex, Zed
         values.setdefault("disabled", not values.pop("enabled"))
     headers = _codex_headers(values)
-    if headers:
+    if headers and isinstance(values.get("headers", {}), Mapping):
         values["headers"] = {**cast("Entries", values.get("headers", {})), **headers}
     return values
 

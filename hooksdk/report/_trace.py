@@ -34,7 +34,8 @@ def read_runs(records: Iterable[Record]) -> list[Run]:
     by_run: dict[tuple[str, str], list[Record]] = defaultdict(list)
     parents: dict[str, str] = {}
     for record in records:
-        session_id, run_id, kind = as_text(record.get("session_id")), as_text(record.get("run_id")), record.get("kind")
+        session_id, run_id = as_text(record.get("session_id")), as_text(record.get("run_id"))
+        kind = as_text(record.get("kind"))
         if kind == "session_started":
             parents[session_id] = as_text(record.get("parent")) or parents.get(session_id, "")
         if run_id or kind in OUTSIDE:

@@ -47,7 +47,8 @@ def write_index(path: Path, session_id: str, index: Index) -> None:
     data = json.dumps(header).encode() + b"\n" + lines.ends.tobytes() + lines.marks.tobytes() + index.note
     beside = path.with_name(f".{path.name}.tmp")
     try:
-        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, 0o600)
+        no_link = getattr(os, "O_NOFOLLOW", 0)  # one that somebody put there would lead to another file
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY | no_link, 0o600)
         try:
             write_all(fd, data + hashlib.sha256(data).digest())
         finally:

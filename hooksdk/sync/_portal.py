@@ -19,6 +19,10 @@ T = TypeVar("T")
 BETWEEN_LOOKS = 1.0
 """Seconds after which whoever waits looks whether the loop is still there."""
 
+_of_parents: list[object] = []
+"""In a forked process: the loops of the one that it comes from. Letting go of one would wait for its thread, which is not
+here."""
+
 
 @final
 class _Work:
@@ -51,7 +55,7 @@ class Portal:
 
     @property
     def is_open(self) -> bool:
-        return self._portal is not None
+        return self._portal is not None and self._thread is not None and self._thread.is_alive()
 
     def open(self) -> None:
         self._manager = start_blocking_portal("asyncio", name="hooksdk host")
@@ -64,8 +68,11 @@ class Portal:
 
     def close(self) -> None:
         """End the loop; what still runs in it is cancelled, and its callers get `SessionClosed`."""
-        manager, portal = self._manager, self._portal
+        manager, portal, thread = self._manager, self._portal, self._thread
         self._manager = self._portal = self._thread = None
+        if thread is not None and not thread.is_alive():
+            _of_parents.append(manager)
+            return
         if manager is not None and portal is not None:
             stop = Exception("the host has closed")  # with an error it cancels what still runs, and waits for nobody
             manager.__exit__(Exception, stop, None)
@@ -78,6 +85,8 @@ class Portal:
             raise SessionClosed("the host", "with")
         if thread is threading.current_thread():
             raise WouldBlock
+        if not thread.is_alive():
+            raise SessionClosed("the host", "with")
         work = _Work(function, args, options)
         future = portal.start_task_soon(work.run)
         try:
@@ -86,7 +95,8 @@ class Portal:
                     raise SessionClosed("the host", "with")
         except BaseException:
             future.cancel()
-            work.ended.wait()
+            while thread.is_alive() and not work.ended.wait(BETWEEN_LOOKS):
+                pass
             raise
         if work.error is None:
             return work.value

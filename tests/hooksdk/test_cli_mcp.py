@@ -14,6 +14,10 @@ pytest.importorskip("mcp", reason="needs the extra `mcp`")
 from commands import environment, write_servers
 from warm import Done, run
 
+from hooksdk._config.trust import look_up_file
+from hooksdk.errors import ConfigError
+from hooksdk.mcp import McpServers
+
 
 class Desk:
     """A project and a user's home, in folders of their own."""
@@ -80,12 +84,54 @@ def test_trust_that_is_taken_back_is_taken_from_the_files_too(desk: Desk) -> Non
     assert names(desk.type("tools", "list", "--json")) == []
 
 
+def test_trust_that_is_taken_back_is_taken_from_files_in_folders_below_too(desk: Desk) -> None:
+    (desk.project / "sub").mkdir()
+    write_servers(desk.project / "sub" / "tools.json")
+    (desk.project / "hooksdk.toml").write_text('mcp = "sub/tools.json"\n')
+    desk.type("trust", "--yes")
+    desk.type("trust", "--remove")
+    assert json.loads(desk.type("trust", "--list", "--json").out)["folders"] == []
+
+
 def test_a_file_that_is_given_needs_no_trust_and_is_the_only_one(desk: Desk) -> None:
     write_servers(desk.project / "mcp.json")
     other = write_servers(desk.home / "other.json", other={"command": "no-such-command"})
     done = desk.type("tools", "list", "--json", "--mcp", other)
     assert "is not trusted" not in done.err
     assert "mcp.json" not in done.err.replace("other.json", "")
+
+
+def test_a_link_that_leads_out_of_the_project_needs_trust(desk: Desk) -> None:
+    elsewhere = write_servers(desk.home / "mine.json")
+    (desk.project / "mcp.json").symlink_to(elsewhere)
+    assert names(desk.type("tools", "list", "--json")) == []
+    desk.type("trust", "--yes")
+    assert names(desk.type("tools", "list", "--json")) == ["plain"]
+
+
+def test_a_link_that_a_trusted_configuration_names_needs_trust_at_what_it_leads_to(desk: Desk) -> None:
+    first = write_servers(desk.home / "first.json")
+    (desk.project / "tools.json").symlink_to(first)
+    (desk.project / "hooksdk.toml").write_text('mcp = "tools.json"\n')
+    desk.type("trust", "--yes")
+    (desk.project / "tools.json").unlink()
+    (desk.project / "tools.json").symlink_to(write_servers(desk.home / "second.json"))
+    assert names(desk.type("tools", "list", "--json")) == []
+
+
+def test_trust_shows_what_a_server_is_started_with(desk: Desk) -> None:
+    entry = {"command": "git", "args": ["log"], "env": {"LD_PRELOAD": "./x.so"}, "cwd": "sub"}
+    desk.write("project/mcp.json", {"mcpServers": {"plain": entry}})
+    assert "git log cwd=sub env={'LD_PRELOAD': './x.so'}" in desk.type("trust", "--yes").out
+
+
+def test_the_content_that_is_started_is_the_one_whose_trust_was_looked_up(tmp_path: Path) -> None:
+    path = Path(write_servers(tmp_path / "mcp.json"))
+    digest = look_up_file(path, {}).digest
+    assert list(McpServers.from_file(path, digests={path: digest}).status) == ["plain"]
+    write_servers(path, other={"command": "another"})
+    with pytest.raises(ConfigError, match="has changed since its trust was looked up"):
+        McpServers.from_file(path, digests={path: digest})
 
 
 def test_the_configuration_may_name_other_files(desk: Desk) -> None:
@@ -140,6 +186,46 @@ def test_the_servers_of_all_clients_are_added_and_trusted(desk: Desk) -> None:
     trusted = tomllib.loads((desk.home / ".config" / "hooksdk" / "config.toml").read_text())["trust"]
     assert list(trusted) == [str(desk.project / "mcp.json")]
     assert (desk.project / "mcp.json").stat().st_mode & 0o77 == 0
+
+
+def test_servers_of_the_projects_own_files_are_added_without_trust(desk: Desk) -> None:
+    desk.write("project/.vscode/mcp.json", {"servers": {"theirs": {"command": "x"}}})
+    desk.write("home/.cursor/mcp.json", {"mcpServers": {"mine": {"command": "y"}}})
+    done = desk.type("mcp", "import")
+    assert "not trusted servers of .vscode/mcp.json are the project's, not yours" in done.out
+    assert set(desk.servers()) == {"theirs", "mine"}
+    assert "mcp.json is not trusted yet" in desk.type("tools", "list", "--json").err
+
+
+def test_a_file_of_the_projects_that_is_named_is_the_users_word(desk: Desk) -> None:
+    desk.write("project/.vscode/mcp.json", {"servers": {"theirs": {"command": "x"}}})
+    assert "which you trust now" in desk.type("mcp", "import", "--from", ".vscode/mcp.json").out
+
+
+def test_an_import_into_a_file_that_is_not_trusted_leaves_it_so(desk: Desk) -> None:
+    desk.write("project/mcp.json", {"mcpServers": {"theirs": {"command": "x"}}})
+    desk.write("home/.cursor/mcp.json", {"mcpServers": {"mine": {"command": "y"}}})
+    assert "not trusted you did not trust what it held" in desk.type("mcp", "import").out
+    assert "mcp.json is not trusted yet" in desk.type("tools", "list", "--json").err
+
+
+def test_a_projects_server_takes_neither_the_place_of_the_users_nor_one_outside(desk: Desk) -> None:
+    desk.write("project/.cursor/mcp.json", {"mcpServers": {"git": {"command": "evil"}, "more": {"command": "evil"}}})
+    desk.write("home/.cursor/mcp.json", {"mcpServers": {"git": {"command": "good"}}})
+    desk.type("mcp", "import", "--to", desk.home / "mine.json")
+    assert json.loads((desk.home / "mine.json").read_text()) == {"mcpServers": {"git": {"command": "good"}}}
+    desk.type("mcp", "import", "git")
+    assert desk.servers() == {"git": {"command": "good"}}
+
+
+def test_nothing_is_written_through_a_link_out_of_the_project(desk: Desk) -> None:
+    private = desk.write("home/.claude.json", {"key": "secret", "mcpServers": {"mine": {"command": "y"}}})
+    (desk.project / "mcp.json").symlink_to(private)
+    desk.write("home/.cursor/mcp.json", {"mcpServers": {"other": {"command": "y"}}})
+    done = desk.type("mcp", "import")
+    assert (done.code, "is a link that leads to" in done.err) == (1, True)
+    assert (desk.project / "mcp.json").is_symlink()
+    assert set(json.loads(private.read_text())["mcpServers"]) == {"mine"}
 
 
 def test_a_dry_run_shows_what_would_be_added_and_writes_nothing(desk: Desk) -> None:

@@ -26,6 +26,7 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import TranscriptChanged
 from hooksdk.formats import Message, MessageFormat, get_format
 from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store, _files, _index
+from hooksdk.stores._lines import LineTable
 from hooksdk.transcript import Results, Transcript
 
 pytestmark = pytest.mark.anyio
@@ -418,3 +419,13 @@ async def test_a_long_session_takes_less_memory_than_one_and_a_half_of_its_file(
         tracemalloc.stop()
     assert held < size
     assert peak < 1.5 * size
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_an_index_is_not_written_through_a_link_that_waits_for_it(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    place = tmp_path / "s.index"
+    place.with_name(f".{place.name}.tmp").symlink_to(victim)
+    _index.write_index(place, "s", _index.Index(_files.Covered(0, "", LineTable()), b""))
+    assert (victim.read_text(), place.exists()) == ("mine", False)

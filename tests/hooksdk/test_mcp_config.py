@@ -172,3 +172,37 @@ def test_a_file_that_is_missing_or_no_object_is_refused(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text("[]")
     with pytest.raises(ConfigError, match="expected an object such as"):
         McpServers.from_file(tmp_path / "list.json")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '{"command": "x", "timeout": 1' + "0" * 400 + "}",
+        '{"command": "x", "timeout": 1e999}',
+        '{"command": "x", "timeout": NaN}',
+        '{"url": "http://h", "headers": "x", "bearer_token_env_var": "KEY"}',
+        '{"url": "http://h", "headers": [1], "env_http_headers": {"A": "KEY"}}',
+    ],
+)
+def test_a_hostile_entry_is_left_out_and_the_others_count(tmp_path: Path, entry: str) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(f'{{"mcpServers": {{"bad": {entry}, "good": {{"command": "x"}}}}}}')
+    states = {name: status.state for name, status in McpServers.from_file(path).status.items()}
+    assert states == {"bad": "failed", "good": "starting"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("mcp.json", '{"a": {"command": ' + '{"command":' * 300 + '"x"' + "}" * 302, "is nested too deeply"),
+        ("mcp.toml", "a = " + "[" * 5000 + "]" * 5000, "is nested too deeply"),
+        ("mcp.json", '{"a": ' + "9" * 5000 + "}", "Exceeds the limit"),
+        ("mcp.json", '{"a": "' + '\\"' * 1_000_000, "is not JSON: Unterminated string"),
+    ],
+    ids=["deep", "deep-toml", "digits", "no-end"],
+)
+def test_a_hostile_file_is_one_error_at_once(tmp_path: Path, name: str, text: str, problem: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=problem):
+        McpServers.from_file(path)

@@ -453,3 +453,9 @@ async def test_the_report_as_data_is_json(folder: Path) -> None:
     document = json.loads(json.dumps(dataclasses.asdict(report)))
     assert document["runs"][0]["by_status"] == {"ok": 3, "blocked": 2, "answered": 1, "error": 1}
     assert document["sessions"][0]["searches"][0]["queries"][0]["hits"][0]["name"] == "weather"
+
+
+@pytest.mark.parametrize("kind", [["hook"], {"hook": 1}, None, 5])
+async def test_a_record_whose_kind_is_no_text_is_passed_over(kind: Any) -> None:
+    trace = [{**line("hook"), "kind": kind, "run_id": ""}, started("c1", 0.0), finished("c1", 1.0)]
+    assert "read_file" in words(read_page(page(trace)))

@@ -134,3 +134,31 @@ def test_the_example_notebook_runs_in_a_real_kernel(tmp_path: Path):
 def test_the_example_notebook_is_stored_without_outputs():
     for cell in json.loads(NOTEBOOK.read_text("utf-8"))["cells"]:
         assert cell["cell_type"] == "markdown" or (cell["outputs"] == [] and cell["execution_count"] is None)
+
+
+FORKING = """
+import os, sys
+from hooksdk.sync import Host
+
+with Host() as host:
+    with host.session("ann") as session:
+        child = os.fork()
+        if child == 0:
+            try:
+                session.messages
+            except Exception as error:
+                print("child:", type(error).__name__, flush=True)
+        else:
+            assert os.waitpid(child, 0)[1] == 0
+            print("parent:", len(session.messages), flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+def test_a_forked_process_has_no_host_and_can_end(tmp_path: Path) -> None:
+    program = start(FORKING, folder=tmp_path)
+    try:
+        assert program.communicate(timeout=60)[0].splitlines() == ["child: SessionClosed", "parent: 0"]
+    finally:
+        program.kill()
+    assert program.returncode == 0
