@@ -149,7 +149,9 @@ def test_json_goes_with_no_page(played: Path, tmp_path: Path, extra: tuple[str, 
 def test_json_of_steering_text_cannot_steer_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "talk.json").write_text(json.dumps([{"role": "user", "content": STEERING}]))
     done = report(tmp_path, "talk.json", "--json")
-    assert done.json()["sessions"][0]["messages"][0]["text"]["shown"] == STEERING
+    assert done.json()["sessions"][0]["messages"][0]["text"]["shown"] == STEERING.replace(
+        "\ud800", "\ufffd"
+    )  # no reader keeps half a pair
     assert all(char.isprintable() or char == "\n" for char in done.out)
 
 
