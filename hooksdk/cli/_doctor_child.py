@@ -280,8 +280,8 @@ async def _server_tools(report: Report, host: Host, files: Mapping[str, str]) ->
         return []
     try:
         from hooksdk.mcp import McpServers
-    except ModuleNotFoundError as error:
-        report.problem("doctor", f"--mcp needs {error.name}", "pip install 'hooksdk[mcp]'")
+    except ModuleNotFoundError:
+        report.problem("doctor", "MCP servers need the package 'mcp'", "pip install 'hooksdk[mcp]'")
         return []
     digests = {Path(name): digest for name, digest in files.items()}
     servers = McpServers.from_file(*files, on_status=lambda _status: None, digests=digests)

@@ -43,8 +43,8 @@ def import_servers(
     them to mcp.json."""
     try:
         from hooksdk.cli import _mcp_import
-    except ModuleNotFoundError as error:
-        raise CommandProblem(f"the command needs {error.name}: pip install 'hooksdk[mcp]'") from None
+    except ModuleNotFoundError:
+        raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'") from None
     options = _mcp_import.ImportOptions(
         project=project, names=tuple(names or ()), sources=tuple(sources or ()), target=target or project / "mcp.json",
         dry_run=dry_run, as_json=as_json,

@@ -50,8 +50,8 @@ async def open_servers(
         console.print(f"[dim]servers[/]     of {safe(', '.join(map(str, paths)))}", soft_wrap=True)
     try:
         from hooksdk.cli._servers import ServerWatch, read_mcp_files, statuses
-    except ModuleNotFoundError as error:
-        raise CommandProblem(f"--mcp needs {error.name}: pip install 'hooksdk[mcp]'") from None
+    except ModuleNotFoundError:
+        raise CommandProblem("MCP servers need the package 'mcp': pip install 'hooksdk[mcp]'") from None
     watch = ServerWatch(console)
     groups = [read_mcp_files(paths, watch, files)]
     await watch.start(host, groups)

@@ -124,7 +124,7 @@ async def test_without_the_mcp_package_it_says_what_to_install(tmp_path: Path) -
     servers = write_servers(tmp_path / "mcp.json")
     found = {"PYTHONPATH": str(tmp_path)}
     done = await hooksdk("tools", "list", "--mcp", servers, folder=tmp_path, variables=found)
-    assert (done.code, done.err) == (1, "hooksdk: --mcp needs mcp: pip install 'hooksdk[mcp]'\n")
+    assert (done.code, done.err) == (1, "hooksdk: MCP servers need the package 'mcp': pip install 'hooksdk[mcp]'\n")
 
 
 async def test_without_servers_it_says_how_to_give_some(tmp_path: Path) -> None:
