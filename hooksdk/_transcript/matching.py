@@ -53,7 +53,7 @@ def compare(messages: Sequence[Message], ledger: Ledger) -> int:
     """How many messages the view has, if the list begins with them: each as it is stored, as it is shown now, or as it
     was shown before. Raises `MismatchError`.
     """
-    length = len(ledger.base) + ledger.count - ledger.upto
+    length = len(ledger.places)
     for position, (theirs, (place, ours)) in enumerate(zip(messages, ledger.shown(), strict=False)):
         if same(theirs, ours):
             continue

@@ -128,7 +128,7 @@ def test_a_file_of_something_else_is_refused_with_what_was_expected(tmp_path: Pa
     done = report(tmp_path, "a.txt")
     assert done.code == 1
     assert "a.txt is no trace: none of its 1 lines is a record" in done.complaint
-    assert "Give a file of trace_file, a session's id, or a list of messages" in done.complaint
+    assert "Give a file of trace_file, a session's id, or a history" in done.complaint
     (tmp_path / "empty.jsonl").write_text("")
     assert "it is empty" in report(tmp_path, "empty.jsonl").complaint
 

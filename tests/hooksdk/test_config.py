@@ -125,7 +125,7 @@ def test_the_most_particular_time_limit_counts() -> None:
 
 WRONG = {
     "key": ('stoer = "memory"', "'stoer' is not a setting. Did you mean 'store'?"),
-    "strange key": ("xyzzy = 1", "'xyzzy' is not a setting. Known: store, plugins_file, allow"),
+    "strange key": ("xyzzy = 1", "'xyzzy' is not a setting. Known: store, plugins_file, mcp, allow"),
     "plugin key": ("[plugins.x]\nenabeld = true", "'plugins.x.enabeld' is not a setting. Did you mean 'enabled'?"),
     "plugin setting in the wrong place": ("[plugins.x]\ncalls = 3", "'plugins.x.calls' is not a setting. The plugin's own settings go under [plugins.x.config]."),
     "choice": ('on_missing_grant = "disabled"', "'on_missing_grant': Input should be 'refuse' or 'disable' (got 'disabled'). Did you mean 'disable'?"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -429,7 +429,7 @@ RESULTS: list[Any] = [
     hostile(ToolResult, text=property(_raises)),
     hostile(ToolResult, text="x", is_error=False, plain=True, blocks=(), structured=property(_exits)),
     object.__new__(ToolResult),
-    ToolResult(cast("Any", 5)),
+    ToolResult.error("fine").__class__.__new__(ToolResult),
 ]
 VERDICTS: list[Any] = [
     hostile(Block),
