@@ -429,7 +429,6 @@ RESULTS: list[Any] = [
     hostile(ToolResult, text=property(_raises)),
     hostile(ToolResult, text="x", is_error=False, plain=True, blocks=(), structured=property(_exits)),
     object.__new__(ToolResult),
-    ToolResult.error("fine").__class__.__new__(ToolResult),
 ]
 VERDICTS: list[Any] = [
     hostile(Block),
