@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from hooksdk.cli._console import CommandProblem, complain, counted, print_json, printable
+from hooksdk.cli._history import read_as_sent
 from hooksdk.cli._sessions_look import Damaged, need_session, place_of, with_store
 from hooksdk.errors import HookSDKError, StoreError, did_you_mean
-from hooksdk.formats import FORMATS
-from hooksdk.histories import HistoryError, read_history
+from hooksdk.histories import HistoryError
 from hooksdk.report import NoTrace, Report, StoredSession, build, read_trace, render
 from hooksdk.report._page import MARK
 from hooksdk.stores import Store
@@ -123,9 +123,7 @@ def _read_file(path: Path) -> _Input:
         records, others = read_trace(path)
     except NoTrace as problem:
         try:
-            history = read_history(path)
-            if history.source in FORMATS:
-                history = read_history(path, history.source, into=history.source)
+            history = read_as_sent(path)
         except HistoryError as other:
             raise CommandProblem(
                 f"{problem}; and it holds no messages either ({other}). Give a file of trace_file, a session's id, or a history"

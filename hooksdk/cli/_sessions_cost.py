@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
-from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hooksdk.cli._console import counted, one_line, print_columns, print_json, stdout_console
+from hooksdk.cli._history import read_as_sent
 from hooksdk.cli._options import Json
 from hooksdk.costs import (
     PRICES,
@@ -22,8 +21,7 @@ from hooksdk.costs import (
     clearing,
     replay,
 )
-from hooksdk.formats import FORMATS, Message, get_format
-from hooksdk.histories import History, read_history
+from hooksdk.formats import Message, get_format
 
 RULE = Clearing()
 
@@ -72,7 +70,7 @@ def cost(
     The bill counts prompts only, in prices of a token without a cache. Tokens are estimates. The last row is the least that
     trims could bring the bill down to: everything is short once the model has read it, and the cache is never lost.
     """
-    history = _read(file, source)
+    history = read_as_sent(file, source)
     messages, name = history.messages, history.format
     prices = Prices(read=read, write=write, life=life)
     rule = Clearing(trigger=trigger, keep=keep, clear_at_least=clear_at_least)
@@ -132,14 +130,3 @@ def _entry(bill: Bill, whole: Bill) -> dict[str, Any]:
         "bill_share": round(bill.price / whole.price, 4) if whole.price else 1.0,
         "trims": bill.trims, "drains": bill.drains,
     }  # fmt: skip
-
-
-def _read(file: Path, source: str | None) -> History:
-    """The history in a file, or on stdin, in the format that it was sent in, where that is one of ours."""
-    content = sys.stdin.buffer.read() if str(file) == "-" else None
-
-    def read(into: str | None) -> History:
-        return read_history(file if content is None else BytesIO(content), source, into=into)
-
-    history = read(None)
-    return read(history.source) if history.source in FORMATS else history
