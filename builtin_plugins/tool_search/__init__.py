@@ -2,7 +2,7 @@
 
 The model is offered the core tools and three bridge tools. `tool_search` answers with call signatures, so that one search
 is normally enough; `tool_call` is turned into the real call before any policy sees it. In code mode there is one bridge tool
-instead, which runs a script that searches and calls.
+instead, which runs a script that searches and calls. The tools nearest to what the user asked are shown beside the bridge.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from builtin_plugins.tool_search._config import Config
 from builtin_plugins.tool_search._indexes import Indexes
 from builtin_plugins.tool_search._listing import listing_budget
 from builtin_plugins.tool_search._names import Names
+from builtin_plugins.tool_search._reach import Reach
 from builtin_plugins.tool_search._sandbox import Sandbox
 from builtin_plugins.tool_search._scope import Refusal, Scope
 from builtin_plugins.tool_search._sentences import (
@@ -31,8 +32,16 @@ from builtin_plugins.tool_search._sentences import (
 from builtin_plugins.tool_search._streak import Streak
 from builtin_plugins.tool_search._unwrapping import Unwrapping
 from builtin_plugins.tool_search.rankers import load_ranker
-from hooksdk import Catalog, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
-from hooksdk.hooks import AfterToolCall, AssembleTools, Offer, UnwrapToolCall
+from hooksdk import Catalog, PluginState, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
+from hooksdk.hooks import (
+    AfterToolCall,
+    AssembleTools,
+    BeforeModelCall,
+    Offer,
+    Reveal,
+    TransformToolResult,
+    UnwrapToolCall,
+)  # fmt: skip
 from hooksdk.patterns import ToolPattern
 
 __all__ = ["ToolSearch"]
@@ -64,7 +73,7 @@ class ToolSearch:
         finally:
             await shared.sandbox.close()
 
-    def __init__(self, config: Config, shared: _Shared) -> None:
+    def __init__(self, config: Config, shared: _Shared, state: PluginState) -> None:
         self._config = config
         self._default_limit = min(config.search_default_limit, config.max_search_limit)
         self._indexes = shared.indexes
@@ -75,20 +84,24 @@ class ToolSearch:
         answers = {"tool_search": self._find, "tool_describe": self._show} if config.mode == "tools" else {}
         self._unwrapping = Unwrapping(config.nested, answers)
         self._streak = Streak()
+        self._reach = Reach(config, state)
 
     @hooks.assemble_tools.last
-    def offer_bridge(self, event: AssembleTools) -> Offer | None:
+    async def offer_bridge(self, event: AssembleTools) -> Offer | None:
         """Defer the deferrable tools when they are worth it."""
         self._streak.begin(event.run_id, event.attempt)
         tools = [tool for tool in event.deferrable if not any(pattern.matches(tool) for pattern in self._pinned)]
         if not self._is_worth_it(tools, event.context_window):
             self._deferred = frozenset()
+            self._reach.none()
             return None
         self._deferred = frozenset(tool.name for tool in tools)
+        prefetched = await self._reach.prefetch(tools, event.prompts, lambda: self._indexes.of([*event.catalog]))
         descriptions = self._describe_bridge(tools, event.context_window)
         if self._config.mode == "code":
             code = self._code_tool(descriptions, tools)
-            return Offer(tools=[code], defer=sorted(self._deferred), call_hint=self._names.fill(HOW_TO_CALL_IN_SCRIPT))
+            hint = self._names.fill(HOW_TO_CALL_IN_SCRIPT)
+            return Offer(tools=[code], defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
         bridge = bridge_tools(
             descriptions,
             default_limit=self._default_limit,
@@ -96,7 +109,20 @@ class ToolSearch:
             describe=self._describe,
             names=self._names,
         )
-        return Offer(tools=bridge, defer=sorted(self._deferred), call_hint=self._names.fill(HOW_TO_CALL))
+        hint = self._names.fill(HOW_TO_CALL)
+        return Offer(tools=bridge, defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
+
+    @hooks.before_model_call
+    def reveal(self, event: BeforeModelCall) -> Reveal | None:  # noqa: ARG002 - a handler takes its event
+        """Show what a search found well, or a call used, from now on."""
+        names = self._reach.revealed()
+        return Reveal(names) if names else None
+
+    @hooks.transform_tool_result
+    def note_use(self, event: TransformToolResult) -> None:
+        """A call of a hidden tool, also one that was refused for its arguments: its schema is worth showing."""
+        if event.tool is not None:
+            self._reach.used(event.tool.name)
 
     @hooks.unwrap_tool_call
     async def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
@@ -171,6 +197,7 @@ class ToolSearch:
         limit = max(1, min(number_of(arguments.get("limit"), self._default_limit), self._config.max_search_limit))
         scope = self._scope(catalog)
         answer = search(queries, limit, scope=scope, ranker=self._indexes.of([*catalog]))
+        self._reach.found(answer["results"])
         repeated = self._streak.again((limit, *(query.casefold() for query in queries)))
         return self._streak.guide(answer, scope=scope, repeated=repeated)
 

@@ -53,6 +53,13 @@ class Config(BaseModel):
     """Hits for one query unless the model gives a number, at most as many."""
     pinned: list[str] = Field(default_factory=list[str])
     """Patterns of tools that are always shown."""
+    prefetch: int = 6
+    """Tools nearest to what the user asked that are shown directly, 0 to 50; 0: none."""
+    prefetch_tokens: int = 2_000
+    """Tokens that the schemas of the prefetched and the revealed tools may take together, 0 to 100,000."""
+    reveal: Annotated[Literal["auto", "on", "off"], BeforeValidator(_tri_state)] = "auto"
+    """Whether what a search found well, or a call used, is shown directly from the next model call on. `auto`: on, since no
+    provider that is supported so far hides tools by itself."""
     ranker: str = "bm25"
     """`bm25`, `rank-bm25` (needs that extra), or a ranker of your own as `package.module:factory`."""
     descriptions: dict[str, str] = Field(default_factory=dict[str, str])
@@ -88,6 +95,11 @@ class Config(BaseModel):
     @classmethod
     def _clamp_limit(cls, value: int, info: ValidationInfo) -> int:
         return int(_clamp(info.field_name or "", value, 1, info.data.get("max_search_limit", 50)))
+
+    @field_validator("prefetch", "prefetch_tokens")
+    @classmethod
+    def _clamp_prefetch(cls, value: int, info: ValidationInfo) -> int:
+        return int(_clamp(info.field_name or "", value, 0, 50 if info.field_name == "prefetch" else 100_000))
 
     @field_validator("mode")
     @classmethod
