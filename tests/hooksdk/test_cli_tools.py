@@ -241,6 +241,21 @@ async def test_what_policy_withholds_is_not_found(tmp_path: Path) -> None:
     assert done.out.splitlines()[-1].startswith("39 tools searched")
 
 
+async def test_a_prompt_shows_what_is_prefetched_for_it_and_what_the_first_request_costs(tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json", house=HOUSE)
+    asked = ("tools", "search", "--as-prompt", "please sweep the cellar", "--mcp", servers)
+    told = (await hooksdk(*asked, "--json", folder=tmp_path)).json()
+    names = [tool["name"] for tool in told["prefetched"]]
+    assert names[0] == "sweep_cellar"
+    assert len(names) == 6
+    tokens = told["tokens"]
+    assert tokens["prefetched"] == sum(tool["tokens"] for tool in told["prefetched"]) <= 2_000
+    assert tokens["request"] == tokens["without_prefetch"] + tokens["prefetched"] < tokens["all_shown"]
+    lines = (await hooksdk(*asked, folder=tmp_path)).out.splitlines()
+    assert lines[1].split()[:2] == ["house", "sweep_cellar"]
+    assert lines[-3].startswith(f"prefetched   6 tools, {tokens['prefetched']:,} tokens, beside the bridge's ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
