@@ -87,7 +87,7 @@ async def test_what_policy_withholds_is_not_listed_but_named(tmp_path: Path) -> 
 
 
 async def test_names_are_those_that_the_model_sees(tmp_path: Path) -> None:
-    servers = write_servers(tmp_path / "mcp.json", one=script("plain"), two=script("plain"))
+    servers = write_servers(tmp_path / "mcp.json", one=script("quick"), two=script("quick"))
     done = await hooksdk("tools", "list", "--mcp", servers, folder=tmp_path)
     assert "one    one__add" in done.out
     assert "two    two__add" in done.out
@@ -112,7 +112,7 @@ async def test_the_tools_of_the_project_s_plugins_are_listed_too(tmp_path: Path)
 
 
 async def test_a_server_that_does_not_start_makes_the_code_1_and_the_others_are_listed(tmp_path: Path) -> None:
-    servers = write_servers(tmp_path / "mcp.json", plain=script("plain"), gone={"command": "no-such-program"})
+    servers = write_servers(tmp_path / "mcp.json", plain=script("quick"), gone={"command": "no-such-program"})
     done = await hooksdk("tools", "list", "--mcp", servers, folder=tmp_path)
     assert done.code == 1
     assert "in all       6 tools" in done.out
