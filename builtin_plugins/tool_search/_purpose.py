@@ -1,7 +1,7 @@
 """Whether a query only asks to know something, and which tools change something: judged by verbs and annotations."""
 
 import re
-from collections.abc import Sequence
+from typing import Literal
 
 from builtin_plugins.tool_search._entries import Document
 from builtin_plugins.tool_search._lexicon import changing_verbs, reading_verbs, stop_words
@@ -20,15 +20,13 @@ def only_reads(query: str) -> bool:
     return bool(words) and changing_verbs().isdisjoint((words[0], words[-1]))
 
 
-def changing(documents: Sequence[Document]) -> list[bool]:
-    """Of each tool, whether it changes something."""
-    return [_changes(document) for document in documents]
-
-
-def _changes(document: Document) -> bool:
+def purpose(document: Document) -> Literal["read", "change", "other"]:
+    """What a tool is for, by its annotations, else by the first verb in its name."""
     if document.read_only is not None:
-        return not document.read_only
+        return "read" if document.read_only else "change"
     for word in name_words(document.name)[:_VERB_PLACES]:
-        if word in reading_verbs() or word in changing_verbs():
-            return word in changing_verbs()
-    return False
+        if word in reading_verbs():
+            return "read"
+        if word in changing_verbs():
+            return "change"
+    return "other"

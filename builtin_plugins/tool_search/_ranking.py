@@ -15,7 +15,7 @@ from builtin_plugins.tool_search._entries import FIRST, NAME, OWNER, Document
 from builtin_plugins.tool_search._lexicon import Kind, abbreviations, capabilities, initials, kinds, phrases, synonyms
 from builtin_plugins.tool_search._owners import Owners
 from builtin_plugins.tool_search._postings import FIELD_BITS, FIELD_MASK, Postings
-from builtin_plugins.tool_search._purpose import changing, only_reads
+from builtin_plugins.tool_search._purpose import only_reads, purpose
 from builtin_plugins.tool_search._spelling import Spellings
 from builtin_plugins.tool_search._stems import stem
 from builtin_plugins.tool_search._weights import K1, WEIGHTS, Gains
@@ -46,10 +46,10 @@ _PAIR, _JOINED, _SYNONYM, _STAND_IN, _ABBREVIATION, _REPAIR = 0.5, 0.7, 0.25, 0.
 _REPAIRS = 3
 _UNSURE = 0.5  # for quoted text, which is mostly content, and for parts of a word, which are a guess
 _NAME_COVERAGE = 0.25
-_CLAUSES, _CLAUSE_SHARE = 2, 0.4
+_CLAUSES, _CLAUSE_SHARE = 3, 0.4
 _KIND = 0.25  # of what a word is one of: a dollar is a currency
 _STRONG = 0.25  # the share of the best score from which on a hit is weighed by its purpose and its owner
-_CHANGING = 0.9  # what is left of the score of a tool that changes something, where the query asks for no change
+_PURPOSE = {"change": 0.8, "read": 1.03}  # how the score of a tool that does so changes where a query asks to know
 # Hits are judged weak by their share of a full score: below _LACKING when a capability is missing from the catalog.
 _JUDGED_WORDS, _LACKING, _SHORT, _WEAK = 6, 0.5, 3, 0.15
 
@@ -107,7 +107,7 @@ class Bm25Ranker:
         self._postings = Postings(documents)
         self._index = self._postings.index
         self._size = len(self._postings.ids)
-        self._changing = changing(documents)
+        self._purposes = [_PURPOSE.get(purpose(document), 1.0) for document in documents]
         self._owners = Owners(documents)
         self._forget()
 
@@ -155,9 +155,7 @@ class Bm25Ranker:
         least = _STRONG * max(scores.values(), default=0.0)
         strong = {number: score for number, score in scores.items() if score >= least}
         if reads:
-            strong = {
-                number: score * _CHANGING if self._changing[number] else score for number, score in strong.items()
-            }
+            strong = {number: score * self._purposes[number] for number, score in strong.items()}
         return {number: strong[number] + share for number, share in self._owners.shares(strong).items()}
 
     def _floor(self, words: Sequence[_Word]) -> float:
