@@ -18,6 +18,7 @@ from builtin_plugins.tool_search._postings import FIELD_BITS, FIELD_MASK, Postin
 from builtin_plugins.tool_search._purpose import only_reads, purpose
 from builtin_plugins.tool_search._spelling import Spellings
 from builtin_plugins.tool_search._stems import stem
+from builtin_plugins.tool_search._vocabulary import by_stem
 from builtin_plugins.tool_search._weights import K1, WEIGHTS, Gains
 from builtin_plugins.tool_search._words import split_words, squeeze
 
@@ -103,7 +104,11 @@ _NOTHING: _Values = (), ()
 class Bm25Ranker:
     """Rank tools by the words that they share with a query. Safe to share between threads."""
 
-    def __init__(self, documents: Sequence[Document]) -> None:
+    def __init__(self, documents: Sequence[Document], vocabulary: Mapping[str, list[str]] | None = None) -> None:
+        self._short_forms = abbreviations()
+        if vocabulary:  # a house's own terms count as short forms do
+            own = by_stem(vocabulary)
+            self._short_forms = {**self._short_forms, **{one: own[one] + self._short_forms.get(one, ()) for one in own}}
         self._postings = Postings(documents)
         self._index = self._postings.index
         self._size = len(self._postings.ids)
@@ -177,7 +182,7 @@ class Bm25Ranker:
         return least * sum(terms.values()) * WEIGHTS[NAME] / (WEIGHTS[NAME] + K1)
 
     def _is_about(self, term: str) -> bool:
-        forms = (term, *abbreviations().get(term, ()), *synonyms().get(term, ()))
+        forms = (term, *self._short_forms.get(term, ()), *synonyms().get(term, ()))
         return any(self._term(form).prominent for form in forms if form in self._index)
 
     def _score(self, words: Sequence[_Word], clauses: Sequence[Sequence[_Word]], plain: set[str]) -> dict[int, float]:
@@ -288,7 +293,7 @@ class Bm25Ranker:
     def _expand(self, word: str) -> Sequence[str]:
         """Take apart a word that no tool has, if its parts are known."""
         own = stem(word)
-        if own in self._index or any(other in self._index for other in abbreviations().get(own, ())):
+        if own in self._index or any(other in self._index for other in self._short_forms.get(own, ())):
             return (word,)
         phrase = phrases().get(word, ())
         if phrase and all(map(self._is_known, phrase)):
@@ -311,7 +316,7 @@ class Bm25Ranker:
         is_known = own in index
         weights = {own: 1.0} if is_known else {}
         weight = _ABBREVIATION if is_known else 1.0
-        for other in abbreviations().get(own, ()):
+        for other in self._short_forms.get(own, ()):
             if other in index:
                 weights[other] = weight
         weight = _SYNONYM if is_known else _STAND_IN
