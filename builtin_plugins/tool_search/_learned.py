@@ -25,7 +25,7 @@ from hooksdk import Storage, Tool
 
 logger = logging.getLogger("hooksdk.tool_search")
 
-LIFT = 0.3
+LIFT = 0.5
 """What a tool that was always called after these words gains at most, as a share of the best hit's score."""
 HALF_LIFE = 30.0
 """Days in which what was learned loses half of its weight."""

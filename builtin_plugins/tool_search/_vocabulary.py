@@ -20,7 +20,8 @@ def read_vocabulary(value: object) -> dict[str, list[str]]:
     """The terms of a table or of the file at a path. Raises `ValueError` with what is wrong and where."""
     table, place = (_load(Path(value).expanduser()), value) if isinstance(value, str) else (value, "vocabulary")
     if not isinstance(table, Mapping):
-        raise ValueError(f"{place}: expected a table of terms such as {_EXAMPLE}, got a {type(table).__name__}")  # noqa: TRY004 - pydantic reads it
+        kind = type(table).__name__
+        raise ValueError(f"{place}: expected a table of terms such as {_EXAMPLE}, got a {kind}")  # noqa: TRY004 - pydantic reads it
     terms = cast("Mapping[object, object]", table)
     if len(terms) > MAX_TERMS:
         raise ValueError(f"{place}: {len(terms):,} terms are too many: {MAX_TERMS:,} at most")
