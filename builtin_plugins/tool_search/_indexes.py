@@ -49,7 +49,7 @@ class Indexes:
 
     def of(self, tools: Sequence[Tool]) -> Ranker:
         """The ranker of these tools."""
-        key = schema.fingerprint([(tool.owner, tool.fingerprint) for tool in tools])
+        key = schema.fingerprint([(tool.owner, tool.fingerprint, _read_only(tool)) for tool in tools])
         with self._lock:
             if key in self._rankers:
                 self._rankers.move_to_end(key)
@@ -66,5 +66,10 @@ class Indexes:
 def _document(tool: Tool) -> Document:
     return Document(
         id=tool.name, name=tool.name, description=tool.description, parameters=_Parameters(tool), owner=tool.owner,
-        fingerprint=tool.fingerprint,
+        fingerprint=tool.fingerprint, read_only=_read_only(tool),
     )  # fmt: skip
+
+
+def _read_only(tool: Tool) -> bool | None:
+    """What the annotations say; a tool that destroys is none that reads, whatever else they say."""
+    return False if tool.annotations.destructive else tool.annotations.read_only
