@@ -198,9 +198,11 @@ class McpServers:
         New servers are started (with `lazy`, as when entering; `ready()` waits for it), those that are gone or changed are
         ended once the calls that they have taken are over, and the others are not touched. What is broken changes nothing: the
         servers of a file that cannot be read, or has another digest, and the server of a wrong entry stay as they were; that
-        is logged and in the `problems` of the answer. Nothing is raised.
+        is logged and in the `problems` of the answer. Nothing is raised. Of a mapping given in code there is nothing to read.
         """
         self._files = self._files.successor(paths, digests)
+        if not self._files.paths:
+            return Reload()
         self._files.changed()
         readings, problems = self._files.read_again()
         for problem in problems:
