@@ -6,7 +6,7 @@ Later ones are laid over earlier ones, but what a project's file widens counts o
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, final
 
@@ -20,7 +20,7 @@ from hooksdk._config.watch import FileWatch
 from hooksdk._config.words import printable_entry, trust_advice, why_untrusted
 from hooksdk._firing.hook import Grant
 from hooksdk._tasks.background import logger
-from hooksdk.errors import ConfigError, did_you_mean, problem_text, unknown_key
+from hooksdk.errors import ConfigError, HookSDKError, did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import HOOKS
 
 __all__ = ["Config", "ConfigWatch", "PluginConfig", "ProjectSettings", "fold", "load_config", "read_config"]
@@ -156,13 +156,16 @@ class ConfigWatch:
     """The configuration of a project folder, read again when one of its files has changed: the user's, `hooksdk.toml` or
     `pyproject.toml`. The arguments are those of `load_config`. Raises `ConfigError` for what is wrong at first.
 
+    `check` is called with a newer configuration before it counts, and raises for one that cannot be used: the plugins' own
+    settings, which only they know, are looked at when a host is made.
+
     ```python
     from pathlib import Path
 
     from hooksdk import Host
     from hooksdk.config import ConfigWatch
 
-    watch = ConfigWatch(folder=Path())
+    watch = ConfigWatch(folder=Path(), check=lambda config: Host(config=config))
     host = Host(config=watch.config)
     if watch.catch_up():  # before a session begins, say
         host = Host(config=watch.config)
@@ -175,8 +178,9 @@ class ConfigWatch:
         *,
         folder: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        check: Callable[[Config], object] | None = None,
     ) -> None:
-        self._overrides, self._environment = overrides, environment
+        self._overrides, self._environment, self._check = overrides, environment, check
         self._folder = folder or Path.cwd()
         files = config_files(self._folder, os.environ if environment is None else environment)
         self._files = FileWatch(files)
@@ -191,18 +195,20 @@ class ConfigWatch:
     def catch_up(self) -> bool:
         """True when `config` is another than before. Without a change it costs one question to the file system for each file.
 
-        The old configuration stays, with a line in the log and in `problem`, where a file is broken, and where the folder was
-        trusted and its files are not the ones any more that the operator trusted.
+        The old configuration stays, with a line in the log and in `problem`, where a file is broken or `check` raises, and
+        where the folder was trusted and its files are not the ones any more that the operator trusted.
         """
         if not self._files.changed():
             return False
         try:
             config, merged = self._read()
-        except ConfigError as error:
+            if self._trusted and merged.trust.state == "changed" and merged.to_look_at():
+                advice = trust_advice(merged.trust.folder)
+                return self._keep(f"{merged.project} has changed since you trusted it. {advice}")
+            if self._check is not None and config != self.config:
+                self._check(config)
+        except HookSDKError as error:
             return self._keep(str(error))
-        if self._trusted and merged.trust.state == "changed":
-            advice = trust_advice(merged.trust.folder)
-            return self._keep(f"{merged.project} has changed since you trusted it. {advice}")
         self.problem, self._trusted = "", merged.trust.trusted
         if config == self.config:
             return False

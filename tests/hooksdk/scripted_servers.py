@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,3 +47,7 @@ class Scripted:
     def _log(self) -> list[str]:
         log = self.folder / "log"
         return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+
+
+Make = Callable[..., Scripted]
+"""Makes a server of a name, with its tools and its script."""

@@ -8,14 +8,13 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from mcp_servers import alive, find, until, use
-from scripted_servers import Scripted
+from scripted_servers import Make, Scripted
 
 from hooksdk.errors import ConfigError
 from hooksdk.mcp import McpServers
@@ -29,8 +28,11 @@ pytestmark = [
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Callable[..., Scripted]:
-    return lambda name, *tools, **script: Scripted(tmp_path / name, *tools, **script)
+def make(tmp_path: Path) -> Make:
+    def one(name: str, *tools: str | dict[str, Any], **script: Any) -> Scripted:
+        return Scripted(tmp_path / name, *tools, **script)
+
+    return one
 
 
 async def listed(*servers: Scripted) -> None:
@@ -56,7 +58,7 @@ def names(servers: McpServers) -> list[str]:
 # From a listing
 
 
-async def test_no_process_is_started_for_tools_that_are_known(make: Callable[..., Scripted]) -> None:
+async def test_no_process_is_started_for_tools_that_are_known(make: Make) -> None:
     one, two = make("one", "add", "sub"), make("two", "find")
     await listed(one, two)
     async with McpServers(named(one, two), lazy=True) as servers:
@@ -67,7 +69,7 @@ async def test_no_process_is_started_for_tools_that_are_known(make: Callable[...
     assert one.asked == two.asked == []
 
 
-async def test_the_first_call_starts_its_server_alone(make: Callable[..., Scripted]) -> None:
+async def test_the_first_call_starts_its_server_alone(make: Make) -> None:
     one, two = make("one", "add"), make("two", "find")
     await listed(one, two)
     async with McpServers(named(one, two), lazy=True) as servers:
@@ -77,7 +79,7 @@ async def test_the_first_call_starts_its_server_alone(make: Callable[..., Script
 
 
 @pytest.mark.parametrize("lazy", [True, False])
-async def test_a_call_of_a_server_that_is_up_asks_it_nothing_else(make: Callable[..., Scripted], lazy: bool) -> None:
+async def test_a_call_of_a_server_that_is_up_asks_it_nothing_else(make: Make, lazy: bool) -> None:
     one = make("one", "add")
     async with McpServers(named(one), lazy=lazy) as servers:
         await servers.ready()
@@ -87,7 +89,7 @@ async def test_a_call_of_a_server_that_is_up_asks_it_nothing_else(make: Callable
     assert one.asked == ["start", "initialize", "tools/list", *["tools/call"] * 3]
 
 
-async def test_calls_at_the_same_time_share_one_start(make: Callable[..., Scripted]) -> None:
+async def test_calls_at_the_same_time_share_one_start(make: Make) -> None:
     one = make("one", "add")
     await listed(one)
     async with McpServers(named(one), lazy=True) as servers, anyio.create_task_group() as group:
@@ -96,7 +98,7 @@ async def test_calls_at_the_same_time_share_one_start(make: Callable[..., Script
     assert one.asked.count("start") == 1
 
 
-async def test_tools_of_unknown_servers_appear_when_they_have_answered(make: Callable[..., Scripted]) -> None:
+async def test_tools_of_unknown_servers_appear_when_they_have_answered(make: Make) -> None:
     one, changed = make("one", "add"), list[str]()
     async with McpServers(named(one), lazy=True, on_change=changed.append) as servers:
         assert names(servers) == []
@@ -105,9 +107,7 @@ async def test_tools_of_unknown_servers_appear_when_they_have_answered(make: Cal
         assert (names(servers), changed, dict(servers.missing)) == (["add"], ["one"], {})
 
 
-async def test_a_server_that_stalls_at_its_start_holds_no_other(
-    make: Callable[..., Scripted], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_stalls_at_its_start_holds_no_other(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hooksdk.mcp._fleet._LISTED_AT_ONCE", 1)
     stalls, one = make("stalls", start="stall"), make("one", "add")
     await listed(one)
@@ -119,7 +119,7 @@ async def test_a_server_that_stalls_at_its_start_holds_no_other(
     assert not alive(stalls.pids[0])
 
 
-async def test_a_server_that_cannot_start_is_left_out_and_told(make: Callable[..., Scripted]) -> None:
+async def test_a_server_that_cannot_start_is_left_out_and_told(make: Make) -> None:
     one, refuses = make("one", "add"), make("refuses", "sub", start="refuse")
     async with McpServers(named(one, refuses), lazy=True) as servers:
         await servers.ready()
@@ -127,7 +127,7 @@ async def test_a_server_that_cannot_start_is_left_out_and_told(make: Callable[..
         assert servers.missing == {"refuses": "ended before it was ready; it wrote: no licence"}
 
 
-async def test_known_tools_go_when_their_server_cannot_be_started(make: Callable[..., Scripted]) -> None:
+async def test_known_tools_go_when_their_server_cannot_be_started(make: Make) -> None:
     one, changed = make("one", "add"), list[str]()
     await listed(one)
     one.write("add", start="refuse")
@@ -140,7 +140,7 @@ async def test_known_tools_go_when_their_server_cannot_be_started(make: Callable
         assert (names(servers), changed) == ([], ["one"])
 
 
-async def test_each_server_may_have_a_limit_for_its_start(make: Callable[..., Scripted]) -> None:
+async def test_each_server_may_have_a_limit_for_its_start(make: Make) -> None:
     stalls = make("stalls", start="stall")
     async with McpServers({"stalls": {**stalls.entry, "start_timeout": 0.05}}) as servers:
         assert servers.missing == {"stalls": "did not answer within 0.05 s"}
@@ -149,7 +149,7 @@ async def test_each_server_may_have_a_limit_for_its_start(make: Callable[..., Sc
 # A server that offers something else than what is known
 
 
-async def test_a_listing_that_differs_changes_the_tools_and_is_kept(make: Callable[..., Scripted], home: Path) -> None:
+async def test_a_listing_that_differs_changes_the_tools_and_is_kept(make: Make, home: Path) -> None:
     one, changed = make("one", "add"), list[str]()
     await listed(one)
     one.write("add", "sub", version="2")
@@ -163,7 +163,7 @@ async def test_a_listing_that_differs_changes_the_tools_and_is_kept(make: Callab
     assert (data["version"], [tool["name"] for tool in data["tools"]]) == ("2", ["add", "sub"])
 
 
-async def test_tools_that_change_while_the_server_runs_are_kept_too(make: Callable[..., Scripted], home: Path) -> None:
+async def test_tools_that_change_while_the_server_runs_are_kept_too(make: Make, home: Path) -> None:
     one, changed = make("one", "tell"), list[str]()
     async with McpServers(named(one), lazy=True, on_change=changed.append) as servers:
         await servers.ready()
@@ -173,7 +173,7 @@ async def test_tools_that_change_while_the_server_runs_are_kept_too(make: Callab
         assert (names(servers), changed) == (["tell", "sub"], ["one", "one"])
 
 
-async def test_a_tool_that_is_gone_is_refused(make: Callable[..., Scripted]) -> None:
+async def test_a_tool_that_is_gone_is_refused(make: Make) -> None:
     one = make("one", "add")
     await listed(one)
     one.write("sum")
@@ -186,7 +186,7 @@ async def test_a_tool_that_is_gone_is_refused(make: Callable[..., Scripted]) -> 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
-async def test_arguments_that_fit_a_changed_schema_no_more_are_refused(make: Callable[..., Scripted]) -> None:
+async def test_arguments_that_fit_a_changed_schema_no_more_are_refused(make: Make) -> None:
     one = make("one", "add")
     await listed(one)
     one.write({"name": "add", "inputSchema": TEXT})
@@ -199,7 +199,7 @@ async def test_arguments_that_fit_a_changed_schema_no_more_are_refused(make: Cal
         assert not (await use(servers, "add", text="now it fits")).is_error
 
 
-async def test_arguments_that_fit_a_changed_schema_are_passed_on(make: Callable[..., Scripted]) -> None:
+async def test_arguments_that_fit_a_changed_schema_are_passed_on(make: Make) -> None:
     one = make("one", {"name": "add", "inputSchema": TEXT})
     await listed(one)
     one.write({"name": "add", "inputSchema": {**TEXT, "description": "says more"}})
@@ -207,7 +207,7 @@ async def test_arguments_that_fit_a_changed_schema_are_passed_on(make: Callable[
         assert not (await use(servers, "add", text="fits")).is_error
 
 
-async def test_a_tool_that_reads_no_more_but_writes_is_refused_once(make: Callable[..., Scripted]) -> None:
+async def test_a_tool_that_reads_no_more_but_writes_is_refused_once(make: Make) -> None:
     one = make("one", {"name": "add", "annotations": {"readOnlyHint": True}})
     await listed(one)
     one.write({"name": "add", "annotations": {"readOnlyHint": False}})
@@ -219,7 +219,7 @@ async def test_a_tool_that_reads_no_more_but_writes_is_refused_once(make: Callab
 # What is kept on disk
 
 
-async def test_a_listing_is_its_owners_alone_and_holds_no_secret(make: Callable[..., Scripted], home: Path) -> None:
+async def test_a_listing_is_its_owners_alone_and_holds_no_secret(make: Make, home: Path) -> None:
     one = make("one", "add")
     entry = {**one.entry, "env": {"TOKEN": "s3cret-value"}}
     async with McpServers({"one": entry}, lazy=True) as servers:
@@ -237,9 +237,7 @@ async def test_a_listing_is_its_owners_alone_and_holds_no_secret(make: Callable[
     [{"args": ["--other"]}, {"env": {"KEY": "value"}}, {"cwd": "."}, {"command": "/no/such/python"}],
     ids=lambda difference: next(iter(difference)),
 )
-async def test_another_configuration_has_another_listing(
-    make: Callable[..., Scripted], difference: dict[str, Any]
-) -> None:
+async def test_another_configuration_has_another_listing(make: Make, difference: dict[str, Any]) -> None:
     one = make("one", "add")
     await listed(one)
     entry = {**one.entry, **difference}
@@ -258,7 +256,7 @@ DAMAGES = [
 
 @pytest.mark.parametrize("damage", [*DAMAGES, "[" * 100_000])
 async def test_a_damaged_listing_is_passed_over_and_made_anew(
-    make: Callable[..., Scripted], home: Path, damage: str, caplog: pytest.LogCaptureFixture
+    make: Make, home: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = make("one", "add")
     await listed(one)
@@ -275,10 +273,11 @@ async def test_a_damaged_listing_is_passed_over_and_made_anew(
 def age(path: Path, days: int) -> None:
     data = json.loads(path.read_text())
     path.write_text(json.dumps({**data, "listed": data["listed"] - days * 86_400}))
-    os.utime(path, (time.time() - days * 86_400,) * 2)
+    then = time.time() - days * 86_400
+    os.utime(path, (then, then))
 
 
-async def test_an_old_listing_serves_and_is_asked_for_anew(make: Callable[..., Scripted], home: Path) -> None:
+async def test_an_old_listing_serves_and_is_asked_for_anew(make: Make, home: Path) -> None:
     one = make("one", "add")
     await listed(one)
     age(kept(home)[0], days=2)
@@ -289,7 +288,7 @@ async def test_an_old_listing_serves_and_is_asked_for_anew(make: Callable[..., S
         assert names(servers) == ["sub"]
 
 
-async def test_a_server_whose_program_is_another_is_asked_anew(make: Callable[..., Scripted], tmp_path: Path) -> None:
+async def test_a_server_whose_program_is_another_is_asked_anew(make: Make, tmp_path: Path) -> None:
     one = make("one", "add")
     program = tmp_path / "program.py"
     program.write_text(Path(one.entry["args"][1]).read_text())
@@ -303,7 +302,7 @@ async def test_a_server_whose_program_is_another_is_asked_anew(make: Callable[..
     assert one.asked.count("start") == 2
 
 
-async def test_listings_that_nobody_uses_are_removed(make: Callable[..., Scripted], home: Path) -> None:
+async def test_listings_that_nobody_uses_are_removed(make: Make, home: Path) -> None:
     one, two = make("one", "add"), make("two", "sub")
     await listed(one)
     age(kept(home)[0], days=31)
@@ -312,7 +311,7 @@ async def test_listings_that_nobody_uses_are_removed(make: Callable[..., Scripte
 
 
 async def test_a_disk_that_takes_no_listing_is_told_and_harms_nothing(
-    make: Callable[..., Scripted], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
     async with McpServers(named(make("one", "add")), lazy=True, listings=tmp_path / "file" / "inside") as servers:
@@ -333,7 +332,7 @@ async def test_listings_are_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, 
 # A server that nobody calls
 
 
-async def test_an_unused_server_is_ended_and_started_by_the_next_call(make: Callable[..., Scripted]) -> None:
+async def test_an_unused_server_is_ended_and_started_by_the_next_call(make: Make) -> None:
     one = make("one", "add")
     await listed(one)
     async with McpServers(named(one), lazy=True, idle=0.05) as servers:
@@ -344,11 +343,11 @@ async def test_an_unused_server_is_ended_and_started_by_the_next_call(make: Call
         assert (await use(servers, "add")).text == f"add by {one.pids[1]}"
 
 
-async def test_a_call_that_takes_long_keeps_its_server(make: Callable[..., Scripted]) -> None:
+async def test_a_call_that_takes_long_keeps_its_server(make: Make) -> None:
     one = make("one", "wait")
     await listed(one)
+    found: list[str] = []
     async with McpServers(named(one), lazy=True, idle=0.05) as servers, anyio.create_task_group() as group:
-        found: list[str] = []
 
         async def wait() -> None:
             found.append((await use(servers, "wait")).text)
@@ -360,9 +359,7 @@ async def test_a_call_that_takes_long_keeps_its_server(make: Callable[..., Scrip
     assert found == [f"wait by {one.pids[0]}"]
 
 
-async def test_a_server_that_was_only_listed_does_not_stay(
-    make: Callable[..., Scripted], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_was_only_listed_does_not_stay(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hooksdk.mcp._connection._UNCALLED_REST", 0.05)
     called, listed_only = make("called", "add"), make("listed", "sub")
     async with McpServers(named(called, listed_only), lazy=True) as servers:
@@ -377,7 +374,7 @@ async def use_when_known(servers: McpServers, name: str) -> None:
     assert not (await use(servers, name)).is_error
 
 
-async def test_a_lazy_server_that_dies_is_started_by_the_next_call_alone(make: Callable[..., Scripted]) -> None:
+async def test_a_lazy_server_that_dies_is_started_by_the_next_call_alone(make: Make) -> None:
     one = make("one", "add", "die")
     await listed(one)
     async with McpServers(named(one), lazy=True) as servers:
@@ -393,7 +390,7 @@ async def test_an_option_without_effect_is_refused(option: dict[str, Any]) -> No
         McpServers({}, **option)
 
 
-async def test_an_executor_of_before_knows_when_the_servers_are_closed(make: Callable[..., Scripted]) -> None:
+async def test_an_executor_of_before_knows_when_the_servers_are_closed(make: Make) -> None:
     one = make("one", "add")
     await listed(one)
     async with McpServers(named(one), lazy=True) as servers:

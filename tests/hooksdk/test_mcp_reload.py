@@ -7,14 +7,13 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from mcp_servers import alive, find, until, use
-from scripted_servers import Scripted
+from scripted_servers import Make, Scripted
 
 from hooksdk.errors import ConfigError
 from hooksdk.mcp import McpServers, Reload, ServerInput, ServerStatus
@@ -27,8 +26,11 @@ pytestmark = [
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Callable[..., Scripted]:
-    return lambda name, *tools, **script: Scripted(tmp_path / name, *tools, **script)
+def make(tmp_path: Path) -> Make:
+    def one(name: str, *tools: str | dict[str, Any], **script: Any) -> Scripted:
+        return Scripted(tmp_path / name, *tools, **script)
+
+    return one
 
 
 @pytest.fixture
@@ -56,9 +58,7 @@ both = pytest.mark.parametrize("lazy", [True, False], ids=["lazy", "eager"])
 
 
 @both
-async def test_a_changed_file_adds_stops_and_replaces_servers(
-    make: Callable[..., Scripted], file: Path, lazy: bool
-) -> None:
+async def test_a_changed_file_adds_stops_and_replaces_servers(make: Make, file: Path, lazy: bool) -> None:
     stays, goes, moves, comes = make("stays", "a"), make("goes", "b"), make("moves", "c"), make("comes", "d")
     write(file, stays, goes, moves)
     changed: list[str] = []
@@ -77,9 +77,7 @@ async def test_a_changed_file_adds_stops_and_replaces_servers(
         assert (len(stays.pids), len(moves.pids), alive(stays.pids[0])) == (1, 2, True)
 
 
-async def test_a_running_call_ends_under_the_old_entry_and_the_next_one_is_of_the_new(
-    make: Callable[..., Scripted], file: Path
-) -> None:
+async def test_a_running_call_ends_under_the_old_entry_and_the_next_one_is_of_the_new(make: Make, file: Path) -> None:
     one = make("one", "wait", "add")
     write(file, one)
     async with McpServers.from_file(file) as servers, anyio.create_task_group() as group:
@@ -101,9 +99,7 @@ async def test_a_running_call_ends_under_the_old_entry_and_the_next_one_is_of_th
         await until(lambda: not alive(one.pids[0]))
 
 
-async def test_a_running_call_of_a_removed_server_ends_and_a_later_one_is_refused(
-    make: Callable[..., Scripted], file: Path
-) -> None:
+async def test_a_running_call_of_a_removed_server_ends_and_a_later_one_is_refused(make: Make, file: Path) -> None:
     one = make("one", "wait")
     write(file, one)
     async with McpServers.from_file(file) as servers, anyio.create_task_group() as group:
@@ -126,9 +122,7 @@ async def test_a_running_call_of_a_removed_server_ends_and_a_later_one_is_refuse
         await until(lambda: not alive(one.pids[0]))
 
 
-async def test_a_server_that_is_removed_at_its_start_does_not_hold_anybody(
-    make: Callable[..., Scripted], file: Path
-) -> None:
+async def test_a_server_that_is_removed_at_its_start_does_not_hold_anybody(make: Make, file: Path) -> None:
     stalls = make("stalls", start="stall")
     write(file, stalls)
     async with McpServers.from_file(file, lazy=True) as servers:
@@ -140,7 +134,7 @@ async def test_a_server_that_is_removed_at_its_start_does_not_hold_anybody(
 
 @both
 async def test_a_replaced_server_keeps_its_tools_until_the_new_one_tells_its_own(
-    make: Callable[..., Scripted], file: Path, lazy: bool
+    make: Make, file: Path, lazy: bool
 ) -> None:
     one = make("one", "add")
     write(file, one)
@@ -154,7 +148,7 @@ async def test_a_replaced_server_keeps_its_tools_until_the_new_one_tells_its_own
         assert names(servers) == ["sum"]
 
 
-async def test_a_disabled_server_ends_and_comes_back(make: Callable[..., Scripted], file: Path) -> None:
+async def test_a_disabled_server_ends_and_comes_back(make: Make, file: Path) -> None:
     one = make("one", "add")
     write(file, one)
     async with McpServers.from_file(file) as servers:
@@ -181,7 +175,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN.keys())
 async def test_a_broken_file_changes_nothing_and_is_told(
-    make: Callable[..., Scripted], file: Path, content: str, caplog: pytest.LogCaptureFixture
+    make: Make, file: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = make("one", "add")
     write(file, one)
@@ -199,7 +193,7 @@ async def test_a_broken_file_changes_nothing_and_is_told(
         assert await servers.catch_up() == Reload(removed=("one",))
 
 
-async def test_a_file_that_is_removed_keeps_its_servers(make: Callable[..., Scripted], file: Path) -> None:
+async def test_a_file_that_is_removed_keeps_its_servers(make: Make, file: Path) -> None:
     one = make("one", "add")
     write(file, one)
     async with McpServers.from_file(file) as servers:
@@ -210,7 +204,7 @@ async def test_a_file_that_is_removed_keeps_its_servers(make: Callable[..., Scri
         assert not (await use(servers, "add")).is_error
 
 
-async def test_a_wrong_entry_keeps_its_server_and_the_others_change(make: Callable[..., Scripted], file: Path) -> None:
+async def test_a_wrong_entry_keeps_its_server_and_the_others_change(make: Make, file: Path) -> None:
     one, two, three = make("one", "a"), make("two", "b"), make("three", "c")
     write(file, one, two)
     told: list[ServerStatus] = []
@@ -230,9 +224,7 @@ async def test_a_wrong_entry_keeps_its_server_and_the_others_change(make: Callab
         assert "'command': expected text" in servers.missing["four"]
 
 
-async def test_one_broken_file_of_two_leaves_the_other_to_change(
-    make: Callable[..., Scripted], file: Path, tmp_path: Path
-) -> None:
+async def test_one_broken_file_of_two_leaves_the_other_to_change(make: Make, file: Path, tmp_path: Path) -> None:
     one, two, other = make("one", "a"), make("two", "b"), tmp_path / "other.json"
     write(file, one)
     write(other, two)
@@ -248,9 +240,7 @@ async def test_one_broken_file_of_two_leaves_the_other_to_change(
 # Trust
 
 
-async def test_a_file_that_is_not_the_trusted_one_any_more_changes_nothing(
-    make: Callable[..., Scripted], file: Path
-) -> None:
+async def test_a_file_that_is_not_the_trusted_one_any_more_changes_nothing(make: Make, file: Path) -> None:
     one, two = make("one", "a"), make("two", "b")
     write(file, one)
     async with McpServers.from_file(file, digests={file: digest(file)}) as servers:
@@ -263,7 +253,7 @@ async def test_a_file_that_is_not_the_trusted_one_any_more_changes_nothing(
         assert await servers.reload(digests={file: digest(file)}) == Reload(added=("two",))
 
 
-async def test_other_files_may_be_given(make: Callable[..., Scripted], file: Path, tmp_path: Path) -> None:
+async def test_other_files_may_be_given(make: Make, file: Path, tmp_path: Path) -> None:
     one, two, other = make("one", "a"), make("two", "b"), tmp_path / "other.json"
     write(file, one)
     write(other, two)
@@ -278,7 +268,7 @@ async def test_other_files_may_be_given(make: Callable[..., Scripted], file: Pat
 # Servers of a mapping, and the edges
 
 
-async def test_servers_given_in_code_are_replaced(make: Callable[..., Scripted]) -> None:
+async def test_servers_given_in_code_are_replaced(make: Make) -> None:
     one, two = make("one", "a"), make("two", "b")
     async with McpServers({"one": one.entry}) as servers:
         assert await servers.replace({"one": one.entry, "two": two.entry}) == Reload(added=("two",))
@@ -290,7 +280,7 @@ async def test_servers_given_in_code_are_replaced(make: Callable[..., Scripted])
         assert await servers.replace({}) == Reload(removed=("one", "two"))
 
 
-async def test_a_reload_before_the_start_counts_at_the_start(make: Callable[..., Scripted], file: Path) -> None:
+async def test_a_reload_before_the_start_counts_at_the_start(make: Make, file: Path) -> None:
     one, two = make("one", "a"), make("two", "b")
     write(file, one)
     servers = McpServers.from_file(file)
@@ -301,7 +291,7 @@ async def test_a_reload_before_the_start_counts_at_the_start(make: Callable[...,
     assert one.pids == []
 
 
-async def test_nobody_is_asked_twice(make: Callable[..., Scripted], file: Path) -> None:
+async def test_nobody_is_asked_twice(make: Make, file: Path) -> None:
     one, asked = make("one", "a"), list[str]()
 
     def ask(question: ServerInput) -> str:
@@ -316,7 +306,7 @@ async def test_nobody_is_asked_twice(make: Callable[..., Scripted], file: Path) 
     assert asked == ["key"]
 
 
-async def test_a_change_that_keeps_size_and_time_is_seen(make: Callable[..., Scripted], file: Path) -> None:
+async def test_a_change_that_keeps_size_and_time_is_seen(make: Make, file: Path) -> None:
     write(file, a=make("a", "x").entry)
     before = file.stat()
     servers = McpServers.from_file(file)
