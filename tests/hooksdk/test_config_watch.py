@@ -141,7 +141,7 @@ async def test_a_host_of_the_new_configuration_judges_the_next_run_of_the_same_s
             host.session("ann") as session,
             session.run() as run,
         ):
-            await run.resolve_tools([make("echo", lambda _arguments: "hello", properties={})])
+            await run.resolve_tools([make("echo", properties={})])
             found.append((await run.call_tool(ToolCall(id="c1", name="echo", arguments={}))).text)
-    assert found[0] == "hello"
+    assert "withheld" not in found[0]
     assert "withheld" in found[1]
