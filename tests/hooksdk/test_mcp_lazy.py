@@ -16,6 +16,7 @@ import pytest
 from mcp_servers import alive, find, until, use
 from scripted_servers import Make, Scripted
 
+from hooksdk import Host, ToolCall
 from hooksdk.errors import ConfigError
 from hooksdk.mcp import McpServers
 from hooksdk.mcp._listings import Listings
@@ -125,6 +126,28 @@ async def test_a_server_that_cannot_start_is_left_out_and_told(make: Make) -> No
         await servers.ready()
         assert names(servers) == ["add"]
         assert servers.missing == {"refuses": "ended before it was ready; it wrote: no licence"}
+
+
+async def test_a_model_that_searches_is_told_of_a_server_that_cannot_start(make: Make) -> None:
+    one, refuses = make("one", "add"), make("refuses", "sub", start="refuse")
+    config = {"allow": ["tool_search"], "plugins": {"tool_search": {"config": {"enabled": "on"}}}}
+    async with (
+        McpServers(named(one, refuses)) as servers,
+        Host(config=config) as host,
+        host.session() as session,
+        session.run() as run,
+    ):
+
+        async def search(call_id: str) -> dict[str, Any]:
+            call = ToolCall(id=call_id, name="tool_search", arguments={"queries": ["add"]})
+            return json.loads((await run.call_tool(call)).text)
+
+        await run.resolve_tools(servers.tools, missing=servers.missing)
+        reason = "ended before it was ready; it wrote: no licence"
+        assert (await search("c1"))["not_available"] == {"refuses": reason}
+        assert f"the tools of 'refuses' are missing: {reason}" in run.tools.diagnostics
+        await run.resolve_tools(servers.tools)
+        assert "not_available" not in await search("c2")
 
 
 async def test_known_tools_go_when_their_server_cannot_be_started(make: Make) -> None:
