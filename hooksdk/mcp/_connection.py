@@ -216,6 +216,7 @@ class Connection:
                         self._failed(life, _with_stderr(f"did not answer within {self._start_timeout:g} s", stderr))
                     settled.set()
                     if life.ready:
+                        await self._remember(self.status.version)
                         await self._until_end(life)
             except Exception as error:
                 life.problem = life.problem or life.transport.http_status or self._describe(error)
@@ -252,7 +253,6 @@ class Connection:
         seconds, version = anyio.current_time() - life.since, info.version if info else ""
         async with life.listing:
             self._learn(await all_tools(session))
-            await self._remember(version)
             life.ready = True
         self._retry_at = 0.0
         count = len(self.tools)
