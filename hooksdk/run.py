@@ -25,7 +25,7 @@ from hooksdk._run.parts import RunParts
 from hooksdk._run.prompts import prompt_text
 from hooksdk._run.state import CallInProgress, RunState
 from hooksdk._run.text_calls import names_called_in, reminder_of
-from hooksdk._run.tools import listing, settle_tools
+from hooksdk._run.tools import settle_tools, tell_settled
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
@@ -45,7 +45,6 @@ from hooksdk.records import (
     ModelReplied,
     RunEnded,
     RunStarted,
-    ToolsResolved,
 )  # fmt: skip
 from hooksdk.tools import Tool
 
@@ -169,16 +168,20 @@ class Run(AsyncOnly):
 
     # What the model may use
 
-    async def resolve_tools(self, tools: GivenTools | Callable[[], GivenTools] = ()) -> list[Tool]:
+    async def resolve_tools(
+        self, tools: GivenTools | Callable[[], GivenTools] = (), *, missing: Mapping[str, str] | None = None
+    ) -> list[Tool]:
         """Settle the catalog of this attempt and answer what to offer the model. `tools` are `Tool`s, functions that become
         tools, and definitions in a provider's JSON, which have no executor (`Tool.from_json` gives them one). They and the
         plugins' tools pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
-        `PolicyFailed` when a narrowing plugin fails."""
+        `PolicyFailed` when a narrowing plugin fails. `missing` are owners whose tools should be among them, by name, and why
+        they are not: a model that searches is told, too."""
         self._state.check_open()
         state = self._state
+        check("run.resolve_tools(missing=...)", missing, (Mapping, type(None)), "a mapping of names to reasons")
         candidates = [*map(state.itself, as_tools(tools, "run.resolve_tools(...)")), *self._parts.tools]
         try:
-            offered = await settle_tools(state, candidates, self._earlier_names)
+            offered = await settle_tools(state, candidates, self._earlier_names, missing or {})
         except BaseException as error:
             state.catalog = None  # what an earlier attempt was granted is granted no more
             state.secrets.error(error)
@@ -187,13 +190,7 @@ class Run(AsyncOnly):
         await state.parts.unmatched.check_patterns(self._hooks, self.info, [*candidates, *catalog, *offered])
         self._earlier_names.update(name for tool in (*catalog, *offered) for name in (tool.name, tool.id))
         state.stats.resolved(catalog, offered, state.prefetched)
-        for note in catalog.diagnostics:
-            logger.info("%s", note, extra={"session": self.info.session_id})
-        await state.trace(
-            ToolsResolved(tools=len(catalog), offered=len(offered), withheld=len(catalog.withheld),
-                          tokens=state.stats.tokens_direct, tokens_offered=state.stats.tokens_offered,
-                          notes=catalog.diagnostics, catalog=listing(catalog, offered, state.prefetched))
-        )  # fmt: skip
+        await tell_settled(state, offered)
         self._after_tools_resolved(catalog)
         return offered
 

@@ -47,6 +47,7 @@ ENTRY_KEYS = {
     "transport": "'stdio', 'http' or 'streamable-http'",
     "disabled": "true or false",
     "timeout": "a number of seconds above 0, such as 60",
+    "start_timeout": "a number of seconds above 0, such as 30",
 }
 """The keys of an entry, and what each one holds."""
 _LONGEST = 1e9
@@ -74,6 +75,7 @@ def _plain_transport(value: object) -> object:
 
 _Text = Annotated[StrictStr, AfterValidator(_fill)]
 _NotBlank = Annotated[_Text, Field(pattern=r"\S")]
+_Seconds = Annotated[StrictFloat, Field(gt=0, le=_LONGEST, allow_inf_nan=False)]
 
 
 class ServerSpec(BaseModel):
@@ -91,8 +93,10 @@ class ServerSpec(BaseModel):
     type: Annotated[Literal["stdio", "http"] | None, BeforeValidator(_plain_transport)] = Field(
         default=None, validation_alias=AliasChoices("type", "transport")
     )
-    timeout: Annotated[StrictFloat, Field(gt=0, le=_LONGEST, allow_inf_nan=False)] | None = None
+    timeout: _Seconds | None = None
     """Seconds that one call may take, where the entry says so. Most clients write milliseconds."""
+    start_timeout: _Seconds | None = None
+    """Seconds that a start may take, where the entry says so."""
     _secrets: list[str] = PrivateAttr(default_factory=list[str])
     """Values that no message may hold, longest first."""
 
@@ -169,11 +173,12 @@ def _read(shape: Shape, where: str, filling: Filling) -> Reading:
         unknown = [key for key in values if key not in ENTRY_KEYS]
         filling.secrets = set()
         notices = [f"the key '{key}' is unknown and ignored.{did_you_mean(key, ENTRY_KEYS)}" for key in unknown]
-        if isinstance(seconds := values.get("timeout"), (int, float)) and _MOST_SECONDS < seconds <= _LONGEST:
-            values["timeout"] = seconds / 1000
-            notices.append(
-                f"'timeout' is taken for milliseconds: {seconds:g} seconds would be {seconds / 3600:.1f} hours"
-            )
+        for key in ("timeout", "start_timeout"):
+            if isinstance(seconds := values.get(key), (int, float)) and _MOST_SECONDS < seconds <= _LONGEST:
+                values[key] = seconds / 1000
+                notices.append(
+                    f"'{key}' is taken for milliseconds: {seconds:g} seconds would be {seconds / 3600:.1f} hours"
+                )
         try:
             spec = ServerSpec.model_validate({**values, "name": str(name)}, context=filling)
         except ValidationError as error:

@@ -71,6 +71,7 @@ def plain_entry(entry: Entries) -> dict[str, Any]:
         ("serverUrl", "url"),  # Windsurf
         ("http_headers", "headers"),  # Codex
         ("tool_timeout_sec", "timeout"),
+        ("startup_timeout_sec", "start_timeout"),
     ):
         if theirs in values and ours not in values:
             values[ours] = values.pop(theirs)

@@ -207,12 +207,15 @@ class Run(Opened[run_side.Run]):
         as a message to go on, or leave it: the trace has noticed it, and such a call is never run."""
         return self._read("reminder")
 
-    def resolve_tools(self, tools: GivenTools | Callable[[], GivenTools] = ()) -> list[Tool]:
+    def resolve_tools(
+        self, tools: GivenTools | Callable[[], GivenTools] = (), *, missing: Mapping[str, str] | None = None
+    ) -> list[Tool]:
         """Settle the catalog of this attempt and answer what to offer the model. `tools` are `Tool`s, functions that become
         tools, and definitions in a provider's JSON, which have no executor (`Tool.from_json` gives them one). They and the
         plugins' tools pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
-        `PolicyFailed` when a narrowing plugin fails."""
-        return self._call("resolve_tools", tools)
+        `PolicyFailed` when a narrowing plugin fails. `missing` are owners whose tools should be among them, by name, and why
+        they are not: a model that searches is told, too."""
+        return self._call("resolve_tools", tools, missing=missing)
 
     def prepare_messages(self, messages: Sequence[GivenMessage] | None = None) -> list[ProviderJson]:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
