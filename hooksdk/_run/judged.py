@@ -153,7 +153,8 @@ class JudgedCall:
 async def judge_call(state: RunState, work: CallInProgress) -> JudgedCall:
     """Take a call through all steps before its tool runs."""
     catalog = state.tools
-    if work.depth == 0 and not state.asked_model and (result := state.parts.transcript.result_of(work.call)):
+    known = work.depth == 0 and not state.asked_model and state.parts.transcript_kept
+    if known and (result := state.parts.transcript.result_of(work.call)):
         work.end = CallEnd("error" if result.is_error else "ok", result)
         return JudgedCall(state, work)
     state.open_calls.append(work)
@@ -168,12 +169,14 @@ async def _judge(state: RunState, work: CallInProgress, catalog: Catalog) -> Cal
     if asking.take_up(state, work):
         await judging.trace_start(state, work)
         state.stats.called(work.call)
-        end = await asking.ask_again(state, work) or judging.check_still_granted(state, work)
+        end = judging.check_way(work) or await asking.ask_again(state, work)
+        end = end or judging.check_still_granted(state, work)
         work.judged = True
         return end
     end = await judging.unwrap_tool_call(state, work, catalog)
     await judging.trace_start(state, work)
     end = end or judging.check_scope(state, work, catalog)
+    end = end or judging.check_way(work)
     end = end or judging.repair_arguments(state, work)
     end = end or await judging.rewrite_tool_call(state, work)
     end = end or judging.validate_arguments(work)
@@ -241,9 +244,11 @@ def _masked(state: RunState, end: CallEnd) -> CallEnd:
 
 
 async def _record_result(state: RunState, work: CallInProgress, result: ToolResult) -> None:
-    await state.parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end)
+    parts = state.parts
+    if parts.transcript_kept:
+        await parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end)
     await state.verdicts.forget(work.written)
-    await state.parts.states.save()
+    await parts.states.save()
 
 
 async def _call_nested(

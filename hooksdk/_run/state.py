@@ -20,7 +20,7 @@ from hooksdk._run.verdicts import Verdicts
 from hooksdk._tasks.limits import Attempt
 from hooksdk.calls import ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog
-from hooksdk.errors import RunClosed
+from hooksdk.errors import ConfigError, RunClosed
 from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.records import CallStatus, Content, Record, RestoreQueued, TrimQueued
 from hooksdk.tools import Tool
@@ -57,6 +57,8 @@ class CallInProgress:
     """Values that were filled in and are too short to be looked for in the whole session."""
     attempt: Attempt | None = None
     """The tool's time limit, while it runs."""
+    only: Callable[[Tool], str | None] | None = None
+    """Why the real tool may not be run on this way, or None."""
     abandoned: bool = False
     """The tool returned or was given up; a thread of it may go on."""
     questions: tuple[Question, ...] = ()
@@ -163,6 +165,13 @@ class RunState:
         if not self.open:
             what = f"run '{self.info.run_id}' is not open: use it inside `async with session.run(...) as run`"
             raise RunClosed(what)
+
+    def check_transcript(self) -> None:
+        """Raise `RunClosed` before and after the run, and `ConfigError` where it keeps no transcript."""
+        self.check_open()
+        if not self.parts.transcript_kept:
+            problem = "this run keeps no messages; leave transcript=False out for a run with a model"
+            raise ConfigError("session.run(transcript=False)", (problem,))
 
     async def trace(self, record: Record, content: Callable[[], Content] | None = None) -> None:
         """Hand a record of this run to the trace; `content` is asked only where somebody listens to it."""

@@ -21,6 +21,7 @@ from hooksdk.sync._host import OpenedHost
 from hooksdk.sync._plain import Approver, PlainModel, as_async, as_model
 from hooksdk.sync._portal import Opened
 from hooksdk.sync._run import Results, Run, Storage
+from hooksdk.tools import Tool
 from hooksdk.transcript import DrainReport, Store
 
 
@@ -119,14 +120,18 @@ class Session(Opened[session_side.Session]):
         context_window: int | None = None,
         format: str | MessageFormat = "openai-chat",
         approver: Approver | None = None,
+        transcript: bool = True,
+        withhold: Callable[[Tool], str | None] | None = None,
     ) -> Run:
         """A run of this session, to use as `with session.run(...) as run`.
 
         `input` is what `agent_start` handlers judge; record it yourself. `context_window` is in tokens. `requester` is a
         mapping with id, is_owner and roles; `trigger` is user (unless you say so), schedule, subagent or other. In a
         sub-agent's session `requester` and `workspace_dir` are the parent's unless others are given, and `trigger` is
-        subagent. `approver` answers in this run, in the place of the host's. Entering raises `RunAlreadyOpen`, `RunBlocked`
-        or `PolicyFailed`."""
+        subagent. `approver` answers in this run, in the place of the host's. `transcript=False` is for a host without a model: calls
+        go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
+        tool, plugins' own among them: one that it answers a reason for is not granted to this run. Entering raises
+        `RunAlreadyOpen`, `RunBlocked` or `PolicyFailed`."""
         return Run(
             self._do(
                 "run",
@@ -141,6 +146,8 @@ class Session(Opened[session_side.Session]):
                 context_window=context_window,
                 format=format,
                 approver=None if approver is None else as_async(approver),
+                transcript=transcript,
+                withhold=withhold,
             ),
             self.portal,
         )
