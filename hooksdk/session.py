@@ -177,6 +177,11 @@ class Session(AsyncOnly):
         return self._listeners.add(listener)
 
     @property
+    def open(self) -> bool:
+        """True once it has opened, until it begins to close."""
+        return self._is_open
+
+    @property
     def running(self) -> bool:
         """True while it is at work: from before a run's `agent_start` handlers until the run's end is stored, and while
         the session itself opens or closes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -58,12 +59,16 @@ def serve(
         return
     try:
         from hooksdk.cli import _gateway_serve
+        from hooksdk.gateway._stdio import own_streams
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] in {"mcp", "mcp_types"}:
             raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'") from None
         raise
-    options = _gateway_serve.ServeOptions(
-        config=tuple(config or ()), profile=profile, http=http, expose=expose.value if expose else None,
-        plugins=import_plugins(plugin), store=store, project=project,
-    )  # fmt: skip
-    raise typer.Exit(_gateway_serve.serve(options))
+    # From here on: a plugin may print something as early as when it is imported.
+    with own_streams() if http is None else nullcontext() as streams:
+        options = _gateway_serve.ServeOptions(
+            config=tuple(config or ()), profile=profile, http=http, expose=expose.value if expose else None,
+            plugins=import_plugins(plugin), store=store, project=project,
+        )  # fmt: skip
+        code = _gateway_serve.serve(options, streams)
+    raise typer.Exit(code)

@@ -97,6 +97,11 @@ class Session(Opened[session_side.Session]):
         return self._do("on_event", listener)
 
     @property
+    def open(self) -> bool:
+        """True once it has opened, until it begins to close."""
+        return self._read("open")
+
+    @property
     def running(self) -> bool:
         """True while it is at work: from before a run's `agent_start` handlers until the run's end is stored, and while
         the session itself opens or closes."""
@@ -227,6 +232,15 @@ class Host(OpenedHost):
         """A session, to use as `with host.session("id") as session`. An id is opaque: any text; without one a new
         session with a random id is opened. Entering raises `SessionBusy` while somebody else holds it."""
         return Session(self._do("session", session_id), self.portal)
+
+    def hold(self, session_id: str, *, idle: float | None = 600.0) -> Session:
+        """The open session of this id, opened where it is not: the host keeps it open for whoever holds it next, without a
+        block of anybody's own. Hold it again before each run.
+
+        It is closed as `idle` once nobody held it and no run was open for `idle` seconds (None: never), which the first of
+        its holders says, and else with the host; one that is in use is never closed. Raises what opening a session raises,
+        such as `SessionBusy` where somebody has opened it in a block."""
+        return Session(self._call("hold", session_id, idle=idle), self.portal)
 
     @property
     def sessions(self) -> Sequence[Session]:

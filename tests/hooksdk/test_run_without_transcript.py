@@ -27,7 +27,7 @@ class Counting:
     @hooks.before_tool_call
     def count(self, event: BeforeToolCall) -> None:
         self.state["calls"] = self.state.get("calls", 0) + 1
-        self.state["note"] = "x" * 1000 + str(self.state["calls"])
+        self.state["note"] = str(self.state["calls"]) + "x" * 1000
 
 
 async def call_often(run: Run, start: int, stop: int) -> None:
@@ -62,7 +62,7 @@ async def test_the_journal_of_states_that_change_with_every_call_is_shortened_me
         for start in range(0, 500, 50):
             await call_often(run, start, start + 50)
             largest = max(largest, sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()))
-    assert 100_000 < largest < 200_000
+    assert largest < 350_000  # of more than 500_000 that were written
     async with Host(plugins=[Counting], store=JsonlStore(tmp_path)) as host, host.session("s") as session:
         assert session.plugin("counting").state["calls"] == 500
 
