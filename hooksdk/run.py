@@ -18,7 +18,7 @@ from hooksdk import hooks, schema
 from hooksdk._door.checks import AsyncOnly, check
 from hooksdk._run.around import HeldOpen
 from hooksdk._run.compaction import Compaction
-from hooksdk._run.judged import JudgedCall, end_judged_calls, judge_call
+from hooksdk._run.judged import JudgedCall, end_calls, judge_call
 from hooksdk._run.listening import prompt_text
 from hooksdk._run.masked import MaskedEditor, mask_messages
 from hooksdk._run.messages import before_model_call, drain_trims
@@ -361,7 +361,7 @@ class Run(AsyncOnly):
     async def _end(self, reason: EndReason, message: str | None, problems: list[Exception]) -> None:
         if reason != "paused":
             try:
-                await end_judged_calls(self._state)
+                await end_calls(self._state)
                 await self._transcript.close_turn(NOT_RUN)
             except Exception as problem:
                 problems.append(problem)

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import Any, final
 
+import anyio
+
 from hooksdk import schema
 from hooksdk._approvals.request import Approval, ApprovalRequest
 from hooksdk._run import asking, execution, refusals
 from hooksdk._run import call as judging
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
+from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
@@ -21,6 +24,8 @@ from hooksdk.records import CallStatus
 from hooksdk.tools import Tool
 
 YES = Approval(True)
+CALLS_TIMEOUT = 10.0
+"""Seconds that calls have to end once they are cancelled, since their run ends."""
 
 
 @final
@@ -159,7 +164,7 @@ async def judge_call(state: RunState, work: CallInProgress) -> JudgedCall:
         return JudgedCall(state, work)
     state.open_calls.append(work)
     await _go_on(state, work, _judge(state, work, catalog))
-    if work.end is None and state.ended not in {None, "paused"}:  # meanwhile, so `end_judged_calls` left it out
+    if work.end is None and state.ended not in {None, "paused"}:  # meanwhile, so `end_calls` left it out
         await _go_on(state, work, _not_run(work))
         state.check_open()
     return JudgedCall(state, work)
@@ -208,6 +213,20 @@ async def _supply(state: RunState, work: CallInProgress, result: ToolResult) -> 
 
 
 async def _go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd | None]) -> None:
+    """Take a call further, until its run ends at the latest."""
+    state.busy[work] = scope = anyio.CancelScope()
+    try:
+        with scope:
+            await _take_steps(state, work, steps)
+        if scope.cancelled_caught and not work.running:
+            state.check_open()
+    finally:
+        del state.busy[work]
+        if not state.busy and state.at_rest is not None:
+            state.at_rest.set()
+
+
+async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd | None]) -> None:
     """Take a call further. When its end is reached, or something interrupts it, its result is recorded and everybody who
     observes is told, once."""
     end: CallEnd | None = None
@@ -223,6 +242,8 @@ async def _go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd
         raise
     except BaseException as error:
         end = CallEnd("error", ToolResult.error(refusals.interrupted(work.call.name, error)))
+        if state.ended is not None and not work.running:  # cut off before its tool ran
+            end = await _not_run(work)
         clean = state.secrets.error(error)
         if clean is error:
             raise
@@ -261,8 +282,18 @@ async def _call_nested(
     return await judged.execute()
 
 
-async def end_judged_calls(state: RunState) -> None:
-    """Calls that were judged, and that nobody executed or gave a result, end with the run."""
+async def end_calls(state: RunState) -> None:
+    """The run ends: cancel the calls that are at work, and wait for them; those that were judged, and that nobody executed
+    or gave a result, end as not run."""
+    for scope in state.busy.values():
+        scope.cancel()
+    if state.busy:
+        state.at_rest = anyio.Event()
+        with anyio.move_on_after(CALLS_TIMEOUT):
+            await state.at_rest.wait()
+    if state.busy:
+        names = ", ".join(sorted({work.call.name for work in state.busy}))
+        logger.warning("calls of run %s did not end within %g s: %s", state.info.run_id, CALLS_TIMEOUT, names)
     for work in [work for work in state.open_calls if work.judged and not work.running]:
         await _go_on(state, work, _not_run(work))
 

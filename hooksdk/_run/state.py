@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, final
 
+import anyio
+
 from hooksdk import schema
 from hooksdk._approvals.request import ApprovalRequest, Question
 from hooksdk._firing.dispatcher import Dispatcher
@@ -119,6 +121,10 @@ class RunState:
     """What to tell a model whose last reply wrote a call as text."""
     open_calls: list[CallInProgress] = field(default_factory=list[CallInProgress])
     """Calls that were begun and have no result yet."""
+    busy: dict[CallInProgress, anyio.CancelScope] = field(default_factory=dict[CallInProgress, anyio.CancelScope])
+    """Those of them that somebody takes further now."""
+    at_rest: anyio.Event | None = None
+    """Made by the run's end: set when no call is at work any more."""
 
     def __post_init__(self) -> None:
         self.hooks: Dispatcher = self.parts.dispatcher

@@ -103,14 +103,13 @@ async def test_every_hook_sees_a_call() -> None:
 @pytest.mark.parametrize("method", ["record", "prepare_messages", "compaction"])
 async def test_it_takes_no_messages(method: str) -> None:
     async with playing(transcript=False) as stage:
+        used = {
+            "record": lambda: stage.run.record(USER),
+            "prepare_messages": stage.run.prepare_messages,
+            "compaction": stage.run.compaction().__aenter__,
+        }[method]
         with pytest.raises(ConfigError, match="this run keeps no messages"):
-            if method == "record":
-                await stage.run.record(USER)
-            elif method == "prepare_messages":
-                await stage.run.prepare_messages()
-            else:
-                async with stage.run.compaction():
-                    pass
+            await used()
 
 
 async def test_the_same_call_runs_as_often_as_it_is_made() -> None:
