@@ -9,10 +9,12 @@ Needs `pip install 'hooksdk[mcp]'`.
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
 
@@ -22,12 +24,14 @@ from anyio.abc import TaskGroup
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from starlette.applications import Starlette
 
 from hooksdk._config.gateway import GatewayConfig, Profile, Token, profile_of
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.approvals import Approver
 from hooksdk.errors import ConfigError, HookSDKError
+from hooksdk.gateway._http import check_address, http_app, listen, principal_of, read_tokens, session_key
 from hooksdk.gateway._results import error
 from hooksdk.gateway._session import GatewaySession, Identity, Request, SessionParts, ToolSource
 from hooksdk.gateway._stdio import own_streams, serve_streams
@@ -169,6 +173,43 @@ class Gateway:
         """Serves the clients of the stateless protocol that want to hear of changes."""
         return ListenHandler(self._bus)
 
+    def http_app(self, *, profile: str | None = None, tokens: Mapping[str, str] | None = None) -> Starlette:
+        """Streamable HTTP at `/mcp`, as an ASGI application for a server of your own. `tokens` are bearer tokens by the names
+        of the configuration's `[gateway.tokens]`, read as it says unless they are given; without any, only this machine
+        is answered. Raises `ConfigError`."""
+        self.identity("local", profile, transport="http")
+        known = self.read_tokens() if tokens is None else tokens
+
+        async def session_of(context: Request) -> GatewaySession:
+            request = context.request
+            assert request is not None
+            name = principal_of(request)
+            token = self.config.tokens.get(name)
+            identity = self.identity(name, (token.profile if token else None) or profile, transport="http")
+            return await self.session(
+                session_key(request, context.protocol_version), identity, context, idle=self.config.idle
+            )
+
+        @asynccontextmanager
+        async def nothing(_server: Server[str]) -> AsyncGenerator[str]:
+            yield ""
+
+        return http_app(_Server(self, session_of, nothing), self.config, known, self.end)
+
+    def read_tokens(self) -> dict[str, str]:
+        """The bearer tokens of the configuration, by name. Raises `ConfigError` for one that cannot be had."""
+        return read_tokens(self.config, os.environ, Path.cwd())
+
+    async def serve_http(
+        self, host: str = "127.0.0.1", port: int = 0, *, profile: str | None = None,
+        on_listening: Callable[[str], Any] = lambda _url: None,
+    ) -> None:  # fmt: skip
+        """Serve clients over streamable HTTP until the program is told to stop; `on_listening` is told the URL. Raises
+        `ConfigError` for an address that others can reach where the configuration has no tokens. On asyncio alone."""
+        tokens = self.read_tokens()
+        check_address(host, tokens)
+        await listen(self.http_app(profile=profile, tokens=tokens), host, port, on_listening)
+
     async def serve_stdio(self, profile: str | None = None, *, streams: tuple[int, int] | None = None) -> None:
         """Serve the client at this process's stdin and stdout until it leaves; what is printed meanwhile goes to stderr.
         `streams` are two other descriptors, to read from and to write to."""
@@ -184,7 +225,7 @@ class _Server(Server[str]):
         self._session_of = session_of
         super().__init__(
             NAME, version=importlib.metadata.version("hooksdk"), instructions=INSTRUCTIONS, lifespan=lifespan,
-            on_list_tools=self._list_tools, on_call_tool=self._call_tool, on_subscriptions_listen=gateway.listen,
+            get_tool_input_schema=_no_header_schema, on_list_tools=self._list_tools, on_call_tool=self._call_tool, on_subscriptions_listen=gateway.listen,
         )  # fmt: skip
 
     def create_initialization_options(self, *args: Any, **options: Any) -> InitializationOptions:
@@ -210,3 +251,7 @@ class _Server(Server[str]):
             return error(f"'{params.name}' was not run: {describe(problem)}")
         finally:
             current_request.reset(token)
+
+
+def _no_header_schema(_name: str) -> None:
+    """Schemas say nothing of HTTP headers here; without this the tools would be listed for each call."""
