@@ -83,12 +83,15 @@ async def test_a_client_over_http_lists_and_calls(era: str) -> None:
 
 @in_both_eras
 async def test_each_token_has_its_profile_and_its_session(era: str, tokens: dict[str, Any]) -> None:
-    async with listening(tokens) as (made, url):
-        async with client(url, era, TOKENS["ann"]) as ann, client(url, era, TOKENS["bob"]) as bob:
-            assert "delete_note" in await names(ann)
-            assert await names(bob) == ["read_note", "read_mail"]
-            assert (await bob.call_tool("delete_note", {"path": "a"})).is_error
-            assert sorted(session.identity.name for session in made.sessions) == ["ann", "bob"]
+    async with (
+        listening(tokens) as (made, url),
+        client(url, era, TOKENS["ann"]) as ann,
+        client(url, era, TOKENS["bob"]) as bob,
+    ):
+        assert "delete_note" in await names(ann)
+        assert await names(bob) == ["read_note", "read_mail"]
+        assert (await bob.call_tool("delete_note", {"path": "a"})).is_error
+        assert sorted(session.identity.name for session in made.sessions) == ["ann", "bob"]
 
 
 @pytest.mark.parametrize(
