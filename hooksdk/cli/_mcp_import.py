@@ -26,7 +26,7 @@ from hooksdk.cli._edit import record_trust
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp._clients import ClientFile, client_files
 from hooksdk.mcp._config import ENTRY_KEYS, load_file
-from hooksdk.mcp._fill import with_braces
+from hooksdk.mcp._fill import BARE_FOLDERS, with_braces
 from hooksdk.mcp._shapes import find_servers, plain_entry
 from hooksdk.stores._files import replace_file
 
@@ -116,7 +116,7 @@ def _look(options: ImportOptions) -> list[Row]:
         except ConfigError as error:
             stderr_console().print(f"[yellow]left out[/]   {safe(error)}", soft_wrap=True)
             continue
-        bare = one.path.parent.name == ".gemini"
+        bare = one.path.parent.name in BARE_FOLDERS
         for name, entry in shape.entries.items():
             if isinstance(entry, Mapping):
                 whole = plain_entry(cast("Mapping[str, Any]", entry))
