@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from hooksdk.cli import _gateway_clients
 from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._options import Plugins, Project, Store, import_plugins
 
@@ -67,3 +68,9 @@ def serve(
         plugins=import_plugins(plugin), store=store, project=project,
     )  # fmt: skip
     raise typer.Exit(_gateway_serve.serve(options))
+
+
+gateway_app.command("import")(_gateway_clients.import_servers)
+gateway_app.command()(_gateway_clients.install)
+gateway_app.command()(_gateway_clients.uninstall)
+gateway_app.command()(_gateway_clients.status)
