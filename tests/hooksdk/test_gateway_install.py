@@ -171,7 +171,7 @@ def test_without_a_yes_nothing_changes(desk: Desk, arguments: tuple[str, ...]) -
     file = desk.write(CURSOR, ODD)
     done = desk.type("install", "--client", "cursor", *arguments)
     assert done.code == (0 if arguments else 1)
-    assert '+\t\t"hooksdk"' in done.out
+    assert '"hooksdk"' in done.out
     assert (file.read_bytes(), desk.servers_file.exists(), desk.records()) == (ODD.encode(), False, [])
 
 
