@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from hooksdk.cli import _gateway_clients
 from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._options import Plugins, Project, Store, import_plugins
 
@@ -72,3 +73,9 @@ def serve(
         )  # fmt: skip
         code = _gateway_serve.serve(options, streams)
     raise typer.Exit(code)
+
+
+gateway_app.command("import")(_gateway_clients.import_servers)
+gateway_app.command()(_gateway_clients.install)
+gateway_app.command()(_gateway_clients.uninstall)
+gateway_app.command()(_gateway_clients.status)

@@ -31,7 +31,7 @@ from pydantic import (
 
 from hooksdk._config.sources import is_too_deep
 from hooksdk.errors import ConfigError, did_you_mean
-from hooksdk.mcp._fill import AskInput, Filling, read_inputs
+from hooksdk.mcp._fill import BARE_FOLDERS, AskInput, Filling, read_inputs
 from hooksdk.mcp._shapes import Shape, find_servers, plain_entry
 
 _STREAMABLE_HTTP = ("http", "streamable-http", "streamable_http", "streamablehttp")
@@ -190,6 +190,16 @@ def _read(shape: Shape, where: str, filling: Filling) -> Reading:
     return reading
 
 
+def check_entry(name: str, entry: Mapping[str, Any]) -> str:
+    """Why an entry with our keys can never be used; empty where it can, once its variables have values."""
+    try:
+        # The variables of one that is disabled are not filled in.
+        ServerSpec.model_validate({**entry, "name": name, "disabled": True}, context=Filling(folder=Path()))
+    except ValidationError as error:
+        return _problem(dict(error.errors()[0])).lstrip(",: ")
+    return ""
+
+
 def read_file(
     path: str | os.PathLike[str], *, folder: Path | None = None, ask: AskInput | None = None, digest: str = ""
 ) -> Reading:
@@ -198,7 +208,10 @@ def read_file(
     place, folder = Path(path), folder or Path.cwd()
     shape = find_servers(load_file(place, digest=digest), str(path), folder=folder, from_file=True)
     filling = Filling(
-        folder=folder, inputs=read_inputs(shape.inputs), ask=ask, bare_names=place.absolute().parent.name == ".gemini"
+        folder=folder,
+        inputs=read_inputs(shape.inputs),
+        ask=ask,
+        bare_names=place.absolute().parent.name in BARE_FOLDERS,
     )
     return _read(shape, str(path), filling)
 
@@ -213,6 +226,11 @@ def load_file(path: Path, *, digest: str = "") -> dict[str, Any]:
         raise ConfigError(str(path), (f"cannot be read: {getattr(error, 'strerror', None) or error}",)) from None
     if digest and digest != f"sha256:{hashlib.sha256(content).hexdigest()}":
         raise ConfigError(str(path), ("has changed since its trust was looked up. Look at it, then type it again",))
+    return read_text(path, text)
+
+
+def read_text(path: Path, text: str) -> dict[str, Any]:
+    """The same of a file's text; `path` says by its name which of the two it is. Raises `ConfigError`."""
     if path.suffix == ".toml":
         try:
             return _shallow(path, tomllib.loads(text))

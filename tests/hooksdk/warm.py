@@ -23,7 +23,8 @@ from typing import Any
 
 CAN_FORK = sys.platform == "linux"
 MODULES = [
-    "anthropic", "hooksdk.cli._app", "hooksdk.cli._demo.play", "hooksdk.cli._demo.real", "hooksdk.cli._report", "hooksdk.cli._run",
+    "anthropic", "hooksdk.cli._app", "hooksdk.cli._gateway", "hooksdk.cli._gateway_uninstall", "hooksdk.cli._mcp_import",
+    "hooksdk.cli._demo.play", "hooksdk.cli._demo.real", "hooksdk.cli._report", "hooksdk.cli._run",
     "hooksdk.cli._tools", "hooksdk.mcp",
     "hooksdk.models.anthropic", "hooksdk.models.openai", "mcp.client.stdio", "openai",
 ]  # fmt: skip
