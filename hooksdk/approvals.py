@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from hooksdk._approvals.console import ConsoleApprover
+from hooksdk._approvals.desk import ApprovalDesk, Channel
+from hooksdk._approvals.record import ApprovalRecord
+from hooksdk._approvals.records import ApprovalRecords, NotWaiting
 from hooksdk._approvals.remembered import Remembered, RememberedApproval
 from hooksdk._approvals.request import Approval, ApprovalRequest, Approver, Later, Question
 
 __all__ = [
     "Approval",
+    "ApprovalDesk",
+    "ApprovalRecord",
+    "ApprovalRecords",
     "ApprovalRequest",
     "Approver",
+    "Channel",
     "ConsoleApprover",
     "Later",
+    "NotWaiting",
     "Question",
     "Remembered",
     "RememberedApproval",
