@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from hooksdk._config.gateway import GatewayConfig, gateway_places
 from hooksdk._config.merge import Merged, merge
 from hooksdk._config.own_settings import OwnSettings, ProjectSettings
 from hooksdk._config.sources import fold, read_sources, split_store
@@ -94,6 +95,8 @@ class Config(_Strict):
     """When queued trims are applied."""
     timeouts: Timeouts = Field(default_factory=dict)
     """Seconds by hook, for all plugins."""
+    gateway: GatewayConfig = Field(default_factory=GatewayConfig)
+    """What clients of `hooksdk gateway` are shown, and who may do what."""
     plugins: dict[str, PluginConfig] = Field(default_factory=dict)
     _merged: Merged | None = PrivateAttr(default=None)
     """What a project's file had to do with it, where that counts later on."""
@@ -181,6 +184,8 @@ def _validate(data: Mapping[str, Any], where: str) -> Config:
 
 def _unknown_setting(path: list[str]) -> str:
     name = ".".join(path)
+    if path[0] == "gateway":
+        return unknown_key(name, gateway_places(path))
     if len(path) < 3:
         return unknown_key(name, Config.model_fields)
     hint = did_you_mean(path[-1], PluginConfig.model_fields)

@@ -18,14 +18,14 @@ from hooksdk import hooks, schema
 from hooksdk._door.checks import AsyncOnly, check
 from hooksdk._run.around import HeldOpen
 from hooksdk._run.compaction import Compaction
-from hooksdk._run.judged import JudgedCall, end_judged_calls, judge_call
+from hooksdk._run.judged import JudgedCall, end_calls, judge_call
 from hooksdk._run.listening import prompt_text
 from hooksdk._run.masked import MaskedEditor, mask_messages
 from hooksdk._run.messages import before_model_call, drain_trims
 from hooksdk._run.parts import RunParts
 from hooksdk._run.state import CallInProgress, RunState
-from hooksdk._run.text_calls import names_called_in, reminder_of
 from hooksdk._run.tools import listing, settle_tools
+from hooksdk._run.written_calls import notice_text_calls
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
@@ -39,7 +39,6 @@ from hooksdk.formats._tools import as_tools
 from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.records import (
     AttemptStarted,
-    CallInText,
     Content,
     ModelCalled,
     ModelReplied,
@@ -214,7 +213,7 @@ class Run(AsyncOnly):
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
         trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
         match."""
-        self._state.check_open()
+        self._state.check_transcript()
         if messages is not None:
             whole = messages_in(messages, self._parts.format, "run.prepare_messages(...)").messages
             if self._state.secrets:
@@ -240,7 +239,7 @@ class Run(AsyncOnly):
         """Append a message (or several) to the transcript; durable when this returns. A reply of the model opens its
         calls and is shown to `after_model_call`. Objects of the provider's SDK are taken as they are; of a whole answer its
         message, usage and reason to stop. Raises `WrongArgument` for what is no message."""
-        self._state.check_open()
+        self._state.check_transcript()
         given = messages_in(message, self._parts.format, "run.record(...)")
         messages, counts = given.messages, usage_in(given.usage if usage is None else usage, "run.record(usage=...)")
         stop_reason = given.stop_reason if stop_reason is None else stop_reason
@@ -262,9 +261,11 @@ class Run(AsyncOnly):
         self, reply: Sequence[Message], usage: Mapping[str, Any] | None, stop_reason: str | None
     ) -> None:
         self._state.stats.replied(usage)
+        self._state.reminder = None
         text = "\n".join(filter(None, map(self._parts.format.text, reply)))
         await self._state.trace(ModelReplied(usage=usage or None, stop_reason=stop_reason), lambda: Content(text=text))
-        await self._notice_text_calls(reply, text)
+        if not any(self._parts.format.calls(message) for message in reply):
+            await notice_text_calls(self._state, text, self._offered)
         if self._hooks.has("after_model_call"):
             for message in reply:
                 is_last = message is reply[-1]  # what the reply cost is said once
@@ -274,29 +275,20 @@ class Run(AsyncOnly):
                 )  # fmt: skip
                 self._hooks.observe("after_model_call", event)
 
-    async def _notice_text_calls(self, reply: Sequence[Message], text: str) -> None:
-        state, format_ = self._state, self._parts.format
-        catalog, state.reminder = state.catalog, None
-        if catalog is None or any(format_.calls(message) for message in reply):
-            return
-        names = names_called_in(text, lambda name: name in catalog or name in state.bridges)
-        if names:
-            state.reminder = reminder_of(names, {tool.name for tool in self._offered}, state.call_hint)
-            state.stats.written_as_text(len(names))
-            await state.trace(CallInText(names=tuple(names)))
-
     # Each tool call: its steps are listed in `_run/judged.py`
 
-    async def call_tool(self, call: ToolCall | GivenMessage) -> ToolResult:
+    async def call_tool(
+        self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None
+    ) -> ToolResult:
         """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's SDK or
         API has it. Whatever goes wrong with the call is a result that the model
         can read; only the host's own mistakes raise, and `ApprovalPending` for a call whose approval comes later: call it
         again then, in this run or in a later one. It is not judged again, and runs with the arguments that were. A call of
         the newest reply that has its result already, such as when a loop is resumed, is not run again: that result is the
-        answer."""
+        answer. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
         self._state.check_open()
         call = call_in(call, self.pending, "run.call_tool(...)")
-        judged = await judge_call(self._state, CallInProgress(call, runs_at_once=True))
+        judged = await judge_call(self._state, CallInProgress(call, runs_at_once=True, only=only))
         return await judged.execute()
 
     async def judge(self, call: ToolCall | GivenMessage) -> JudgedCall:
@@ -311,7 +303,7 @@ class Run(AsyncOnly):
     async def compaction(self) -> AsyncGenerator[Compaction, None]:
         """While the host shortens its messages: `async with run.compaction() as compaction:`, and in it
         `await compaction.replace(messages)`. The stored messages stay whole; the view starts anew from these."""
-        self._state.check_open()
+        self._state.check_transcript()
         compaction = Compaction(self._transcript, self._state.secrets)
         self._compacting = True
         try:
@@ -369,7 +361,7 @@ class Run(AsyncOnly):
     async def _end(self, reason: EndReason, message: str | None, problems: list[Exception]) -> None:
         if reason != "paused":
             try:
-                await end_judged_calls(self._state)
+                await end_calls(self._state)
                 await self._transcript.close_turn(NOT_RUN)
             except Exception as problem:
                 problems.append(problem)

@@ -249,8 +249,12 @@ def _to_result(answer: types.CallToolResult) -> ToolResult:
     if not blocks and not texts and answer.is_error:
         texts = ["The tool reported an error, without a text."]
     plain = all(block.keys() == {"type", "text"} for block in blocks) and len(blocks) < 2
-    structured = answer.structured_content
-    return ToolResult("\n".join(texts), is_error=answer.is_error, blocks=() if plain else blocks, structured=structured)
+    # The protocol's own entries are about this connection, such as who the server is.
+    meta = {key: value for key, value in (answer.meta or {}).items() if not key.startswith("io.modelcontextprotocol/")}
+    return ToolResult(
+        "\n".join(texts), is_error=answer.is_error, blocks=() if plain else blocks, structured=answer.structured_content,
+        meta=meta or None,
+    )  # fmt: skip
 
 
 def _text(block: dict[str, Any]) -> str:

@@ -232,14 +232,16 @@ class Run(Opened[run_side.Run]):
         message, usage and reason to stop. Raises `WrongArgument` for what is no message."""
         self._call("record", message, usage=usage, stop_reason=stop_reason)
 
-    def call_tool(self, call: ToolCall | GivenMessage) -> ToolResult:
+    def call_tool(
+        self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None
+    ) -> ToolResult:
         """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's SDK or
         API has it. Whatever goes wrong with the call is a result that the model
         can read; only the host's own mistakes raise, and `ApprovalPending` for a call whose approval comes later: call it
         again then, in this run or in a later one. It is not judged again, and runs with the arguments that were. A call of
         the newest reply that has its result already, such as when a loop is resumed, is not run again: that result is the
-        answer."""
-        return self._call("call_tool", call)
+        answer. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
+        return self._call("call_tool", call, only=only)
 
     def judge(self, call: ToolCall | GivenMessage) -> JudgedCall:
         """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
