@@ -8,6 +8,7 @@ from hooksdk._approvals.record import ApprovalRecord
 from hooksdk._approvals.records import ApprovalRecords, NotWaiting
 from hooksdk._approvals.remembered import Remembered, RememberedApproval
 from hooksdk._approvals.request import Approval, ApprovalRequest, Approver, Later, Question
+from hooksdk._approvals.webhook import ApprovalWebhook
 
 __all__ = [
     "Approval",
@@ -15,6 +16,7 @@ __all__ = [
     "ApprovalRecord",
     "ApprovalRecords",
     "ApprovalRequest",
+    "ApprovalWebhook",
     "Approver",
     "Channel",
     "ConsoleApprover",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
@@ -43,6 +44,7 @@ _SCHEMA = (
     "create index approvals_by_key on approvals (key, state)",
     "create table clock (latest real not null)",
     "insert into clock values (0)",
+    "create table signing (key blob not null)",
     "pragma user_version = 1",
 )
 
@@ -83,6 +85,7 @@ class ApprovalRecords:
     def __init__(self, path: str | os.PathLike[str] | None = None, *, clock: Callable[[], float] = time.time) -> None:
         self.path = state_folder() / FILE_NAME if path is None else Path(path).expanduser()
         self._clock = clock
+        self._key = b""
 
     async def list(self) -> Sequence[ApprovalRecord]:
         """All that are kept, by number: those that were used or have expired for a week. One that is damaged is left out,
@@ -181,6 +184,14 @@ class ApprovalRecords:
 
         return await self._step(work)
 
+    async def key(self) -> bytes:
+        """The secret with which tickets to these records are signed. Raises `StoreError`."""
+        if self._key is None:
+            self._key = await self._step(
+                lambda database, _now: database.execute("select key from signing").fetchone()[0]
+            )
+        return self._key
+
     async def _step(self, work: Callable[[sqlite3.Connection, float], T]) -> T:
         return await in_thread(self._transaction, work)
 
@@ -191,6 +202,8 @@ class ApprovalRecords:
                 version = database.execute("pragma user_version").fetchone()[0]
                 for statement in () if version else _SCHEMA:
                     database.execute(statement)
+                if not version:
+                    database.execute("insert into signing values (?)", [secrets.token_bytes(32)])
                 result = work(database, self._expire(database))
             except BaseException:
                 database.execute("rollback")
