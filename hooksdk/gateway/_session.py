@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Protocol, final
 
 import anyio
@@ -97,7 +98,7 @@ class GatewaySession:
         self._client_approvals = (
             ClientApprovals(
                 approver, f"{self.id} {identity.name}", f"{identity.name}, at the client",
-                ask_client=parts.config.approvals.client,
+                ask_client=parts.config.approvals.client, clock=monotonic,
             )
             if isinstance(approver, ApprovalDesk) else None
         )  # fmt: skip
