@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ async def at_gateway(
         gateway(tools, *plugins, approver=desk, config=config) as made,
         client(made, era, elicitation_callback=person) as connected,
     ):
-        yield Stage(tools, records, clock, connected, lambda **options: client(made, era, **options))
+        yield Stage(tools, records, clock, connected, partial(client, made, era))
 
 
 @pytest.fixture(autouse=True)
