@@ -79,6 +79,7 @@ class ApprovalWebhook:
         return _read_answer(answer)
 
     def _post(self, record: ApprovalRecord) -> bytes:
+        from urllib.error import HTTPError
         from urllib.request import Request, build_opener
 
         body = json.dumps(_as_asked(record)).encode()
@@ -89,8 +90,12 @@ class ApprovalWebhook:
             **self._signed(record, body),
         }
         request = Request(self._url, data=body, headers=headers, method="POST")  # noqa: S310 - the scheme was checked
-        with build_opener(_no_redirects()).open(request, timeout=self._timeout) as response:
-            return response.read(MAX_ANSWER + 1)
+        try:
+            with build_opener(_no_redirects()).open(request, timeout=self._timeout) as response:
+                return response.read(MAX_ANSWER + 1)
+        except HTTPError as error:
+            with error:
+                raise OSError(f"the web service answered {error.code}") from None
 
     def _signed(self, record: ApprovalRecord, body: bytes) -> dict[str, str]:
         name, now = f"approval-{record.number}-{record.key[:16]}", f"{int(self._clock())}"
