@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -122,6 +121,7 @@ def _with_store(project: Path, folder: str | None, look: Callable[[Remembered], 
 
 def _row(one: RememberedApproval) -> Sequence[str]:
     from hooksdk._schema.values import clip
+    from hooksdk.cli._approvals_waiting import date
     from hooksdk.cli._console import printable
 
     equal = [f"{name} = {value!r}" for name, value in (one.arguments or {}).items()]
@@ -133,8 +133,3 @@ def _row(one: RememberedApproval) -> Sequence[str]:
         date(one.answered), one.by or "-", date(one.expires),
     )  # fmt: skip
     return [printable(cell).replace("\n", " ").replace("\t", " ") for cell in cells]
-
-
-def date(seconds: float) -> str:
-    """The minute, in UTC."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
 import anyio
@@ -145,7 +146,6 @@ def _document(record: ApprovalRecord) -> dict[str, Any]:
 
 def _row(record: ApprovalRecord) -> Sequence[str]:
     from hooksdk._schema.values import clip
-    from hooksdk.cli._approvals import date
 
     cells = (
         str(record.number), record.state, record.questions[0].severity, clip(record.title, MAX_TITLE), record.tool,
@@ -159,7 +159,6 @@ def _lines(record: ApprovalRecord) -> Sequence[tuple[str, str]]:
     """Label and text of each line; others' words stay in theirs."""
     from hooksdk._approvals.console import visible
     from hooksdk._schema.values import canonical
-    from hooksdk.cli._approvals import date
 
     lines = [("number", str(record.number)), ("state", record.state)]
     for question in record.questions:
@@ -180,3 +179,8 @@ def _json(record: ApprovalRecord) -> str:
     from hooksdk._schema.values import canonical
 
     return canonical(dict(record.arguments))
+
+
+def date(seconds: float) -> str:
+    """The minute, in UTC."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"
