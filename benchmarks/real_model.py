@@ -183,10 +183,10 @@ def show(options: argparse.Namespace, results: Sequence[Result]) -> None:
     ):
         if runs:
             head, *rows = table(runs, first_move=options.first_move)
-            print(f"| {title} {' | '.join(['', *head]).strip()} |")
-            print(f"|{'---|' * (len(head) + 1)}")
+            print(f"| {title}: {' | '.join(head)} |")
+            print(f"|{'---|' * len(head)}")
             for row in rows:
-                print(f"|  | {' | '.join(row)} |")
+                print(f"| {' | '.join(row)} |")
             print()
     for one in results:
         if one.error:
