@@ -206,6 +206,8 @@ class _Loop:
     tools: tuple[Tool, ...] | Callable[[], GivenTools]
     limits: Limits
     on_text: OnText | None
+    offered: Sequence[Tool] | None = None
+    """What the definitions are of: a plugin may have more offered before any request."""
     definitions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     text: str = ""
     turns: int = 0
@@ -225,7 +227,7 @@ class _Loop:
             await self.run.record(self.message_format.user(prompt) if isinstance(prompt, str) else prompt)
 
     async def resolve_tools(self) -> None:
-        self.definitions = self.message_format.tools(await self.run.resolve_tools(self.tools))
+        await self.run.resolve_tools(self.tools)
 
     async def go_on(self) -> None:
         while self.reason != "paused":
@@ -268,6 +270,9 @@ class _Loop:
     async def ask_model(self) -> ModelReply:
         while True:
             messages = self.shown = await self.run.prepare_messages()
+            if self.run.offered is not self.offered:
+                self.offered = self.run.offered
+                self.definitions = self.message_format.tools(self.offered)
             try:
                 reply = await self.ask(messages)
             except ModelUnavailable as error:

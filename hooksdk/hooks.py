@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from hooksdk._firing.answers import Ask, Replace, Rewrite, Secrets
 from hooksdk._firing.event import Answer, Around, AroundRun, Block, CallEvent, Checked, Event, RunInfo, Trace
+from hooksdk._firing.granted import Granted
 from hooksdk._firing.hook import GRANTS, Hook, define
 from hooksdk._schema.values import Fresh
 from hooksdk.calls import ToolCall, ToolResult
@@ -23,7 +25,7 @@ __all__ = [
     "GRANTS", "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",
     "AgentStart", "Answer", "Around", "AroundRun", "AroundToolCall", "Ask", "AssembleTools", "BeforeCompaction", "BeforeModelCall",
     "BeforeToolCall", "Block", "CallStatus", "EndReason", "Event", "NarrowTools", "Offer", "Replace", "ReplaceMessages",
-    "ResolveSecrets", "Rewrite", "RewriteToolCall", "RunInfo", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart",
+    "ResolveSecrets", "Reveal", "Rewrite", "RewriteToolCall", "RunInfo", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart",
     "Trace", "TransformToolResult", "Trim", "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call",
     "after_tool_call", "after_tools_resolved", "agent_end", "agent_start", "around_run", "around_tool_call", "assemble_tools",
     "before_compaction", "before_model_call", "before_tool_call", "narrow_tools", "resolve_secrets", "rewrite_tool_call",
@@ -96,6 +98,10 @@ class AssembleTools(Event):
     """The model's context window in tokens, if the host knows it."""
     tokens: int = 0
     """What the deferrable tools' definitions cost together."""
+    catalog: Catalog = field(default=Catalog(), repr=False)
+    """Every granted tool."""
+    prompts: Granted[Sequence[str]] = field(default=Granted("conversation", ()), repr=False)
+    """What the user asked, the newest first: the run's input and the last user message. Empty without `conversation`."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,8 @@ class Offer(Checked):
     defer: Sequence[str] = ()
     call_hint: str = ""
     """How the model calls what is not shown, as a sentence for it to read."""
+    prefetched: Sequence[str] = ()
+    """Names of deferrable tools that are shown for what was asked: after everything else, in this order."""
 
 
 @define(kind="transform", timeout=15, grant="offer")
@@ -124,6 +132,8 @@ class AfterToolsResolved(Event):
     """Every granted tool."""
     offered: Sequence[Tool]
     """What the model is shown."""
+    prefetched: Sequence[str] = ()
+    """The names of those that are shown for what was asked."""
 
     @property
     def fingerprint(self) -> str:
@@ -174,8 +184,15 @@ class Trim(Checked):
     reason: str = ""
 
 
-@define(kind="transform", timeout=15, grant="conversation")
-def before_model_call(event: BeforeModelCall) -> AddContext | ReplaceMessages | Trim | None:
+@dataclass(frozen=True)
+class Reveal(Checked):
+    """Granted tools, by name, to offer from this request on: `run.offered` grows by those that it lacks."""
+
+    names: Sequence[str]
+
+
+@define(kind="transform", timeout=15, grant="conversation", answer_grants={Reveal: "offer"})
+def before_model_call(event: BeforeModelCall) -> AddContext | ReplaceMessages | Trim | Reveal | None:
     """Before each model call. Each handler sees the messages that the ones before it left; a failing one is skipped."""
 
 
@@ -222,13 +239,6 @@ class RewriteToolCall(_ToolEvent):
     """A call whose arguments may still change."""
 
 
-@dataclass(frozen=True)
-class Rewrite(Checked):
-    """Other arguments: the whole object, so a key can also be removed."""
-
-    arguments: Mapping[str, Any]
-
-
 @define(kind="transform", timeout=15, options={"tools"}, grant="rewrite")
 def rewrite_tool_call(event: RewriteToolCall) -> Rewrite | None:
     """Change a call's arguments before they are checked and judged. Each handler sees the last one's. A failing handler
@@ -238,16 +248,6 @@ def rewrite_tool_call(event: RewriteToolCall) -> Rewrite | None:
 @dataclass(frozen=True, kw_only=True)
 class BeforeToolCall(_ToolEvent):
     """A call with its final arguments: what is judged is what runs."""
-
-
-@dataclass(frozen=True)
-class Ask(Checked):
-    """Ask a person first. Refused when nobody can be asked, when they say no, and after `timeout` seconds."""
-
-    title: str
-    description: str = ""
-    severity: Literal["info", "warning", "critical"] = "warning"
-    timeout: float = 120.0
 
 
 @define(kind="decide", timeout=15, options={"tools"}, answer_grants={Answer: "answer"})
@@ -263,13 +263,6 @@ class ResolveSecrets(_ToolEvent):
 
     names: Sequence[str]
     """The names of the secrets that the arguments ask for."""
-
-
-@dataclass(frozen=True)
-class Secrets(Checked):
-    """Values for the placeholders, by name."""
-
-    values: Mapping[str, str] = field(repr=False)
 
 
 @define(kind="first_answer", options={"tools"}, grant="secrets")
@@ -298,13 +291,6 @@ class TransformToolResult(CallEvent):
     result: ToolResult
     count: Callable[[str, int], None] = field(default=lambda _counter, _amount=1: None, repr=False)
     """`event.count("redactions", 1)` adds to a counter of the plugin's own in the run's stats."""
-
-
-@dataclass(frozen=True)
-class Replace(Checked):
-    """Another result for the same call. Text replaces the old text and the structured form; other content stays."""
-
-    result: ToolResult | str
 
 
 @define(kind="transform", timeout=15, options={"tools", "required"}, grant="conversation")

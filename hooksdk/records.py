@@ -39,6 +39,7 @@ __all__ = [
     "Progress",
     "Record",
     "RestoreQueued",
+    "Revealed",
     "RunEnded",
     "RunStarted",
     "SessionEndReason",
@@ -144,8 +145,18 @@ class ToolsResolved(Record):
     notes: Sequence[str] = ()
     """Tools that were renamed or left out, one line each."""
     catalog: Fresh[Sequence[Mapping[str, Any]]] = Fresh()
-    """Each tool: `tool` (its id), `name`, `tokens` of its definition, and `place`: `offered`, `deferred` (granted, not shown),
-    or `bridge` (shown beside the granted ones)."""
+    """Each tool: `tool` (its id), `name`, `tokens` of its definition, and `place`: `offered`, `prefetched` (offered for what
+    was asked), `deferred` (granted, not shown), or `bridge` (shown beside the granted ones)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revealed(Record):
+    """A plugin offers granted tools that were hidden, from the next model call on."""
+
+    plugin: str
+    names: Sequence[str]
+    tokens: int
+    """What their definitions cost together."""
 
 
 @dataclass(frozen=True, kw_only=True)

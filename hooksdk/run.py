@@ -19,10 +19,10 @@ from hooksdk._door.checks import AsyncOnly, check
 from hooksdk._run.around import HeldOpen
 from hooksdk._run.compaction import Compaction
 from hooksdk._run.judged import JudgedCall, end_judged_calls, judge_call
-from hooksdk._run.listening import prompt_text
 from hooksdk._run.masked import MaskedEditor, mask_messages
 from hooksdk._run.messages import before_model_call, drain_trims
 from hooksdk._run.parts import RunParts
+from hooksdk._run.prompts import prompt_text
 from hooksdk._run.state import CallInProgress, RunState
 from hooksdk._run.text_calls import names_called_in, reminder_of
 from hooksdk._run.tools import listing, settle_tools
@@ -89,9 +89,7 @@ class Run(AsyncOnly):
         self._parts = parts
         self._hooks = parts.dispatcher
         self._transcript = parts.transcript
-        self._state = RunState(parts, info, context_window)
-        self._input = input
-        self._offered: tuple[Tool, ...] = ()
+        self._state = RunState(parts, info, context_window, input)
         self._announced = 0
         self._earlier_names: set[str] = set()
         """Names and ids that tools of this run had in some attempt."""
@@ -122,8 +120,8 @@ class Run(AsyncOnly):
 
     @property
     def offered(self) -> Sequence[Tool]:
-        """What the model is shown."""
-        return self._offered
+        """What the model is shown now: it may grow with `prepare_messages`, at its end. Read it before each request."""
+        return self._state.offered
 
     @property
     def stats(self) -> dict[str, Any]:
@@ -151,7 +149,7 @@ class Run(AsyncOnly):
             await self._transcript.use_format(self._parts.format)
             await self._held.enter(self._state, "around_run", lambda: hooks.AroundRun(info=self.info))
             started = RunStarted(trigger=self.info.trigger, model=self.info.model)
-            await self._state.trace(started, lambda: Content(text=prompt_text(self._input, self._parts.format)))
+            await self._state.trace(started, lambda: Content(text=prompt_text(self._state.input, self._parts.format)))
         except BaseException as error:
             self._held.leave()
             self._parts.open_run.release(self._state)
@@ -163,7 +161,7 @@ class Run(AsyncOnly):
         return self
 
     async def _agent_start(self) -> None:
-        event = hooks.AgentStart(info=self.info, input=self._input)
+        event = hooks.AgentStart(info=self.info, input=self._state.input)
         async for outcome in self._hooks.fire("agent_start", event):
             if outcome.failure is not None:
                 raise PolicyFailed("agent_start", outcome.handler.who, str(outcome.failure))
@@ -187,15 +185,14 @@ class Run(AsyncOnly):
             raise
         catalog = state.tools
         await state.parts.unmatched.check_patterns(self._hooks, self.info, [*candidates, *catalog, *offered])
-        self._offered = tuple(offered)
         self._earlier_names.update(name for tool in (*catalog, *offered) for name in (tool.name, tool.id))
-        state.stats.resolved(catalog, self._offered)
+        state.stats.resolved(catalog, offered, state.prefetched)
         for note in catalog.diagnostics:
             logger.info("%s", note, extra={"session": self.info.session_id})
         await state.trace(
             ToolsResolved(tools=len(catalog), offered=len(offered), withheld=len(catalog.withheld),
                           tokens=state.stats.tokens_direct, tokens_offered=state.stats.tokens_offered,
-                          notes=catalog.diagnostics, catalog=listing(catalog, self._offered))
+                          notes=catalog.diagnostics, catalog=listing(catalog, offered, state.prefetched))
         )  # fmt: skip
         self._after_tools_resolved(catalog)
         return offered
@@ -205,7 +202,9 @@ class Run(AsyncOnly):
             return
         self._announced = self.info.attempt
         if self._hooks.has("after_tools_resolved"):
-            event = hooks.AfterToolsResolved(info=self.info, catalog=catalog, offered=self._offered)
+            event = hooks.AfterToolsResolved(
+                info=self.info, catalog=catalog, offered=self._state.offered, prefetched=self._state.prefetched
+            )  # fmt: skip
             self._hooks.observe("after_tools_resolved", event)
 
     # Each model call
@@ -281,7 +280,7 @@ class Run(AsyncOnly):
             return
         names = names_called_in(text, lambda name: name in catalog or name in state.bridges)
         if names:
-            state.reminder = reminder_of(names, {tool.name for tool in self._offered}, state.call_hint)
+            state.reminder = reminder_of(names, {tool.name for tool in state.offered}, state.call_hint)
             state.stats.written_as_text(len(names))
             await state.trace(CallInText(names=tuple(names)))
 

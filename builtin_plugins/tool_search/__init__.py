@@ -2,28 +2,27 @@
 
 The model is offered the core tools and three bridge tools. `tool_search` answers with call signatures, so that one search
 is normally enough; `tool_call` is turned into the real call before any policy sees it. In code mode there is one bridge tool
-instead, which runs a script that searches and calls.
+instead, which runs a script that searches and calls. The tools nearest to what the user asked are shown beside the bridge.
 """
 
 from __future__ import annotations
 
-import logging
-import math
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import anyio.to_thread
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from builtin_plugins.tool_search._answers import compact, describe, number_of, search, texts_of
 from builtin_plugins.tool_search._bridge import bridge_tools, fill
 from builtin_plugins.tool_search._code_mode import code_tool
+from builtin_plugins.tool_search._config import Config
 from builtin_plugins.tool_search._indexes import Indexes
 from builtin_plugins.tool_search._listing import listing_budget
-from builtin_plugins.tool_search._names import BRIDGES, LEGAL, Names
-from builtin_plugins.tool_search._sandbox import Sandbox, is_installed
+from builtin_plugins.tool_search._names import Names
+from builtin_plugins.tool_search._reach import Reach
+from builtin_plugins.tool_search._sandbox import Sandbox
 from builtin_plugins.tool_search._scope import Refusal, Scope
 from builtin_plugins.tool_search._sentences import (
     DESCRIPTIONS,
@@ -33,33 +32,22 @@ from builtin_plugins.tool_search._sentences import (
 from builtin_plugins.tool_search._streak import Streak
 from builtin_plugins.tool_search._unwrapping import Unwrapping
 from builtin_plugins.tool_search.rankers import load_ranker
-from hooksdk import Catalog, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
-from hooksdk.config import ProjectSettings
-from hooksdk.hooks import AfterToolCall, AssembleTools, Offer, UnwrapToolCall
+from hooksdk import Catalog, PluginState, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
+from hooksdk.hooks import (
+    AfterToolCall,
+    AssembleTools,
+    BeforeModelCall,
+    Offer,
+    Reveal,
+    TransformToolResult,
+    UnwrapToolCall,
+)  # fmt: skip
 from hooksdk.patterns import ToolPattern
 
 __all__ = ["ToolSearch"]
 
-logger = logging.getLogger("hooksdk.tool_search")
-
 UNKNOWN_WINDOW_TOKENS = 20_000
 """The threshold where the host does not know the model's context window."""
-
-_WORDS = {
-    "true": "on",
-    "yes": "on",
-    "1": "on",
-    "on": "on",
-    "false": "off",
-    "no": "off",
-    "0": "off",
-    "off": "off",
-    "auto": "auto",
-}
-
-
-def _tri_state(value: object) -> object:
-    return _WORDS.get(str(value).strip().lower(), value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,115 +61,7 @@ class _Shared:
 class ToolSearch:
     """Offer a searchable catalog instead of every schema."""
 
-    class Config(BaseModel):
-        """Settings. Numbers out of range are clamped, with a notice in the log."""
-
-        model_config = ConfigDict(extra="forbid")
-        enabled: Annotated[Literal["auto", "on", "off"], BeforeValidator(_tri_state)] = "auto"
-        """`auto`: from the threshold on; `on`: whenever a tool can be deferred; `off`: never."""
-        mode: Literal["tools", "code"] = "tools"
-        """`tools`: three bridge tools; `code`: one that runs a script (extra `code`; `tools` is used without it)."""
-        code_timeout: float = 10.0
-        """Seconds of its own time that a script may take, 1 to 60; its tools' time does not count."""
-        threshold_pct: float = Field(default=10.0)
-        """Percent of the context window that the deferrable tools must reach, 0 to 100."""
-        max_search_limit: int = 20
-        """Hits for one query at most, 1 to 50."""
-        search_default_limit: int = 5
-        """Hits for one query unless the model gives a number, at most as many."""
-        pinned: list[str] = Field(default_factory=list[str])
-        """Patterns of tools that are always shown."""
-        ranker: str = "bm25"
-        """`bm25`, `rank-bm25` (needs that extra), or a ranker of your own as `package.module:factory`."""
-        descriptions: dict[str, str] = Field(default_factory=dict[str, str])
-        """Other descriptions of the bridge tools, by their names; `{count}` and `{owners}` of the deferred tools are
-        filled in."""
-        names: dict[str, str] = Field(default_factory=dict[str, str])
-        """Other names of the bridge tools, by the usual ones. Policies' patterns go on to meet them by the usual ones, too."""
-        nested: Literal["refuse", "answer"] = "refuse"
-        """What becomes of a bridge tool that is called through `tool_call`: the refusal holds what was meant, or it is
-        answered outright."""
-        listing: bool | int = False
-        """Whether the bridge lists the deferred tools: at 4,000 tokens or as many as given, at most a tenth of the window."""
-
-        @classmethod
-        def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
-            """Without trust a project brings no ranker of its own, which is code, and no words or names for the bridges,
-            which are ours to the model; and nothing where the operator has configured the search."""
-            values = {name: value for name, value in project.values.items() if name not in own}
-            needs_trust = [
-                name
-                for name, value in values.items()
-                if project.configured or name in ("descriptions", "names") or (name == "ranker" and ":" in str(value))
-            ]
-            missing = [] if project.trusted else needs_trust
-            return {**{name: value for name, value in values.items() if name not in missing}, **own}, missing
-
-        @field_validator("threshold_pct")
-        @classmethod
-        def _clamp_percent(cls, value: float) -> float:
-            return _clamp("threshold_pct", value, 0.0, 100.0)
-
-        @field_validator("max_search_limit", "search_default_limit")
-        @classmethod
-        def _clamp_limit(cls, value: int, info: ValidationInfo) -> int:
-            return int(_clamp(info.field_name or "", value, 1, info.data.get("max_search_limit", 50)))
-
-        @field_validator("mode")
-        @classmethod
-        def _check_mode(cls, value: Literal["tools", "code"]) -> Literal["tools", "code"]:
-            if value == "code" and not is_installed():
-                logger.warning(
-                    "tool_search: mode = 'code' needs pydantic-monty (pip install 'hooksdk[code]'); mode 'tools' is used"
-                )
-                return "tools"
-            return value
-
-        @field_validator("code_timeout")
-        @classmethod
-        def _clamp_code_timeout(cls, value: float) -> float:
-            return _clamp("code_timeout", value, 1.0, 60.0)
-
-        @field_validator("listing")
-        @classmethod
-        def _clamp_listing(cls, value: bool | int) -> bool | int:
-            return value if isinstance(value, bool) else int(_clamp("listing", value, 0, 100_000))
-
-        @field_validator("descriptions")
-        @classmethod
-        def _check_descriptions(cls, value: dict[str, str]) -> dict[str, str]:
-            for name in value:
-                if name not in DESCRIPTIONS:
-                    raise ValueError(f"'{name}' is no bridge tool: use {', '.join(DESCRIPTIONS)}")
-            return value
-
-        @field_validator("names")
-        @classmethod
-        def _check_names(cls, value: dict[str, str]) -> dict[str, str]:
-            for usual, name in value.items():
-                if usual not in BRIDGES:
-                    raise ValueError(f"'{usual}' is no bridge tool: use {', '.join(BRIDGES)}")
-                if not LEGAL.fullmatch(name):
-                    raise ValueError(
-                        f"'{name}' is no name that every provider takes: 1 to 64 of letters, digits, _ and -"
-                    )
-            chosen = [value.get(usual, usual).casefold() for usual in BRIDGES]
-            if twice := sorted({name for name in chosen if chosen.count(name) > 1}):
-                raise ValueError(f"two bridge tools are called '{twice[0]}': each needs a name of its own")
-            return value
-
-        @field_validator("ranker")
-        @classmethod
-        def _check_ranker(cls, value: str) -> str:
-            load_ranker(value)
-            return value
-
-        @field_validator("pinned")
-        @classmethod
-        def _check_pinned(cls, value: list[str]) -> list[str]:
-            for pattern in value:
-                ToolPattern(pattern)
-            return value
+    Config = Config
 
     @classmethod
     @asynccontextmanager
@@ -193,7 +73,7 @@ class ToolSearch:
         finally:
             await shared.sandbox.close()
 
-    def __init__(self, config: Config, shared: _Shared) -> None:
+    def __init__(self, config: Config, shared: _Shared, state: PluginState) -> None:
         self._config = config
         self._default_limit = min(config.search_default_limit, config.max_search_limit)
         self._indexes = shared.indexes
@@ -204,20 +84,24 @@ class ToolSearch:
         answers = {"tool_search": self._find, "tool_describe": self._show} if config.mode == "tools" else {}
         self._unwrapping = Unwrapping(config.nested, answers)
         self._streak = Streak()
+        self._reach = Reach(config, state)
 
     @hooks.assemble_tools.last
-    def offer_bridge(self, event: AssembleTools) -> Offer | None:
+    async def offer_bridge(self, event: AssembleTools) -> Offer | None:
         """Defer the deferrable tools when they are worth it."""
         self._streak.begin(event.run_id, event.attempt)
         tools = [tool for tool in event.deferrable if not any(pattern.matches(tool) for pattern in self._pinned)]
         if not self._is_worth_it(tools, event.context_window):
             self._deferred = frozenset()
+            self._reach.none()
             return None
         self._deferred = frozenset(tool.name for tool in tools)
+        prefetched = await self._reach.prefetch(tools, event.prompts, lambda: self._indexes.of([*event.catalog]))
         descriptions = self._describe_bridge(tools, event.context_window)
         if self._config.mode == "code":
             code = self._code_tool(descriptions, tools)
-            return Offer(tools=[code], defer=sorted(self._deferred), call_hint=self._names.fill(HOW_TO_CALL_IN_SCRIPT))
+            hint = self._names.fill(HOW_TO_CALL_IN_SCRIPT)
+            return Offer(tools=[code], defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
         bridge = bridge_tools(
             descriptions,
             default_limit=self._default_limit,
@@ -225,7 +109,20 @@ class ToolSearch:
             describe=self._describe,
             names=self._names,
         )
-        return Offer(tools=bridge, defer=sorted(self._deferred), call_hint=self._names.fill(HOW_TO_CALL))
+        hint = self._names.fill(HOW_TO_CALL)
+        return Offer(tools=bridge, defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
+
+    @hooks.before_model_call
+    def reveal(self, event: BeforeModelCall) -> Reveal | None:  # noqa: ARG002 - a handler takes its event
+        """Show what a search found well, or a call used, from now on."""
+        names = self._reach.revealed()
+        return Reveal(names) if names else None
+
+    @hooks.transform_tool_result
+    def note_use(self, event: TransformToolResult) -> None:
+        """A call of a hidden tool, also one that was refused for its arguments: its schema is worth showing."""
+        if event.tool is not None:
+            self._reach.used(event.tool.name)
 
     @hooks.unwrap_tool_call
     async def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
@@ -300,6 +197,7 @@ class ToolSearch:
         limit = max(1, min(number_of(arguments.get("limit"), self._default_limit), self._config.max_search_limit))
         scope = self._scope(catalog)
         answer = search(queries, limit, scope=scope, ranker=self._indexes.of([*catalog]))
+        self._reach.found(answer["results"])
         repeated = self._streak.again((limit, *(query.casefold() for query in queries)))
         return self._streak.guide(answer, scope=scope, repeated=repeated)
 
@@ -333,10 +231,3 @@ class ToolSearch:
 
 def _hits_in(group: dict[str, Any]) -> int:
     return len(group["hits"])
-
-
-def _clamp(name: str, value: float, low: float, high: float) -> float:
-    clamped = low if math.isnan(value) else max(low, min(value, high))
-    if clamped != value:
-        logger.warning("tool_search: %s = %g is out of range, %g is used", name, value, clamped)
-    return clamped

@@ -11,15 +11,15 @@ SCRIPT_MODULES = ("asyncio", "collections", "datetime", "functools", "itertools"
 DESCRIPTIONS: Mapping[str, str] = {
     "tool_search": (
         "Find tools. Call this first whenever none of the tools shown does exactly what is asked; do not write files or "
-        "run commands in place of such a tool. {count} more tools are not shown here. Sources (not tools): "
+        "run commands in place of such a tool. It knows {count} tools, shown or not. Sources (not tools): "
         '{owners}. Give one or several queries in a few keywords, such as {"queries": ["create github issue"]}. '
         "Each hit comes with its call signature: use it through tool_call."
     ),
     "tool_describe": "Show the full JSON Schema of tools, when a call signature is not enough.",
     "tool_call": "Call a tool that tool_search found. Tools that are shown to you are called directly.",
     "tool_search_code": """\
-Run a short Python script that finds tools and calls them. {count} more tools can be used that are not shown here. Sources (not tools): {owners}. \
-Only a script can call them; it can call the shown ones, too. It has three functions, and each needs await:
+Run a short Python script that finds tools and calls them. It reaches {count} tools, shown or not. Sources (not tools): {owners}. \
+Only a script can call what is not shown; it can call the shown ones, too. It has three functions, and each needs await:
 search(query, limit=5) -> list of hits, each a dict with name, call (the signature), description
 describe(name) -> dict with description, parameters (JSON Schema) and, where known, returns
 call(name, {arguments}) -> what the tool answers: a dict or list where it is JSON, else text

@@ -278,7 +278,7 @@ class Handler:
     """One handler, bound to its plugin's instance, with everything that firing it needs worked out."""
 
     __slots__ = (
-        "answers", "call", "decides", "function", "hook", "is_async", "limiter", "plugin", "required", "shadow", "source",
+        "answers", "call", "decides", "function", "hook", "is_async", "kept", "limiter", "plugin", "required", "shadow", "source",
         "threaded", "timeout", "tools", "ungranted", "who",
     )  # fmt: skip
 
@@ -292,6 +292,7 @@ class Handler:
         timeout: float | None = None,
         limiter: anyio.CapacityLimiter | None = None,
         ungranted: Mapping[type, HookSDKError] | None = None,
+        kept: Mapping[str, object] | None = None,
     ) -> None:
         options = options_of(function)
         innermost: Any = inspect.unwrap(function)
@@ -299,6 +300,8 @@ class Handler:
         self.hook = hook.name
         # Answers that the operator has not granted this plugin, with what to say when it gives one.
         self.ungranted = ungranted or {}
+        # Fields of the event that the operator has not granted it to read, with what stands in their place.
+        self.kept = kept or {}
         self.answers = tuple(kind for kind in hook.answers if kind not in self.ungranted)
         self.decides = hook.kind == "decide"
         self.call = call

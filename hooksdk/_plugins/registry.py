@@ -9,6 +9,7 @@ from typing import Any, final
 
 import pluggy
 
+from hooksdk._firing.granted import Kept, granted_fields, kept_from
 from hooksdk._firing.hook import PROJECT, Handler, options_of, other_parameters
 from hooksdk._firing.marks import is_own
 from hooksdk._firing.shadow import EFFECTIVE_KINDS, in_shadow
@@ -226,14 +227,20 @@ class Registry:
             for kind, grant in hook.answer_grants.items()
             if not plugin.may(grant)
         }
+        kept = {
+            name: Kept(MissingGrant(plugin.id, {grant: (f"{hook.event.__name__}.{name}",)}))
+            for name, grant in granted_fields(hook.event).items()
+            if not plugin.may(grant)
+        }
         timeout, section = self._config.timeout(plugin.id, hook.name), self._config.plugin(plugin.id)
-        handler = Handler(hook, function, function, plugin.id, timeout=timeout, ungranted=ungranted)
+        handler = Handler(hook, function, function, plugin.id, timeout=timeout, ungranted=ungranted, kept=kept)
         handler.shadow = section is not None and section.mode == "shadow" and hook.kind in EFFECTIVE_KINDS
         return handler
 
 
 def _bind(handler: Handler, instance: object) -> Handler:
     bound = handler if instance is None else handler.bound_to(instance)
+    bound = kept_from(bound) if handler.kept else bound
     return in_shadow(bound) if handler.shadow else bound
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast, final
+from collections.abc import Awaitable, Callable
+from typing import final
 
 from hooksdk import hooks
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._firing.event import Trace
 from hooksdk._firing.hook import Handler
 from hooksdk._firing.signature import locate
-from hooksdk.formats import MessageFormat
 
 Listener = Callable[[Trace], Awaitable[None] | None]
 """A function of one trace event, plain or async. What it answers is ignored."""
@@ -60,15 +59,3 @@ def _handler(listener: Listener) -> Handler:
     handler.function = getattr(listener, "__qualname__", type(listener).__qualname__)
     handler.who = f"the listener {locate(listener)}"
     return handler
-
-
-def prompt_text(prompt: object, message_format: MessageFormat) -> str:
-    """The words of a run's input: text, or a message's."""
-    if isinstance(prompt, str):
-        return prompt
-    if not isinstance(prompt, Mapping):
-        return ""
-    try:
-        return message_format.text(cast("dict[str, Any]", prompt))
-    except Exception:  # an input of the host's own shape
-        return ""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hooksdk import hooks, schema
 from hooksdk._run.state import RunState
+from hooksdk._run.tools import reveal
 from hooksdk._tasks.background import logger
 from hooksdk.costs import estimate_change
 from hooksdk.errors import UnknownResult
@@ -43,6 +44,8 @@ async def before_model_call(state: RunState) -> list[Message]:
         elif isinstance(answer, hooks.ReplaceMessages):
             replaced = await outcome.use(lambda answer: _checked(state, answer))
             base, context = (base, context) if replaced is None else (replaced, [])
+        elif isinstance(answer, hooks.Reveal):
+            await outcome.use(lambda answer, plugin=plugin: reveal(state, answer, plugin))
         else:
             await outcome.use(lambda answer, plugin=plugin: _trim(state, _handles_in(answer), answer.reason, plugin))
         outcome.log()

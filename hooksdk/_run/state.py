@@ -97,6 +97,8 @@ class RunState:
     parts: RunParts
     info: RunInfo
     context_window: int | None = None
+    input: object = None
+    """What the host gave as the run's input."""
     open: bool = False
     ended: EndReason | None = None
     """Why it is over; None until then. What runs in other tasks may outlive it."""
@@ -107,6 +109,12 @@ class RunState:
     """Tools that plugins offer beside the catalog, by name."""
     runnable: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
     """The tools with their executors, by name. Everything else here, and everything that is handed out, is without."""
+    offered: tuple[Tool, ...] = ()
+    """What the model is shown now."""
+    prefetched: tuple[str, ...] = ()
+    """The names of those that are shown for what was asked."""
+    revealed: list[str] = field(default_factory=list[str])
+    """Names of what was hidden and is shown since a model call of this run, in that order."""
     bridge_names: set[str] = field(default_factory=set[str])
     """Names of bridges that another tool has, too: that tool is renamed."""
     call_hint: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final
 
 from hooksdk._tasks.background import logger
@@ -38,14 +38,25 @@ class RunStats:
         self._tokens_trimmed = 0
         self._calls_in_text = 0
         self._nested = 0
+        self._prefetched: set[str] = set()
+        self._revealed: set[str] = set()
+        self._used: set[str] = set()
+        """Of both, what was called while it was offered."""
         self.shadow: dict[str, Counter[str]] = {}
         """What plugins in shadow mode would have done, by plugin: the answers' names, and `failed`."""
 
-    def resolved(self, catalog: Catalog, offered: Sequence[Tool]) -> None:
+    def resolved(self, catalog: Catalog, offered: Sequence[Tool], prefetched: Iterable[str] = ()) -> None:
         """The tools are settled."""
+        self._prefetched.update(prefetched)
         self._catalog = Counter(tool.source for tool in catalog)
         self._offered = len(offered)
         self.tokens_direct, self.tokens_offered = catalog.tokens, sum(tool.tokens for tool in offered)
+
+    def revealed(self, tools: Sequence[Tool]) -> None:
+        """Hidden tools are offered from now on."""
+        self._revealed.update(tool.name for tool in tools)
+        self._offered += len(tools)
+        self.tokens_offered += sum(tool.tokens for tool in tools)
 
     def sent(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """A model call is about to be made with these messages."""
@@ -65,6 +76,8 @@ class RunStats:
     def finished(self, status: str, result: ToolResult, tool: Tool | None, call: ToolCall) -> None:
         """A call has its result."""
         self._statuses[status] += 1
+        if tool is not None and tool.name in self._prefetched | self._revealed:
+            self._used.add(tool.name)
         if len(self._calls) < MAX_CALLS:
             call_of = {"id": call.id, "tool": tool.id if tool else None, "source": tool.source if tool else None}
             self._calls.append({**call_of, "origin": call.origin, "status": status, "characters": len(result.text)})
@@ -109,6 +122,10 @@ class RunStats:
             "tokens_direct": self.tokens_direct,
             "tokens_offered": self.tokens_offered,
             "message_characters": self.message_characters,
+            "prefetched": len(self._prefetched),
+            "prefetched_used": len(self._prefetched & self._used),
+            "revealed": len(self._revealed),
+            "revealed_used": len(self._revealed & self._used),
             "tool_calls": dict(self._statuses),
             "origins": dict(self._origins),
             "calls_in_text": self._calls_in_text,

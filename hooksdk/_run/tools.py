@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hooksdk import hooks
+from hooksdk._run.prompts import prompts_of
 from hooksdk._run.state import RunState
 from hooksdk.catalog import Catalog, build_catalog
 from hooksdk.errors import PolicyFailed
-from hooksdk.records import Withheld
+from hooksdk.records import Revealed, Withheld
 from hooksdk.tools import Tool
 
 
@@ -31,6 +32,7 @@ class Settlement:
     """The tools with their executors, by name."""
     bridges: dict[str, Tool] = field(default_factory=dict[str, Tool])
     hints: list[str] = field(default_factory=list[str])
+    prefetched: list[str] = field(default_factory=list[str])
 
 
 async def settle_tools(state: RunState, tools: Sequence[Tool], earlier: set[str]) -> list[Tool]:
@@ -48,7 +50,32 @@ async def settle_tools(state: RunState, tools: Sequence[Tool], earlier: set[str]
         offered = await assemble_tools(state, settlement, host_names, may_rename=False)
     state.catalog, state.bridges, state.runnable = settlement.catalog, settlement.bridges, settlement.runnable
     state.call_hint = " ".join(settlement.hints)
-    return offered
+    state.prefetched = tuple(settlement.prefetched)
+    state.offered = (*offered, *_hidden(state, state.revealed, offered))
+    return list(state.offered)
+
+
+def _hidden(state: RunState, names: Iterable[str], offered: Sequence[Tool]) -> list[Tool]:
+    """Those of these tools that are granted and not among the offered ones."""
+    shown = {tool.name for tool in offered}
+    granted = (state.granted(name) for name in dict.fromkeys(names) if name in state.tools)
+    return [tool for tool in granted if tool is not None and tool.name not in shown]
+
+
+async def reveal(state: RunState, answer: hooks.Reveal, plugin: str) -> None:
+    """Offer these tools from now on, after all others. Those that are not granted are the handler's failure; the others are
+    shown."""
+    names = _names_in(answer.names, "Reveal")
+    if more := _hidden(state, names, state.offered):
+        state.offered = (*state.offered, *more)
+        state.revealed += [tool.name for tool in more]
+        state.stats.revealed(more)
+        tokens = sum(tool.tokens for tool in more)
+        await state.trace(Revealed(plugin=plugin, names=tuple(tool.name for tool in more), tokens=tokens))
+    if missing := [name for name in names if name not in state.tools or state.granted(name) is None]:
+        reason = state.tools.withheld.get(missing[0])
+        why = f"it is withheld ({reason})" if reason else "no granted tool has this name"
+        raise ValueError(f"Reveal(names=...) holds '{missing[0]}': {why}")
 
 
 async def _granted(state: RunState, tools: Sequence[Tool], earlier: set[str]) -> Settlement:
@@ -68,7 +95,7 @@ async def narrow_tools(state: RunState, catalog: Catalog, *, more: bool = False)
 
     every_tool = catalog
     async for outcome in state.hooks.fire("narrow_tools", event):
-        handler, names = outcome.handler, await outcome.use(_names_in)
+        handler, names = outcome.handler, await outcome.use(lambda answer: _names_in(answer.names, "Withhold"))
         if names is None:
             raise PolicyFailed("narrow_tools", handler.who, str(outcome.failure))
         reason: str = outcome.answer.reason
@@ -81,19 +108,19 @@ async def narrow_tools(state: RunState, catalog: Catalog, *, more: bool = False)
     return catalog
 
 
-def listing(catalog: Catalog, offered: Sequence[Tool]) -> list[dict[str, Any]]:
+def listing(catalog: Catalog, offered: Sequence[Tool], prefetched: Sequence[str]) -> list[dict[str, Any]]:
     """Each tool with what its definition costs and where it stands, for the trace."""
-    shown = {tool.name for tool in offered}
+    shown = {**{tool.name: "offered" for tool in offered}, **dict.fromkeys(prefetched, "prefetched")}
     granted = {tool.name for tool in catalog}
-    places = [(tool, "offered" if tool.name in shown else "deferred") for tool in catalog]
+    places = [(tool, shown.get(tool.name, "deferred")) for tool in catalog]
     places += [(tool, "bridge") for tool in offered if tool.name not in granted]
     return [{"tool": tool.id, "name": tool.name, "tokens": tool.tokens, "place": place} for tool, place in places]
 
 
-def _names_in(answer: hooks.Withhold) -> list[str]:
-    names: list[object] = [answer.names] if isinstance(answer.names, str) else list(answer.names)
+def _names_in(given: Sequence[str], answer: str) -> list[str]:
+    names: list[object] = [given] if isinstance(given, str) else list(given)
     if wrong := [type(name).__name__ for name in names if not isinstance(name, str)]:
-        raise TypeError(f"Withhold(names=...) must hold names or ids, not {wrong[0]}")
+        raise TypeError(f"{answer}(names=...) must hold names or ids, not {wrong[0]}")
     return [str.__str__(name) for name in names if isinstance(name, str)]
 
 
@@ -104,6 +131,7 @@ async def assemble_tools(
     the catalog have, and these may be renamed."""
     catalog = settlement.catalog
     shown = {tool.name: tool for tool in catalog}
+    asked = prompts_of(state) if state.hooks.has("assemble_tools") else ()
     offers: list[_Offer] = []
     added: dict[str, Tool] = {}
 
@@ -111,8 +139,9 @@ async def assemble_tools(
         deferrable = tuple(tool for tool in shown.values() if not tool.core)
         tokens = sum(tool.tokens for tool in deferrable)
         return hooks.AssembleTools(
-            info=state.info, deferrable=deferrable, context_window=state.context_window, tokens=tokens
-        )
+            info=state.info, deferrable=deferrable, context_window=state.context_window, tokens=tokens,
+            catalog=catalog, prompts=asked,
+        )  # fmt: skip
 
     def taken(names: Iterable[str]) -> list[str]:
         return [name for name in names if name in catalog or name in catalog.withheld]
@@ -144,6 +173,7 @@ class _Offer:
     """The tools that it adds, by name, with their executors."""
     deferred: frozenset[str]
     call_hint: str
+    prefetched: tuple[str, ...]
 
 
 def _read_offer(
@@ -158,11 +188,11 @@ def _read_offer(
         if contract is not None and tool.own_name not in contract:
             raise ValueError(f"its manifest does not list the tool '{tool.name}'. List it under contracts.tools")
         tools[tool.name] = tool
-    deferred = frozenset(answer.defer)
-    for name in deferred:
+    prefetched = dict.fromkeys(_names_in(answer.prefetched, "Offer"))
+    for name in (*answer.defer, *prefetched):
         if name not in shown or shown[name].core:
             raise ValueError(f"'{name}' is not one of the deferrable tools")
-    return _Offer(tools, deferred, answer.call_hint)
+    return _Offer(tools, frozenset(answer.defer) - prefetched.keys(), answer.call_hint, tuple(prefetched))
 
 
 async def _offer(state: RunState, settlement: Settlement, offers: Sequence[_Offer]) -> list[Tool]:
@@ -175,12 +205,17 @@ async def _offer(state: RunState, settlement: Settlement, offers: Sequence[_Offe
         settlement.catalog = settlement.catalog.also_withholding(narrowed.withheld)
         settlement.runnable.update((name, tools[name]) for name in settlement.bridges)
     hidden: set[str] = set()
+    prefetched: dict[str, None] = {}
     for offer in offers:
         if settlement.bridges.keys() >= offer.tools.keys():
             hidden |= offer.deferred
+            prefetched |= dict.fromkeys(offer.prefetched)
             if offer.call_hint:
                 settlement.hints.append(offer.call_hint)
-    return [*(tool for tool in settlement.catalog if tool.name not in hidden), *settlement.bridges.values()]
+    shown = {tool.name: tool for tool in settlement.catalog if tool.name not in hidden}
+    settlement.prefetched = [name for name in prefetched if name in shown]
+    last = [shown.pop(name) for name in settlement.prefetched]
+    return [*shown.values(), *settlement.bridges.values(), *last]
 
 
 def as_offered(tool: Any, plugin: str, *, bridge: bool) -> Tool:

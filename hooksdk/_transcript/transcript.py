@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, final
 
 import anyio
@@ -155,6 +155,11 @@ class Transcript:
     def view(self) -> list[Message]:
         """What the model sees: the newest compaction and what came after it, with the applied trims. Fresh copies."""
         return [message for _, message in self._ledger.shown(copied=True)]
+
+    def newest(self) -> Iterator[Message]:
+        """The messages of the view, the newest first: not to be changed."""
+        for place in reversed(self._ledger.places):
+            yield self._ledger.shown_at(place) if isinstance(place, int) else place
 
     @property
     def tokens(self) -> int:
@@ -320,9 +325,8 @@ class Transcript:
 
     @_exclusive
     async def drain(self) -> DrainReport:
-        """Apply everything queued in one atomic step. Doing it again changes nothing. Raises `TranscriptChanged` when
-        somebody else changed what is stored; the queue is kept then.
-        """
+        """Apply everything queued in one atomic step. Raises `TranscriptChanged`, and keeps the queue, when somebody else
+        changed what is stored."""
         judged = self._ledger.judge() if self._ledger.format else {}
         if judged:
             statuses = [[n, trim.status] for n, trim in judged.items()]
@@ -345,8 +349,7 @@ class Transcript:
     @_exclusive
     async def compact(self, messages: Sequence[Message]) -> None:
         """Let the view begin with these messages. What is stored stays whole; results that they stand for are gone for
-        trims. Messages at their beginning and end that the view has there, too, count as kept: their results do not go.
-        """
+        trims. Messages at their beginning and end that the view has there, too, count as kept: their results do not go."""
         self._need_format()
         try:
             entry = plan_compaction(self._ledger, messages)

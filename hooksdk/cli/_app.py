@@ -322,10 +322,11 @@ def search_tools(
     mcp: Mcp = None,
     plugin: Plugins = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Hits of one query at most.")] = None,
+    as_prompt: Annotated[bool, typer.Option("--as-prompt", help="Show what a user's prompt has prefetched.")] = False,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Show what tool search would answer a model here, with the tokens that it costs."""
+    """Show what tool search would answer a model here, or show it for a prompt, with the tokens that it costs."""
     from hooksdk.cli import _tools
 
     if not all(query.strip() for query in queries):
@@ -333,7 +334,7 @@ def search_tools(
     look = _tools.Look(
         project=project, mcp=tuple(mcp or ()), plugins=import_plugins(plugin), context_window=WINDOW, as_json=as_json
     )  # fmt: skip
-    raise typer.Exit(_tools.search_tools(look, queries, limit))
+    raise typer.Exit(_tools.search_tools(look, queries, limit, as_prompt=as_prompt))
 
 
 @tools_app.command("audit")

@@ -207,7 +207,9 @@ def _catalog(record: records.ToolsResolved) -> str:
     if (record.tools, record.tokens) == (record.offered, record.tokens_offered):
         return f"{catalog}: all are offered"
     offered = f"{counted(record.offered, 'tool')}, {record.tokens_offered:,} tokens"
-    return f"{catalog}; tool search is on and offers {offered}"
+    prefetched = sum(entry["place"] == "prefetched" for entry in record.catalog)
+    asked = f", {prefetched:,} of them for what was asked" if prefetched else ""
+    return f"{catalog}; tool search is on and offers {offered}{asked}"
 
 
 def _lines(record: records.Record, content: records.Content) -> list[tuple[str, str]]:
@@ -216,6 +218,9 @@ def _lines(record: records.Record, content: records.Content) -> list[tuple[str, 
         case records.Withheld():
             names, reason = one_line(", ".join(record.names)), one_line(record.reason)
             return [("withheld", f"by {safe(record.plugin)}: {names} ({reason})")]
+        case records.Revealed():
+            names = one_line(", ".join(record.names))
+            return [("revealed", f"by {safe(record.plugin)}: {names} ({record.tokens:,} tokens of schemas)")]
         case records.ModelReplied() if record.stop_reason in CUT_OFF:
             return [("[yellow]cut off[/]", "the model's reply reached its limit of tokens")]
         case records.ModelReplied() if record.stop_reason in REFUSED:

@@ -55,8 +55,16 @@ def list_tools(look: Look) -> int:
     return 1 if any(server["state"] == "failed" for server in listing["servers"]) else 0
 
 
-def search_tools(look: Look, queries: Sequence[str], limit: int | None) -> int:
-    """Print what the model would get for these queries."""
+def search_tools(look: Look, queries: Sequence[str], limit: int | None, *, as_prompt: bool = False) -> int:
+    """Print what the model would get for these queries, or be shown for them as a prompt."""
+    if as_prompt:
+        with warnings_shown(stderr_console()):
+            shown = anyio.run(_prefetch, look, "\n".join(queries))
+        if look.as_json:
+            print_json(shown)
+        else:
+            _print_prefetch(shown)
+        return 0
     with warnings_shown(stderr_console()):
         text = anyio.run(_search, look, queries, limit)
     tokens = schema.estimate_tokens(text)
@@ -94,23 +102,27 @@ def _entry(tool: Tool, *, offered: bool) -> dict[str, Any]:
     return {**entry, "offered": offered, "description": first_sentence(tool.description)}
 
 
-async def _resolve(stack: AsyncExitStack, look: Look, config: Config) -> tuple[Run, list[dict[str, Any]]]:
+async def _resolve(
+    stack: AsyncExitStack, look: Look, config: Config, prompt: str | None = None
+) -> tuple[Run, list[dict[str, Any]]]:
     """A run with the tools of the project and its servers, as the model would get them, and how the servers are."""
     store = ThrowawayStore(open_store(config.store))
     stack.push_async_callback(store.aclose)
     host = await stack.enter_async_context(Host(look.plugins, store=store, config=config, folder=look.project))
     groups = await open_servers(host, look.mcp, stderr_console(), project=look.project)
-    run = await _open_run(stack, host, look)
+    run = await _open_run(stack, host, look, prompt)
     await run.resolve_tools([tool for servers in groups for tool in servers.tools()])
     statuses = [status for servers in groups for status in servers.status.values()]
     keys = ("name", "state", "problem", "tools", "seconds", "version")
     return run, [{key: getattr(status, key) for key in keys} for status in statuses]
 
 
-async def _open_run(stack: AsyncExitStack, host: Host, look: Look) -> Run:
+async def _open_run(stack: AsyncExitStack, host: Host, look: Look, prompt: str | None = None) -> Run:
     session = await stack.enter_async_context(host.session())
     folder = str(look.project.resolve())
-    return await stack.enter_async_context(session.run(workspace_dir=folder, context_window=look.context_window))
+    return await stack.enter_async_context(
+        session.run(prompt, workspace_dir=folder, context_window=look.context_window)
+    )
 
 
 async def _what_if(run: Run, own: PluginConfig, look: Look, enabled: str) -> tuple[bool, int]:
@@ -157,18 +169,64 @@ def _in_one_line(text: str) -> str:
     return printable(" ".join(text.split()))
 
 
-async def _search(look: Look, queries: Sequence[str], limit: int | None) -> str:
+async def _searchable(stack: AsyncExitStack, look: Look, prompt: str | None = None) -> Run:
+    """A run with tool search on."""
     config = project_config(look.project)
     if reason := _why_off(config):
         notice = f"[yellow]tool search[/] is off in this project ({reason}); it is on for this command"
         stderr_console().print(notice, soft_wrap=True)
+    run, _servers = await _resolve(stack, look, _with_search(config), prompt)
+    if not _is_on(run):
+        hint = "" if len(run.tools) else "; MCP servers are read from mcp.json here, or given with --mcp FILE"
+        raise CommandProblem(
+            f"there is nothing to search: none of {counted(len(run.tools), 'tool')} can be deferred{hint}"
+        )
+    return run
+
+
+async def _prefetch(look: Look, prompt: str) -> dict[str, Any]:
+    """What a first request with this prompt holds, and what it costs."""
     async with AsyncExitStack() as stack:
-        run, _servers = await _resolve(stack, look, _with_search(config))
-        if SEARCH not in {tool.name for tool in run.offered}:
-            hint = "" if len(run.tools) else "; MCP servers are read from mcp.json here, or given with --mcp FILE"
-            raise CommandProblem(
-                f"there is nothing to search: none of {counted(len(run.tools), 'tool')} can be deferred{hint}"
-            )
+        run = await _searchable(stack, look, prompt)
+        count = run.stats["prefetched"]
+        shown = run.offered[len(run.offered) - count :]  # they stand after all others
+        bridges = [tool for tool in run.offered if tool.bridge]
+        whole, words = run.stats["tokens_offered"], schema.estimate_tokens(prompt)
+        return {
+            "schema": 1,
+            "prefetched": [_entry(tool, offered=True) for tool in shown],
+            "tokens": {
+                "prompt": words,
+                "prefetched": sum(tool.tokens for tool in shown),
+                "bridge": sum(tool.tokens for tool in bridges),
+                "request": words + whole,
+                "without_prefetch": words + whole - sum(tool.tokens for tool in shown),
+                "all_shown": words + run.tools.tokens,
+            },
+        }
+
+
+def _print_prefetch(shown: Mapping[str, Any]) -> None:
+    tools, tokens = shown["prefetched"], shown["tokens"]
+    if tools:
+        rows = [
+            [printable(tool["owner"]), printable(tool["name"]), f"{tool['tokens']:,}", tool["description"]]
+            for tool in tools
+        ]
+        print_columns(("owner", "name", "tokens", "what it does"), rows, numbers="tokens")
+        print()
+    print(
+        f"prefetched   {counted(len(tools), 'tool')}, {tokens['prefetched']:,} tokens, beside the bridge's {tokens['bridge']:,}"
+    )
+    print(
+        f"request      {tokens['request']:,} tokens with the prompt's {tokens['prompt']:,}; {tokens['without_prefetch']:,} without"
+    )
+    print(f"             prefetch, and {tokens['all_shown']:,} if every tool were shown")
+
+
+async def _search(look: Look, queries: Sequence[str], limit: int | None) -> str:
+    async with AsyncExitStack() as stack:
+        run = await _searchable(stack, look)
         arguments: dict[str, Any] = {"queries": list(queries), **({} if limit is None else {"limit": limit})}
         call = ToolCall("search", SEARCH, arguments)
         await run.record(get_format("openai-chat").reply("", [call]))

@@ -188,7 +188,7 @@ class Run(Opened[run_side.Run]):
 
     @property
     def offered(self) -> Sequence[Tool]:
-        """What the model is shown."""
+        """What the model is shown now: it may grow with `prepare_messages`, at its end. Read it before each request."""
         return self._read("offered")
 
     @property

@@ -94,7 +94,7 @@ async def test_the_model_is_offered_the_core_tools_and_one_bridge_tool() -> None
     async with coding() as script:
         assert script.played.offered == ["read_file", "tool_search_code"]
         offered = script.run.offered[-1]
-        assert "3 more tools can be used that are not shown here. Sources (not tools): " in offered.description
+        assert "It reaches 3 tools, shown or not. Sources (not tools): " in offered.description
         assert "github (1)" in offered.description
 
 

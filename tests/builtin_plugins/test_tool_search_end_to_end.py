@@ -126,7 +126,10 @@ async def play(form: str, enabled: str, folder: Path) -> Ran:
 
     trace, store = folder / "trace.jsonl", JsonlStore(folder)
     settings = {
-        "plugins": {"tool_search": {"config": {"enabled": enabled}}, "trace_file": {"config": {"path": str(trace)}}}
+        "plugins": {
+            "tool_search": {"config": {"enabled": enabled, "prefetch": 0, "reveal": "off"}},
+            "trace_file": {"config": {"path": str(trace)}},
+        }
     }
     plugins = (big_plugin(kept.ran), Watch, "tool_search", "trace_file")
     async with ScriptedServer(script) as server, model_of(server, form, timeout=30) as model:

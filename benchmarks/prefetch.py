@@ -1,0 +1,145 @@
+"""What prefetch finds, costs and takes.
+
+    python benchmarks/prefetch.py [--queries 150] [--data FOLDER] [--json]
+
+Three tables. The share of the right tools that are shown at once, over the public retrieval sets in ../shared (a query of
+theirs is taken for the prompt), for several numbers of tools and budgets. The tokens of the tools in a first request, at
+three sizes of catalog (livemcp's tools, or these and as many of the next set as are needed), with the bridge alone and with
+prefetch: median and maximum over livemcp's queries. And the time that prefetch adds to `resolve_tools`, with a warm index.
+Tokens are characters by four.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+from offered_tokens import tools_of
+from quality import module_of, share_of_right
+
+from builtin_plugins.tool_search import ToolSearch
+from builtin_plugins.tool_search._indexes import Indexes
+from builtin_plugins.tool_search._reach import Reach
+from builtin_plugins.tool_search.rankers import load_ranker
+from hooksdk import PluginState, Tool
+from hooksdk.catalog import build_catalog
+from hooksdk.testing import open_host
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "benchmarks" / "retrieval"
+COUNTS = (4, 6, 8, 10)
+BUDGETS = (1_000, 1_500, 2_000, 3_000, 4_000)
+SIZES = (115, 527, 1_860)
+WINDOW = 200_000
+ROUNDS = 30
+
+
+async def prefetched(
+    tools: Sequence[Tool], prompts: Sequence[str], count: int, budget: int, indexes: Indexes
+) -> list[str]:
+    config = ToolSearch.Config(prefetch=count, prefetch_tokens=budget)
+    ranker = indexes.of(tools)
+    return await Reach(config, PluginState()).prefetch(tools, prompts, lambda: ranker)
+
+
+async def shares(data: Path, queries: int) -> dict[str, dict[str, Any]]:
+    """By set and by number and budget: the share of the right tools that are shown, and the tokens that it takes."""
+    scorer = module_of(data / "evaluate.py")
+    indexes = Indexes(load_ranker("bm25"))
+    table: dict[str, dict[str, Any]] = {}
+    for name in scorer.ALL:
+        _, asked = scorer.load(data, name, queries)
+        tools = tools_of(data / name / "catalog.jsonl")
+        ids = [json.loads(line)["id"] for line in (data / name / "catalog.jsonl").read_text("utf-8").splitlines()]
+        tools = [tool.copy(name=own) for tool, own in zip(tools, ids, strict=True)]
+        tokens = {tool.name: tool.tokens for tool in tools}
+        for count in COUNTS:
+            for budget in BUDGETS:
+                rows = [(await prefetched(tools, [one["query"]], count, budget, indexes), one) for one in asked]
+                found = statistics.fmean(share_of_right(names, one) for names, one in rows)
+                cost = statistics.fmean(sum(tokens[name] for name in names) for names, _ in rows)
+                table.setdefault(name, {})[f"{count}/{budget}"] = {"found": found, "tokens": cost}
+    return table
+
+
+def catalog_of(size: int, data: Path) -> list[Tool]:
+    tools = [*tools_of(data / "livemcp" / "catalog.jsonl"), *tools_of(data / "stabletoolbench" / "catalog.jsonl")]
+    return list(build_catalog(tools))[:size]
+
+
+async def request(size: int, data: Path, queries: int) -> dict[str, Any]:
+    """Tokens of the offered tools, and milliseconds that prefetch adds to resolving them."""
+    tools = catalog_of(size, data)
+    lines = (data / "livemcp" / "queries.jsonl").read_text("utf-8").splitlines()
+    prompts = [json.loads(line)["query"] for line in lines][:queries]
+    rows: dict[str, Any] = {"tools": size, "direct": sum(tool.tokens for tool in tools)}
+    times: dict[int, list[float]] = {0: [], 6: []}
+    hosts = {count: {"plugins": {"tool_search": {"config": {"enabled": "on", "prefetch": count}}}} for count in times}
+    async with open_host("tool_search", config=hosts[0]) as bare, open_host("tool_search", config=hosts[6]) as whole:
+        for count, host in ((0, bare), (6, whole)):
+            offered: list[int] = []
+            for prompt in prompts:
+                async with host.session() as session, session.run(prompt, context_window=WINDOW) as run:
+                    began = time.perf_counter()
+                    await run.resolve_tools(tools)
+                    times[count].append(1000 * (time.perf_counter() - began))
+                    offered.append(run.stats["tokens_offered"])
+            rows["prefetch" if count else "bridge"] = {"median": statistics.median(offered), "most": max(offered)}
+    rows["milliseconds"] = {str(count): statistics.median(values) for count, values in times.items()}
+    return rows
+
+
+def show(measured: dict[str, Any]) -> None:
+    if table := measured.get("shares"):
+        print(f"| tools | {' | '.join(f'{budget:,}' for budget in BUDGETS)} |\n|---|{'---|' * len(BUDGETS)}")
+        for count in COUNTS:
+            cells = [
+                (
+                    statistics.fmean(one[f"{count}/{budget}"][key] for one in table.values())
+                    for key in ("found", "tokens")
+                )
+                for budget in BUDGETS
+            ]
+            print(f"| {count} | " + " | ".join(f"{found:.3f} ({cost:,.0f})" for found, cost in cells) + " |")
+        print(f"\n| set | {' | '.join(f'{count} tools' for count in COUNTS)} |\n|---|{'---|' * len(COUNTS)}")
+        for name, one in table.items():
+            print(f"| {name} | " + " | ".join(f"{one[f'{count}/2000']['found']:.3f}" for count in COUNTS) + " |")
+    print(
+        "\n| tools in the catalog | all shown | bridge alone | with prefetch, median | most | added ms |\n|---|---|---|---|---|---|"
+    )
+    for one in measured["requests"]:
+        added = one["milliseconds"]["6"] - one["milliseconds"]["0"]
+        print(
+            f"| {one['tools']:,} | {one['direct']:,} | {one['bridge']['median']:,.0f} | {one['prefetch']['median']:,.0f} "
+            f"| {one['prefetch']['most']:,} | {added:.1f} |"
+        )
+
+
+async def measure(data: Path, queries: int) -> dict[str, Any]:
+    return {
+        "shares": await shares(data, queries) if queries else {},
+        "requests": [await request(size, data, 60) for size in SIZES],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--queries", type=int, default=150)
+    parser.add_argument("--data", type=Path, default=SHARED)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if not options.data.is_dir():
+        print(f"the retrieval sets are not at {options.data}", file=sys.stderr)
+        raise SystemExit(1)
+    measured = anyio.run(measure, options.data, options.queries)
+    print(json.dumps(measured)) if options.json else show(measured)
+
+
+if __name__ == "__main__":
+    main()

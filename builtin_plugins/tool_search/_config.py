@@ -1,0 +1,163 @@
+"""The settings of tool search."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+
+from builtin_plugins.tool_search._names import BRIDGES, LEGAL
+from builtin_plugins.tool_search._sandbox import is_installed
+from builtin_plugins.tool_search._sentences import DESCRIPTIONS
+from builtin_plugins.tool_search.rankers import load_ranker
+from hooksdk.config import ProjectSettings
+from hooksdk.patterns import ToolPattern
+
+logger = logging.getLogger("hooksdk.tool_search")
+
+_WORDS = {
+    "true": "on",
+    "yes": "on",
+    "1": "on",
+    "on": "on",
+    "false": "off",
+    "no": "off",
+    "0": "off",
+    "off": "off",
+    "auto": "auto",
+}
+
+
+def _tri_state(value: object) -> object:
+    return _WORDS.get(str(value).strip().lower(), value)
+
+
+class Config(BaseModel):
+    """Settings. Numbers out of range are clamped, with a notice in the log."""
+
+    model_config = ConfigDict(extra="forbid")
+    enabled: Annotated[Literal["auto", "on", "off"], BeforeValidator(_tri_state)] = "auto"
+    """`auto`: from the threshold on; `on`: whenever a tool can be deferred; `off`: never."""
+    mode: Literal["tools", "code"] = "tools"
+    """`tools`: three bridge tools; `code`: one that runs a script (extra `code`; `tools` is used without it)."""
+    code_timeout: float = 10.0
+    """Seconds of its own time that a script may take, 1 to 60; its tools' time does not count."""
+    threshold_pct: float = Field(default=10.0)
+    """Percent of the context window that the deferrable tools must reach, 0 to 100."""
+    max_search_limit: int = 20
+    """Hits for one query at most, 1 to 50."""
+    search_default_limit: int = 5
+    """Hits for one query unless the model gives a number, at most as many."""
+    pinned: list[str] = Field(default_factory=list[str])
+    """Patterns of tools that are always shown."""
+    prefetch: int = 6
+    """Tools nearest to what the user asked that are shown directly, 0 to 50; 0: none."""
+    prefetch_tokens: int = 2_000
+    """Tokens that the schemas of the prefetched and the revealed tools may take together, 0 to 100,000."""
+    reveal: Annotated[Literal["auto", "on", "off"], BeforeValidator(_tri_state)] = "auto"
+    """Whether what a search found well, or a call used, is shown directly from the next model call on. `auto`: on, since no
+    provider that is supported so far hides tools by itself."""
+    ranker: str = "bm25"
+    """`bm25`, `rank-bm25` (needs that extra), or a ranker of your own as `package.module:factory`."""
+    descriptions: dict[str, str] = Field(default_factory=dict[str, str])
+    """Other descriptions of the bridge tools, by their names; `{count}` and `{owners}` of the deferred tools are
+    filled in."""
+    names: dict[str, str] = Field(default_factory=dict[str, str])
+    """Other names of the bridge tools, by the usual ones. Policies' patterns go on to meet them by the usual ones, too."""
+    nested: Literal["refuse", "answer"] = "refuse"
+    """What becomes of a bridge tool that is called through `tool_call`: the refusal holds what was meant, or it is
+    answered outright."""
+    listing: bool | int = False
+    """Whether the bridge lists the deferred tools: at 4,000 tokens or as many as given, at most a tenth of the window."""
+
+    @classmethod
+    def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
+        """Without trust a project brings no ranker of its own, which is code, and no words or names for the bridges,
+        which are ours to the model; and nothing where the operator has configured the search."""
+        values = {name: value for name, value in project.values.items() if name not in own}
+        needs_trust = [
+            name
+            for name, value in values.items()
+            if project.configured or name in ("descriptions", "names") or (name == "ranker" and ":" in str(value))
+        ]
+        missing = [] if project.trusted else needs_trust
+        return {**{name: value for name, value in values.items() if name not in missing}, **own}, missing
+
+    @field_validator("threshold_pct")
+    @classmethod
+    def _clamp_percent(cls, value: float) -> float:
+        return _clamp("threshold_pct", value, 0.0, 100.0)
+
+    @field_validator("max_search_limit", "search_default_limit")
+    @classmethod
+    def _clamp_limit(cls, value: int, info: ValidationInfo) -> int:
+        return int(_clamp(info.field_name or "", value, 1, info.data.get("max_search_limit", 50)))
+
+    @field_validator("prefetch", "prefetch_tokens")
+    @classmethod
+    def _clamp_prefetch(cls, value: int, info: ValidationInfo) -> int:
+        return int(_clamp(info.field_name or "", value, 0, 50 if info.field_name == "prefetch" else 100_000))
+
+    @field_validator("mode")
+    @classmethod
+    def _check_mode(cls, value: Literal["tools", "code"]) -> Literal["tools", "code"]:
+        if value == "code" and not is_installed():
+            logger.warning(
+                "tool_search: mode = 'code' needs pydantic-monty (pip install 'hooksdk[code]'); mode 'tools' is used"
+            )
+            return "tools"
+        return value
+
+    @field_validator("code_timeout")
+    @classmethod
+    def _clamp_code_timeout(cls, value: float) -> float:
+        return _clamp("code_timeout", value, 1.0, 60.0)
+
+    @field_validator("listing")
+    @classmethod
+    def _clamp_listing(cls, value: bool | int) -> bool | int:
+        return value if isinstance(value, bool) else int(_clamp("listing", value, 0, 100_000))
+
+    @field_validator("descriptions")
+    @classmethod
+    def _check_descriptions(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in value:
+            if name not in DESCRIPTIONS:
+                raise ValueError(f"'{name}' is no bridge tool: use {', '.join(DESCRIPTIONS)}")
+        return value
+
+    @field_validator("names")
+    @classmethod
+    def _check_names(cls, value: dict[str, str]) -> dict[str, str]:
+        for usual, name in value.items():
+            if usual not in BRIDGES:
+                raise ValueError(f"'{usual}' is no bridge tool: use {', '.join(BRIDGES)}")
+            if not LEGAL.fullmatch(name):
+                raise ValueError(f"'{name}' is no name that every provider takes: 1 to 64 of letters, digits, _ and -")
+        chosen = [value.get(usual, usual).casefold() for usual in BRIDGES]
+        if twice := sorted({name for name in chosen if chosen.count(name) > 1}):
+            raise ValueError(f"two bridge tools are called '{twice[0]}': each needs a name of its own")
+        return value
+
+    @field_validator("ranker")
+    @classmethod
+    def _check_ranker(cls, value: str) -> str:
+        load_ranker(value)
+        return value
+
+    @field_validator("pinned")
+    @classmethod
+    def _check_pinned(cls, value: list[str]) -> list[str]:
+        for pattern in value:
+            ToolPattern(pattern)
+        return value
+
+
+def _clamp(name: str, value: float, low: float, high: float) -> float:
+    clamped = low if math.isnan(value) else max(low, min(value, high))
+    if clamped != value:
+        logger.warning("tool_search: %s = %g is out of range, %g is used", name, value, clamped)
+    return clamped

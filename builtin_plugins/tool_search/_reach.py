@@ -1,0 +1,141 @@
+"""What is shown directly beside the bridge: the tools nearest to what the user asked, and those that a search found well or
+a call used. The set grows within a session, in one order, until its budget is full, so that what stands before it in a
+request, and a provider's cache of it, stay as they are."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, zip_longest
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from builtin_plugins.tool_search._config import Config
+from builtin_plugins.tool_search.rankers import Ranker
+from hooksdk import PluginState, Tool
+
+logger = logging.getLogger("hooksdk.tool_search")
+
+SECONDS = 5.0
+"""How long a run waits for its prompt to be searched: the first search of a very large catalog makes its index, which goes
+on in its thread and is there for the next one."""
+DEEPER = 3
+"""So many times as many hits are looked at as are wanted: those that do not fit the budget are passed over."""
+MAX_STEPS = 8
+"""Sentences of a prompt that are searched one by one, beside the whole of it."""
+BEST_HITS = 2
+"""Hits of one query that are revealed at most."""
+_STEP_END = re.compile(r"(?<=[.!?;])\s+|[\u3002\uff01\uff1f\uff1b]|\n+|,?\s+(?:and\s+)?then\s+")
+
+
+class Reach:
+    """The tools of one session that are shown beside the bridge."""
+
+    def __init__(self, config: Config, state: PluginState) -> None:
+        self._count = config.prefetch
+        self._budget = config.prefetch_tokens
+        self._reveals = config.reveal != "off" and config.mode == "tools"  # a script's calls need no schema
+        self._state = state
+        self._hidden: Mapping[str, Tool] = {}
+        """What may be shown, by name: the granted tools that the bridge stands for."""
+        self._shown: list[str] = []
+        self._waiting: dict[str, None] = {}
+        """Names to reveal before the next model call, those that were called first."""
+
+    def none(self) -> None:
+        """Nothing is hidden in this attempt."""
+        self._hidden, self._shown = {}, []
+        self._waiting.clear()
+
+    async def prefetch(self, tools: Sequence[Tool], prompts: Sequence[str], ranker: Callable[[], Ranker]) -> list[str]:
+        """The names to show of these hidden tools: what was shown before and is still there, and what fits the prompts,
+        the newest first. Without a search where that fails or takes too long."""
+        self._hidden = {tool.name: tool for tool in tools}
+        remembered: list[str] = [name for name in self._state.get("shown", list[str]()) if name in self._hidden]
+        self._shown = []
+        for name in remembered:
+            self._show(name)
+        if self._count and prompts and self._budget:
+            wanted: list[str] = await self._searched(prompts, ranker)
+            taken = 0
+            for name in wanted:
+                taken += name in self._shown or self._show(name)
+                if taken == self._count:
+                    break
+        self._remember()
+        return [*self._shown]
+
+    async def _searched(self, prompts: Sequence[str], ranker: Callable[[], Ranker]) -> list[str]:
+        hidden, depth = self._hidden, self._count * DEEPER
+
+        def search() -> list[str]:
+            return [name for name in nearest(ranker(), prompts, depth) if name in hidden]
+
+        try:
+            with anyio.move_on_after(SECONDS):
+                return await anyio.to_thread.run_sync(search, abandon_on_cancel=True)
+            logger.warning("tool_search: nothing is prefetched, since the search of the prompt took over %g s", SECONDS)
+        except Exception:
+            logger.warning("tool_search: nothing is prefetched, since the search of the prompt failed", exc_info=True)
+        return []
+
+    def found(self, groups: Iterable[Mapping[str, Any]]) -> None:
+        """A search has answered: its best hits are revealed, those that fit badly never."""
+        for group in groups:
+            names: list[str] = [hit["name"] for hit in group["hits"] if "weak" not in hit]
+            self._wait(names[:BEST_HITS])
+
+    def used(self, name: str) -> None:
+        """A tool was called, whatever came of it."""
+        self._wait([name], first=True)
+
+    def _wait(self, names: Iterable[str], *, first: bool = False) -> None:
+        if self._reveals:
+            new = dict.fromkeys(name for name in names if name in self._hidden and name not in self._shown)
+            self._waiting = {**new, **self._waiting} if first else {**self._waiting, **new}
+
+    def revealed(self) -> list[str]:
+        """The names to reveal now, as far as the budget reaches."""
+        names = [name for name in self._waiting if name not in self._shown and self._show(name)]
+        self._waiting.clear()
+        if names:
+            self._remember()
+        return names
+
+    def _show(self, name: str) -> bool:
+        used = sum(self._hidden[one].tokens for one in self._shown)
+        if used + self._hidden[name].tokens > self._budget:
+            return False
+        self._shown.append(name)
+        return True
+
+    def _remember(self) -> None:
+        if self._state.get("shown", list[str]()) != self._shown:
+            self._state["shown"] = [*self._shown]
+
+
+def nearest(ranker: Ranker, prompts: Sequence[str], count: int) -> list[str]:
+    """The names of the tools that fit what was asked, the best first, and none that fits badly. A prompt of several
+    sentences is searched as a whole and by each of them."""
+    names: dict[str, None] = {}
+    for prompt in prompts:
+        lists = [_hits(ranker, query, count) for query in (prompt, *steps(prompt))]
+        names.update(dict.fromkeys(_in_turns(lists)))
+    return [*names][:count]
+
+
+def steps(prompt: str) -> list[str]:
+    """The sentences of a prompt, where there are several."""
+    parts = [part for part in _STEP_END.split(prompt) if len(part.split()) > 1]
+    return parts[:MAX_STEPS] if len(parts) > 1 else []
+
+
+def _hits(ranker: Ranker, query: str, count: int) -> list[str]:
+    return [hit.id for hit in ranker.search(query, count) if not hit.weak]
+
+
+def _in_turns(lists: Iterable[Sequence[str]]) -> Iterator[str]:
+    return (name for name in chain.from_iterable(zip_longest(*lists)) if name is not None)

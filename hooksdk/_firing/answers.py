@@ -1,0 +1,41 @@
+"""Answers about one tool call, beside `Block` and `Answer`: what a person is asked, other arguments, secrets, another result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from hooksdk._firing.event import Checked
+from hooksdk.calls import ToolResult
+
+
+@dataclass(frozen=True)
+class Rewrite(Checked):
+    """Other arguments: the whole object, so a key can also be removed."""
+
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Ask(Checked):
+    """Ask a person first. Refused when nobody can be asked, when they say no, and after `timeout` seconds."""
+
+    title: str
+    description: str = ""
+    severity: Literal["info", "warning", "critical"] = "warning"
+    timeout: float = 120.0
+
+
+@dataclass(frozen=True)
+class Secrets(Checked):
+    """Values for the placeholders, by name."""
+
+    values: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Replace(Checked):
+    """Another result for the same call. Text replaces the old text and the structured form; other content stays."""
+
+    result: ToolResult | str
