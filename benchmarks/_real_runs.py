@@ -103,14 +103,15 @@ class Result:
         return asdict(self)
 
 
-def jobs() -> dict[str, Job]:
-    """The tasks and then the scenarios, by id."""
+def jobs(wording: str = "plain") -> dict[str, Job]:
+    """The tasks in one wording, `plain` or `roundabout`, and then the scenarios, by id."""
     scenarios = (_scenario(one) for one in fixtures()["scenarios"])
-    return {job.id: job for job in [*map(_task, TASKS), *scenarios]}
+    return {job.id: job for job in [*(_job(task, wording) for task in TASKS), *scenarios]}
 
 
-def _task(task: Task) -> Job:
-    return Job(task.id, task.prompt, [task.right], dict.fromkeys(task.right, task.answer))
+def _job(task: Task, wording: str) -> Job:
+    prompt = task.plain if wording == "plain" else task.roundabout
+    return Job(task.id, prompt, [task.right], dict.fromkeys(task.right, task.answer))
 
 
 def _scenario(one: Mapping[str, Any]) -> Job:

@@ -43,6 +43,7 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--tasks", nargs="+", default=["all"], metavar="TASK",
         help="ids (A to E are the scenarios), `tasks`, `scenarios`, `all`, or a number: so many tasks, spread over the 40",
     )  # fmt: skip
+    parser.add_argument("--wording", choices=["plain", "roundabout"], default="plain", help="of the 40 tasks (plain)")
     parser.add_argument("--first-move", action="store_true", help="ask for the first reply only")
     parser.add_argument("--turns", type=int, default=8, help="replies that a run may take (8)")
     parser.add_argument(
@@ -82,7 +83,18 @@ def chosen(written: Sequence[str], all_jobs: Mapping[str, Job]) -> list[Job]:
 
 def variant_of(options: argparse.Namespace) -> dict[str, Any]:
     """What makes two runs of one task in one mode different ones."""
-    names = ("model", "first_move", "turns", "settings", "plugins", "text_calls", "window", "max_tokens", "seed")
+    names = (
+        "model",
+        "wording",
+        "first_move",
+        "turns",
+        "settings",
+        "plugins",
+        "text_calls",
+        "window",
+        "max_tokens",
+        "seed",
+    )
     variant = {name: getattr(options, name) for name in names}
     return {**variant, "turns": 1} if options.first_move else variant
 
@@ -178,7 +190,7 @@ def show(options: argparse.Namespace, results: Sequence[Result]) -> None:
     reply = "first reply only" if options.first_move else f"at most {options.turns} turns"
     print(f"Model {options.model}, temperature 0, one run a cell, {reply}; tool_search: {settings}\n")
     for title, runs in (
-        (f"tasks over {SIZE:,} tools", [one for one in tried if one.job not in SCENARIOS]),
+        (f"{options.wording} tasks over {SIZE:,} tools", [one for one in tried if one.job not in SCENARIOS]),
         ("scenarios over 20 tools", [one for one in tried if one.job in SCENARIOS]),
     ):
         if runs:
@@ -198,7 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not (FIXTURES.is_file() and RETRIEVAL.is_dir()):
         sys.exit("the tools and the scenarios lie in ../shared/benchmarks, which is not here")
     definitions()  # outside of the event loop, as it has one of its own
-    results = anyio.run(play_all, options, chosen(options.tasks, jobs()))
+    results = anyio.run(play_all, options, chosen(options.tasks, jobs(options.wording)))
     show(options, results)
     sys.exit(any(one.error for one in results))
 

@@ -76,6 +76,9 @@ def test_the_catalog_has_1860_tools_and_every_task_has_a_right_one():
     tasks = [job for job in runs.jobs().values() if not job.scenario]
     demo = {job.id for job in tasks if all(key.startswith(catalog.DEMO) for key in job.steps[0])}
     assert len(tasks) == 40
+    assert not {job.prompt for job in tasks} & {
+        job.prompt for job in runs.jobs("roundabout").values() if not job.scenario
+    }
     assert {job.id for job in tasks if not keys & job.steps[0].keys()} <= demo
 
 
