@@ -19,7 +19,7 @@ from hooksdk.agent import Limits, Model, Outcome, run_agent
 from hooksdk.hooks import AfterModelCall, AfterToolCall, AfterToolsResolved
 from hooksdk.testing import Recorder, open_host, recorder
 
-__all__ = ["MODES", "Job", "Result", "available", "jobs", "play"]
+__all__ = ["MODES", "Job", "Result", "available", "jobs", "play", "prefetched"]
 
 MODES: Mapping[str, Mapping[str, Any] | None] = {
     "off": {"enabled": "off"},
@@ -173,6 +173,20 @@ async def play(
     result.seconds = round(time.monotonic() - began, 1)
     read(result, job, executors.called, watched, messages, outcome, settings.get("names", {}))
     return result
+
+
+async def prefetched(all_jobs: Sequence[Job], count: int, budget: int) -> tuple[int, int]:
+    """For how many tasks a right tool is among as many prefetched ones, within as many tokens; and the mean of the tokens
+    of all that is offered. No model is asked."""
+    chosen = {"enabled": "on", "prefetch": count, "prefetch_tokens": budget, "reveal": "off"}
+    found, tokens = 0, 0
+    async with open_host("tool_search", config={"plugins": {"tool_search": {"config": chosen}}}) as host:
+        for job in all_jobs:
+            async with host.session(job.id) as session, session.run(job.prompt, context_window=32_768) as run:
+                offered = await run.resolve_tools(Executors(job).tools)
+                found += any(key_of(tool) in job.steps[0] for tool in offered)
+                tokens += run.stats["tokens_offered"]
+    return found, tokens // len(all_jobs)
 
 
 def supported(settings: Mapping[str, Any]) -> dict[str, Any]:

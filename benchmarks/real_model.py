@@ -9,7 +9,7 @@ nothing, with the shell neither. The key is read from OPENAI_API_KEY, and may be
 
 With `--json FILE` every run is written there as it ends, one line each, and a second call with the same options goes on where
 the file ends. Without `--first-move` a model may take `--turns` replies; with it only the first reply is asked for, which is
-much cheaper and tells most of what there is to tell of a search.
+much cheaper and tells most of what there is to tell of a search. `--prefetched` needs no model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 
 import anyio
 from _real_catalog import RETRIEVAL, SIZE, definitions
-from _real_runs import MODES, Job, Result, available, jobs, play
+from _real_runs import MODES, Job, Result, available, jobs, play, prefetched
 from _real_tasks import TASKS
 from _scenario_tools import FIXTURES
 
@@ -32,12 +32,15 @@ from hooksdk.agent import Limits
 from hooksdk.models.openai import OpenAIModel
 
 SCENARIOS = ("A", "B", "C", "D", "E")
+BUDGETS = ((4, 2_000), (6, 2_000), (8, 3_000), (10, 4_000), (50, 100_000))
+"""Numbers of prefetched tools, and the tokens that they may take."""
 
 
 def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--base-url", required=True, metavar="URL", help="the endpoint, with its /v1")
-    parser.add_argument("--model", required=True, metavar="NAME", help="as the endpoint calls it")
+    parser.add_argument("--base-url", metavar="URL", help="the endpoint, with its /v1")
+    parser.add_argument("--model", metavar="NAME", help="as the endpoint calls it")
+    parser.add_argument("--prefetched", action="store_true", help="ask no model: how often is a right tool prefetched?")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), metavar="MODE", help=", ".join(MODES))
     parser.add_argument(
         "--tasks", nargs="+", default=["all"], metavar="TASK",
@@ -62,7 +65,10 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--timeout", type=float, default=1800.0, metavar="SECONDS", help="that the server may be silent"
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if not options.prefetched and not (options.base_url and options.model):
+        parser.error("a model needs --base-url and --model; --prefetched asks none")
+    return options
 
 
 def chosen(written: Sequence[str], all_jobs: Mapping[str, Job]) -> list[Job]:
@@ -205,11 +211,30 @@ def show(options: argparse.Namespace, results: Sequence[Result]) -> None:
             print(f"failed: {one.mode} {one.job}: {one.error}", file=sys.stderr)
 
 
+async def show_prefetched() -> None:
+    """A table over numbers of prefetched tools and their budgets."""
+    print(
+        "| prefetch | prefetch_tokens | plain: right tool offered | roundabout: right tool offered | tokens offered |"
+    )
+    print("|---|---|---|---|---|")
+    for count, budget in BUDGETS:
+        cells: list[str] = []
+        tokens = 0
+        for wording in ("plain", "roundabout"):
+            tasks = [job for job in jobs(wording).values() if not job.scenario]
+            found, mean = await prefetched(tasks, count, budget)
+            cells.append(f"{found} of {len(tasks)}")
+            tokens += mean // 2
+        print(f"| {count} | {budget:,} | {' | '.join(cells)} | {tokens:,} |")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_options(arguments)
     if not (FIXTURES.is_file() and RETRIEVAL.is_dir()):
         sys.exit("the tools and the scenarios lie in ../shared/benchmarks, which is not here")
     definitions()  # outside of the event loop, as it has one of its own
+    if options.prefetched:
+        return anyio.run(show_prefetched)
     results = anyio.run(play_all, options, chosen(options.tasks, jobs(options.wording)))
     show(options, results)
     sys.exit(any(one.error for one in results))

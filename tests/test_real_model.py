@@ -167,3 +167,10 @@ def test_the_three_bridges_search_describe_and_call():
     ]
     result = play("tesla", "bridges", replies)
     assert (result.done, result.turns, result.refused, result.first_move) == (True, 4, 0, "search")
+
+
+def test_a_tool_asked_for_in_plain_words_is_prefetched():
+    asked = [job for job in runs.jobs("plain").values() if not job.scenario][::4]
+    found, tokens = anyio.run(runs.prefetched, asked, 6, 2_000)
+    assert found >= len(asked) - 1
+    assert tokens < 4_000
