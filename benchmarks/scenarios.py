@@ -1,8 +1,8 @@
 """The 20-tool scenarios of Hermes Agent's tool search, played with every tool shown, with tool search, and with code mode.
 
-    python benchmarks/scenarios.py [--json] [--mode off|tools|code ...] [--keep DIR]
+    python benchmarks/scenarios.py [--json] [--mode off|tools|code|prefetch ...] [--keep DIR]
 
-Several modes are given as `--mode off code` or as `--mode off --mode code`; without it all three are played.
+Several modes are given as `--mode off code` or as `--mode off --mode code`; without it all four are played.
 
 Each scenario runs over the whole stack: `run_agent`, a host with the tool_search plugin, `OpenAIModel` over HTTP, and on
 the other side a `ScriptedServer` whose model (`_scenario_model.py`) goes by what the request holds and nothing else. First
@@ -46,7 +46,8 @@ from hooksdk.models.openai import OpenAIModel
 from hooksdk.testing import Recorder, open_host, recorder
 from hooksdk.testing.server import ScriptedServer
 
-MODES = ("off", "tools", "code")
+MODES = ("off", "tools", "code", "prefetch")
+"""`tools` and `code` are the bridge alone; `prefetch` is tool search as it is by default."""
 JUDGING = {
     "rewrite_tool_call": RewriteToolCall, "before_tool_call": BeforeToolCall,
     "transform_tool_result": TransformToolResult, "after_tool_call": AfterToolCall,
@@ -123,7 +124,8 @@ async def play(scenario: Mapping[str, Any], mode: str, around: bool, **search: A
         called.append(Called(name, dict(arguments), time.perf_counter()))
 
     watched = recorder("after_tools_resolved", *JUDGING)
-    settings = {"enabled": "off"} if mode == "off" else {"enabled": "on", "mode": mode, **search}
+    bare = {"mode": mode, "prefetch": 0, "reveal": "off"} if mode != "prefetch" else {}
+    settings = {"enabled": "off"} if mode == "off" else {"enabled": "on", **bare, **search}
     config = {"plugins": {"tool_search": {"config": settings}}}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

@@ -39,11 +39,11 @@ def provider(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> dic
 async def answer(host: Host, session_id: str, prompt: str) -> str:
     message_format = get_format("openai-chat")
     async with host.session(session_id) as session, session.run(prompt, model="any", format=message_format) as run:
-        offered = await run.resolve_tools([Tool.from_function(add, source="host")])  # 1. what may be used
-        tools = message_format.tools(offered)
+        await run.resolve_tools([Tool.from_function(add, source="host")])  # 1. what may be used
         await run.record(message_format.user(prompt))  # 2. the question
         while True:
-            reply = provider(await run.prepare_messages(), tools)  # 3. what the model sees
+            messages = await run.prepare_messages()  # 3. what the model sees, with what is offered now
+            reply = provider(messages, message_format.tools(run.offered))
             await run.record(reply)
             if not run.pending:
                 return message_format.text(reply)

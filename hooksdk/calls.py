@@ -88,6 +88,8 @@ class ToolResult:
     text is one text block."""
     structured: Fresh[Any] = field(default=Fresh(), hash=False)
     """The machine-readable form that a tool with an output schema answers, a fresh copy, or None."""
+    meta: Fresh[dict[str, Any] | None] = field(default=Fresh(), hash=False)
+    """What an MCP server says beside the result under `_meta`, for clients and not for models; a fresh copy, or None."""
 
     def __init__(
         self,
@@ -96,6 +98,7 @@ class ToolResult:
         is_error: bool = False,
         blocks: Iterable[Mapping[str, Any]] = (),
         structured: object = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> None:
         if text is not None and type(text) is not str:
             check("ToolResult(text=...)", text, str, "text", "A value that is not text goes into structured=...")
@@ -105,6 +108,8 @@ class ToolResult:
             check(where, block, Mapping, 'a block such as {"type": "text", "text": ...}')
             content.append(_copied(where, dict(block)))
         structured = _copied("ToolResult(structured=...)", structured)
+        check("ToolResult(meta=...)", meta, (Mapping, type(None)), 'a mapping such as {"example.org/pages": 3}')
+        meta = None if meta is None else _copied("ToolResult(meta=...)", dict(meta))
         if text is None:
             text = "\n".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
         put = object.__setattr__
@@ -113,6 +118,7 @@ class ToolResult:
         put(self, "plain", not content)
         put(self, "blocks", content or [{"type": "text", "text": text}])
         put(self, "structured", structured)
+        put(self, "meta", meta)
 
     @classmethod
     def error(cls, text: str) -> ToolResult:
@@ -121,7 +127,7 @@ class ToolResult:
 
     def with_text(self, text: str, *, structured: object = None) -> ToolResult:
         """The same result with other text: text blocks are replaced by one, other content stays. The structured form
-        is left out unless it is passed, since it may say what the text is to say no longer."""
+        is left out unless it is passed, and `meta` is: they may say what the text is to say no longer."""
         others = [block for block in self.blocks if block.get("type") != "text"]
         blocks = [] if self.plain else [{"type": "text", "text": text}, *others]
         return ToolResult(text, is_error=self.is_error, blocks=blocks, structured=structured)

@@ -36,14 +36,25 @@ class Catalog(Sequence[Tool]):
     ```
     """
 
-    __slots__ = ("_by_name", "_fingerprint", "_shared_names", "_tools", "diagnostics", "removed_names", "withheld")
+    __slots__ = (
+        "_by_name",
+        "_fingerprint",
+        "_shared_names",
+        "_tools",
+        "diagnostics",
+        "missing",
+        "removed_names",
+        "withheld",
+    )
 
     withheld: Mapping[str, str]
     """Tools handed to this run and taken away by policy: name to reason."""
     removed_names: frozenset[str]
     """Names and ids that an earlier attempt of this run had, and that no tool has now."""
+    missing: Mapping[str, str]
+    """Owners whose tools should be here and are not, such as MCP servers that could not be started: name to reason."""
     diagnostics: tuple[str, ...]
-    """What was left out, renamed or copied without its schema, one line each."""
+    """What is missing, what was left out, renamed or copied without its schema, one line each."""
 
     def __init__(
         self,
@@ -52,6 +63,7 @@ class Catalog(Sequence[Tool]):
         withheld: Mapping[str, str] | None = None,
         shared_names: Mapping[str, Sequence[str]] | None = None,
         removed_names: Iterable[str] = (),
+        missing: Mapping[str, str] | None = None,
         diagnostics: Iterable[str] = (),
     ) -> None:
         self._tools = tuple(tools)
@@ -60,6 +72,7 @@ class Catalog(Sequence[Tool]):
         self._fingerprint: str | None = None
         self.withheld = MappingProxyType(dict(withheld or {}))
         self.removed_names = frozenset(removed_names)
+        self.missing = MappingProxyType({str(owner): str(reason) for owner, reason in (missing or {}).items()})
         self.diagnostics = tuple(diagnostics)
 
     def get(self, name: str) -> Tool | None:
@@ -123,6 +136,7 @@ class Catalog(Sequence[Tool]):
             withheld={**self.withheld, **reasons},
             shared_names=self._shared_names,
             removed_names=self.removed_names,
+            missing=self.missing,
             diagnostics=self.diagnostics,
         )
 
@@ -173,13 +187,14 @@ def build_catalog(
     earlier: Iterable[str] = (),
     reserved: Collection[str] = frozenset(),
     runnable: dict[str, Tool] | None = None,
+    missing: Mapping[str, str] | None = None,
 ) -> Catalog:
     """Give every tool a name of its own. Where two owners chose one name, both become `owner__name`; the host's own tool
     keeps it, where only one of them is the host's. A tool with a name that is `reserved` for a bridge of this run becomes
     `owner__name`, too. A tool without a name is left out, and so is a second one of the same owner and name. `diagnostics`
     says all that. Of the `earlier` names and ids, those that no tool has now are `removed_names`. With `runnable` the
     catalog's tools have no executors; those that have are put in there, by name."""
-    notes: list[str] = []
+    notes = [f"the tools of '{owner}' are missing: {reason}" for owner, reason in (missing or {}).items()]
     by_fold: dict[str, list[Tool]] = {}
     entries = list(_with_distinct_ids(tools, notes))
     for entry in entries:
@@ -214,7 +229,8 @@ def build_catalog(
         runnable.update((entry.name, entry) for entry in catalog)
         catalog = [entry.without_executor() for entry in catalog]
     present = {name for entry in catalog for name in (entry.name, entry.id)}
-    return Catalog(catalog, shared_names=shared, removed_names={*earlier} - present - shared.keys(), diagnostics=notes)
+    removed = {*earlier} - present - shared.keys()
+    return Catalog(catalog, shared_names=shared, removed_names=removed, missing=missing, diagnostics=notes)
 
 
 def _with_distinct_ids(tools: Iterable[Tool], notes: list[str]) -> Iterator[Tool]:

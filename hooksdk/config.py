@@ -6,23 +6,25 @@ Later ones are laid over earlier ones, but what a project's file widens counts o
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, final
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from hooksdk._config.gateway import GatewayConfig, gateway_places
 from hooksdk._config.merge import Merged, merge
 from hooksdk._config.own_settings import OwnSettings, ProjectSettings
-from hooksdk._config.sources import fold, read_sources, split_store
+from hooksdk._config.sources import config_files, fold, read_sources, split_store
+from hooksdk._config.watch import FileWatch
 from hooksdk._config.words import printable_entry, trust_advice, why_untrusted
 from hooksdk._firing.hook import Grant
 from hooksdk._tasks.background import logger
-from hooksdk.errors import ConfigError, did_you_mean, problem_text, unknown_key
+from hooksdk.errors import ConfigError, HookSDKError, did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import HOOKS
 
-__all__ = ["Config", "PluginConfig", "ProjectSettings", "fold", "load_config", "read_config"]
+__all__ = ["Config", "ConfigWatch", "PluginConfig", "ProjectSettings", "fold", "load_config", "read_config"]
 
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -94,6 +96,8 @@ class Config(_Strict):
     """When queued trims are applied."""
     timeouts: Timeouts = Field(default_factory=dict)
     """Seconds by hook, for all plugins."""
+    gateway: GatewayConfig = Field(default_factory=GatewayConfig)
+    """What clients of `hooksdk gateway` are shown, and who may do what."""
     plugins: dict[str, PluginConfig] = Field(default_factory=dict)
     _merged: Merged | None = PrivateAttr(default=None)
     """What a project's file had to do with it, where that counts later on."""
@@ -136,6 +140,11 @@ def load_config(
     What would need the operator's trust and does not have it is left out, with one warning in the log.
     """
     config, merged = read_config(overrides, folder=folder, environment=environment)
+    _tell(merged)
+    return config
+
+
+def _tell(merged: Merged) -> None:
     for problem in merged.twice:
         logger.warning("%s", problem)
     if missing := merged.missing_trust():
@@ -143,7 +152,80 @@ def load_config(
         logger.warning(
             "%s: %s: %s. %s", merged.project, why_untrusted(merged), entries, trust_advice(merged.trust.folder)
         )
-    return config
+
+
+@final
+class ConfigWatch:
+    """The configuration of a project folder, read again when one of its files has changed: the user's, `hooksdk.toml` or
+    `pyproject.toml`. The arguments are those of `load_config`. Raises `ConfigError` for what is wrong at first.
+
+    `check` is called with a newer configuration before it counts, and raises for one that cannot be used: the plugins' own
+    settings, which only they know, are looked at when a host is made.
+
+    ```python
+    from pathlib import Path
+
+    from hooksdk import Host
+    from hooksdk.config import ConfigWatch
+
+    watch = ConfigWatch(folder=Path(), check=lambda config: Host(config=config))
+    host = Host(config=watch.config)
+    if watch.catch_up():  # before a session begins, say
+        host = Host(config=watch.config)
+    ```
+    """
+
+    def __init__(
+        self,
+        overrides: Mapping[str, Any] | None = None,
+        *,
+        folder: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        check: Callable[[Config], object] | None = None,
+    ) -> None:
+        self._overrides, self._environment, self._check = overrides, environment, check
+        self._folder = folder or Path.cwd()
+        files = config_files(self._folder, os.environ if environment is None else environment)
+        self._files = FileWatch(files)
+        config, merged = self._read()
+        _tell(merged)
+        self.config: Config = config
+        """The newest configuration that could be read."""
+        self.problem = ""
+        """Why the files as they are now do not count, in one line; empty where they do."""
+        self._trusted = merged.trust.trusted
+
+    def catch_up(self) -> bool:
+        """True when `config` is another than before. Without a change it costs one question to the file system for each file.
+
+        The old configuration stays, with a line in the log and in `problem`, where a file is broken or `check` raises, and
+        where the folder was trusted and its files are not the ones any more that the operator trusted.
+        """
+        if not self._files.changed():
+            return False
+        try:
+            config, merged = self._read()
+            if self._trusted and merged.trust.state == "changed" and merged.to_look_at():
+                advice = trust_advice(merged.trust.folder)
+                return self._keep(f"{merged.project} has changed since you trusted it. {advice}")
+            if self._check is not None and config != self.config:
+                self._check(config)
+        except HookSDKError as error:
+            return self._keep(str(error))
+        self.problem, self._trusted = "", merged.trust.trusted
+        if config == self.config:
+            return False
+        _tell(merged)
+        self.config = config
+        return True
+
+    def _keep(self, problem: str) -> bool:
+        self.problem = problem
+        logger.warning("the configuration stays as it was: %s", problem)
+        return False
+
+    def _read(self) -> tuple[Config, Merged]:
+        return read_config(self._overrides, folder=self._folder, environment=self._environment)
 
 
 def read_config(
@@ -181,6 +263,8 @@ def _validate(data: Mapping[str, Any], where: str) -> Config:
 
 def _unknown_setting(path: list[str]) -> str:
     name = ".".join(path)
+    if path[0] == "gateway":
+        return unknown_key(name, gateway_places(path))
     if len(path) < 3:
         return unknown_key(name, Config.model_fields)
     hint = did_you_mean(path[-1], PluginConfig.model_fields)

@@ -20,6 +20,7 @@ from hooksdk._plugins.handlers import judging_line
 from hooksdk._plugins.listing import describe_plugins
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._plugins.registry import Registry
+from hooksdk._run.held import HeldSession
 from hooksdk._run.parts import PluginStorage, SessionParts
 from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
@@ -101,6 +102,7 @@ class Host(AsyncOnly):
         self._keepers: list[Keeper[Any]] = []
         self._shared: dict[str, Any] = {}
         self._sessions: dict[str, Session] = {}
+        self._held: dict[str, HeldSession[Session]] = {}
         self._rest: anyio.Event | None = None
         """Made by whoever waits until nobody is at work."""
         self._plugin_host = _PluginHost(self, restart)
@@ -195,14 +197,50 @@ class Host(AsyncOnly):
         """A session, to use as `async with host.session("id") as session`. An id is opaque: any text; without one a new
         session with a random id is opened. Entering raises `SessionBusy` while somebody else holds it."""
         check_text("host.session(...)", session_id, "An id is text, such as str(7)")
+        return self._session(uuid.uuid4().hex if session_id is None else session_id, self._tell_rest)
+
+    def _session(self, session_id: str, on_rest: Callable[[], None]) -> Session:
         if self._background is None:
             raise SessionClosed("the host")
         parts = SessionParts(
             config=self.config, registry=self._registry, background=self._background, store=self._store,
             approver=self._approver, shared=self._shared, on_open=self._add_session, on_close=self._remove_session,
-            on_rest=self._tell_rest, plugin_host=self._plugin_host,
+            on_rest=on_rest, plugin_host=self._plugin_host,
         )  # fmt: skip
-        return Session(uuid.uuid4().hex if session_id is None else session_id, parts)
+        return Session(session_id, parts)
+
+    async def hold(self, session_id: str, *, idle: float | None = 600.0) -> Session:
+        """The open session of this id, opened where it is not: the host keeps it open for whoever holds it next, without a
+        block of anybody's own. Hold it again before each run.
+
+        It is closed as `idle` once nobody held it and no run was open for `idle` seconds (None: never), which the first of
+        its holders says, and else with the host; one that is in use is never closed. Raises what opening a session raises,
+        such as `SessionBusy` where somebody has opened it in a block.
+        """
+        check("host.hold(...)", session_id, str, "the session's id")
+        check_number("host.hold(idle=...)", idle, "idle=600", optional=True)
+        while True:
+            held = self._held.get(session_id)
+            if held is None:
+                held = self._held[session_id] = HeldSession[Session](idle, self._tell_rest)
+                held.session = self._session(session_id, held.tell_rest)
+                assert self._background is not None
+                self._background.spawn(self._keep, session_id, held, name=f"session '{session_id}'")
+            await held.settled.wait()
+            if held.error is not None:
+                raise held.error
+            if held.session is not None and held.session.open:
+                held.touch()
+                return held.session
+            await held.ended.wait()  # it closes just now: the next one is opened after it
+
+    async def _keep(self, session_id: str, held: HeldSession[Session]) -> None:
+        try:
+            await held.keep()
+        finally:
+            if self._held.get(session_id) is held:
+                del self._held[session_id]
+            held.end()
 
     @property
     def sessions(self) -> Sequence[Session]:
@@ -237,6 +275,8 @@ class Host(AsyncOnly):
     def _remove_session(self, session: Session) -> None:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
+        if (held := self._held.get(session.id)) is not None and held.session is session:
+            held.closed.set()
         self._tell_rest()
 
 

@@ -18,14 +18,14 @@ from hooksdk import hooks, schema
 from hooksdk._door.checks import AsyncOnly, check
 from hooksdk._run.around import HeldOpen
 from hooksdk._run.compaction import Compaction
-from hooksdk._run.judged import JudgedCall, end_judged_calls, judge_call
+from hooksdk._run.judged import JudgedCall, end_calls, judge_call
 from hooksdk._run.masked import MaskedEditor, mask_messages
 from hooksdk._run.messages import before_model_call, drain_trims
 from hooksdk._run.parts import RunParts
 from hooksdk._run.prompts import prompt_text
 from hooksdk._run.state import CallInProgress, RunState
-from hooksdk._run.text_calls import names_called_in, reminder_of
-from hooksdk._run.tools import listing, settle_tools
+from hooksdk._run.tools import settle_tools, tell_settled
+from hooksdk._run.written_calls import notice_text_calls
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
@@ -39,13 +39,11 @@ from hooksdk.formats._tools import as_tools
 from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.records import (
     AttemptStarted,
-    CallInText,
     Content,
     ModelCalled,
     ModelReplied,
     RunEnded,
     RunStarted,
-    ToolsResolved,
 )  # fmt: skip
 from hooksdk.tools import Tool
 
@@ -169,16 +167,20 @@ class Run(AsyncOnly):
 
     # What the model may use
 
-    async def resolve_tools(self, tools: GivenTools | Callable[[], GivenTools] = ()) -> list[Tool]:
+    async def resolve_tools(
+        self, tools: GivenTools | Callable[[], GivenTools] = (), *, missing: Mapping[str, str] | None = None
+    ) -> list[Tool]:
         """Settle the catalog of this attempt and answer what to offer the model. `tools` are `Tool`s, functions that become
         tools, and definitions in a provider's JSON, which have no executor (`Tool.from_json` gives them one). They and the
         plugins' tools pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
-        `PolicyFailed` when a narrowing plugin fails."""
+        `PolicyFailed` when a narrowing plugin fails. `missing` are owners whose tools should be among them, by name, and why
+        they are not: a model that searches is told, too."""
         self._state.check_open()
         state = self._state
+        check("run.resolve_tools(missing=...)", missing, (Mapping, type(None)), "a mapping of names to reasons")
         candidates = [*map(state.itself, as_tools(tools, "run.resolve_tools(...)")), *self._parts.tools]
         try:
-            offered = await settle_tools(state, candidates, self._earlier_names)
+            offered = await settle_tools(state, candidates, self._earlier_names, missing or {})
         except BaseException as error:
             state.catalog = None  # what an earlier attempt was granted is granted no more
             state.secrets.error(error)
@@ -187,13 +189,7 @@ class Run(AsyncOnly):
         await state.parts.unmatched.check_patterns(self._hooks, self.info, [*candidates, *catalog, *offered])
         self._earlier_names.update(name for tool in (*catalog, *offered) for name in (tool.name, tool.id))
         state.stats.resolved(catalog, offered, state.prefetched)
-        for note in catalog.diagnostics:
-            logger.info("%s", note, extra={"session": self.info.session_id})
-        await state.trace(
-            ToolsResolved(tools=len(catalog), offered=len(offered), withheld=len(catalog.withheld),
-                          tokens=state.stats.tokens_direct, tokens_offered=state.stats.tokens_offered,
-                          notes=catalog.diagnostics, catalog=listing(catalog, offered, state.prefetched))
-        )  # fmt: skip
+        await tell_settled(state, offered)
         self._after_tools_resolved(catalog)
         return offered
 
@@ -213,7 +209,7 @@ class Run(AsyncOnly):
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
         trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
         match."""
-        self._state.check_open()
+        self._state.check_transcript()
         if messages is not None:
             whole = messages_in(messages, self._parts.format, "run.prepare_messages(...)").messages
             if self._state.secrets:
@@ -239,7 +235,7 @@ class Run(AsyncOnly):
         """Append a message (or several) to the transcript; durable when this returns. A reply of the model opens its
         calls and is shown to `after_model_call`. Objects of the provider's SDK are taken as they are; of a whole answer its
         message, usage and reason to stop. Raises `WrongArgument` for what is no message."""
-        self._state.check_open()
+        self._state.check_transcript()
         given = messages_in(message, self._parts.format, "run.record(...)")
         messages, counts = given.messages, usage_in(given.usage if usage is None else usage, "run.record(usage=...)")
         stop_reason = given.stop_reason if stop_reason is None else stop_reason
@@ -261,9 +257,11 @@ class Run(AsyncOnly):
         self, reply: Sequence[Message], usage: Mapping[str, Any] | None, stop_reason: str | None
     ) -> None:
         self._state.stats.replied(usage)
+        self._state.reminder = None
         text = "\n".join(filter(None, map(self._parts.format.text, reply)))
         await self._state.trace(ModelReplied(usage=usage or None, stop_reason=stop_reason), lambda: Content(text=text))
-        await self._notice_text_calls(reply, text)
+        if not any(self._parts.format.calls(message) for message in reply):
+            await notice_text_calls(self._state, text)
         if self._hooks.has("after_model_call"):
             for message in reply:
                 is_last = message is reply[-1]  # what the reply cost is said once
@@ -273,29 +271,20 @@ class Run(AsyncOnly):
                 )  # fmt: skip
                 self._hooks.observe("after_model_call", event)
 
-    async def _notice_text_calls(self, reply: Sequence[Message], text: str) -> None:
-        state, format_ = self._state, self._parts.format
-        catalog, state.reminder = state.catalog, None
-        if catalog is None or any(format_.calls(message) for message in reply):
-            return
-        names = names_called_in(text, lambda name: name in catalog or name in state.bridges)
-        if names:
-            state.reminder = reminder_of(names, {tool.name for tool in state.offered}, state.call_hint)
-            state.stats.written_as_text(len(names))
-            await state.trace(CallInText(names=tuple(names)))
-
     # Each tool call: its steps are listed in `_run/judged.py`
 
-    async def call_tool(self, call: ToolCall | GivenMessage) -> ToolResult:
+    async def call_tool(
+        self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None
+    ) -> ToolResult:
         """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's SDK or
         API has it. Whatever goes wrong with the call is a result that the model
         can read; only the host's own mistakes raise, and `ApprovalPending` for a call whose approval comes later: call it
         again then, in this run or in a later one. It is not judged again, and runs with the arguments that were. A call of
         the newest reply that has its result already, such as when a loop is resumed, is not run again: that result is the
-        answer."""
+        answer. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
         self._state.check_open()
         call = call_in(call, self.pending, "run.call_tool(...)")
-        judged = await judge_call(self._state, CallInProgress(call, runs_at_once=True))
+        judged = await judge_call(self._state, CallInProgress(call, runs_at_once=True, only=only))
         return await judged.execute()
 
     async def judge(self, call: ToolCall | GivenMessage) -> JudgedCall:
@@ -310,7 +299,7 @@ class Run(AsyncOnly):
     async def compaction(self) -> AsyncGenerator[Compaction, None]:
         """While the host shortens its messages: `async with run.compaction() as compaction:`, and in it
         `await compaction.replace(messages)`. The stored messages stay whole; the view starts anew from these."""
-        self._state.check_open()
+        self._state.check_transcript()
         compaction = Compaction(self._transcript, self._state.secrets)
         self._compacting = True
         try:
@@ -368,7 +357,7 @@ class Run(AsyncOnly):
     async def _end(self, reason: EndReason, message: str | None, problems: list[Exception]) -> None:
         if reason != "paused":
             try:
-                await end_judged_calls(self._state)
+                await end_calls(self._state)
                 await self._transcript.close_turn(NOT_RUN)
             except Exception as problem:
                 problems.append(problem)

@@ -177,6 +177,11 @@ class Session(AsyncOnly):
         return self._listeners.add(listener)
 
     @property
+    def open(self) -> bool:
+        """True once it has opened, until it begins to close."""
+        return self._is_open
+
+    @property
     def running(self) -> bool:
         """True while it is at work: from before a run's `agent_start` handlers until the run's end is stored, and while
         the session itself opens or closes."""
@@ -258,16 +263,20 @@ class Session(AsyncOnly):
         context_window: int | None = None,
         format: str | MessageFormat = "openai-chat",  # noqa: A002 - the field's own word
         approver: Approver | None = None,
+        transcript: bool = True,
+        withhold: Callable[[Tool], str | None] | None = None,
     ) -> Run:
         """A run of this session, to use as `async with session.run(...) as run`.
 
         `input` is what `agent_start` handlers judge; record it yourself. `context_window` is in tokens. `requester` is a
         mapping with id, is_owner and roles; `trigger` is user (unless you say so), schedule, subagent or other. In a
         sub-agent's session `requester` and `workspace_dir` are the parent's unless others are given, and `trigger` is
-        subagent. `approver` answers in this run, in the place of the host's. Entering raises `RunAlreadyOpen`, `RunBlocked`
-        or `PolicyFailed`.
+        subagent. `approver` answers in this run, in the place of the host's. `transcript=False` is for a host without a model: calls
+        go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
+        tool, plugins' own among them: one that it answers a reason for is not granted to this run. Entering raises
+        `RunAlreadyOpen`, `RunBlocked` or `PolicyFailed`.
         """
-        dispatcher, transcript, states = self._dispatcher, self._need_transcript(), self._states
+        dispatcher, states, own_transcript = self._dispatcher, self._states, self._need_transcript()
         assert dispatcher is not None
         assert states is not None
         parent_run = self._parent_run or (self._parent_runs.newest if self._parent_runs else None)
@@ -275,15 +284,15 @@ class Session(AsyncOnly):
             self.id, parent=self._parent, parent_run=parent_run, agent_id=agent_id, workspace_dir=workspace_dir,
             requester=requester, trigger=trigger, metadata=metadata, provider=provider, model=model,
         )  # fmt: skip
-        check_options(context_window=context_window, approver=approver)
+        check_options(context_window=context_window, approver=approver, transcript=transcript, withhold=withhold)
         registry = self._parts.registry
         parts = RunParts(
-            dispatcher=dispatcher, transcript=transcript, store=self._parts.store, format=get_format(format),
+            dispatcher=dispatcher, transcript=own_transcript, store=self._parts.store, format=get_format(format),
             tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states,
             secrets=self._secrets, open_run=self._open_run,
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call",
             contracts=registry.contracts, built_in=registry.built_in, unmatched=self._unmatched,
-            missing_grants=registry.missing_conversation(),
+            missing_grants=registry.missing_conversation(), transcript_kept=transcript, withhold=withhold,
         )  # fmt: skip
         return Run(parts, info, input=json_value("session.run(input)", input), context_window=context_window)
 

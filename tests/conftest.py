@@ -7,8 +7,11 @@ is late and other code is not is marked `jumping_clock`: no busy machine moves t
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +24,9 @@ from tests.postgres import Postgres, running
 # The commands under test start some hundred processes, which would compile the package anew each.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 pytest.register_assert_rewrite("tests.stage")
+# What still lives when a worker ends is not walked once more: with all that the tests import this takes longer than
+# pytest-xdist waits for its workers, and then it warns that they are still running.
+atexit.register(gc.freeze)
 
 
 @pytest.fixture
@@ -44,10 +50,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("anyio_backend", ["asyncio", "trio"], indirect=True)
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A path for each test. The factory itself looks through all folders that it has made, each time."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """No test reads the configuration or writes the sessions of whoever runs it."""
-    folder = tmp_path_factory.mktemp("home")
+    folder = next(homes)
+    folder.mkdir()
     monkeypatch.setenv("HOOKSDK_HOME", str(folder))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     return folder

@@ -43,8 +43,11 @@ def blocks_of_page(page: Path) -> list[tuple[int, str]]:
 def blocks_of_docstrings() -> Iterator[tuple[str, Path, int, str]]:
     """Every block in a docstring of hooksdk and the built-in plugins: whose it is, its file and line, its code."""
     for path in [*(ROOT / "hooksdk").rglob("*.py"), *(ROOT / "builtin_plugins").rglob("*.py")]:
+        text = path.read_text("utf-8")
+        if "```python" not in text:
+            continue
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 name = f"{module}.{getattr(node, 'name', '')}".rstrip(".")
                 line = getattr(node.body[0], "lineno", 1) - 1 if node.body else 0

@@ -67,6 +67,14 @@ def test_search_takes_at_most_one_turn_more(scenario: str, mode: str, size: int)
     assert more <= (0 if scenario == "E" else 1)
 
 
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("scenario", IDS)
+def test_prefetch_takes_no_turn_more_and_passes(scenario: str, size: int):
+    record = record_of(scenario, "prefetch", size)
+    assert record.problems == []
+    assert record.turns == record_of(scenario, "off", size).turns
+
+
 @pytest.mark.parametrize("mode", SEARCHING)
 @pytest.mark.parametrize("scenario", IDS)
 def test_search_over_547_tools_takes_fewer_tokens_than_showing_them(scenario: str, mode: str):

@@ -69,22 +69,22 @@ class Redactor:
         self._patterns = [re.compile(entry) for entry in allow if not entry.startswith("sha256:")]
 
     async def redact(self, result: ToolResult, rules: Counter[str]) -> ToolResult:
-        """The result without secret-shaped text in text, blocks and structured form, keys included; `rules` is told which
+        """The result without secret-shaped text in text, blocks, structured form and meta, keys included; `rules` is told which
         rules found how much."""
         if len(result.text) < IN_THREAD:
             return self._redact(result, rules)
         return await anyio.to_thread.run_sync(self._redact, result, rules)
 
     def _redact(self, result: ToolResult, rules: Counter[str]) -> ToolResult:
-        content: list[Any] = [result.text, [] if result.plain else result.blocks, result.structured]
+        content: list[Any] = [result.text, [] if result.plain else result.blocks, result.structured, result.meta]
         document = _Document()
         _walk(content, lambda key, text: document.add(key, text) or text)
         cuts = self._cuts(document)
         if not cuts:
             return result
         redacted = iter([_without(raw, cuts.get(number, ()), rules) for number, raw in enumerate(document.strings)])
-        text, blocks, structured = _walk(content, lambda _key, _text: next(redacted))
-        return ToolResult(text, is_error=result.is_error, blocks=blocks, structured=structured)
+        text, blocks, structured, meta = _walk(content, lambda _key, _text: next(redacted))
+        return ToolResult(text, is_error=result.is_error, blocks=blocks, structured=structured, meta=meta)
 
     def _cuts(self, document: _Document) -> dict[int, list[tuple[int, int, str]]]:
         """Which bytes of which strings are to go, and by which rule."""

@@ -19,6 +19,7 @@ from builtin_plugins.tool_search._bridge import bridge_tools, fill
 from builtin_plugins.tool_search._code_mode import code_tool
 from builtin_plugins.tool_search._config import Config
 from builtin_plugins.tool_search._indexes import Indexes
+from builtin_plugins.tool_search._learned import Learning, Memory
 from builtin_plugins.tool_search._listing import listing_budget
 from builtin_plugins.tool_search._names import Names
 from builtin_plugins.tool_search._reach import Reach
@@ -32,13 +33,14 @@ from builtin_plugins.tool_search._sentences import (
 from builtin_plugins.tool_search._streak import Streak
 from builtin_plugins.tool_search._unwrapping import Unwrapping
 from builtin_plugins.tool_search.rankers import load_ranker
-from hooksdk import Catalog, PluginState, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
+from hooksdk import Catalog, PluginState, Storage, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
 from hooksdk.hooks import (
     AfterToolCall,
     AssembleTools,
     BeforeModelCall,
     Offer,
     Reveal,
+    SessionStart,
     TransformToolResult,
     UnwrapToolCall,
 )  # fmt: skip
@@ -55,6 +57,7 @@ class _Shared:
     """What all sessions of a host have in common: equal catalogs are indexed once, worker processes stay warm."""
 
     indexes: Indexes
+    memory: Memory = field(default_factory=Memory)
     sandbox: Sandbox = field(default_factory=Sandbox)
 
 
@@ -67,16 +70,18 @@ class ToolSearch:
     @asynccontextmanager
     async def shared(cls, config: Config) -> AsyncGenerator[_Shared, None]:
         """The indexes and the workers of code mode are shared by all sessions."""
-        shared = _Shared(Indexes(load_ranker(config.ranker)))
+        shared = _Shared(Indexes(load_ranker(config.ranker, config.vocabulary)))
         try:
             yield shared
         finally:
             await shared.sandbox.close()
 
-    def __init__(self, config: Config, shared: _Shared, state: PluginState) -> None:
+    def __init__(self, config: Config, shared: _Shared, storage: Storage, state: PluginState) -> None:
         self._config = config
         self._default_limit = min(config.search_default_limit, config.max_search_limit)
-        self._indexes = shared.indexes
+        self._memory = shared.memory
+        self._storage = storage
+        self._indexes = Learning(shared.indexes, shared.memory, learns=config.learn)
         self._sandbox = shared.sandbox
         self._pinned = [ToolPattern(pattern) for pattern in config.pinned]
         self._deferred: frozenset[str] = frozenset()
@@ -85,6 +90,12 @@ class ToolSearch:
         self._unwrapping = Unwrapping(config.nested, answers)
         self._streak = Streak()
         self._reach = Reach(config, state)
+
+    @hooks.session_start
+    async def recall(self, event: SessionStart) -> None:  # noqa: ARG002 - a handler takes its event
+        """Read what was learned from use."""
+        if self._config.learn:
+            await self._memory.load(self._storage)
 
     @hooks.assemble_tools.last
     async def offer_bridge(self, event: AssembleTools) -> Offer | None:
@@ -153,6 +164,8 @@ class ToolSearch:
         """A model that calls a tool, also a shown one, has stopped searching; a name that it made up is none."""
         if event.tool is not None and not event.tool.bridge:
             self._streak.end()
+            if event.status == "ok" and event.tool.name in self._deferred:
+                await self._indexes.called(event.tool, self._storage)
 
     def _is_worth_it(self, tools: Sequence[Tool], context_window: int | None) -> bool:
         if self._config.enabled == "off" or not tools:

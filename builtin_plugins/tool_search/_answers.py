@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from builtin_plugins.tool_search._listing import available
+from builtin_plugins.tool_search._listing import available, not_available
 from builtin_plugins.tool_search._parts import MAX_SCHEMA, compact, find_part, parts_at, shortened
 from builtin_plugins.tool_search._scope import Refusal, Scope, reason_of
 from builtin_plugins.tool_search._signatures import clip, signature, summary
@@ -32,6 +32,8 @@ def search(queries: Sequence[str], limit: int, *, scope: Scope, ranker: Ranker) 
     answer: dict[str, Any] = {"total_available": len(deferred), "results": groups}
     if len(queries) > MAX_QUERIES:
         answer["note"] = f"Only the first {MAX_QUERIES} queries were searched."
+    if catalog.missing:
+        answer["not_available"] = not_available(catalog.missing)
     if any("weak" in group or not (group["hits"] or "already_offered" in group) for group in groups):
         answer["available_from"] = available(tool for tool in catalog if tool.name in deferred)
         answer["hint"] = "Try other words, or one capability at a time. What is not found may not exist."

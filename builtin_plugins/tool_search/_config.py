@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
@@ -12,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from builtin_plugins.tool_search._names import BRIDGES, LEGAL
 from builtin_plugins.tool_search._sandbox import is_installed
 from builtin_plugins.tool_search._sentences import DESCRIPTIONS
+from builtin_plugins.tool_search._vocabulary import Vocabulary, leaves
 from builtin_plugins.tool_search.rankers import load_ranker
 from hooksdk.config import ProjectSettings
 from hooksdk.patterns import ToolPattern
@@ -72,16 +74,28 @@ class Config(BaseModel):
     answered outright."""
     listing: bool | int = False
     """Whether the bridge lists the deferred tools: at 4,000 tokens or as many as given, at most a tenth of the window."""
+    vocabulary: Vocabulary = Field(default_factory=dict[str, list[str]])
+    """A house's own terms, each with the words that tools use for it: a table, or the path of a TOML or JSON file."""
+    learn: bool = False
+    """Whether tools that were called after a search are lifted when alike words are searched again. What is kept in the
+    plugin's storage are salted hashes of words."""
 
     @classmethod
     def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
         """Without trust a project brings no ranker of its own, which is code, and no words or names for the bridges,
-        which are ours to the model; and nothing where the operator has configured the search."""
+        which are ours to the model, no words from a file outside of its folder, and it does not let us keep what was
+        searched; and nothing where the operator has configured the search."""
         values = {name: value for name, value in project.values.items() if name not in own}
+        outside = leaves(project.folder, values.get("vocabulary"))
+        if isinstance(path := values.get("vocabulary"), str):
+            values["vocabulary"] = str(project.folder / Path(path).expanduser())
         needs_trust = [
             name
             for name, value in values.items()
-            if project.configured or name in ("descriptions", "names") or (name == "ranker" and ":" in str(value))
+            if project.configured
+            or name in ("descriptions", "names", "learn")
+            or (name == "ranker" and ":" in str(value))
+            or (name == "vocabulary" and outside)
         ]
         missing = [] if project.trusted else needs_trust
         return {**{name: value for name, value in values.items() if name not in missing}, **own}, missing

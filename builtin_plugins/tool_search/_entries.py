@@ -27,6 +27,8 @@ class Document:
     owner: str
     fingerprint: str = ""
     """Of the tool's name, description and parameters. A tool that has one is split into words once, in every catalog."""
+    read_only: bool | None = None
+    """What the tool's annotations say; None where they are silent."""
 
     def spellings(self) -> Iterator[str]:
         """The forms of its exact name, without case and separators."""

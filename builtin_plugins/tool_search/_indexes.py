@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from builtin_plugins.tool_search.rankers import Document, Ranker, RankerFactory
-from hooksdk import Tool, schema
+from hooksdk import Tool
 
 MAX_TOOLS = 100_000
 """Tools in all catalogs together whose rankers are kept, at 2 to 3 kB each."""
@@ -38,18 +38,18 @@ class _Parameters(Mapping[str, Any]):
 
 
 class Indexes:
-    """Rankers by the fingerprint of what they rank, shared by all sessions of a host. Those used last are kept."""
+    """Rankers by the fingerprints of what they rank, shared by all sessions of a host. Those used last are kept."""
 
     def __init__(self, factory: RankerFactory, *, max_tools: int = MAX_TOOLS) -> None:
         self._factory = factory
         self._max_tools = max_tools
-        self._rankers: OrderedDict[str, tuple[Ranker, int]] = OrderedDict()
+        self._rankers: OrderedDict[tuple[Any, ...], tuple[Ranker, int]] = OrderedDict()
         """Each with the number of tools that it counts as."""
         self._lock = threading.Lock()
 
     def of(self, tools: Sequence[Tool]) -> Ranker:
         """The ranker of these tools."""
-        key = schema.fingerprint([(tool.owner, tool.fingerprint) for tool in tools])
+        key = tuple((tool.owner, tool.fingerprint, _read_only(tool)) for tool in tools)
         with self._lock:
             if key in self._rankers:
                 self._rankers.move_to_end(key)
@@ -66,5 +66,10 @@ class Indexes:
 def _document(tool: Tool) -> Document:
     return Document(
         id=tool.name, name=tool.name, description=tool.description, parameters=_Parameters(tool), owner=tool.owner,
-        fingerprint=tool.fingerprint,
+        fingerprint=tool.fingerprint, read_only=_read_only(tool),
     )  # fmt: skip
+
+
+def _read_only(tool: Tool) -> bool | None:
+    """What the annotations say; a tool that destroys is none that reads, whatever else they say."""
+    return False if tool.annotations.destructive else tool.annotations.read_only

@@ -6,6 +6,8 @@ from importlib.resources import files
 
 from builtin_plugins.tool_search._stems import stem
 
+Kind = tuple[str, ...]
+
 
 def _lines(name: str) -> list[list[str]]:
     """The words of each line of a list; a line that begins with # is a comment."""
@@ -63,3 +65,28 @@ def initials() -> Mapping[tuple[str, ...], str]:
 def capabilities() -> frozenset[str]:
     """Stems that name a capability, so that a catalog without them lacks it."""
     return frozenset(stem(word) for line in _lines("capabilities") for word in line)
+
+
+@cache
+def reading_verbs() -> frozenset[str]:
+    """Verbs that ask for nothing but an answer, as they are written."""
+    return frozenset(word for line in _lines("reading") for word in line)
+
+
+@cache
+def changing_verbs() -> frozenset[str]:
+    """Verbs that ask for a change, as they are written."""
+    return frozenset(word for line in _lines("changing") for word in line)
+
+
+@cache
+def kinds() -> Mapping[str, tuple[Kind, ...]]:
+    """Map a stem to the kinds of thing that it is one of, each as stems of equal meaning."""
+    found: dict[str, dict[Kind, None]] = {}
+    for line in _lines("kinds"):
+        names, _, examples = " ".join(line).partition(":")
+        kind = tuple(dict.fromkeys(map(stem, names.split())))
+        for example in map(stem, examples.split()):
+            if example not in kind:
+                found.setdefault(example, {})[kind] = None
+    return {one: tuple(of) for one, of in found.items()}

@@ -14,6 +14,8 @@ from hooksdk import Tool, schema
 
 MAX_OWNERS = 210
 """Characters that the names of servers and plugins may take in the bridge's description."""
+MAX_MISSING = 5
+"""Owners without tools that every answer names."""
 MAX_AVAILABLE = 20
 """Owners that an answer names where it found too little."""
 LISTING_TOKENS = 4_000
@@ -28,6 +30,13 @@ def available(tools: Iterable[Tool]) -> dict[str, int]:
     largest = {clip(name, 60): count for name, count in owners.most_common(MAX_AVAILABLE)}
     more = len(owners) - MAX_AVAILABLE
     return {**largest, f"({more} more sources)": owners.total() - sum(largest.values())} if more > 0 else largest
+
+
+def not_available(missing: Mapping[str, str]) -> dict[str, str]:
+    """Some owners whose tools are missing, and why; of the others how many there are."""
+    shown = {clip(name, 60): clip(reason, 200) for name, reason in list(missing.items())[:MAX_MISSING]}
+    more = len(missing) - MAX_MISSING
+    return {**shown, f"({more} more sources)": ""} if more > 0 else shown
 
 
 def owners_line(tools: Iterable[Tool]) -> str:

@@ -5,17 +5,20 @@ import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, compress, pairwise
 from typing import Protocol
 
 from builtin_plugins.tool_search._entries import FIRST, NAME, OWNER, Document
-from builtin_plugins.tool_search._lexicon import abbreviations, capabilities, initials, phrases, synonyms
+from builtin_plugins.tool_search._lexicon import Kind, abbreviations, capabilities, initials, kinds, phrases, synonyms
+from builtin_plugins.tool_search._owners import Owners
 from builtin_plugins.tool_search._postings import FIELD_BITS, FIELD_MASK, Postings
+from builtin_plugins.tool_search._purpose import only_reads, purpose
 from builtin_plugins.tool_search._spelling import Spellings
 from builtin_plugins.tool_search._stems import stem
+from builtin_plugins.tool_search._vocabulary import by_stem
 from builtin_plugins.tool_search._weights import K1, WEIGHTS, Gains
 from builtin_plugins.tool_search._words import split_words, squeeze
 
@@ -45,6 +48,9 @@ _REPAIRS = 3
 _UNSURE = 0.5  # for quoted text, which is mostly content, and for parts of a word, which are a guess
 _NAME_COVERAGE = 0.25
 _CLAUSES, _CLAUSE_SHARE = 3, 0.4
+_KIND = 0.25  # of what a word is one of: a dollar is a currency
+_STRONG = 0.25  # the share of the best score from which on a hit is weighed by its purpose and its owner
+_PURPOSE = {"change": 0.8, "read": 1.03}  # how the score of a tool that does so changes where a query asks to know
 # Hits are judged weak by their share of a full score: below _LACKING when a capability is missing from the catalog.
 _JUDGED_WORDS, _LACKING, _SHORT, _WEAK = 6, 0.5, 3, 0.15
 
@@ -98,10 +104,16 @@ _NOTHING: _Values = (), ()
 class Bm25Ranker:
     """Rank tools by the words that they share with a query. Safe to share between threads."""
 
-    def __init__(self, documents: Sequence[Document]) -> None:
+    def __init__(self, documents: Sequence[Document], vocabulary: Mapping[str, list[str]] | None = None) -> None:
+        self._short_forms = abbreviations()
+        if vocabulary:  # a house's own terms count as short forms do
+            own = by_stem(vocabulary)
+            self._short_forms = {**self._short_forms, **{one: own[one] + self._short_forms.get(one, ()) for one in own}}
         self._postings = Postings(documents)
         self._index = self._postings.index
         self._size = len(self._postings.ids)
+        self._purposes = [_PURPOSE.get(purpose(document), 1.0) for document in documents]
+        self._owners = Owners(documents)
         self._forget()
 
     def _forget(self) -> None:
@@ -110,6 +122,7 @@ class Bm25Ranker:
         self._words: dict[str, _Word] = {}
         self._parts: dict[str, tuple[_Word, ...]] = {}
         self._pairs: dict[tuple[str, str], _Values] = {}
+        self._kinds: dict[Kind, _Values] = {}
         self._room = _MAX_VALUES
 
     @cached_property
@@ -117,7 +130,7 @@ class Bm25Ranker:
         return Spellings(self._postings.words)
 
     def search(self, query: str, limit: int) -> list[Ranked]:
-        """Answer at most `limit` tools, the best first; equal ones in the order of the catalog."""
+        """Answer at most `limit` tools, the best first; equal ones by their ids."""
         if limit < 1 or not self._size:
             return []
         text = query[:_QUERY_LIMIT]
@@ -129,15 +142,26 @@ class Bm25Ranker:
                 clauses.append(self._find(words))
         all_words = [word for clause in clauses for word in clause]
         plain = set(split_words(_QUOTED_TEXT.sub(" ", text)) if _QUOTE.search(text) else texts)
-        scores = self._score(all_words, clauses, plain)
+        own_scores = self._score(all_words, clauses, plain)
+        scores = own_scores | self._weighed(own_scores, only_reads(text))
         floor = self._floor(all_words)
         exact = self._postings.names.get(squeeze(text), ())
         if exact:
             scores |= dict.fromkeys(exact, max(scores.values(), default=0.0) + 1.0)
         cut = min(heapq.nlargest(limit, scores.values())) if len(scores) > limit else 0.0
-        best = sorted([(-score, number) for number, score in scores.items() if score >= cut])[:limit]
         ids = self._postings.ids
-        return [Ranked(ids[number], -score, -score <= floor and number not in exact) for score, number in best]
+        best = sorted([(-score, ids[number], number) for number, score in scores.items() if score >= cut])[:limit]
+        return [
+            Ranked(name, -score, number not in exact and own_scores[number] <= floor) for score, name, number in best
+        ]
+
+    def _weighed(self, scores: Mapping[int, float], reads: bool) -> dict[int, float]:
+        """The scores of the best hits, by what they do and by how well their owner's other tools fit."""
+        least = _STRONG * max(scores.values(), default=0.0)
+        strong = {number: score for number, score in scores.items() if score >= least}
+        if reads:
+            strong = {number: score * self._purposes[number] for number, score in strong.items()}
+        return {number: strong[number] + share for number, share in self._owners.shares(strong).items()}
 
     def _floor(self, words: Sequence[_Word]) -> float:
         """Tell the score up to which a hit is weak.
@@ -158,7 +182,7 @@ class Bm25Ranker:
         return least * sum(terms.values()) * WEIGHTS[NAME] / (WEIGHTS[NAME] + K1)
 
     def _is_about(self, term: str) -> bool:
-        forms = (term, *abbreviations().get(term, ()), *synonyms().get(term, ()))
+        forms = (term, *self._short_forms.get(term, ()), *synonyms().get(term, ()))
         return any(self._term(form).prominent for form in forms if form in self._index)
 
     def _score(self, words: Sequence[_Word], clauses: Sequence[Sequence[_Word]], plain: set[str]) -> dict[int, float]:
@@ -190,10 +214,34 @@ class Bm25Ranker:
                 self._use(len(values[0]))
             for number, value in zip(*values, strict=True):
                 sums[number] += value
+        for numbers, values in self._kinds_of(unique, plain):
+            for number, value in zip(numbers, values, strict=True):
+                sums[number] += value
         name_words = self._postings.name_words
         for number, hits in Counter(chain.from_iterable([word.in_name for word in unique])).items():
             sums[number] *= 1 + _NAME_COVERAGE * min(1.0, hits / name_words[number])
         return dict(zip(compress(range(len(sums)), sums), filter(None, sums), strict=True))
+
+    def _kinds_of(self, words: Sequence[_Word], plain: set[str]) -> Iterator[_Values]:
+        """What the kinds add of which the words name one, each kind once; one that the words name themselves is none."""
+        named = {word.stem for word in words}
+        wanted = [kind for word in words if not plain or word.text in plain for kind in kinds().get(word.stem, ())]
+        for kind in dict.fromkeys(wanted):
+            if named.isdisjoint(kind):
+                values = self._kinds.get(kind)
+                if values is None:
+                    values = self._kinds[kind] = _arrays(self._kind(kind))
+                    self._use(len(values[0]))
+                yield values
+
+    def _kind(self, kind: Kind) -> Mapping[int, float]:
+        best: dict[int, float] = {}
+        for name in kind:
+            if name in self._index:
+                term = self._term(name)
+                for number, value in zip(term.numbers, term.values, strict=True):
+                    best[number] = max(best.get(number, 0.0), _KIND * term.idf * value)
+        return best
 
     def _use(self, values: int) -> None:
         self._room -= values + _RECORD
@@ -245,7 +293,7 @@ class Bm25Ranker:
     def _expand(self, word: str) -> Sequence[str]:
         """Take apart a word that no tool has, if its parts are known."""
         own = stem(word)
-        if own in self._index or any(other in self._index for other in abbreviations().get(own, ())):
+        if own in self._index or any(other in self._index for other in self._short_forms.get(own, ())):
             return (word,)
         phrase = phrases().get(word, ())
         if phrase and all(map(self._is_known, phrase)):
@@ -268,7 +316,7 @@ class Bm25Ranker:
         is_known = own in index
         weights = {own: 1.0} if is_known else {}
         weight = _ABBREVIATION if is_known else 1.0
-        for other in abbreviations().get(own, ()):
+        for other in self._short_forms.get(own, ()):
             if other in index:
                 weights[other] = weight
         weight = _SYNONYM if is_known else _STAND_IN

@@ -19,7 +19,7 @@ from hooksdk import PluginState, Tool
 
 logger = logging.getLogger("hooksdk.tool_search")
 
-SECONDS = 5.0
+SECONDS = 10.0
 """How long a run waits for its prompt to be searched: the first search of a very large catalog makes its index, which goes
 on in its thread and is there for the next one."""
 DEEPER = 3

@@ -36,6 +36,11 @@ def split_words(text: str) -> list[str]:
     return [word for each in _WORD.findall(fold(text)) if (word := each[:_LONGEST_WORD].lower()) not in skipped]
 
 
+def name_words(name: str) -> list[str]:
+    """Split an identifier into lower-case words, stop words too."""
+    return [word.lower() for word in _WORD.findall(fold(name[:_NAME_LIMIT]))]
+
+
 def squeeze(text: object) -> str:
     """Fold a name so that its case and its separators no longer matter."""
     return "".join([c for c in fold(_text(text, _NAME_LIMIT)).casefold() if c.isalnum()])

@@ -158,6 +158,11 @@ def _mode(setting: Setting) -> Any:
     return setting.own if weakens and not setting.may_widen("its policies would have no effect") else setting.project
 
 
+def _gateway(setting: Setting) -> Any:
+    own: dict[str, Any] = setting.own or {}
+    return {**own, **setting.project} if setting.may_widen("says who may use which tools of the gateway") else own
+
+
 def _unknown(setting: Setting) -> Any:
     return setting.project if setting.may_widen("may widen") else setting.own
 
@@ -177,6 +182,7 @@ SETTINGS: dict[str, tuple[Effect, Outcome]] = {
     "on_missing_grant": ("widens", _on_missing_grant),  # "refuse" narrows
     "drain": ("neutral", _project),
     "timeouts": ("widens", _timeouts),
+    "gateway": ("widens", _gateway),
 }
 """How a project's settings meet the user's. What neither stands here nor is a plugin's section widens."""
 PLUGIN_SETTINGS: dict[str, tuple[Effect, Outcome]] = {

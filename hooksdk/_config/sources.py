@@ -76,6 +76,11 @@ def user_file(env: Mapping[str, str]) -> Path:
     return Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "hooksdk" / "config.toml"
 
 
+def config_files(folder: Path, env: Mapping[str, str]) -> list[Path]:
+    """The files that settings of a project folder come from, whether they are there or not."""
+    return [user_file(env), folder / FILE_NAME, folder / "pyproject.toml"]
+
+
 def read_project(folder: Path) -> Source:
     """The project's settings: `hooksdk.toml`, or where there is none `[tool.hooksdk]` of pyproject.toml."""
     own, pyproject = folder / FILE_NAME, folder / "pyproject.toml"

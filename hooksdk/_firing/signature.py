@@ -86,7 +86,9 @@ def own_result(result: ToolResult) -> ToolResult:
         raise TypeError(f"ToolResult(text=...) must be str, got {type(result.text).__name__}")
     blocks = () if result.plain else result.blocks
     text = str.__str__(result.text)
-    return ToolResult(text, is_error=bool(result.is_error), blocks=blocks, structured=result.structured)
+    return ToolResult(
+        text, is_error=bool(result.is_error), blocks=blocks, structured=result.structured, meta=result.meta
+    )
 
 
 def read_signature(function: Callable[..., Any], *, late: bool = False) -> Signature | None:

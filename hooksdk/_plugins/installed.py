@@ -26,12 +26,12 @@ def installed_plugins(config: Config, *, every_manifest: bool = False) -> list[P
     """Every installed plugin by its id, with status, reason and, where it is to be loaded, its manifest; with
     `every_manifest` those of the others too. What is wrong with one that was to be loaded is its `refusal`."""
     plugins: list[Plugin] = []
-    for entry, distribution, built_in in _entries():
+    for entry, built_in, (name, version) in _entries():
         plugin = Plugin(
             id=entry.name,
             origin="built-in" if built_in else "installed",
-            distribution=_name_of(distribution),
-            version=_version_of(distribution),
+            distribution=name,
+            version=version,
             entry=entry,
         )
         section = config.plugin(plugin.id)
@@ -123,42 +123,48 @@ def installed_ids() -> set[str]:
     return {entry.name for entry, _, _ in _entries()}
 
 
-def _entries() -> Iterator[tuple[EntryPoint, Distribution, bool]]:
-    """The entry points of our group, each with its distribution and whether it is a built-in. Of two copies of a distribution the first on the path counts, as it does for
-    imports; but a copy that only calls itself hooksdk hides no built-in."""
+def _entries() -> Iterator[tuple[EntryPoint, bool, tuple[str, str]]]:
+    """The entry points of our group, each with whether it is a built-in, and name and version of its distribution. Of two
+    copies of a distribution the first on the path counts, as it does for imports; but a copy that only calls itself hooksdk
+    hides no built-in."""
     only_built_ins = os.environ.get("HOOKSDK_DISABLE_AUTOLOAD", "") not in {"", "0"}
     names: set[str] = set()
     values: set[tuple[str, str]] = set()
     for distribution in distributions():
         try:
-            entries = [entry for entry in distribution.entry_points if entry.group == ENTRY_POINTS]
+            entries = _entries_of(distribution)
         except Exception as error:  # somebody else's broken file
-            logger.warning("the entry points of %s cannot be read: %s", _name_of(distribution), describe(error))
+            name, _ = _identity(distribution)
+            logger.warning("the entry points of %s cannot be read: %s", name, describe(error))
             continue
         if not entries:
             continue
-        name = fold(_name_of(distribution))
+        identity = _identity(distribution)
+        name = fold(identity[0])
         first_copy = name not in names
         names.add(name)
         for entry in entries:
             built_in = _is_built_in(entry)
             if (built_in or (first_copy and not only_built_ins)) and (entry.name, entry.value) not in values:
                 values.add((entry.name, entry.value))
-                yield entry, distribution, built_in
+                yield entry, built_in, identity
 
 
-def _name_of(distribution: Distribution) -> str:
+def _entries_of(distribution: Distribution) -> list[EntryPoint]:
+    """Its entry points of our group. Every host looks at hundreds of distributions, so the text of most is not parsed."""
+    if ENTRY_POINTS not in (distribution.read_text("entry_points.txt") or ""):
+        return []
+    return [entry for entry in distribution.entry_points if entry.group == ENTRY_POINTS]
+
+
+def _identity(distribution: Distribution) -> tuple[str, str]:
+    """Its name and its version, as far as they can be read. Both are in one file, which is long where it holds a README."""
     try:
-        return str(distribution.name or "?")
+        metadata = distribution.metadata
+        name, version = (str(metadata[word]) if word in metadata else "" for word in ("Name", "Version"))
+        return name or "?", version
     except Exception:
-        return "?"
-
-
-def _version_of(distribution: Distribution) -> str:
-    try:
-        return str(distribution.version or "")
-    except Exception:
-        return ""
+        return "?", ""
 
 
 def module_of(entry: EntryPoint) -> str:

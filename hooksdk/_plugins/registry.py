@@ -17,6 +17,7 @@ from hooksdk._firing.signature import locate
 from hooksdk._plugins.grants import needed_grants
 from hooksdk._plugins.handlers import check_bare, check_empty, check_lost
 from hooksdk._plugins.plugin import Plugin, configure, constructor_parameters
+from hooksdk._tasks.background import logger
 from hooksdk.config import Config, fold
 from hooksdk.errors import (
     DuplicatePlugin,
@@ -71,7 +72,11 @@ class Registry:
         plugin.asks_for = constructor_parameters(plugin)
         hooks = {self._check_handler(plugin, name, opts) for name, opts in self._marked(holder)}
         plugin.hooks = [name for name in HOOKS if name in hooks]
-        plugin.tools = [tool.name for tool in self._marked_tools(plugin, None)]
+        tools = self._marked_tools(plugin, None)
+        plugin.tools = [tool.name for tool in tools]
+        for name in (tool.name for tool in tools if not tool.description.strip()):
+            advice = "the model sees its name and parameters only. Give its function a docstring"
+            logger.warning("plugin '%s': its tool %s has no description: %s", plugin.id, name, advice)
         plugin.grants = tuple(section.grants) if section else ()
         plugin.config = configure(plugin, self._config)
         check_lost(plugin.id, holder, self.modules)

@@ -129,6 +129,13 @@ def check_scope(state: RunState, work: CallInProgress, catalog: Catalog) -> Call
     return None
 
 
+def check_way(work: CallInProgress) -> CallEnd | None:
+    """Whoever makes the call may take some tools only, whatever bridge it came by."""
+    assert work.tool is not None
+    reason = work.only(work.tool) if work.only is not None else None
+    return _refused("blocked", reason) if reason else None
+
+
 def repair_arguments(state: RunState, work: CallInProgress) -> CallEnd | None:
     """Read what the model wrote as arguments, and repair its shape where the meaning is certain."""
     assert work.tool is not None

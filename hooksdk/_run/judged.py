@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import Any, final
 
+import anyio
+
 from hooksdk import schema
 from hooksdk._approvals.request import Approval, ApprovalRequest
 from hooksdk._run import asking, execution, refusals
 from hooksdk._run import call as judging
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
+from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
@@ -21,6 +24,8 @@ from hooksdk.records import CallStatus
 from hooksdk.tools import Tool
 
 YES = Approval(True)
+CALLS_TIMEOUT = 10.0
+"""Seconds that calls have to end once they are cancelled, since their run ends."""
 
 
 @final
@@ -153,12 +158,13 @@ class JudgedCall:
 async def judge_call(state: RunState, work: CallInProgress) -> JudgedCall:
     """Take a call through all steps before its tool runs."""
     catalog = state.tools
-    if work.depth == 0 and not state.asked_model and (result := state.parts.transcript.result_of(work.call)):
+    known = work.depth == 0 and not state.asked_model and state.parts.transcript_kept
+    if known and (result := state.parts.transcript.result_of(work.call)):
         work.end = CallEnd("error" if result.is_error else "ok", result)
         return JudgedCall(state, work)
     state.open_calls.append(work)
     await _go_on(state, work, _judge(state, work, catalog))
-    if work.end is None and state.ended not in {None, "paused"}:  # meanwhile, so `end_judged_calls` left it out
+    if work.end is None and state.ended not in {None, "paused"}:  # meanwhile, so `end_calls` left it out
         await _go_on(state, work, _not_run(work))
         state.check_open()
     return JudgedCall(state, work)
@@ -168,12 +174,14 @@ async def _judge(state: RunState, work: CallInProgress, catalog: Catalog) -> Cal
     if asking.take_up(state, work):
         await judging.trace_start(state, work)
         state.stats.called(work.call)
-        end = await asking.ask_again(state, work) or judging.check_still_granted(state, work)
+        end = judging.check_way(work) or await asking.ask_again(state, work)
+        end = end or judging.check_still_granted(state, work)
         work.judged = True
         return end
     end = await judging.unwrap_tool_call(state, work, catalog)
     await judging.trace_start(state, work)
     end = end or judging.check_scope(state, work, catalog)
+    end = end or judging.check_way(work)
     end = end or judging.repair_arguments(state, work)
     end = end or await judging.rewrite_tool_call(state, work)
     end = end or judging.validate_arguments(work)
@@ -205,6 +213,20 @@ async def _supply(state: RunState, work: CallInProgress, result: ToolResult) -> 
 
 
 async def _go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd | None]) -> None:
+    """Take a call further, until its run ends at the latest."""
+    state.busy[work] = scope = anyio.CancelScope()
+    try:
+        with scope:
+            await _take_steps(state, work, steps)
+        if scope.cancelled_caught and not work.running:
+            state.check_open()
+    finally:
+        del state.busy[work]
+        if not state.busy and state.at_rest is not None:
+            state.at_rest.set()
+
+
+async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd | None]) -> None:
     """Take a call further. When its end is reached, or something interrupts it, its result is recorded and everybody who
     observes is told, once."""
     end: CallEnd | None = None
@@ -220,6 +242,8 @@ async def _go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd
         raise
     except BaseException as error:
         end = CallEnd("error", ToolResult.error(refusals.interrupted(work.call.name, error)))
+        if state.ended is not None and not work.running:  # cut off before its tool ran
+            end = await _not_run(work)
         clean = state.secrets.error(error)
         if clean is error:
             raise
@@ -241,9 +265,11 @@ def _masked(state: RunState, end: CallEnd) -> CallEnd:
 
 
 async def _record_result(state: RunState, work: CallInProgress, result: ToolResult) -> None:
-    await state.parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end)
+    parts = state.parts
+    if parts.transcript_kept:
+        await parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end)
     await state.verdicts.forget(work.written)
-    await state.parts.states.save()
+    await parts.states.save()
 
 
 async def _call_nested(
@@ -256,8 +282,18 @@ async def _call_nested(
     return await judged.execute()
 
 
-async def end_judged_calls(state: RunState) -> None:
-    """Calls that were judged, and that nobody executed or gave a result, end with the run."""
+async def end_calls(state: RunState) -> None:
+    """The run ends: cancel the calls that are at work, and wait for them; those that were judged, and that nobody executed
+    or gave a result, end as not run."""
+    for scope in state.busy.values():
+        scope.cancel()
+    if state.busy:
+        state.at_rest = anyio.Event()
+        with anyio.move_on_after(CALLS_TIMEOUT):
+            await state.at_rest.wait()
+    if state.busy:
+        names = ", ".join(sorted({work.call.name for work in state.busy}))
+        logger.warning("calls of run %s did not end within %g s: %s", state.info.run_id, CALLS_TIMEOUT, names)
     for work in [work for work in state.open_calls if work.judged and not work.running]:
         await _go_on(state, work, _not_run(work))
 

@@ -57,10 +57,12 @@ def make_info(
     )  # fmt: skip
 
 
-def check_options(*, context_window: object, approver: object) -> None:
+def check_options(*, context_window: object, approver: object, transcript: object, withhold: object) -> None:
     """The rest of what `session.run` takes."""
     check_number("session.run(context_window=...)", context_window, "context_window=128_000", optional=True)
     check_function("session.run(approver=...)", approver, "async def (request) -> Approval")
+    check("session.run(transcript=...)", transcript, bool, "True or False")
+    check_function("session.run(withhold=...)", withhold, "def (tool) -> the reason, or None")
 
 
 def json_value(where: str, value: Any) -> Any:

@@ -70,16 +70,22 @@ class RunParts:
     unmatched: UnmatchedNames = field(default_factory=UnmatchedNames)
     drain_early: bool = False
     """Drain queued trims before each model call already."""
+    transcript_kept: bool = True
+    """False for a host without a model: neither messages nor results are stored."""
+    withhold: Callable[[Tool], str | None] | None = None
+    """Why the host does not grant this run a tool, or None."""
 
     @property
     def limited(self) -> bool:
-        """True in a sub-agent's session."""
-        return bool(self.allowed) or self.parent_run is not None
+        """True in a sub-agent's session, and where the host withholds tools."""
+        return bool(self.allowed) or self.parent_run is not None or self.withhold is not None
 
     def why_not(self, tool: Tool) -> str | None:
         """Why this session may not be granted the tool, or None. A bridge opens nothing by itself."""
         if tool.bridge:
             return None
+        if self.withhold is not None and (reason := self.withhold(tool)):
+            return reason
         if not all(any(pattern.matches(tool) for pattern in layer) for layer in self.allowed):
             return "not granted to this session"
         if self.parent_run is not None and not self.parent_run.has(tool):

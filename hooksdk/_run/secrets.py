@@ -121,12 +121,12 @@ class SecretMask:
         return _map_strings(value, self.text, clean_number if numbers else None)
 
     def result(self, result: ToolResult) -> ToolResult:
-        """The same for a result: text, blocks and structured form."""
+        """The same for a result: text, blocks, structured form and `meta`."""
         if not self:
             return result
         blocks = () if result.plain else self.value(result.blocks)
-        structured = self.value(result.structured)
-        return ToolResult(self.text(result.text), is_error=result.is_error, blocks=blocks, structured=structured)
+        structured, meta, text = self.value(result.structured), self.value(result.meta), self.text(result.text)
+        return ToolResult(text, is_error=result.is_error, blocks=blocks, structured=structured, meta=meta)
 
     def record(self, record: Traced) -> Traced:
         """The same for a trace record and what it is about; its numbers are counts and times."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, final
 
+import anyio
+
 from hooksdk import schema
 from hooksdk._approvals.request import ApprovalRequest, Question
 from hooksdk._firing.dispatcher import Dispatcher
@@ -20,7 +22,7 @@ from hooksdk._run.verdicts import Verdicts
 from hooksdk._tasks.limits import Attempt
 from hooksdk.calls import ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog
-from hooksdk.errors import RunClosed
+from hooksdk.errors import ConfigError, RunClosed
 from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.records import CallStatus, Content, Record, RestoreQueued, TrimQueued
 from hooksdk.tools import Tool
@@ -57,6 +59,8 @@ class CallInProgress:
     """Values that were filled in and are too short to be looked for in the whole session."""
     attempt: Attempt | None = None
     """The tool's time limit, while it runs."""
+    only: Callable[[Tool], str | None] | None = None
+    """Why the real tool may not be run on this way, or None."""
     abandoned: bool = False
     """The tool returned or was given up; a thread of it may go on."""
     questions: tuple[Question, ...] = ()
@@ -125,6 +129,10 @@ class RunState:
     """What to tell a model whose last reply wrote a call as text."""
     open_calls: list[CallInProgress] = field(default_factory=list[CallInProgress])
     """Calls that were begun and have no result yet."""
+    busy: dict[CallInProgress, anyio.CancelScope] = field(default_factory=dict[CallInProgress, anyio.CancelScope])
+    """Those of them that somebody takes further now."""
+    at_rest: anyio.Event | None = None
+    """Made by the run's end: set when no call is at work any more."""
 
     def __post_init__(self) -> None:
         self.hooks: Dispatcher = self.parts.dispatcher
@@ -171,6 +179,13 @@ class RunState:
         if not self.open:
             what = f"run '{self.info.run_id}' is not open: use it inside `async with session.run(...) as run`"
             raise RunClosed(what)
+
+    def check_transcript(self) -> None:
+        """Raise `RunClosed` before and after the run, and `ConfigError` where it keeps no transcript."""
+        self.check_open()
+        if not self.parts.transcript_kept:
+            problem = "this run keeps no messages; leave transcript=False out for a run with a model"
+            raise ConfigError("session.run(transcript=False)", (problem,))
 
     async def trace(self, record: Record, content: Callable[[], Content] | None = None) -> None:
         """Hand a record of this run to the trace; `content` is asked only where somebody listens to it."""

@@ -9,9 +9,10 @@ from typing import Any
 from hooksdk import hooks
 from hooksdk._run.prompts import prompts_of
 from hooksdk._run.state import RunState
+from hooksdk._tasks.background import logger
 from hooksdk.catalog import Catalog, build_catalog
 from hooksdk.errors import PolicyFailed
-from hooksdk.records import Revealed, Withheld
+from hooksdk.records import Revealed, ToolsResolved, Withheld
 from hooksdk.tools import Tool
 
 
@@ -35,18 +36,20 @@ class Settlement:
     prefetched: list[str] = field(default_factory=list[str])
 
 
-async def settle_tools(state: RunState, tools: Sequence[Tool], earlier: set[str]) -> list[Tool]:
+async def settle_tools(
+    state: RunState, tools: Sequence[Tool], earlier: set[str], missing: Mapping[str, str]
+) -> list[Tool]:
     """Settle the catalog of this attempt, and answer what to offer. A tool that has the name of a bridge is renamed, as two
     owners' tools of one name are: the policies are asked anew then, about the names that the model will see. Once: a plugin
     that offers another taken name when it is asked again has failed, and so has one that offers the name of a host's own
     tool."""
     host_names = frozenset(tool.name for tool in tools if tool.source == "host")
-    settlement = await _granted(state, tools, earlier)
+    settlement = await _granted(state, tools, earlier, missing)
     try:
         offered = await assemble_tools(state, settlement, host_names, may_rename=True)
     except NameTaken as error:
         state.bridge_names.update(error.names)
-        settlement = await _granted(state, tools, earlier)
+        settlement = await _granted(state, tools, earlier, missing)
         offered = await assemble_tools(state, settlement, host_names, may_rename=False)
     state.catalog, state.bridges, state.runnable = settlement.catalog, settlement.bridges, settlement.runnable
     state.call_hint = " ".join(settlement.hints)
@@ -78,9 +81,9 @@ async def reveal(state: RunState, answer: hooks.Reveal, plugin: str) -> None:
         raise ValueError(f"Reveal(names=...) holds '{missing[0]}': {why}")
 
 
-async def _granted(state: RunState, tools: Sequence[Tool], earlier: set[str]) -> Settlement:
+async def _granted(state: RunState, tools: Sequence[Tool], earlier: set[str], missing: Mapping[str, str]) -> Settlement:
     runnable: dict[str, Tool] = {}
-    catalog = build_catalog(tools, earlier, state.bridge_names, runnable)
+    catalog = build_catalog(tools, earlier, state.bridge_names, runnable, missing)
     return Settlement(await narrow_tools(state, catalog), runnable)
 
 
@@ -108,7 +111,19 @@ async def narrow_tools(state: RunState, catalog: Catalog, *, more: bool = False)
     return catalog
 
 
-def listing(catalog: Catalog, offered: Sequence[Tool], prefetched: Sequence[str]) -> list[dict[str, Any]]:
+async def tell_settled(state: RunState, offered: Sequence[Tool]) -> None:
+    """Say in the log and in the trace what this attempt was granted and what of it is offered."""
+    catalog = state.tools
+    for note in catalog.diagnostics:
+        logger.info("%s", note, extra={"session": state.info.session_id})
+    await state.trace(
+        ToolsResolved(tools=len(catalog), offered=len(offered), withheld=len(catalog.withheld),
+                      tokens=state.stats.tokens_direct, tokens_offered=state.stats.tokens_offered,
+                      notes=catalog.diagnostics, catalog=_listing(catalog, offered, state.prefetched))
+    )  # fmt: skip
+
+
+def _listing(catalog: Catalog, offered: Sequence[Tool], prefetched: Sequence[str]) -> list[dict[str, Any]]:
     """Each tool with what its definition costs and where it stands, for the trace."""
     shown = {**{tool.name: "offered" for tool in offered}, **dict.fromkeys(prefetched, "prefetched")}
     granted = {tool.name for tool in catalog}

@@ -10,7 +10,8 @@ from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.facts import Facts
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.messages import Messages
-from hooksdk._transcript.storage import LazyLog, SessionLog
+from hooksdk._transcript.rewriting import shorter_journal
+from hooksdk._transcript.storage import LazyLog, RewritableLog, SessionLog
 from hooksdk.errors import HookSDKError, StoreError
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 
@@ -39,6 +40,18 @@ async def keep_index(log: SessionLog, ledger: Ledger) -> None:
             await log.keep_index(await in_thread(ledger.facts.dump), ledger.count)
         except HookSDKError as error:
             logger.debug("no index was kept: %s", error)
+
+
+async def shorten_journal(session_id: str, log: SessionLog, journal: list[Entry], ledger: Ledger) -> None:
+    """Store a journal that is mostly void anew, where the store can do that."""
+    if not isinstance(log, RewritableLog) or not ledger.format:
+        return
+    shorter = await in_thread(shorter_journal, journal, ledger)
+    if shorter is not None:
+        try:
+            await log.rewrite_journal(shorter)
+        except StoreError as error:
+            logger.warning("the journal of session %r stays longer than it need be: %s", session_id, error)
 
 
 def _is_ours(message_format: MessageFormat | None) -> bool:

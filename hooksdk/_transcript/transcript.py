@@ -12,7 +12,7 @@ import anyio
 
 from hooksdk import schema
 from hooksdk._tasks.background import logger
-from hooksdk._tasks.shielding import in_thread, run_shielded
+from hooksdk._tasks.shielding import run_shielded
 from hooksdk._transcript.changes import change_of
 from hooksdk._transcript.compacting import plan_compaction
 from hooksdk._transcript.encoding import encode, encode_for, plain_call, plain_result, request_of, save_result
@@ -21,11 +21,10 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, checked, compare, without_repeats
 from hooksdk._transcript.pairing import NO_RESULT, paired
-from hooksdk._transcript.reading import keep_index, read_ledger
+from hooksdk._transcript.reading import keep_index, read_ledger, shorten_journal
 from hooksdk._transcript.requests import Plan, find_record
-from hooksdk._transcript.rewriting import shorter_journal
 from hooksdk._transcript.sizes import message_tokens
-from hooksdk._transcript.storage import RewritableLog, SessionLog
+from hooksdk._transcript.storage import SessionLog
 from hooksdk._transcript.trims import DrainReport, clean
 from hooksdk._transcript.turns import Slot
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
@@ -36,6 +35,8 @@ from hooksdk.tools import Tool
 
 T = TypeVar("T")
 P = ParamSpec("P")
+MANY_STATES = 2000
+"""Saved states after which the journal of an open session is looked through: about as many as make it worth a new file."""
 
 
 @final
@@ -52,6 +53,8 @@ class Transcript:
         self._lock = anyio.Lock()
         self._ledger = Ledger(None)
         self._closed = False
+        self._states_saved = 0
+        """Since the journal was last looked through for what is void."""
         self._must_reload = False
         """True while a step is under way: after one that ends in no answer and no error of ours, the log is read again."""
 
@@ -59,19 +62,9 @@ class Transcript:
     async def open(cls, log: SessionLog, session_id: str) -> Self:
         """Rebuild everything from what is stored. Queued trims stay queued. A journal that is mostly void is stored anew."""
         transcript = cls(log, session_id)
-        journal = await transcript._load(None)
-        if isinstance(log, RewritableLog):
-            await run_shielded(transcript._shorten, log, journal)
+        await run_shielded(shorten_journal, session_id, log, await transcript._load(None), transcript._ledger)
         await run_shielded(keep_index, log, transcript._ledger)
         return transcript
-
-    async def _shorten(self, log: RewritableLog, journal: list[Entry]) -> None:
-        shorter = await in_thread(shorter_journal, journal, self._ledger) if self._ledger.format else None
-        if shorter is not None:
-            try:
-                await log.rewrite_journal(shorter)
-            except StoreError as error:
-                logger.warning("the journal of session %r stays longer than it need be: %s", self.session_id, error)
 
     async def _load(self, message_format: MessageFormat | None) -> list[Entry]:
         self._ledger, journal = await read_ledger(self._log, self.session_id, message_format)
@@ -371,6 +364,10 @@ class Transcript:
         change = change_of(self._ledger.states.get(plugin, {}), fresh)
         if change is not None:
             await self._journal({"kind": "state", "plugin": plugin, "change": change})
+            self._states_saved += 1
+        if self._states_saved >= MANY_STATES and not self._ledger.count:  # no conversation: it may live for weeks
+            self._states_saved = 0
+            await shorten_journal(self.session_id, self._log, await self._load(self._ledger.format), self._ledger)
 
     def close_fence(self) -> None:
         """No edits from now on: a run begins, or has drained its trims."""

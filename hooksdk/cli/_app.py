@@ -13,8 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
+from hooksdk.cli._call_command import call_tool
 from hooksdk.cli._groups import LaterGroups
-from hooksdk.cli._options import Json, Plugins, Project, Store, import_plugins
+from hooksdk.cli._options import Json, Mcp, Plugins, Project, Store, import_plugins
 from hooksdk.cli._replay_command import replay
 from hooksdk.errors import ConfigError, HookSDKError
 
@@ -35,14 +36,6 @@ app.add_typer(tools_app, name="tools")
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 
-Mcp = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--mcp",
-        metavar="FILE",
-        help="A file with MCP servers; may be given several times. By default the project's mcp.json and .mcp.json, once trusted.",
-    ),
-]
 ContextWindow = Annotated[
     int, typer.Option(min=1, metavar="TOKENS", help="The model's context window, for tool search.")
 ]
@@ -233,6 +226,7 @@ def run_agent(
 
 
 app.command()(replay)
+tools_app.command("call")(call_tool)
 
 
 @app.command()

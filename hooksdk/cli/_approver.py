@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import anyio
 from rich.console import Console
 
 from hooksdk.approvals import Approval, ApprovalRequest, Approver, ConsoleApprover, Later
+from hooksdk.cli._console import stderr_console
 
 _TIMELINE_DELAY = 0.1
 """Seconds before a question about a call: the timeline prints the call in the background, and the question belongs below."""
@@ -41,3 +44,13 @@ def ask_here(console: Console) -> Approver:
         return await approver(request)
 
     return ask
+
+
+def approver_of(approve: bool | None) -> Approver:
+    """Who answers: with True everything is granted; with False whoever writes to stdin is asked; with None the person at the
+    terminal, and where there is none, everything is refused."""
+    if approve:
+        return grant_all("--yes")
+    if approve is False or (sys.stdin.isatty() and sys.stderr.isatty()):
+        return ask_here(stderr_console())
+    return refuse_all(stderr_console())

@@ -8,7 +8,7 @@ from typing import Any
 import typer.main
 from typer.core import TyperGroup
 
-GROUPS = ("plugins", "approvals", "sessions", "policy", "mcp")
+GROUPS = ("plugins", "approvals", "sessions", "policy", "mcp", "gateway")
 """Each is `NAME_app` in the module `_NAME`."""
 
 

@@ -22,11 +22,14 @@ from hooksdk.cli._console import (
     stderr_console,
     stdout_console,
 )
+from hooksdk.cli._diff import confirm, print_diff, secrets_of
 from hooksdk.cli._edit import record_trust
+from hooksdk.cli._gateway_install import with_servers
+from hooksdk.cli._json_text import set_member
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp._clients import ClientFile, client_files
-from hooksdk.mcp._config import ENTRY_KEYS, load_file
-from hooksdk.mcp._fill import with_braces
+from hooksdk.mcp._config import ENTRY_KEYS, load_file, read_text
+from hooksdk.mcp._fill import BARE_FOLDERS, with_braces
 from hooksdk.mcp._shapes import find_servers, plain_entry
 from hooksdk.stores._files import replace_file
 
@@ -42,6 +45,10 @@ class ImportOptions:
     target: Path
     dry_run: bool = False
     as_json: bool = False
+    ask: bool = False
+    """Show how the target would change, and write it after a yes."""
+    yes: bool = False
+    """That yes."""
 
 
 @dataclass
@@ -85,9 +92,23 @@ def import_servers(options: ImportOptions) -> int:
     _decide(rows, cast("dict[str, Any]", known), options.names)
     new = [row for row in rows if row.outcome == "new"]
     trusted = (not held or before is None or before.trusted) and all(row.own for row in new)
-    if new and not options.dry_run:
-        written = _write(resolve(target), document, new)
-        if trusted:
+    old, text = "", ""
+    if new:
+        old = target.read_bytes().decode() if target.exists() else ""
+        text = _with_new(old, target, new)
+    if new and options.ask and not options.as_json:
+        print_diff(
+            target, old, text, secrets_of([*(row.entry for row in new), *cast("dict[str, Any]", known).values()])
+        )
+    write = bool(new) and not options.dry_run
+    if write and options.ask and not confirm(f"Add them to {target}?", yes=options.yes, as_json=options.as_json):
+        stdout_console().print("nothing was added")
+        return 1
+    if write:
+        resolve(target).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(resolve(target), text.encode(), mode=0o600)
+        if trusted and is_inside(target, options.project):
+            written = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
             record_trust(replace(look_up_file(target, known_files), digest=written))
     if options.as_json:
         servers = [
@@ -97,8 +118,8 @@ def import_servers(options: ImportOptions) -> int:
             {
                 "schema": 1,
                 "target": str(options.target),
-                "written": bool(new) and not options.dry_run,
-                "trusted": bool(new) and not options.dry_run and trusted,
+                "written": write,
+                "trusted": write and trusted,
                 "servers": servers,
             }
         )
@@ -116,7 +137,7 @@ def _look(options: ImportOptions) -> list[Row]:
         except ConfigError as error:
             stderr_console().print(f"[yellow]left out[/]   {safe(error)}", soft_wrap=True)
             continue
-        bare = one.path.parent.name == ".gemini"
+        bare = one.path.parent.name in BARE_FOLDERS
         for name, entry in shape.entries.items():
             if isinstance(entry, Mapping):
                 whole = plain_entry(cast("Mapping[str, Any]", entry))
@@ -180,24 +201,16 @@ def _decide(rows: Sequence[Row], known: Mapping[str, Any], names: Sequence[str])
             row.outcome = "new"
 
 
-def _write(target: Path, document: dict[str, Any], new: Sequence[Row]) -> str:
-    """Add the servers, and answer the digest; what the file holds stays. Its comments would be lost, so then it is left alone."""
-    if target.exists():
-        try:
-            json.loads(target.read_text(encoding="utf-8-sig"))
-        except ValueError:
-            raise CommandProblem(
-                f"{target} has comments, which would be lost: give another file with --to FILE"
-            ) from None
-    document["mcpServers"] |= {row.name: row.entry for row in new}
+def _with_new(text: str, target: Path, new: Sequence[Row]) -> str:
+    """The target's text with the servers, and with the questions that they ask; what it holds stays as it is."""
+    text = with_servers(text, {row.name: row.entry for row in new})
     questions = [cast("Mapping[str, Any]", one) for row in new for one in row.inputs if isinstance(one, Mapping)]
     entries = json.dumps([row.entry for row in new])
     inputs = {str(one.get("id")): one for one in questions if f"${{input:{one.get('id')}}}" in entries}
     if inputs:
-        document["inputs"] = [*document.get("inputs", []), *inputs.values()]
-    content = (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
-    replace_file(target, content, mode=0o600)
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+        before = read_text(target, text.removeprefix("\ufeff")).get("inputs", [])
+        text = set_member(text, [], "inputs", [*before, *inputs.values()])
+    return text
 
 
 def _print(options: ImportOptions, rows: Sequence[Row], new: Sequence[Row], *, trusted: bool) -> None:

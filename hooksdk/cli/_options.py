@@ -23,6 +23,14 @@ Store = Annotated[
         "configuration says, or in the state folder.",
     ),
 ]
+Mcp = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--mcp",
+        metavar="FILE",
+        help="A file with MCP servers; may be given several times. By default the project's mcp.json and .mcp.json, once trusted.",
+    ),
+]
 Plugins = Annotated[
     list[str] | None,
     typer.Option(

@@ -16,8 +16,7 @@ from rich.console import Console
 from hooksdk import Host, JsonlStore, Tool
 from hooksdk._config.sources import without_password
 from hooksdk.agent import Limits, Outcome, run_agent, tokens_of
-from hooksdk.approvals import Approver
-from hooksdk.cli._approver import ask_here, grant_all, refuse_all
+from hooksdk.cli._approver import approver_of
 from hooksdk.cli._console import counted, one_line, print_json, print_line, printable, stderr_console, warnings_shown
 from hooksdk.cli._project import open_servers, project_config
 from hooksdk.cli._provider import ATTEMPTS, CommandModel, ModelOptions
@@ -118,7 +117,7 @@ async def _play(options: RunOptions, model: CommandModel, console: Console, pros
         # First of all, so that a missing key is told before any server is started.
         model,
         Host(
-            plugins=options.plugins, approver=_approver(options), folder=options.project,
+            plugins=options.plugins, approver=approver_of(options.approve), folder=options.project,
             config=project_config(options.project, options.store),
         ) as host,
     ):  # fmt: skip
@@ -171,15 +170,6 @@ def _place(store: Store) -> str:
     if isinstance(store, SqlStore):
         return str(store)
     return str(store.directory.resolve()) if isinstance(store, JsonlStore) else "memory: gone when this command ends"
-
-
-def _approver(options: RunOptions) -> Approver:
-    """On a terminal a person is options; elsewhere every approval is refused."""
-    if options.approve:
-        return grant_all("--yes")
-    if options.approve is False or (sys.stdin.isatty() and sys.stderr.isatty()):
-        return ask_here(stderr_console())
-    return refuse_all(stderr_console())
 
 
 def _summary(outcome: Outcome, session_id: str) -> str:

@@ -13,48 +13,66 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import anyio
-import anyio.abc
 import mcp_types as types
 
 from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolResult
 from hooksdk.catalog import ToolContext
 from hooksdk.errors import ConfigError
-from hooksdk.mcp._config import Reading, read_file, read_servers
-from hooksdk.mcp._connection import CallFailed, Connection, ServerStatus, State
+from hooksdk.mcp._config import ServerSpec, read_servers
+from hooksdk.mcp._connection import Connection
+from hooksdk.mcp._files import Reload, ServerFiles
 from hooksdk.mcp._fill import AskInput, ServerInput
-from hooksdk.mcp._transport import NoiseFilter
-from hooksdk.tools import Annotations, Tool
+from hooksdk.mcp._fleet import Fleet
+from hooksdk.mcp._life import Terms
+from hooksdk.mcp._listings import Listings
+from hooksdk.mcp._offered import hints
+from hooksdk.mcp._status import CallFailed, ServerStatus, State
+from hooksdk.tools import Tool
 
-__all__ = ["AskInput", "McpServers", "ServerInput", "ServerStatus", "State"]
-
-_STOP_TIMEOUT = 2.0
-"""Seconds that servers have to end in good order before what still runs is cancelled."""
+__all__ = ["AskInput", "McpServers", "Reload", "ServerInput", "ServerStatus", "State"]
 
 _ERROR_MARGIN = 1.0
 """Seconds by which a tool's own time limit is longer than the call's, so that the call's error text wins."""
+
+
+class _Made(NamedTuple):
+    """The tools that were made of a server's entry and its own list."""
+
+    spec: ServerSpec
+    entries: tuple[types.Tool, ...]
+    tools: list[Tool]
 
 
 class McpServers:
     """The MCP servers of a host, as an async context manager; their connections are shared by all sessions.
 
     `servers` is the usual `mcpServers` mapping of server names to entries: `command`, `args`, `env` and `cwd` for a
-    local program, or `url` and `headers` for one behind streamable HTTP; `type`, `disabled` and `timeout` (seconds that
-    one call may take) for both. `${VAR}`, `${env:VAR}` and `${VAR:-default}` are filled from the environment. A wrong
-    entry raises `ConfigError`, and in a file counts as a server that failed; an unknown key is ignored, logged and listed
-    in `notices`.
+    local program, or `url` and `headers` for one behind streamable HTTP; `type`, `disabled`, `timeout` (seconds that
+    one call may take) and `start_timeout` for both. `${VAR}`, `${env:VAR}` and `${VAR:-default}` are filled from the
+    environment. A wrong entry raises `ConfigError`, and in a file counts as a server that failed; an unknown key is ignored,
+    logged and listed in `notices`.
 
     Entering starts all servers at once. One that fails is reported and left out, never raised. Leaving ends all of
     them, child processes included, within a few seconds, after an error or a cancellation too. A server that ends in
     between is started again for the next call of one of its tools, or the next `tools()`; one that keeps failing is
     tried less and less often.
 
-    Enter and leave it in the same task; its tools, `tools()` and `refresh()` may be used from any task of the loop.
+    With `lazy` entering starts nothing that was listed before: such a server is started by the first call of one of its
+    tools. The others are started in the background, and have tools when they have answered; `ready()` waits for that.
+    What servers offer is kept in the user's cache folder, or in the folder `listings`, and asked anew after a day or when the
+    server's program is another. With `idle`, a server that was not called for so many seconds is ended until the next call;
+    without it, one that was called once runs until the end.
+
+    `on_status` is told how a server is, and `on_change` the name of one whose tools are others than before.
+
+    Enter and leave it in the same task; everything else may be used from any task of the loop.
     """
 
     def __init__(
@@ -63,24 +81,31 @@ class McpServers:
         *,
         start_timeout: float = 30.0,
         call_timeout: float = 60.0,
+        lazy: bool = False,
+        idle: float | None = None,
+        listings: str | os.PathLike[str] | None = None,
         on_status: Callable[[ServerStatus], None] | None = None,
+        on_change: Callable[[str], None] | None = None,
     ) -> None:
-        for option, seconds in (("start_timeout", start_timeout), ("call_timeout", call_timeout)):
-            if not seconds > 0:
+        limits = {"start_timeout": start_timeout, "call_timeout": call_timeout, "idle": idle}
+        for option, seconds in limits.items():
+            if seconds is not None and not seconds > 0:
                 raise ConfigError("McpServers", (f"{option}: expected seconds above 0, got {seconds!r}",))
-        self._start_timeout = start_timeout
+        for option in ("idle", "listings") if not lazy else ():
+            if {"idle": idle, "listings": listings}[option] is not None:
+                raise ConfigError("McpServers", (f"{option}: counts with lazy=True alone",))
+        terms = Terms(
+            start_timeout=start_timeout, report=self._report, changed=self._tell_change, idle=idle,
+            listings=Listings(Path(listings).expanduser() if listings is not None else None) if lazy else None,
+        )  # fmt: skip
         self._call_timeout = call_timeout
         self._on_status = on_status
-        self._group: anyio.abc.TaskGroup | None = None
+        self._on_change = on_change
         self._thread = 0
-        self._noise = NoiseFilter()
-        self._tools: dict[str, tuple[tuple[types.Tool, ...], list[Tool]]] = {}
-        """By server: its own list, and the tools made of it."""
-        self._refused: dict[str, ServerStatus] = {}
-        self._connections: dict[str, Connection] = {}
-        self.notices: tuple[str, ...] = ()
-        """What was ignored in the mapping or the files, one line each."""
-        self._take(read_servers(servers).need_all())
+        self._tools: dict[str, _Made] = {}
+        self._fleet = Fleet(terms)
+        self._files = ServerFiles()
+        self._fleet.apply([read_servers(servers).need_all()])
 
     @classmethod
     def from_file(
@@ -88,7 +113,11 @@ class McpServers:
         *paths: str | os.PathLike[str],
         start_timeout: float = 30.0,
         call_timeout: float = 60.0,
+        lazy: bool = False,
+        idle: float | None = None,
+        listings: str | os.PathLike[str] | None = None,
         on_status: Callable[[ServerStatus], None] | None = None,
+        on_change: Callable[[str], None] | None = None,
         ask: AskInput | None = None,
         digests: Mapping[Path, str] | None = None,
     ) -> Self:
@@ -99,33 +128,33 @@ class McpServers:
         while the files are read, for each `${input:NAME}` of VS Code's; without it such a server has failed, too. `digests`
         are `sha256:` and the hexadecimal digest that a file's content must have; another content is a `ConfigError`.
         """
-        servers = cls({}, start_timeout=start_timeout, call_timeout=call_timeout, on_status=on_status)
-        for path in paths:
-            servers._take(read_file(path, ask=ask, digest=(digests or {}).get(Path(path), "")))
+        servers = cls(
+            {}, start_timeout=start_timeout, call_timeout=call_timeout, lazy=lazy, idle=idle, listings=listings,
+            on_status=on_status, on_change=on_change,
+        )  # fmt: skip
+        servers._files = ServerFiles(paths, ask=ask, digests=digests)
+        servers._fleet.apply(servers._files.read())
         return servers
 
-    def _take(self, reading: Reading) -> None:
-        for name, problems in reading.problems.items():
-            self._refuse(name, problems, reading.where)
-        for spec in reading.specs:
-            if spec.name in self._connections:
-                self._refuse(spec.name, ["another file has a server of this name; rename one of them"], reading.where)
-            else:
-                self._connections[spec.name] = Connection(spec, self._start_timeout, self._report)
-        self.notices += tuple(reading.notices)
-        for notice in reading.notices:
-            logger.warning("%s", notice)
-
-    def _refuse(self, name: str, problems: list[str], where: str) -> None:
-        problem = f"{where}: {'; '.join(problem.lstrip(':, ') for problem in problems)}"
-        key = name if name not in self._connections and name not in self._refused else f"{name} of {where}"
-        self._refused[key] = ServerStatus(name=key, state="failed", problem=problem)
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What was ignored in the mapping or the files, one line each."""
+        return self._fleet.wanted.notices
 
     @property
     def status(self) -> Mapping[str, ServerStatus]:
         """How each server is, by name: those that may be started in the order of the files, then the others."""
-        statuses = {name: connection.status for name, connection in self._connections.items()}
-        return MappingProxyType({**statuses, **self._refused})
+        statuses = {name: connection.status for name, connection in self._fleet.connections.items()}
+        return MappingProxyType({**statuses, **self._fleet.wanted.refused})
+
+    @property
+    def missing(self) -> Mapping[str, str]:
+        """The servers that should have tools and have none to offer now, by name, and why, in one line."""
+        return {
+            name: status.problem or "it is being started, and its tools are not known yet"
+            for name, status in self.status.items()
+            if status.state == "failed" or (status.state == "starting" and not self._fleet.connections[name].tools)
+        }
 
     def tools(self) -> list[Tool]:
         """The tools of all servers as they are now; asks for a new start of each server that has ended.
@@ -135,63 +164,70 @@ class McpServers:
         of this method. Two servers may have a tool of one name: the run's catalog tells them apart.
         """
         tools: list[Tool] = []
-        for name, connection in self._connections.items():
+        for name, connection in self._fleet.connections.items():
             if self._thread == threading.get_ident():
                 connection.wake(patient=True)
-            entries, own = self._tools.get(name, ((), []))
-            if entries is not connection.tools:
-                entries, own = connection.tools, [self._tool(connection, entry) for entry in connection.tools]
-                self._tools[name] = entries, own
-            tools += own
+            known = self._tools.get(name)
+            if known is None or known.spec is not connection.spec or known.entries is not connection.tools:
+                own = [self._tool(connection, entry) for entry in connection.tools]
+                known = self._tools[name] = _Made(connection.spec, connection.tools, own)
+            tools += known.tools
         return tools
+
+    async def ready(self) -> None:
+        """Wait until each server that is being started, or asked for its tools, has answered or failed. How long that may
+        take is what `start_timeout` says."""
+        await self._fleet.ready()
 
     async def refresh(self) -> None:
         """List the tools of all servers anew, starting those that are not up. What fails is in `status`."""
         async with anyio.create_task_group() as group:
-            for connection in self._connections.values():
+            for connection in self._fleet.connections.values():
                 if not connection.spec.disabled:
                     group.start_soon(connection.refresh)
 
+    async def catch_up(self) -> Reload | None:
+        """Apply the files if one of them has changed since they were last read; None when none has. Without a change it costs
+        one question to the file system for each file, so it may be called before every call."""
+        return await self.reload() if self._files.changed() else None
+
+    async def reload(self, *paths: str | os.PathLike[str], digests: Mapping[Path, str] | None = None) -> Reload:
+        """Read the files again, and apply them to the next call. With `paths`, these files count from now on; with `digests`,
+        these are what the files' content must be.
+
+        New servers are started (with `lazy`, as when entering; `ready()` waits for it), those that are gone or changed are
+        ended once the calls that they have taken are over, and the others are not touched. What is broken changes nothing: the
+        servers of a file that cannot be read, or has another digest, and the server of a wrong entry stay as they were; that
+        is logged and in the `problems` of the answer. Nothing is raised. Of a mapping given in code there is nothing to read.
+        """
+        self._files = self._files.successor(paths, digests)
+        if not self._files.paths:
+            return Reload()
+        self._files.changed()
+        readings, problems = self._files.read_again()
+        for problem in problems:
+            logger.warning("%s; the servers that it had before stay", problem)
+        return replace(self._fleet.apply(readings), problems=tuple(problems))
+
+    async def replace(self, servers: Mapping[str, Any]) -> Reload:
+        """Take these servers instead, in the same way; files do not count any more. Raises `ConfigError` for a wrong entry,
+        and changes nothing then."""
+        reading = read_servers(servers).need_all()
+        self._files = ServerFiles()
+        return self._fleet.apply([reading])
+
     async def __aenter__(self) -> Self:
-        if self._group is not None:
+        if self._fleet.entered:
             raise RuntimeError("these MCP servers are started already; enter an McpServers once at a time")
         self._thread = threading.get_ident()
-        NoiseFilter.logger.addFilter(self._noise)
-        self._group = group = anyio.create_task_group()
-        await group.__aenter__()
-        try:
-            for status in self._refused.values():
-                self._report(status)
-            for connection in self._connections.values():
-                if connection.spec.disabled:
-                    self._report(connection.status)
-                else:
-                    await group.start(connection.keep)
-            for connection in self._connections.values():
-                await connection.settled()
-        except BaseException:
-            await self._leave()
-            raise
+        await self._fleet.enter()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            ends = [end for connection in self._connections.values() if (end := connection.stop())]
-            with anyio.move_on_after(_STOP_TIMEOUT, shield=True):
-                for end in ends:
-                    await end.wait()
-        finally:
-            await self._leave()
-
-    async def _leave(self) -> None:
-        """Cancel what still runs. The task group is not given the body's error, which it would wrap in a group."""
-        group, self._group, self._thread = self._group, None, 0
-        NoiseFilter.logger.removeFilter(self._noise)
-        if group is not None:
-            group.cancel_scope.cancel()
-            await group.__aexit__(None, None, None)
+        self._thread = 0
+        await self._fleet.stop()
 
     def _report(self, status: ServerStatus) -> None:
         if self._on_status is None:
@@ -203,8 +239,16 @@ class McpServers:
         except Exception:
             logger.exception("on_status raised for MCP server '%s'", status.name)
 
+    def _tell_change(self, name: str) -> None:
+        if self._on_change is None:
+            return
+        try:
+            self._on_change(name)
+        except Exception:
+            logger.exception("on_change raised for MCP server '%s'", name)
+
     def _tool(self, connection: Connection, entry: types.Tool) -> Tool:
-        limit = connection.spec.timeout or self._call_timeout
+        owner, limit = connection.spec.name, connection.spec.timeout or self._call_timeout
 
         async def execute(arguments: dict[str, Any], context: ToolContext | None = None) -> ToolResult:
             running = True
@@ -219,21 +263,21 @@ class McpServers:
                 await context.progress(message or (f"{progress:g} of {total:g}" if total else f"{progress:g}"), share)
 
             try:
-                return _to_result(await connection.call(entry.name, arguments, limit, on_progress))
+                return _to_result(await self._fleet.connection(owner).call(entry, arguments, limit, on_progress))
             except CallFailed as failure:
                 return ToolResult.error(str(failure))
             finally:
                 running = False
 
-        hints = entry.annotations
+        title = entry.annotations.title if entry.annotations else None
         return Tool(
             name=entry.name,
             description=entry.description or "",
             parameters=entry.input_schema,
             source="mcp",
-            owner=connection.spec.name,
-            label=entry.title or (hints.title if hints else None) or "",
-            annotations=Annotations.from_mcp(hints.model_dump(by_alias=True)) if hints else Annotations(),
+            owner=owner,
+            label=entry.title or title or "",
+            annotations=hints(entry),
             output_schema=entry.output_schema,
             execute=execute,
             timeout=limit + _ERROR_MARGIN,
@@ -249,8 +293,12 @@ def _to_result(answer: types.CallToolResult) -> ToolResult:
     if not blocks and not texts and answer.is_error:
         texts = ["The tool reported an error, without a text."]
     plain = all(block.keys() == {"type", "text"} for block in blocks) and len(blocks) < 2
-    structured = answer.structured_content
-    return ToolResult("\n".join(texts), is_error=answer.is_error, blocks=() if plain else blocks, structured=structured)
+    # The protocol's own entries are about this connection, such as who the server is.
+    meta = {key: value for key, value in (answer.meta or {}).items() if not key.startswith("io.modelcontextprotocol/")}
+    return ToolResult(
+        "\n".join(texts), is_error=answer.is_error, blocks=() if plain else blocks, structured=answer.structured_content,
+        meta=meta or None,
+    )  # fmt: skip
 
 
 def _text(block: dict[str, Any]) -> str:

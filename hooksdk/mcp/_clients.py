@@ -8,32 +8,48 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+CLIENTS = {
+    "claude-code": "Claude Code", "claude-desktop": "Claude Desktop", "cursor": "Cursor", "vscode": "VS Code", "codex": "Codex",
+    "windsurf": "Windsurf", "gemini": "Gemini CLI", "qwen": "Qwen Code", "zed": "Zed", "cline": "Cline",
+}  # fmt: skip
+"""The clients' short names, as the commands take them, and what their makers call them."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClientFile:
-    """A file of a client that is there."""
+    """A file in which a client keeps servers."""
 
     client: str
     """The client's short name, such as `claude-desktop`."""
     path: Path
     own: bool = True
     """False for a project's file: its repository may have brought it."""
+    keys: tuple[str, ...] = ("mcpServers",)
+    """Under which keys the servers are."""
 
 
 def client_files(project: Path, *, home: Path | None = None, env: Mapping[str, str] | None = None) -> list[ClientFile]:
     """The clients' files that exist: the project's first, then the user's, in a fixed order."""
+    places = client_places(project, home=home, env=env)
+    own = [one for one in places if one.own and one.path.is_file()]
+    known = {one.path.resolve() for one in own}  # the project may be the home itself
+    return [one for one in places if not one.own and one.path.is_file() and one.path.resolve() not in known] + own
+
+
+def client_places(project: Path, *, home: Path | None = None, env: Mapping[str, str] | None = None) -> list[ClientFile]:
+    """The clients' files, whether they exist or not, in the same order. Of one client the first is where it writes itself."""
     home, env = home or Path.home(), os.environ if env is None else env
-    own = [one for one in _of_user(home, env) if one.path.is_file()]
-    places = {one.path.resolve() for one in own}  # the project may be the home itself
-    return [one for one in _of_project(project) if one.path.is_file() and one.path.resolve() not in places] + own
+    return [*_of_project(project), *_of_user(home, env)]
 
 
 def _of_project(project: Path) -> Iterator[ClientFile]:
     yield ClientFile("claude-code", project / ".mcp.json", own=False)
     yield ClientFile("cursor", project / ".cursor" / "mcp.json", own=False)
-    yield ClientFile("vscode", project / ".vscode" / "mcp.json", own=False)
-    yield ClientFile("zed", project / ".zed" / "settings.json", own=False)
+    yield ClientFile("vscode", project / ".vscode" / "mcp.json", own=False, keys=("servers",))
+    yield ClientFile("zed", project / ".zed" / "settings.json", own=False, keys=("context_servers",))
     yield ClientFile("gemini", project / ".gemini" / "settings.json", own=False)
+    yield ClientFile("qwen", project / ".qwen" / "settings.json", own=False)
+    yield ClientFile("codex", project / ".codex" / "config.toml", own=False, keys=("mcp_servers",))
 
 
 def _of_user(home: Path, env: Mapping[str, str]) -> Iterator[ClientFile]:
@@ -42,16 +58,18 @@ def _of_user(home: Path, env: Mapping[str, str]) -> Iterator[ClientFile]:
     yield ClientFile("claude-desktop", settings / "Claude" / "claude_desktop_config.json")
     yield ClientFile("claude-code", home / ".claude.json")
     yield ClientFile("cursor", home / ".cursor" / "mcp.json")
-    yield ClientFile("vscode", code / "mcp.json")
-    yield ClientFile("vscode", code / "settings.json")
+    yield ClientFile("vscode", code / "mcp.json", keys=("servers",))
+    yield ClientFile("vscode", code / "settings.json", keys=("mcp", "servers"))
     yield ClientFile(
         "cline", code / "globalStorage" / "saoudrizwan.claude-dev" / "settings" / "cline_mcp_settings.json"
     )
     yield ClientFile("windsurf", home / ".codeium" / "windsurf" / "mcp_config.json")
     zed = settings / "Zed" if sys.platform == "win32" else home / ".config" / "zed"
-    yield ClientFile("zed", zed / "settings.json")
+    yield ClientFile("zed", zed / "settings.json", keys=("context_servers",))
     yield ClientFile("gemini", home / ".gemini" / "settings.json")
-    yield ClientFile("codex", Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml")
+    yield ClientFile("qwen", home / ".qwen" / "settings.json")
+    codex = Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml"
+    yield ClientFile("codex", codex, keys=("mcp_servers",))
 
 
 def _settings_folder(home: Path, env: Mapping[str, str]) -> Path:

@@ -31,7 +31,7 @@ from pydantic import (
 
 from hooksdk._config.sources import is_too_deep
 from hooksdk.errors import ConfigError, did_you_mean
-from hooksdk.mcp._fill import AskInput, Filling, read_inputs
+from hooksdk.mcp._fill import BARE_FOLDERS, AskInput, Filling, read_inputs
 from hooksdk.mcp._shapes import Shape, find_servers, plain_entry
 
 _STREAMABLE_HTTP = ("http", "streamable-http", "streamable_http", "streamablehttp")
@@ -47,6 +47,7 @@ ENTRY_KEYS = {
     "transport": "'stdio', 'http' or 'streamable-http'",
     "disabled": "true or false",
     "timeout": "a number of seconds above 0, such as 60",
+    "start_timeout": "a number of seconds above 0, such as 30",
 }
 """The keys of an entry, and what each one holds."""
 _LONGEST = 1e9
@@ -74,6 +75,7 @@ def _plain_transport(value: object) -> object:
 
 _Text = Annotated[StrictStr, AfterValidator(_fill)]
 _NotBlank = Annotated[_Text, Field(pattern=r"\S")]
+_Seconds = Annotated[StrictFloat, Field(gt=0, le=_LONGEST, allow_inf_nan=False)]
 
 
 class ServerSpec(BaseModel):
@@ -91,8 +93,10 @@ class ServerSpec(BaseModel):
     type: Annotated[Literal["stdio", "http"] | None, BeforeValidator(_plain_transport)] = Field(
         default=None, validation_alias=AliasChoices("type", "transport")
     )
-    timeout: Annotated[StrictFloat, Field(gt=0, le=_LONGEST, allow_inf_nan=False)] | None = None
+    timeout: _Seconds | None = None
     """Seconds that one call may take, where the entry says so. Most clients write milliseconds."""
+    start_timeout: _Seconds | None = None
+    """Seconds that a start may take, where the entry says so."""
     _secrets: list[str] = PrivateAttr(default_factory=list[str])
     """Values that no message may hold, longest first."""
 
@@ -169,11 +173,12 @@ def _read(shape: Shape, where: str, filling: Filling) -> Reading:
         unknown = [key for key in values if key not in ENTRY_KEYS]
         filling.secrets = set()
         notices = [f"the key '{key}' is unknown and ignored.{did_you_mean(key, ENTRY_KEYS)}" for key in unknown]
-        if isinstance(seconds := values.get("timeout"), (int, float)) and _MOST_SECONDS < seconds <= _LONGEST:
-            values["timeout"] = seconds / 1000
-            notices.append(
-                f"'timeout' is taken for milliseconds: {seconds:g} seconds would be {seconds / 3600:.1f} hours"
-            )
+        for key in ("timeout", "start_timeout"):
+            if isinstance(seconds := values.get(key), (int, float)) and _MOST_SECONDS < seconds <= _LONGEST:
+                values[key] = seconds / 1000
+                notices.append(
+                    f"'{key}' is taken for milliseconds: {seconds:g} seconds would be {seconds / 3600:.1f} hours"
+                )
         try:
             spec = ServerSpec.model_validate({**values, "name": str(name)}, context=filling)
         except ValidationError as error:
@@ -185,6 +190,16 @@ def _read(shape: Shape, where: str, filling: Filling) -> Reading:
     return reading
 
 
+def check_entry(name: str, entry: Mapping[str, Any]) -> str:
+    """Why an entry with our keys can never be used; empty where it can, once its variables have values."""
+    try:
+        # The variables of one that is disabled are not filled in.
+        ServerSpec.model_validate({**entry, "name": name, "disabled": True}, context=Filling(folder=Path()))
+    except ValidationError as error:
+        return _problem(dict(error.errors()[0])).lstrip(",: ")
+    return ""
+
+
 def read_file(
     path: str | os.PathLike[str], *, folder: Path | None = None, ask: AskInput | None = None, digest: str = ""
 ) -> Reading:
@@ -193,7 +208,10 @@ def read_file(
     place, folder = Path(path), folder or Path.cwd()
     shape = find_servers(load_file(place, digest=digest), str(path), folder=folder, from_file=True)
     filling = Filling(
-        folder=folder, inputs=read_inputs(shape.inputs), ask=ask, bare_names=place.absolute().parent.name == ".gemini"
+        folder=folder,
+        inputs=read_inputs(shape.inputs),
+        ask=ask,
+        bare_names=place.absolute().parent.name in BARE_FOLDERS,
     )
     return _read(shape, str(path), filling)
 
@@ -208,6 +226,11 @@ def load_file(path: Path, *, digest: str = "") -> dict[str, Any]:
         raise ConfigError(str(path), (f"cannot be read: {getattr(error, 'strerror', None) or error}",)) from None
     if digest and digest != f"sha256:{hashlib.sha256(content).hexdigest()}":
         raise ConfigError(str(path), ("has changed since its trust was looked up. Look at it, then type it again",))
+    return read_text(path, text)
+
+
+def read_text(path: Path, text: str) -> dict[str, Any]:
+    """The same of a file's text; `path` says by its name which of the two it is. Raises `ConfigError`."""
     if path.suffix == ".toml":
         try:
             return _shallow(path, tomllib.loads(text))

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import anyio
 import mcp_types as types
-from anyio.abc import TaskStatus
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from hooksdk._tasks.background import logger
-from hooksdk.errors import did_you_mean
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._transport import Transport, all_tools, client_info, first_cause, one_line, serving
-
-State = Literal["starting", "up", "failed", "down", "disabled"]
-"""`failed`: it could not be started; `down`: it was up and ended, and is started again when it is needed."""
+from hooksdk.mcp._life import Life, Terms
+from hooksdk.mcp._offered import check_offered
+from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus
+from hooksdk.mcp._transport import all_tools, client_info, first_cause, one_line, serving
 
 _MAX_PAUSE = 60.0
 """Seconds between two attempts to start a server that keeps failing, at most."""
@@ -35,83 +33,53 @@ _PING_TIMEOUT = 5.0
 _STABLE_AFTER = 60.0
 """Seconds that a server has to be up before its end counts as the first one again."""
 
-_ADVICE = "Go on without its tools, or tell the user."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerStatus:
-    """How one server is."""
-
-    name: str
-    state: State
-    problem: str = ""
-    """Why it is not up, in one line, with the end of what it wrote to stderr."""
-    tools: int = 0
-    """How many tools it offers."""
-    seconds: float = 0.0
-    """How long its last start took."""
-    version: str = ""
-    """The version that the server gives itself."""
-
-
-class CallFailed(Exception):
-    """No result came; the text tells the model why and what to do. It never leaves this package."""
-
-
-class _Life:
-    """One start of a server, until its end."""
-
-    def __init__(self, spec: ServerSpec) -> None:
-        self.session: ClientSession | None = None
-        self.ready = False
-        self.ended = anyio.Event()
-        """Set once the connection cannot be used any more."""
-        self.transport = Transport(spec, self.ended.set)
-        self.over = anyio.Event()
-        """Set once its process and streams are closed."""
-        self.problem = ""
-        self.doubtful = False
-        """A call was cancelled, by its time limit or its caller: the server must answer a ping before the next one."""
-        self.listing = anyio.Lock()
-        self.stale = False
-        """A listing waits for its turn, and will see every change until then."""
-        self.since = anyio.current_time()
-
-    @property
-    def forgotten(self) -> bool:
-        """True when an HTTP server answered that it does not know the session (it was restarted, say)."""
-        return self.transport.http_status.startswith("HTTP 404")
-
-    @property
-    def usable(self) -> bool:
-        return self.ready and not self.ended.is_set()
+_UNCALLED_REST = 60.0
+"""Seconds for which a server is kept that was started to be listed and that nobody has called: it holds nothing of anybody."""
 
 
 class Connection:
     """One server. `keep` runs in a task of its own; everything else may be called from any task of the loop."""
 
-    def __init__(self, spec: ServerSpec, start_timeout: float, report: Callable[[ServerStatus], None]) -> None:
+    def __init__(self, spec: ServerSpec, terms: Terms, tools: tuple[types.Tool, ...] = ()) -> None:
+        """`tools` are what to go on until the server, or a listing that was kept, tells of others."""
         self.spec = spec
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
-        self.tools: tuple[types.Tool, ...] = ()
-        self._start_timeout = start_timeout
-        self._report = report
+        self.tools = tools
+        self._terms = terms
+        self._start_timeout = spec.start_timeout or terms.start_timeout
         self._open = False
-        self._life: _Life | None = None
+        self._life: Life | None = None
         self._wanted = anyio.Event()
         self._settled = anyio.Event()
         self._settled.set()
         self._failures = 0
         self._retry_at = 0.0
+        self._queued = False
+        self._calls = 0
+        self._last_call = 0.0
+        self._quiet = anyio.Event()
+        """Set once nobody waits for a call of it, for whoever retires it."""
 
-    async def keep(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Start the server whenever it is wanted and hold the connection, until cancelled or stopped."""
-        serving.set(self.spec.name)
+    def open(self) -> bool:
+        """Take calls from now on; `keep` is to run then. True for a server that is to be listed when it is its turn: `wake`
+        says so."""
         self._open = True
         self._wanted = anyio.Event()
         self._failures, self._retry_at = 0, 0.0
-        self.wake()
-        task_status.started()
+        self.status = ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools))
+        lazy = self._terms.listings
+        listing = lazy.read(self.spec) if lazy else None
+        if listing is not None:
+            self._learn(listing.tools)
+            self._set(replace(self.status, state="idle", tools=len(self.tools), version=listing.version))
+        if listing is None or not listing.fresh:
+            self._queued = True
+            self._settled = anyio.Event()
+        return self._queued
+
+    async def keep(self) -> None:
+        """Start the server whenever it is wanted and hold the connection, until cancelled or stopped."""
+        serving.set(self.spec.name)
         try:
             while True:
                 await self._wanted.wait()
@@ -120,15 +88,21 @@ class Connection:
                 self._wanted = anyio.Event()
                 await self._live()
         finally:
-            self._open = False
+            self._open = self._queued = False
             self._settled.set()
             self.tools = ()
             if self.status.state != "failed":
                 self.status = replace(self.status, state="down", problem="", tools=0)
 
     def wake(self, *, patient: bool = False) -> None:
-        """Ask for a start, unless the server is up or starting; with `patient`, only once its wait is over."""
-        if not self._open or not self._settled.is_set() or (self._life and self._life.usable):
+        """Ask for a start, unless the server is up or starting. With `patient`, only once its wait is over, and not of one
+        that waits for its turn or that its next call starts."""
+        if not self._open or (patient and (self._queued or (self._terms.listings and self.status.state != "failed"))):
+            return
+        if self._queued:
+            self._queued = False
+            self._wanted.set()
+        if not self._settled.is_set() or (self._life and self._life.usable):
             return
         ending = self._life is not None and not self._life.over.is_set()
         if patient and (ending or anyio.current_time() < self._retry_at):
@@ -146,44 +120,66 @@ class Connection:
         self._wanted.set()
         if self._life is None:
             return None
+        if self._life.starting is not None and not self._life.ready:
+            self._life.starting.cancel()
         self._life.ended.set()
         return self._life.over
 
+    async def retire(self) -> None:
+        """End the connection once the calls that it has taken are over."""
+        if self._calls:
+            await self._quiet.wait()
+        self.stop()
+
     async def call(
-        self,
-        name: str,
-        arguments: Mapping[str, Any],
-        limit: float,
-        on_progress: ProgressFnT,
+        self, tool: types.Tool, arguments: Mapping[str, Any], limit: float, on_progress: ProgressFnT
     ) -> types.CallToolResult:
-        """The result of one tool call, within `limit` seconds, a start of the server included. Raises `CallFailed`."""
-        life: _Life | None = None
+        """The result of one call of `tool`, as it was when it was looked up, within `limit` seconds, a start of the server
+        included. Raises `CallFailed`."""
+        self._calls += 1
+        try:
+            return await self._call(tool, arguments, limit, on_progress)
+        finally:
+            self._calls -= 1
+            self._last_call = anyio.current_time()
+            if not self._calls:
+                self._quiet.set()
+                self._quiet = anyio.Event()
+
+    async def _call(
+        self, tool: types.Tool, arguments: Mapping[str, Any], limit: float, on_progress: ProgressFnT
+    ) -> types.CallToolResult:
+        name = tool.name
+        life: Life | None = None
         with anyio.move_on_after(limit):
             life = await self._ready()
             try:
-                return await self._send(life, name, arguments, on_progress)
+                return await self._send(life, tool, arguments, on_progress)
             except MCPError as error:
                 if not life.forgotten:
                     raise CallFailed(await self._explain(life, name, error)) from None
             life.ended.set()  # the server has forgotten the session and did not run the call
             life = await self._ready()
             try:
-                return await self._send(life, name, arguments, on_progress)
+                return await self._send(life, tool, arguments, on_progress)
             except MCPError as error:
                 raise CallFailed(await self._explain(life, name, error)) from None
         if life is None or not life.ready:
-            raise CallFailed(f"The MCP server '{self.spec.name}' could not be started within {limit:g} s. {_ADVICE}")
+            raise CallFailed(f"The MCP server '{self.spec.name}' could not be started within {limit:g} s. {ADVICE}")
         raise CallFailed(
             f"'{name}' of the MCP server '{self.spec.name}' did not answer within {limit:g} s and was cancelled. It may "
             "have taken effect in part: check before you repeat it, or ask for less at once."
         )
 
     async def _send(
-        self, life: _Life, name: str, arguments: Mapping[str, Any], on_progress: ProgressFnT
+        self, life: Life, tool: types.Tool, arguments: Mapping[str, Any], on_progress: ProgressFnT
     ) -> types.CallToolResult:
-        self._check_offered(name)
+        check_offered(
+            self.spec.name, tool, self.tools, arguments
+        )  # without asking: each start lists, and it tells of changes
         assert life.session is not None
-        parameters = types.CallToolRequestParams(name=name, arguments=dict(arguments))
+        life.called = True
+        parameters = types.CallToolRequestParams(name=tool.name, arguments=dict(arguments))
         request = types.CallToolRequest(params=parameters)
         try:
             # Not `call_tool`: it raises for a result that misses the output schema, which the run itself checks.
@@ -193,7 +189,7 @@ class Connection:
             raise
         except ValidationError as error:
             problem = one_line(self.spec.redact(str(error)))
-            text = f"The MCP server '{self.spec.name}' gave a result for '{name}' that is not MCP: {problem}"
+            text = f"The MCP server '{self.spec.name}' gave a result for '{tool.name}' that is not MCP: {problem}"
             raise CallFailed(text) from None
         self._failures = 0
         return result
@@ -207,23 +203,26 @@ class Connection:
     async def _live(self) -> None:
         """One start, until its end. Raises nothing but cancellation."""
         settled = self._settled
-        life = self._life = _Life(self.spec)
+        life = self._life = Life(self.spec)
         self._set(ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools)))
         try:
             try:
                 async with life.transport.open() as (read, write), self._session(life, read, write) as session:
                     life.session = session
-                    with anyio.move_on_after(self._start_timeout) as limit:
+                    with anyio.move_on_after(self._start_timeout) as life.starting:
                         await self._start(life, session)
-                    if limit.cancelled_caught:
+                    if life.starting.cancelled_caught and self._open:
                         stderr = await life.transport.last_words(0.0)
                         self._failed(life, _with_stderr(f"did not answer within {self._start_timeout:g} s", stderr))
                     settled.set()
                     if life.ready:
-                        await life.ended.wait()
+                        await self._remember(self.status.version)
+                        await self._until_end(life)
             except Exception as error:
                 life.problem = life.problem or life.transport.http_status or self._describe(error)
-            if self._open and self.status.state != "failed":
+            if life.resting:
+                self._set(replace(self.status, state="idle", problem=""))
+            elif self._open and self.status.state != "failed":
                 stderr = await life.transport.last_words()
                 if life.ready:
                     self._ended(life, _with_stderr(life.problem or "ended the connection", stderr))
@@ -235,7 +234,7 @@ class Connection:
             life.over.set()
             settled.set()
 
-    def _session(self, life: _Life, read: Any, write: Any) -> ClientSession:
+    def _session(self, life: Life, read: Any, write: Any) -> ClientSession:
         async def hear(message: IncomingMessage) -> None:
             if isinstance(message, types.ToolListChangedNotification) and not life.stale:
                 life.stale = True
@@ -243,7 +242,7 @@ class Connection:
 
         return ClientSession(read, write, message_handler=hear, client_info=client_info())
 
-    async def _start(self, life: _Life, session: ClientSession) -> None:
+    async def _start(self, life: Life, session: ClientSession) -> None:
         try:
             await session.initialize()
         except MCPError as error:
@@ -251,23 +250,49 @@ class Connection:
                 raise
             await session.discover()  # a server that knows only the protocol of 2026, which has no handshake
         info = session.server_info
-        seconds = anyio.current_time() - life.since
+        seconds, version = anyio.current_time() - life.since, info.version if info else ""
         async with life.listing:
-            self.tools = await all_tools(session)
+            self._learn(await all_tools(session))
             life.ready = True
         self._retry_at = 0.0
-        count, version = len(self.tools), info.version if info else ""
+        count = len(self.tools)
         self._set(ServerStatus(name=self.spec.name, state="up", tools=count, seconds=seconds, version=version))
 
-    def _failed(self, life: _Life, problem: str) -> None:
+    async def _until_end(self, life: Life) -> None:
+        """Wait for the end of a start, or bring it about when nobody has called the server for long."""
+        while not life.ended.is_set():
+            idle = self._terms.idle
+            limit = idle if life.called else min(_UNCALLED_REST, idle or _UNCALLED_REST)
+            if limit is None or self._terms.listings is None:
+                await life.ended.wait()
+                return
+            left = max(life.since, self._last_call) + limit - anyio.current_time()
+            if left <= 0 and not self._calls:
+                life.resting = True
+                life.ended.set()
+                return
+            with anyio.move_on_after(left if left > 0 else limit):
+                await life.ended.wait()
+
+    def _learn(self, tools: tuple[types.Tool, ...]) -> None:
+        """What the server offers. The same tools stay the same objects."""
+        if tools != self.tools:
+            self.tools = tools
+            self._terms.changed(self.spec.name)
+
+    async def _remember(self, version: str) -> None:
+        if self._terms.listings is not None:
+            await anyio.to_thread.run_sync(self._terms.listings.write, self.spec, self.tools, version)
+
+    def _failed(self, life: Life, problem: str) -> None:
         life.problem = problem
         self._failures += 1
         self._retry_at = anyio.current_time() + min(0.5 * 2 ** (self._failures - 1), _MAX_PAUSE)
-        self.tools = ()
+        self._learn(())
         seconds = anyio.current_time() - life.since
         self._set(ServerStatus(name=self.spec.name, state="failed", problem=problem, seconds=seconds))
 
-    def _ended(self, life: _Life, problem: str) -> None:
+    def _ended(self, life: Life, problem: str) -> None:
         """The first end is followed by a start at once; one that follows on another soon waits, longer each time."""
         life.problem = problem
         now = anyio.current_time()
@@ -275,7 +300,7 @@ class Connection:
         self._retry_at = now + (min(0.5 * 2 ** (self._failures - 2), _MAX_PAUSE) if self._failures > 1 else 0.0)
         self._set(replace(self.status, state="down", problem=problem))
 
-    async def _ready(self) -> _Life:
+    async def _ready(self) -> Life:
         """The connection, started or tried again if need be."""
         life = self._life
         if life and life.usable and life.doubtful and not await self._answers(life):
@@ -292,16 +317,18 @@ class Connection:
             life = self._life
         if life and life.usable and self._open:
             return life
+        if self.spec.disabled:
+            raise CallFailed(f"The MCP server '{self.spec.name}' is disabled in its file. {ADVICE}")
         if not self._open:
-            raise CallFailed(f"The MCP servers of this host are closed. {_ADVICE}")
+            raise CallFailed(f"The MCP servers of this host are closed. {ADVICE}")
         seconds = max(self._retry_at - anyio.current_time(), 0.0)
         again = f"It is tried again in {seconds:.0f} s. " if seconds >= 1 else ""
         raise CallFailed(
             f"The MCP server '{self.spec.name}' is not running and could not be started: "
-            f"{self.status.problem or 'it ended at once'}. {again}{_ADVICE}"
+            f"{self.status.problem or 'it ended at once'}. {again}{ADVICE}"
         )
 
-    async def _answers(self, life: _Life) -> bool:
+    async def _answers(self, life: Life) -> bool:
         try:
             with anyio.move_on_after(_PING_TIMEOUT):
                 assert life.session is not None
@@ -311,16 +338,7 @@ class Connection:
             life.doubtful = error.code == types.CONNECTION_CLOSED  # any other answer is an answer
         return not life.doubtful
 
-    def _check_offered(self, name: str) -> None:
-        names = [tool.name for tool in self.tools]
-        if name not in names:
-            more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-            now = f"It now has: {', '.join(names[:10])}{more}." if names else "It now has none."
-            raise CallFailed(
-                f"The MCP server '{self.spec.name}' no longer has a tool '{name}'.{did_you_mean(name, names)} {now}"
-            )
-
-    async def _explain(self, life: _Life, name: str, error: MCPError) -> str:
+    async def _explain(self, life: Life, name: str, error: MCPError) -> str:
         """The text that the model reads of a call that got an error instead of a result."""
         problem = one_line(self.spec.redact(error.message), 1000)
         if error.code != types.CONNECTION_CLOSED and not life.ended.is_set():
@@ -335,7 +353,7 @@ class Connection:
             "may have taken effect: check before you repeat it. The server is started again for the next call."
         )
 
-    async def _list(self, life: _Life) -> None:
+    async def _list(self, life: Life) -> None:
         """List the tools anew; the old list stays where that fails."""
         async with life.listing:
             life.stale = False
@@ -344,7 +362,7 @@ class Connection:
             problem = f"no answer within {self._start_timeout:g} s"
             try:
                 with anyio.move_on_after(self._start_timeout):
-                    self.tools = await all_tools(life.session)
+                    self._learn(await all_tools(life.session))
                     problem = ""
             except (MCPError, ValidationError) as error:
                 problem = self._describe(error)
@@ -353,11 +371,12 @@ class Connection:
                 logger.warning("MCP server '%s': its tools could not be listed: %s", self.spec.name, problem)
             else:
                 self._set(replace(self.status, tools=len(self.tools)))
+                await self._remember(self.status.version)
 
     def _set(self, status: ServerStatus) -> None:
         if status != self.status or status.state == "starting":
             self.status = status
-            self._report(status)
+            self._terms.report(status)
 
     def _describe(self, error: Exception) -> str:
         """The first cause in one line."""

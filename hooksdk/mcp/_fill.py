@@ -12,6 +12,8 @@ from typing import Any, cast
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _BARE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+BARE_FOLDERS = (".gemini", ".qwen")
+"""In the settings of these folders `$NAME` is a variable, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,7 @@ class Filling:
     inputs: Mapping[str, ServerInput] = field(default_factory=dict[str, ServerInput])
     ask: AskInput | None = None
     bare_names: bool = False
-    """`$NAME` counts too, as in Gemini CLI's settings."""
+    """`$NAME` counts too, as in the settings of Gemini CLI and Qwen Code."""
     answers: dict[str, str] = field(default_factory=dict[str, str])
     secrets: set[str] = field(default_factory=set[str])
     """What no message may hold."""

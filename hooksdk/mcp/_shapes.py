@@ -71,11 +71,16 @@ def plain_entry(entry: Entries) -> dict[str, Any]:
         ("serverUrl", "url"),  # Windsurf
         ("http_headers", "headers"),  # Codex
         ("tool_timeout_sec", "timeout"),
+        ("startup_timeout_sec", "start_timeout"),
     ):
         if theirs in values and ours not in values:
             values[ours] = values.pop(theirs)
     if isinstance(values.get("enabled"), bool):  # Codex, Zed
         values.setdefault("disabled", not values.pop("enabled"))
+    if isinstance(variables := values.get("env_vars"), list) and isinstance(values.get("env", {}), Mapping):  # Codex
+        del values["env_vars"]
+        passed = {name: f"${{{name}:-}}" for name in cast("list[Any]", variables) if isinstance(name, str)}
+        values["env"] = {**passed, **cast("Entries", values.get("env", {}))}
     headers = _codex_headers(values)
     if headers and isinstance(values.get("headers", {}), Mapping):
         values["headers"] = {**cast("Entries", values.get("headers", {})), **headers}

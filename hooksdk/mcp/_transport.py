@@ -98,7 +98,7 @@ class Transport:
         if folder and not await anyio.Path(folder).is_dir():
             raise FileNotFoundError(f"the folder 'cwd' does not exist: {folder}")
         parameters = StdioServerParameters(
-            command=_resolve(spec),
+            command=resolve_command(spec),
             args=list(spec.args),
             env=dict(spec.env),
             cwd=folder,
@@ -160,7 +160,7 @@ class Transport:
         return one_line(self._spec.redact(self._stderr.decode("utf-8", "replace")))
 
 
-def _resolve(spec: ServerSpec) -> str:
+def resolve_command(spec: ServerSpec) -> str:
     """The command's path: on the server's PATH, else beside this Python, where a venv keeps its programs."""
     command = os.path.expanduser(spec.command)  # noqa: PTH111 - a command is no path
     path = (get_default_environment() | dict(spec.env)).get("PATH")

@@ -207,12 +207,15 @@ class Run(Opened[run_side.Run]):
         as a message to go on, or leave it: the trace has noticed it, and such a call is never run."""
         return self._read("reminder")
 
-    def resolve_tools(self, tools: GivenTools | Callable[[], GivenTools] = ()) -> list[Tool]:
+    def resolve_tools(
+        self, tools: GivenTools | Callable[[], GivenTools] = (), *, missing: Mapping[str, str] | None = None
+    ) -> list[Tool]:
         """Settle the catalog of this attempt and answer what to offer the model. `tools` are `Tool`s, functions that become
         tools, and definitions in a provider's JSON, which have no executor (`Tool.from_json` gives them one). They and the
         plugins' tools pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
-        `PolicyFailed` when a narrowing plugin fails."""
-        return self._call("resolve_tools", tools)
+        `PolicyFailed` when a narrowing plugin fails. `missing` are owners whose tools should be among them, by name, and why
+        they are not: a model that searches is told, too."""
+        return self._call("resolve_tools", tools, missing=missing)
 
     def prepare_messages(self, messages: Sequence[GivenMessage] | None = None) -> list[ProviderJson]:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
@@ -232,14 +235,16 @@ class Run(Opened[run_side.Run]):
         message, usage and reason to stop. Raises `WrongArgument` for what is no message."""
         self._call("record", message, usage=usage, stop_reason=stop_reason)
 
-    def call_tool(self, call: ToolCall | GivenMessage) -> ToolResult:
+    def call_tool(
+        self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None
+    ) -> ToolResult:
         """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's SDK or
         API has it. Whatever goes wrong with the call is a result that the model
         can read; only the host's own mistakes raise, and `ApprovalPending` for a call whose approval comes later: call it
         again then, in this run or in a later one. It is not judged again, and runs with the arguments that were. A call of
         the newest reply that has its result already, such as when a loop is resumed, is not run again: that result is the
-        answer."""
-        return self._call("call_tool", call)
+        answer. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
+        return self._call("call_tool", call, only=only)
 
     def judge(self, call: ToolCall | GivenMessage) -> JudgedCall:
         """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.

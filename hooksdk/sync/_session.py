@@ -21,6 +21,7 @@ from hooksdk.sync._host import OpenedHost
 from hooksdk.sync._plain import Approver, PlainModel, as_async, as_model
 from hooksdk.sync._portal import Opened
 from hooksdk.sync._run import Results, Run, Storage
+from hooksdk.tools import Tool
 from hooksdk.transcript import DrainReport, Store
 
 
@@ -96,6 +97,11 @@ class Session(Opened[session_side.Session]):
         return self._do("on_event", listener)
 
     @property
+    def open(self) -> bool:
+        """True once it has opened, until it begins to close."""
+        return self._read("open")
+
+    @property
     def running(self) -> bool:
         """True while it is at work: from before a run's `agent_start` handlers until the run's end is stored, and while
         the session itself opens or closes."""
@@ -119,14 +125,18 @@ class Session(Opened[session_side.Session]):
         context_window: int | None = None,
         format: str | MessageFormat = "openai-chat",
         approver: Approver | None = None,
+        transcript: bool = True,
+        withhold: Callable[[Tool], str | None] | None = None,
     ) -> Run:
         """A run of this session, to use as `with session.run(...) as run`.
 
         `input` is what `agent_start` handlers judge; record it yourself. `context_window` is in tokens. `requester` is a
         mapping with id, is_owner and roles; `trigger` is user (unless you say so), schedule, subagent or other. In a
         sub-agent's session `requester` and `workspace_dir` are the parent's unless others are given, and `trigger` is
-        subagent. `approver` answers in this run, in the place of the host's. Entering raises `RunAlreadyOpen`, `RunBlocked`
-        or `PolicyFailed`."""
+        subagent. `approver` answers in this run, in the place of the host's. `transcript=False` is for a host without a model: calls
+        go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
+        tool, plugins' own among them: one that it answers a reason for is not granted to this run. Entering raises
+        `RunAlreadyOpen`, `RunBlocked` or `PolicyFailed`."""
         return Run(
             self._do(
                 "run",
@@ -141,6 +151,8 @@ class Session(Opened[session_side.Session]):
                 context_window=context_window,
                 format=format,
                 approver=None if approver is None else as_async(approver),
+                transcript=transcript,
+                withhold=withhold,
             ),
             self.portal,
         )
@@ -220,6 +232,15 @@ class Host(OpenedHost):
         """A session, to use as `with host.session("id") as session`. An id is opaque: any text; without one a new
         session with a random id is opened. Entering raises `SessionBusy` while somebody else holds it."""
         return Session(self._do("session", session_id), self.portal)
+
+    def hold(self, session_id: str, *, idle: float | None = 600.0) -> Session:
+        """The open session of this id, opened where it is not: the host keeps it open for whoever holds it next, without a
+        block of anybody's own. Hold it again before each run.
+
+        It is closed as `idle` once nobody held it and no run was open for `idle` seconds (None: never), which the first of
+        its holders says, and else with the host; one that is in use is never closed. Raises what opening a session raises,
+        such as `SessionBusy` where somebody has opened it in a block."""
+        return Session(self._call("hold", session_id, idle=idle), self.portal)
 
     @property
     def sessions(self) -> Sequence[Session]:

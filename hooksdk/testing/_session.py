@@ -80,12 +80,12 @@ def check_installed(host: Host, ids: Iterable[str]) -> None:
 
 
 def _sections_with_grants(
-    sections: Mapping[str, Any], ids: Iterable[str], grants: Iterable[str] | None
+    sections: Mapping[str, Any], ids: Sequence[str], grants: Iterable[str] | None
 ) -> dict[str, Any]:
     """The plugins' sections with these grants; without any, with those that each manifest asks for, unless its section has
     some."""
     filled = dict(sections)
-    asked = {} if grants is not None else _grants_asked_for(ids)
+    asked = _grants_asked_for(ids) if grants is None and ids else {}
     given = None if grants is None else list(grants)
     for plugin_id in ids:
         name = next((one for one in filled if fold(one) == fold(plugin_id)), plugin_id)

@@ -186,7 +186,7 @@ async def test_search_sends_the_core_tool_and_the_bridge_and_no_schema_of_anothe
         assert names_sent(request, form) == ["read_file", *BRIDGE]
     shown = json.dumps(search.requests[0].body["tools"])
     assert not [name for name in (tool.name for tool in search.catalog) if name != "read_file" and name in shown]
-    assert f"{SIZE} more tools" in shown
+    assert f"It knows {SIZE} tools" in shown
 
 
 async def test_what_is_sent_in_either_mode_is_what_the_provider_takes(direct: Ran, search: Ran, form: str) -> None:

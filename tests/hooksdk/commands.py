@@ -54,8 +54,8 @@ async def hooksdk(
 
 
 def write_servers(path: Path, **entries: dict[str, Any]) -> str:
-    """A file of MCP servers; without entries it has one, `plain`."""
-    path.write_text(json.dumps({"mcpServers": entries or {"plain": script("plain")}}))
+    """A file of MCP servers; without entries it has one, `plain`, which is the quick one: it does not `work`."""
+    path.write_text(json.dumps({"mcpServers": entries or {"plain": script("quick")}}))
     return str(path)
 
 

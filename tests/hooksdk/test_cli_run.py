@@ -219,7 +219,7 @@ async def test_sessions_are_kept_in_files_unless_the_configuration_says_otherwis
 
 async def test_several_files_of_servers_are_started_together(tmp_path: Path) -> None:
     first = write_servers(tmp_path / "first.json")
-    second = write_servers(tmp_path / "second.json", other=script("plain"))
+    second = write_servers(tmp_path / "second.json", other=script("quick"))
     async with ScriptedServer(["Fine."]) as server:
         done = await hooksdk("run", *MODEL, "--mcp", first, "--mcp", second, "Look.", folder=tmp_path, server=server)
     assert "servers     12 tools (plain 6, other 6)" in done.err
@@ -290,7 +290,7 @@ async def test_of_calls_that_run_at_a_time_each_end_says_whose_it_is(tmp_path: P
     def both(turn: Turn) -> Any:
         return [call("work", seconds=0.4), call("add", a=1, b=1)] if not turn.results else "Done."
 
-    servers = write_servers(tmp_path / "mcp.json")
+    servers = write_servers(tmp_path / "mcp.json", plain=script("plain"))
     async with ScriptedServer(both) as server:
         done = await hooksdk("run", *MODEL, "--mcp", servers, "Both.", folder=tmp_path, server=server)
     assert "✓ 1.2 add: ok, " in done.err
@@ -446,7 +446,7 @@ async def test_a_missing_sdk_is_told_with_what_to_install(tmp_path: Path) -> Non
 
 
 async def test_a_server_that_does_not_start_is_left_out_and_said(tmp_path: Path) -> None:
-    servers = write_servers(tmp_path / "mcp.json", plain=script("plain"), gone={"command": "no-such-program"})
+    servers = write_servers(tmp_path / "mcp.json", plain=script("quick"), gone={"command": "no-such-program"})
     async with ScriptedServer(add_up) as server:
         done = await hooksdk("run", *MODEL, "--mcp", servers, "Add.", folder=tmp_path, server=server)
     assert (done.code, done.out) == (0, "The answer is 5.\n")
@@ -559,7 +559,7 @@ def test_a_slip_on_the_command_line_is_one_line(arguments: tuple[str, ...], told
 @pytest.mark.parametrize("moment", ["model", "tool"])
 async def test_ctrl_c_ends_the_run_as_cancelled_and_its_servers_with_it(moment: str, tmp_path: Path) -> None:
     (tmp_path / "hooksdk.toml").write_text('[plugins.trace_file.config]\npath = "trace.jsonl"\n')
-    servers = write_servers(tmp_path / "mcp.json")
+    servers = write_servers(tmp_path / "mcp.json", plain=script("plain"))
     waiting = anyio.Event()
     pids: list[int] = []
 

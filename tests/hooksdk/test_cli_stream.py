@@ -20,6 +20,7 @@ pytest.importorskip("openai", reason="needs the extra `openai`")
 pytest.importorskip("anthropic", reason="needs the extra `anthropic`")
 
 from commands import COMMAND, environment, hooksdk, write_servers
+from mcp_servers import script
 from rich.cells import cell_len
 
 from hooksdk.testing import Turn, call, say
@@ -214,7 +215,7 @@ async def test_ctrl_c_in_the_middle_of_the_words_leaves_a_session_that_goes_on(p
 
 
 async def test_two_equal_calls_in_one_turn_are_told_apart(tmp_path: Path) -> None:
-    servers = write_servers(tmp_path / "mcp.json")
+    servers = write_servers(tmp_path / "mcp.json", plain=script("plain"))
 
     def twice(turn: Turn) -> Any:
         return [call("work", seconds=0.2), call("work", seconds=0.1)] if not turn.results else "Done."

@@ -87,7 +87,7 @@ async def test_what_policy_withholds_is_not_listed_but_named(tmp_path: Path) -> 
 
 
 async def test_names_are_those_that_the_model_sees(tmp_path: Path) -> None:
-    servers = write_servers(tmp_path / "mcp.json", one=script("plain"), two=script("plain"))
+    servers = write_servers(tmp_path / "mcp.json", one=script("quick"), two=script("quick"))
     done = await hooksdk("tools", "list", "--mcp", servers, folder=tmp_path)
     assert "one    one__add" in done.out
     assert "two    two__add" in done.out
@@ -112,7 +112,7 @@ async def test_the_tools_of_the_project_s_plugins_are_listed_too(tmp_path: Path)
 
 
 async def test_a_server_that_does_not_start_makes_the_code_1_and_the_others_are_listed(tmp_path: Path) -> None:
-    servers = write_servers(tmp_path / "mcp.json", plain=script("plain"), gone={"command": "no-such-program"})
+    servers = write_servers(tmp_path / "mcp.json", plain=script("quick"), gone={"command": "no-such-program"})
     done = await hooksdk("tools", "list", "--mcp", servers, folder=tmp_path)
     assert done.code == 1
     assert "in all       6 tools" in done.out
@@ -239,6 +239,21 @@ async def test_what_policy_withholds_is_not_found(tmp_path: Path) -> None:
     done = await hooksdk("tools", "search", "sweep the cellar", "--mcp", servers, folder=tmp_path)
     assert "  sweep_cellar(" not in done.out
     assert done.out.splitlines()[-1].startswith("39 tools searched")
+
+
+async def test_a_prompt_shows_what_is_prefetched_for_it_and_what_the_first_request_costs(tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json", house=HOUSE)
+    asked = ("tools", "search", "--as-prompt", "please sweep the cellar", "--mcp", servers)
+    told = (await hooksdk(*asked, "--json", folder=tmp_path)).json()
+    names = [tool["name"] for tool in told["prefetched"]]
+    assert names[0] == "sweep_cellar"
+    assert len(names) == 6
+    tokens = told["tokens"]
+    assert tokens["prefetched"] == sum(tool["tokens"] for tool in told["prefetched"]) <= 2_000
+    assert tokens["request"] == tokens["without_prefetch"] + tokens["prefetched"] < tokens["all_shown"]
+    lines = (await hooksdk(*asked, folder=tmp_path)).out.splitlines()
+    assert lines[1].split()[:2] == ["house", "sweep_cellar"]
+    assert lines[-3].startswith(f"prefetched   6 tools, {tokens['prefetched']:,} tokens, beside the bridge's ")
 
 
 @pytest.mark.parametrize(

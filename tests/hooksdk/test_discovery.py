@@ -35,8 +35,10 @@ def no_built_ins(monkeypatch: pytest.MonkeyPatch) -> None:
 
     from hooksdk._plugins import installed
 
+    real = {one for one in sys.path if "site-packages" in one}
+
     def fakes() -> list[Any]:
-        return [one for one in distributions() if one.name.startswith("fake-")]
+        return list(distributions(path=[one for one in sys.path if one not in real]))
 
     monkeypatch.setattr(installed, "distributions", fakes)
 

@@ -127,7 +127,7 @@ def flawed(tmp_path_factory: pytest.TempPathFactory) -> Done:
     configure(folder, SETTINGS)
     (folder / "hooksdk_plugins.py").write_text(FLAWED)
     broken = {"command": sys.executable, "args": ["-c", "raise SystemExit('no licence')"]}
-    servers = write_servers(folder / "mcp.json", plain=script("plain"), broken=broken)
+    servers = write_servers(folder / "mcp.json", plain=script("quick"), broken=broken)
     return run(folder, "--json", "--mcp", servers)
 
 

@@ -7,7 +7,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -75,6 +77,22 @@ async def test_one_name_on_two_servers_is_told_apart_by_the_catalog() -> None:
         execute = catalog[0].execute
         assert execute is not None
         assert (await execute({"a": 1, "b": 1})).structured == {"result": 2}
+
+
+async def test_the_quick_server_says_what_the_one_of_the_sdk_says() -> None:
+    def definitions(servers: McpServers) -> list[dict[str, Any]]:
+        return [
+            {field.name: getattr(one, field.name) for field in fields(one) if field.name != "execute"}
+            for one in servers.tools()
+        ]
+
+    async with McpServers({"plain": script("plain")}) as servers, McpServers({"plain": script("quick")}) as quick:
+        assert definitions(quick) == definitions(servers)
+        assert (quick.status["plain"].version, quick.status["plain"].tools) == ("1.2.3", 6)
+        for name, arguments in {"add": {"a": 2, "b": 40}, "environment": {"name": "PATH"}, "folder": {}}.items():
+            given, expected = await use(quick, name, **arguments), await use(servers, name, **arguments)
+            assert (given.text, given.structured, given.is_error) == (expected.text, expected.structured, False)
+        assert (await use(quick, "process_id")).text.isdigit()
 
 
 # Results

@@ -239,6 +239,8 @@ def test_of_two_files_servers_of_one_name_the_first_counts_and_the_second_is_tol
         ("zed", "home/.config/zed/settings.json"),
         ("gemini", "home/.gemini/settings.json"),
         ("codex", "home/.codex/config.toml"),
+        ("codex", "project/.codex/config.toml"),
+        ("qwen", "home/.qwen/settings.json"),
     ],
 )
 def test_the_clients_files_are_where_their_documentation_says(

@@ -94,6 +94,7 @@ def test_a_forgotten_decorator_is_told(caplog: pytest.LogCaptureFixture) -> None
 
         @tool
         def before_compaction(self, event: str) -> str:
+            """Look."""
             return event
 
         @hooks.before_tool_call
@@ -107,6 +108,23 @@ def test_a_forgotten_decorator_is_told(caplog: pytest.LogCaptureFixture) -> None
     caplog.clear()
     host(Helps)
     assert not caplog.records
+
+
+def test_a_tool_without_a_description_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    class Quiet:
+        @tool
+        def ring(self) -> str:
+            return "ding"
+
+        @tool
+        def shout(self) -> str:
+            """Say it loudly."""
+            return "HO"
+
+    host(Quiet)
+    (record,) = caplog.records
+    assert "plugin 'quiet': its tool ring has no description" in record.getMessage()
+    assert "Give its function a docstring" in record.getMessage()
 
 
 def test_two_plugins_of_one_id_are_refused_and_say_who_they_are() -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from hooksdk import Approval, ApprovalRequest, Run, ToolCall, hooks
+from hooksdk import Approval, ApprovalRequest, Run, ToolCall, ToolResult, hooks
 from hooksdk.errors import FenceClosed, PolicyFailed, RunAlreadyOpen, RunBlocked, RunClosed
 from hooksdk.hooks import (
     AfterToolCall,
@@ -120,11 +120,51 @@ async def test_calls_that_were_never_answered_get_a_result_at_the_end(how: str) 
         assert all("not run: cancelled" in one["content"] for one in results)
 
 
-async def test_a_result_that_comes_after_its_run_is_not_taken_for_a_later_call_of_the_same_id() -> None:
+async def test_the_end_of_a_run_cancels_its_calls_and_waits_for_them_before_its_handlers_run() -> None:
+    order: list[str] = []
+
+    class Notes:
+        @hooks.after_tool_call
+        def after(self, event: hooks.AfterToolCall) -> None:
+            order.append(f"{event.call.id} {event.status}")
+
+        @hooks.agent_end
+        def end(self, event: AgentEnd) -> None:
+            order.append(event.reason)
+
+    async def slow(arguments: dict[str, Any]) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.wait_all_tasks_blocked()
+            order.append("tool")
+
+    results: list[ToolResult] = []
+
+    async def call(run: Run) -> None:
+        results.append(await run.call_tool(ToolCall("c", "read_file", {})))
+
+    async with open_host(Notes) as host, host.session("s") as session, anyio.create_task_group() as group:
+        async with session.run() as run:
+            await run.resolve_tools([make(execute=slow)])
+            await run.record([USER, reply(ToolCall("c", "read_file", {}))])
+            group.start_soon(call, run)
+            await anyio.wait_all_tasks_blocked()
+        assert order == ["tool", "c error", "completed"]
+        assert session.messages[-1]["content"] == "Error: 'read_file' was cancelled while it ran."
+    assert [(result.is_error, result.text) for result in results] == [(True, "'read_file' was cancelled while it ran.")]
+
+
+async def test_a_result_that_comes_after_its_run_is_not_taken_for_a_later_call_of_the_same_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hooksdk._run.judged.CALLS_TIMEOUT", 0.01)
     over, call = anyio.Event(), ToolCall("c", "read_file", {})
 
     async def slow(arguments: dict[str, Any]) -> str:
-        await over.wait()
+        with anyio.CancelScope(shield=True):
+            await over.wait()
         return "late"
 
     async with open_host(Seen) as host, host.session("s") as session:

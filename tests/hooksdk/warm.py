@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import json
 import os
 import signal
@@ -22,7 +23,8 @@ from typing import Any
 
 CAN_FORK = sys.platform == "linux"
 MODULES = [
-    "anthropic", "hooksdk.cli._app", "hooksdk.cli._demo.play", "hooksdk.cli._demo.real", "hooksdk.cli._report", "hooksdk.cli._run",
+    "anthropic", "hooksdk.cli._app", "hooksdk.cli._gateway", "hooksdk.cli._gateway_uninstall", "hooksdk.cli._mcp_import",
+    "hooksdk.cli._demo.play", "hooksdk.cli._demo.real", "hooksdk.cli._report", "hooksdk.cli._run",
     "hooksdk.cli._tools", "hooksdk.mcp",
     "hooksdk.models.anthropic", "hooksdk.models.openai", "mcp.client.stdio", "openai",
 ]  # fmt: skip
@@ -115,6 +117,10 @@ def _take_orders(orders: socket.socket) -> Sequence[str] | None:
 def _main() -> None:
     for name in MODULES:
         __import__(name)
+    # What is imported here lives as long as the process: without this, each fork walks and copies all of it when it ends,
+    # which takes ten times as long as the command.
+    gc.collect()
+    gc.freeze()
     arguments = _take_orders(socket.socket(fileno=int(sys.argv[1])))
     if arguments is not None:
         sys.argv[1:] = arguments

@@ -1,0 +1,114 @@
+"""`[gateway]`: what the clients of `hooksdk gateway` are shown, and who may do what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from hooksdk.errors import did_you_mean
+from hooksdk.patterns import ToolPattern
+
+Expose = Literal["auto", "bridge", "direct", "hybrid"]
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _known_patterns(value: list[str]) -> list[str]:
+    for text in value:
+        ToolPattern(text)
+    return value
+
+
+Texts = Annotated[list[str], pydantic.BeforeValidator(_as_list)]
+Patterns = Annotated[list[str], pydantic.BeforeValidator(_as_list), pydantic.AfterValidator(_known_patterns)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Profile(_Strict):
+    """`[gateway.profiles.NAME]`: what the clients with this profile may use."""
+
+    servers: Texts | None = None
+    """Only tools of these servers; None: of all. Tools of plugins are no server's."""
+    allow: Patterns | None = None
+    """Only tools that fit one of these patterns; None: all."""
+    deny: Patterns = Field(default_factory=list[str])
+    """No tools that fit one of these; beats `allow`."""
+    expose: Expose | None = None
+    """Beats the gateway's."""
+    requester: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """What policies are told of who asks: `is_owner`, `roles`, `id`."""
+
+
+class Token(_Strict):
+    """`[gateway.tokens.NAME]`: a bearer token for clients over HTTP. The name is who asks."""
+
+    env: str | None = None
+    """The environment variable that holds it."""
+    file: str | None = None
+    """The file that holds it, and nothing else."""
+    profile: str | None = None
+    """The profile that its clients get; None: the gateway's."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Token:
+        if (self.env is None) == (self.file is None):
+            raise ValueError('say where the token is: env = "VARIABLE", or file = "PATH"')
+        return self
+
+
+class GatewayConfig(_Strict):
+    """`[gateway]`."""
+
+    expose: Expose = "auto"
+    """`auto`: the tools themselves until tool search is worth it, then its bridge; `bridge`: always the bridge; `direct`:
+    always the tools; `hybrid`: the bridge, and beside it the tools that are known to read only."""
+    profile: str | None = None
+    """The profile of clients that get no other; None: they may use everything that the policies allow."""
+    trusted_hints: Texts = Field(default_factory=list[str])
+    """Servers whose word that a tool only reads is believed, by name; `*`: all."""
+    context_window: Annotated[int, Field(gt=0)] | None = None
+    """Tokens of the clients' models, for tool search."""
+    idle: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds without a call after which a session over HTTP ends."""
+    origins: Texts = Field(default_factory=list[str])
+    """Web origins that may call over HTTP, beside those of this machine: `https://chat.example.org`."""
+    profiles: dict[str, Profile] = Field(default_factory=dict[str, Profile])
+    tokens: dict[str, Token] = Field(default_factory=dict[str, Token])
+
+    @model_validator(mode="after")
+    def _check_profiles(self) -> GatewayConfig:
+        for name in (self.profile, *(token.profile for token in self.tokens.values())):
+            if name is not None and name not in self.profiles:
+                raise ValueError(f"there is no profile '{name}'.{did_you_mean(name, self.profiles)}")
+        return self
+
+
+def profile_of(config: GatewayConfig, name: str | None) -> tuple[str | None, Profile]:
+    """The profile of this name, or else the gateway's own, and its name. Raises `ValueError`."""
+    name = config.profile if name is None else name
+    if name is None:
+        return None, Profile()
+    if name not in config.profiles:
+        known = ", ".join(config.profiles) or "the configuration has none under [gateway.profiles]"
+        raise ValueError(f"there is no profile '{name}'.{did_you_mean(name, config.profiles) or f' Known: {known}.'}")
+    return name, config.profiles[name]
+
+
+def with_overrides(config: GatewayConfig, overrides: Mapping[str, Any]) -> GatewayConfig:
+    """The same with other values, such as those of the command line."""
+    return GatewayConfig.model_validate({**config.model_dump(exclude_unset=True), **overrides})
+
+
+def gateway_places(path: Sequence[str]) -> list[str]:
+    """The settings that may stand where this one stands."""
+    tables: dict[str, type[BaseModel]] = {"profiles": Profile, "tokens": Token}
+    fields = tables[path[1]] if len(path) > 3 else GatewayConfig
+    return [".".join([*path[:-1], name]) for name in fields.model_fields]

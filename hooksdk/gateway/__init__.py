@@ -1,0 +1,257 @@
+"""One MCP server in front of many: any client gets tool search, policies, approvals and audit from the host's plugins.
+
+    async with Host(config=...) as host, McpServers.from_file("mcp.json") as servers, Gateway(host, servers) as gateway:
+        await gateway.serve_stdio()
+
+Needs `pip install 'hooksdk[mcp]'`.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from contextvars import ContextVar
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, final
+
+import anyio
+import mcp_types as types
+from anyio.abc import TaskGroup
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from starlette.applications import Starlette
+
+from hooksdk._config.gateway import GatewayConfig, Profile, Token, profile_of
+from hooksdk._tasks.background import logger
+from hooksdk._tasks.limits import describe
+from hooksdk.approvals import Approver
+from hooksdk.errors import ConfigError, HookSDKError
+from hooksdk.gateway._http import check_address, http_app, listen, principal_of, read_tokens, session_key
+from hooksdk.gateway._results import error
+from hooksdk.gateway._session import GatewaySession, Identity, Request, SessionParts, ToolSource
+from hooksdk.gateway._stdio import own_streams, serve_streams
+from hooksdk.host import Host
+
+__all__ = ["Gateway", "GatewayConfig", "Profile", "Token", "ToolSource", "current_request"]
+
+current_request: ContextVar[Request | None] = ContextVar("hooksdk gateway request", default=None)
+"""The client's request that is served now, for an approver that asks its person; None elsewhere."""
+
+NAME = "hooksdk"
+INSTRUCTIONS = (
+    "The tools of several servers. Those that are not listed are found with tool_search and called through tool_call."
+)
+
+
+@final
+class Gateway:
+    """An MCP server that stands in front of tools, and lets every call pass all hooks of a host.
+
+    `sources` are where the tools come from, such as an `McpServers`. `config` is the host's `[gateway]` unless another is given.
+    `approver` answers in the place of the host's.
+
+    Each client has a session of its own, which lasts as its connection does; over HTTP, where none lasts, until it was idle
+    for `config.idle` seconds. Enter and leave the gateway in the same task; leaving ends all sessions.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        *sources: ToolSource,
+        config: GatewayConfig | None = None,
+        approver: Approver | None = None,
+    ) -> None:
+        self.config = host.config.gateway if config is None else config
+        self._bus = InMemorySubscriptionBus()
+        self._parts = SessionParts(
+            host=host, sources=sources, config=self.config, approver=approver, publish_change=self._publish_change
+        )
+        self._group: TaskGroup | None = None
+        self._sessions: dict[str, GatewaySession] = {}
+        self._opening = anyio.Lock()
+
+    @property
+    def sessions(self) -> Sequence[GatewaySession]:
+        """The clients' open sessions."""
+        return tuple(self._sessions.values())
+
+    async def __aenter__(self) -> Self:
+        self._group = anyio.create_task_group()
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        group, self._group = self._group, None
+        assert group is not None
+        try:
+            with anyio.CancelScope(shield=True):
+                for session in list(self._sessions.values()):
+                    await session.leave()
+        finally:
+            group.cancel_scope.cancel()
+            await group.__aexit__(None, None, None)
+
+    def server(self, profile: str | None = None) -> Server[str]:
+        """A server for one connection after the other, or several at once, such as over streams in memory: each is a session of
+        its own, with this profile. Raises `ConfigError` for a profile that there is not."""
+        identity = self.identity("local", profile, transport="stdio")
+
+        @asynccontextmanager
+        async def connection(_server: Server[str]) -> AsyncGenerator[str]:
+            key = f"connection-{uuid.uuid4().hex}"
+            try:
+                yield key
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self.end(key)
+
+        async def session_of(context: Request) -> GatewaySession:
+            return await self.session(context.lifespan_context, identity, context, idle=None)
+
+        return _Server(self, session_of, connection)
+
+    def identity(self, name: str, profile: str | None, *, transport: str) -> Identity:
+        """Who a client is that has this profile. Raises `ConfigError` for a profile that there is not."""
+        try:
+            profile_name, settings = profile_of(self.config, profile)
+        except ValueError as problem:
+            raise ConfigError("gateway", (str(problem),)) from None
+        return Identity(name=name, profile_name=profile_name, profile=settings, transport=transport)
+
+    async def session(self, key: str, identity: Identity, context: Request, *, idle: float | None) -> GatewaySession:
+        """The open session of this client; a new one where it has none."""
+        async with self._opening:
+            while (session := self._sessions.get(key)) is not None and session.closing:
+                await session.ended.wait()
+                self._sessions.pop(key, None)
+            if session is None:
+                if self._group is None:
+                    raise HookSDKError("the gateway is closed")
+                session = GatewaySession(self._parts, identity, idle=idle)
+                await self._group.start(self._keep, key, session, context)
+            return session
+
+    async def _keep(self, key: str, session: GatewaySession, context: Request, *, task_status: Any) -> None:
+        self._sessions[key] = session
+        try:
+            await session.keep(context, task_status=task_status)
+        finally:
+            if self._sessions.get(key) is session:
+                del self._sessions[key]
+
+    async def end(self, key: str) -> None:
+        """The client of this key is gone: end its session, if it has one."""
+        session = self._sessions.get(key)
+        if session is not None:
+            await session.leave()
+
+    def tools_changed(self) -> None:
+        """Say that the sources have other tools now: clients are told, and the next call goes by them. From the gateway's event
+        loop; what every call notices by itself need not be said."""
+        if self._group is not None:
+            for session in list(self._sessions.values()):
+                self._group.start_soon(self._refresh, session)
+
+    async def _refresh(self, session: GatewaySession) -> None:
+        try:
+            await session.refresh()
+        except Exception as problem:
+            logger.warning("the tools of a client could not be settled anew: %s", describe(problem))
+
+    async def _publish_change(self) -> None:
+        await self._bus.publish(ToolsListChanged())
+
+    @property
+    def listen(self) -> ListenHandler:
+        """Serves the clients of the stateless protocol that want to hear of changes."""
+        return ListenHandler(self._bus)
+
+    def http_app(self, *, profile: str | None = None, tokens: Mapping[str, str] | None = None) -> Starlette:
+        """Streamable HTTP at `/mcp`, as an ASGI application for a server of your own. `tokens` are bearer tokens by the names
+        of the configuration's `[gateway.tokens]`, read as it says unless they are given; without any, only this machine
+        is answered. Raises `ConfigError`."""
+        self.identity("local", profile, transport="http")
+        known = self.read_tokens() if tokens is None else tokens
+
+        async def session_of(context: Request) -> GatewaySession:
+            request = context.request
+            assert request is not None
+            name = principal_of(request)
+            token = self.config.tokens.get(name)
+            identity = self.identity(name, (token.profile if token else None) or profile, transport="http")
+            return await self.session(
+                session_key(request, context.protocol_version), identity, context, idle=self.config.idle
+            )
+
+        @asynccontextmanager
+        async def nothing(_server: Server[str]) -> AsyncGenerator[str]:
+            yield ""
+
+        return http_app(_Server(self, session_of, nothing), self.config, known, self.end)
+
+    def read_tokens(self) -> dict[str, str]:
+        """The bearer tokens of the configuration, by name. Raises `ConfigError` for one that cannot be had."""
+        return read_tokens(self.config, os.environ, Path.cwd())
+
+    async def serve_http(
+        self, host: str = "127.0.0.1", port: int = 0, *, profile: str | None = None,
+        on_listening: Callable[[str], Any] = lambda _url: None,
+    ) -> None:  # fmt: skip
+        """Serve clients over streamable HTTP until the program is told to stop; `on_listening` is told the URL. Raises
+        `ConfigError` for an address that others can reach where the configuration has no tokens. On asyncio alone."""
+        tokens = self.read_tokens()
+        check_address(host, tokens)
+        await listen(self.http_app(profile=profile, tokens=tokens), host, port, on_listening)
+
+    async def serve_stdio(self, profile: str | None = None, *, streams: tuple[int, int] | None = None) -> None:
+        """Serve the client at this process's stdin and stdout until it leaves; what is printed meanwhile goes to stderr.
+        `streams` are two other descriptors, to read from and to write to."""
+        with own_streams() if streams is None else nullcontext(streams) as both:
+            await serve_streams(self.server(profile), both)
+
+
+@final
+class _Server(Server[str]):
+    """The protocol's side: it takes requests to the client's session."""
+
+    def __init__(self, gateway: Gateway, session_of: Any, lifespan: Any) -> None:
+        self._session_of = session_of
+        super().__init__(
+            NAME, version=importlib.metadata.version("hooksdk"), instructions=INSTRUCTIONS, lifespan=lifespan,
+            get_tool_input_schema=_no_header_schema, on_list_tools=self._list_tools, on_call_tool=self._call_tool, on_subscriptions_listen=gateway.listen,
+        )  # fmt: skip
+
+    def create_initialization_options(self, *args: Any, **options: Any) -> InitializationOptions:
+        """Clients that hear of changes at all do so only where the server says at the beginning that it tells them."""
+        if not args:
+            options.setdefault("notification_options", NotificationOptions(tools_changed=True))
+        return super().create_initialization_options(*args, **options)
+
+    async def _list_tools(
+        self, context: Request, _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        session: GatewaySession = await self._session_of(context)
+        with session.at_work(context):
+            return types.ListToolsResult(tools=await session.tools())
+
+    async def _call_tool(self, context: Request, params: types.CallToolRequestParams) -> types.CallToolResult:
+        token = current_request.set(context)
+        try:
+            session: GatewaySession = await self._session_of(context)
+            with session.at_work(context):
+                return await session.call(params.name, params.arguments or {}, context.protocol_version)
+        except HookSDKError as problem:  # such as a run that a plugin blocks
+            return error(f"'{params.name}' was not run: {describe(problem)}")
+        finally:
+            current_request.reset(token)
+
+
+def _no_header_schema(_name: str) -> None:
+    """Schemas say nothing of HTTP headers here; without this the tools would be listed for each call."""

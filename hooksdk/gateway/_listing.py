@@ -1,0 +1,151 @@
+"""What `tools/list` answers: the tools themselves, or the bridge in words that cost the same whatever stands behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import mcp_types as types
+
+from hooksdk._config.gateway import Expose
+from hooksdk._schema.values import clip
+from hooksdk.calls import ToolCall
+from hooksdk.catalog import Catalog
+from hooksdk.tools import Annotations, Tool
+
+SEARCH, DESCRIBE, CALL = "tool_search", "tool_describe", "tool_call"
+READ_ONLY = "_readonly"
+"""What the name of the bridge's second way of calling ends with."""
+OWNERS_CHARS = 160
+"""Characters that the names of the servers may take in the listing."""
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_SCHEMAS: dict[str, dict[str, Any]] = {
+    SEARCH: {"queries": {"type": "array", "items": _TEXT}, "limit": {"type": "integer"}},
+    DESCRIBE: {"names": {"type": "array", "items": _TEXT}},
+    CALL: {"name": _TEXT, "arguments": {"type": "object"}},
+}
+_REQUIRED = {SEARCH: ["queries"], DESCRIBE: ["names"], CALL: ["name", "arguments"]}
+_HINTS = {
+    SEARCH: Annotations(read_only=True),
+    DESCRIBE: Annotations(read_only=True),
+    CALL: Annotations(read_only=False, destructive=True),
+}
+
+
+def _sentence(usual: str, call: str, owners: str) -> str:
+    if usual == SEARCH:
+        return (
+            f"Find tools that are not listed here, of: {owners}. One query for each thing to do, in a few keywords. Hits "
+            f"come with their signatures, for {call}; those that only read, for {call}{READ_ONLY}."
+        )
+    if usual == DESCRIBE:
+        return "Show the JSON Schema of tools, when a signature is not enough."
+    return "Call a tool that was found, by its exact name."
+
+
+@final
+@dataclass(frozen=True)
+class HintTrust:
+    """Which tools count as read-only: a server's own word does where the operator trusts it."""
+
+    servers: frozenset[str]
+    """`*`: all of them."""
+
+    def why_not(self, tool: Tool) -> str | None:
+        """Why the tool may not be called where only reading is allowed; None when it may."""
+        if tool.bridge:
+            reads = tool.own_name in (SEARCH, DESCRIBE)
+            return None if reads else f"'{tool.name}' was not run: it may do more than read. Call it directly."
+        if tool.annotations.read_only is not True:
+            return f"'{tool.name}' was not run: it is not known to read only. Call it through {CALL}."
+        if tool.source == "mcp" and not self.servers & {"*", tool.owner}:
+            told = f"that it only reads is the word of '{tool.owner}', which nobody has vouched for here"
+            return f"'{tool.name}' was not run: {told}. Call it through {CALL}."
+        return None
+
+
+@final
+class Listing:
+    """The tools of one session as its client is told of them."""
+
+    def __init__(self, catalog: Catalog, offered: Sequence[Tool], expose: Expose, trust: HintTrust) -> None:
+        bridges = {tool.own_name: tool for tool in offered if tool.bridge}
+        self._call = bridges.get(CALL)
+        self._trust = trust
+        if expose == "direct" or not bridges:
+            shown = list(catalog)
+        else:
+            shown = [tool for tool in offered if not tool.bridge]
+            if expose == "hybrid":
+                known = {tool.name for tool in shown}
+                shown += [tool for tool in catalog if tool.name not in known and trust.why_not(tool) is None]
+        hidden = {tool.name for tool in catalog} - {tool.name for tool in shown}
+        self.tools: tuple[types.Tool, ...] = (
+            *(_bridges(list(bridges.values()), [tool for tool in catalog if tool.name in hidden]) if hidden else ()),
+            *map(_as_mcp, shown),
+        )
+
+    def call(self, call_id: str, name: str, arguments: dict[str, Any]) -> tuple[ToolCall, HintTrust | None]:
+        """The call that a client makes, and what holds for it besides the policies."""
+        if self._call is not None and name == self._call.name + READ_ONLY:
+            return ToolCall(call_id, self._call.name, arguments), self._trust
+        return ToolCall(call_id, name, arguments), None
+
+
+def _bridges(bridges: Sequence[Tool], hidden: Sequence[Tool]) -> list[types.Tool]:
+    call = next((tool.name for tool in bridges if tool.own_name == CALL), CALL)
+    owners = _owners(hidden)
+    listed: list[types.Tool] = []
+    for tool in bridges:
+        usual = tool.own_name
+        if usual not in _SCHEMAS:  # one of another mode, such as a script's
+            listed.append(_as_mcp(tool, Annotations(read_only=False, destructive=True)))
+            continue
+        sentence, schema = _sentence(usual, call, owners), _object(_SCHEMAS[usual], _REQUIRED[usual])
+        if usual == CALL:
+            reading = f"{sentence} Runs only those that are known to read."
+            hints = _hints(Annotations(read_only=True))
+            listed.append(
+                types.Tool(name=call + READ_ONLY, description=reading, input_schema=schema, annotations=hints)
+            )
+        listed.append(
+            types.Tool(name=tool.name, description=sentence, input_schema=schema, annotations=_hints(_HINTS[usual]))
+        )
+    return listed
+
+
+def _owners(tools: Sequence[Tool]) -> str:
+    names = sorted({clip(tool.owner or tool.source, 40) for tool in tools})
+    kept: list[str] = []
+    for name in names:
+        if sum(map(len, kept)) + 2 * len(kept) + len(name) > OWNERS_CHARS:
+            return f"{', '.join(kept)} and {len(names) - len(kept)} more"
+        kept.append(name)
+    return ", ".join(kept)
+
+
+def _as_mcp(tool: Tool, annotations: Annotations | None = None) -> types.Tool:
+    """A tool with its true schema and annotations. Its output schema stays out: a plugin may change what comes back, and
+    clients refuse a result that does not fit."""
+    parameters = tool.parameters
+    if parameters is None:
+        parameters = _object({}, [])
+    return types.Tool(
+        name=tool.name, title=tool.label or None, description=tool.description or None,
+        input_schema={"type": "object", **parameters}, annotations=_hints(annotations or tool.annotations),
+    )  # fmt: skip
+
+
+def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+
+def _hints(said: Annotations) -> types.ToolAnnotations | None:
+    if said == Annotations():
+        return None
+    return types.ToolAnnotations(
+        read_only_hint=said.read_only, destructive_hint=said.destructive, idempotent_hint=said.idempotent,
+        open_world_hint=said.open_world,
+    )  # fmt: skip

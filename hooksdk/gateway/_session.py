@@ -1,0 +1,215 @@
+"""One client's session: its run on the host, opened with the first request, and the tools as they were told to it last."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, final
+
+import anyio
+import mcp_types as types
+from anyio.abc import TaskStatus
+from mcp.server.context import ServerRequestContext
+from mcp.server.session import ServerSession
+
+from hooksdk._config.gateway import GatewayConfig, Profile
+from hooksdk._tasks.background import logger
+from hooksdk.approvals import Approver
+from hooksdk.errors import ApprovalPending, HookSDKError
+from hooksdk.gateway._listing import HintTrust, Listing
+from hooksdk.gateway._results import as_mcp, error
+from hooksdk.host import Host
+from hooksdk.patterns import ToolPattern
+from hooksdk.run import Run
+from hooksdk.tools import Tool
+
+Request = ServerRequestContext[Any, Any]
+
+
+class ToolSource(Protocol):
+    """Where the gateway's tools come from, such as `McpServers`."""
+
+    def tools(self) -> Sequence[Tool]:
+        """The tools as they are now. Asked before each call, so it answers at once; the same list while nothing has changed
+        costs nothing."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Who a client is, by the command line or by its token."""
+
+    name: str
+    """The token's name, or `local`."""
+    profile_name: str | None
+    profile: Profile
+    transport: str
+
+    @property
+    def requester(self) -> Mapping[str, Any]:
+        """What policies are told of who asks."""
+        roles = [self.profile_name] if self.profile_name else []
+        return {"id": self.name, "roles": roles, **self.profile.requester}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionParts:
+    """What all sessions of a gateway have in common."""
+
+    host: Host
+    sources: Sequence[ToolSource]
+    config: GatewayConfig
+    approver: Approver | None
+    publish_change: Callable[[], Any]
+    """Tells the clients that listen in the stateless protocol."""
+
+
+@final
+class GatewaySession:
+    """One client's session. It is kept by a task of its own, since a run is entered and left by the same one."""
+
+    def __init__(self, parts: SessionParts, identity: Identity, *, idle: float | None) -> None:
+        self.id = f"gateway-{uuid.uuid4().hex}"
+        self.identity = identity
+        self.ended = anyio.Event()
+        """Set once its run and its session are closed."""
+        self.closing = False
+        """It takes no requests any more."""
+        self._parts = parts
+        self._idle = idle
+        self._leave = anyio.Event()
+        self._requests = 0
+        self._last = 0.0
+        self._lock = anyio.Lock()
+        self._run: Run | None = None
+        self._given: list[Tool] | None = None
+        self._listing: Listing | None = None
+        self._peer: ServerSession | None = None
+        """The client, if it may be told of changes at any time."""
+        self._trust = HintTrust(frozenset(parts.config.trusted_hints))
+        self._not_granted = _narrowing(identity)
+
+    async def keep(self, context: Request, *, task_status: TaskStatus[None]) -> None:
+        """Open session and run, and close them when the client leaves or is idle."""
+        host, identity = self._parts.host, self.identity
+        try:
+            session = await host.hold(self.id, idle=self._idle)
+            try:
+                async with session.run(
+                    requester=identity.requester, trigger="user", metadata=_metadata(identity, context),
+                    context_window=self._parts.config.context_window, approver=self._parts.approver, transcript=False,
+                    withhold=self._not_granted,
+                ) as self._run:  # fmt: skip
+                    task_status.started()
+                    await self._wait()
+                    self.closing = True
+            finally:
+                self.closing = True
+                self._run = None
+                await session.close("closed" if self._leave.is_set() else "idle")
+        except Exception as problem:
+            if self._listing is None:
+                raise  # to whoever opens it
+            logger.exception("session '%s' of the gateway ended with an error: %s", self.id, problem)
+        finally:
+            self.closing = True
+            self.ended.set()
+
+    async def _wait(self) -> None:
+        self._last = anyio.current_time()
+        while not self._leave.is_set():
+            rest = None if self._idle is None else self._idle
+            if rest is not None and not self._requests:
+                rest = self._last + rest - anyio.current_time()
+                if rest <= 0:
+                    return
+            with anyio.move_on_after(rest):
+                await self._leave.wait()
+
+    async def leave(self) -> None:
+        """The client is gone: end its calls, its run and its session, and wait for it."""
+        self.closing = True
+        self._leave.set()
+        await self.ended.wait()
+
+    @contextmanager
+    def at_work(self, context: Request) -> Generator[None]:
+        """While a request is served the session does not count as idle."""
+        self._requests += 1
+        if context.session.can_send_request:  # a connection that lasts
+            self._peer = context.session
+        try:
+            yield
+        finally:
+            self._requests -= 1
+            self._last = anyio.current_time()
+
+    async def tools(self) -> list[types.Tool]:
+        """What the client is told that there is."""
+        return list((await self._resolved()).tools)
+
+    async def call(self, name: str, arguments: dict[str, Any], protocol_version: str) -> types.CallToolResult:
+        """Take one call past every policy, and run it."""
+        listing = await self._resolved()
+        call, trust = listing.call(f"call-{uuid.uuid4().hex[:16]}", name, arguments)
+        assert self._run is not None
+        try:
+            result = await self._run.call_tool(call, only=trust.why_not if trust else None)
+        except ApprovalPending as pending:
+            title = pending.request.title if pending.request else name
+            return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
+        return as_mcp(result, protocol_version)
+
+    async def refresh(self) -> None:
+        """Look whether the tools have changed, and tell the client."""
+        if self._listing is not None and not self.closing:
+            await self._resolved()
+
+    async def _resolved(self) -> Listing:
+        run = self._run
+        if run is None:
+            raise HookSDKError("the session has ended; connect again")
+        tools = [tool for source in self._parts.sources for tool in source.tools()]
+        if self._listing is not None and tools == self._given:
+            return self._listing
+        async with self._lock:
+            if self._listing is not None and tools == self._given:
+                return self._listing
+            offered = await run.resolve_tools(tools)
+            expose = self.identity.profile.expose or self._parts.config.expose
+            before, listing = self._listing, Listing(run.tools, offered, expose, self._trust)
+            self._given, self._listing = tools, listing
+        if before is not None and before.tools != listing.tools:
+            await self._tell_change()
+        return listing
+
+    async def _tell_change(self) -> None:
+        await self._parts.publish_change()
+        if self._peer is not None:
+            await self._peer.send_notification(types.ToolListChangedNotification())
+
+
+def _metadata(identity: Identity, context: Request) -> dict[str, Any]:
+    """What the trace and policies may know besides; what the client says of itself is a hint, no identity."""
+    said = context.session.client_params
+    client = {"name": said.client_info.name, "version": said.client_info.version} if said else None
+    about: dict[str, Any] = {"transport": identity.transport, "protocol": context.protocol_version, "client": client}
+    return {"gateway": {**about, "profile": identity.profile_name}}
+
+
+def _narrowing(identity: Identity) -> Callable[[Tool], str | None]:
+    profile = identity.profile
+    allow = None if profile.allow is None else [ToolPattern(text) for text in profile.allow]
+    deny = [ToolPattern(text) for text in profile.deny]
+    reason = f"the profile '{identity.profile_name}' does not have it"
+
+    def why_not(tool: Tool) -> str | None:
+        if profile.servers is not None and tool.source == "mcp" and tool.owner not in profile.servers:
+            return reason
+        if any(pattern.matches(tool) for pattern in deny):
+            return reason
+        return None if allow is None or any(pattern.matches(tool) for pattern in allow) else reason
+
+    return why_not

@@ -1,0 +1,180 @@
+"""What runs: a small file for each gateway, which `hooksdk gateway status` reads. It goes when the gateway ends; that of one that
+was killed goes when it is next looked at."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, final
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerLine:
+    """One server behind a gateway."""
+
+    name: str
+    state: str
+    """`up`, `starting`, `failed`, `disabled`, or `listed`: its tools are known, and it was not needed yet."""
+    tools: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayStatus:
+    """How a running gateway is. Counters are for its whole life, over all sessions."""
+
+    pid: int
+    started: float
+    """Seconds since the epoch."""
+    changed: float
+    """When this was written."""
+    transport: Literal["stdio", "http"] = "stdio"
+    address: str = ""
+    """Where it listens; empty for stdio."""
+    config: Sequence[str] = ()
+    """The files of servers."""
+    profile: str = ""
+    client: str = ""
+    """What the client says that it is; with several, the last one."""
+    servers: Sequence[ServerLine] = ()
+    sessions: int = 0
+    """How many are open now."""
+    tokens_direct: int = 0
+    """Estimated tokens of all schemas, had they been listed, over all listings."""
+    tokens_listed: int = 0
+    """Those that were listed."""
+    calls: int = 0
+    blocked: int = 0
+    asked: int = 0
+    failed: int = 0
+
+    @property
+    def tokens_saved(self) -> int:
+        """Estimated tokens of schemas that no model had to read."""
+        return max(self.tokens_direct - self.tokens_listed, 0)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, as JSON."""
+        return {
+            **asdict(self),
+            "config": list(self.config),
+            "servers": [asdict(one) for one in self.servers],
+            "tokens_saved": self.tokens_saved,
+        }
+
+
+@final
+class StatusFile:
+    """Writes the status of the gateway in this process. A status that cannot be written never stops a gateway.
+
+    `update` takes the fields of `GatewayStatus`; a server is a `ServerLine`. Each update is one small file, replaced whole,
+    without waiting for the disk.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        transport: Literal["stdio", "http"] = "stdio",
+        address: str = "",
+        config: Sequence[str] = (),
+        profile: str = "",
+    ) -> None:
+        now = time.time()
+        self._path = (folder or state_folder() / "running") / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
+        self._status = GatewayStatus(
+            pid=os.getpid(), started=now, changed=now, transport=transport, address=address, config=tuple(config),
+            profile=profile,
+        )  # fmt: skip
+
+    @property
+    def status(self) -> GatewayStatus:
+        """What was written last."""
+        return self._status
+
+    def update(self, **fields: Any) -> None:
+        """Change these fields, and write the file where that changed anything. Raises `TypeError` for a field that is none."""
+        new = replace(self._status, **fields)
+        if new == self._status and self._path.exists():
+            return
+        self._status = replace(new, changed=time.time())
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            beside = self._path.with_suffix(".tmp")
+            fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
+                json.dump(self._status.as_dict(), file)
+            beside.replace(self._path)
+
+    def close(self) -> None:
+        """The gateway ends: the file goes."""
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        self.update()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def state_folder() -> Path:
+    """Where gateways keep what they must remember: `$HOOKSDK_HOME/gateway`, or `~/.local/state/hooksdk/gateway`."""
+    if home := os.environ.get("HOOKSDK_HOME"):
+        return Path(home).expanduser() / "gateway"
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "hooksdk" / "gateway"
+
+
+def running_gateways(folder: Path | None = None) -> list[GatewayStatus]:
+    """Every gateway of this user that runs, the oldest first. Files of those that have ended are removed."""
+    found: list[GatewayStatus] = []
+    for path in (folder or state_folder() / "running").glob("*"):
+        pid = int(path.name.partition("-")[0]) if path.name.partition("-")[0].isdigit() else 0
+        if not pid or not is_alive(pid):
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+        elif path.suffix == ".json":
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # one that ends just now
+                found.append(_read(json.loads(path.read_bytes())))
+    return sorted(found, key=lambda one: one.started)
+
+
+def _read(fields: Mapping[str, Any]) -> GatewayStatus:
+    known: dict[str, Any] = {name: one for name, one in fields.items() if name in GatewayStatus.__dataclass_fields__}
+    known |= {"servers": tuple(ServerLine(**one) for one in fields["servers"]), "config": tuple(fields["config"])}
+    return GatewayStatus(**known)
+
+
+def is_alive(pid: int) -> bool:
+    """True while a process of this number runs, whoever it belongs to."""
+    if sys.platform == "win32":  # there os.kill would end it
+        import ctypes
+
+        limited_query, still_active = 0x1000, 259
+        kernel = ctypes.windll.kernel32
+        handle = kernel.OpenProcess(limited_query, False, pid)
+        if not handle:
+            return False
+        code = ctypes.c_ulong()
+        kernel.GetExitCodeProcess(handle, ctypes.byref(code))
+        kernel.CloseHandle(handle)
+        return code.value == still_active
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,89 @@
+"""Serving the client at this process's stdin and stdout. Nothing but the protocol is written there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
+from typing import Any, cast, final
+
+import anyio
+import anyio.to_thread
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+CHUNK = 64 * 1024
+STDIN, STDOUT, STDERR = 0, 1, 2
+
+
+@contextmanager
+def own_streams() -> Generator[tuple[int, int]]:
+    """The descriptors of the protocol: stdin and stdout as they were. Until the block is left whatever else reads stdin finds
+    nothing there, and whatever else is printed goes to stderr, by children and C code, too."""
+    sys.stdout.flush()
+    reads, writes = os.dup(STDIN), os.dup(STDOUT)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        os.dup2(nothing, STDIN)
+        os.dup2(STDERR, STDOUT)
+        yield reads, writes
+    finally:
+        sys.stdout.flush()
+        os.dup2(reads, STDIN)
+        os.dup2(writes, STDOUT)
+        for descriptor in (nothing, reads, writes):
+            os.close(descriptor)
+
+
+async def serve_streams(server: Server[Any], streams: tuple[int, int]) -> None:
+    """Serve the client at these two descriptors until it closes the first."""
+    stdin, stdout = _Lines(streams[0]), _Writer(streams[1])
+    async with stdio_server(cast("Any", stdin), cast("Any", stdout)) as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+@final
+class _Lines:
+    """The lines that come in. No thread hangs in a read, so that Ctrl-C ends the program whatever the client does."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        rest = b""
+        while chunk := await self._read():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line.strip():
+                    yield line.decode("utf-8", "replace")
+        if rest.strip():
+            yield rest.decode("utf-8", "replace")
+
+    async def _read(self) -> bytes:
+        try:
+            await anyio.wait_readable(self._descriptor)
+        except (OSError, ValueError, NotImplementedError):  # a file, which is always ready
+            return await anyio.to_thread.run_sync(os.read, self._descriptor, CHUNK, abandon_on_cancel=True)
+        return os.read(self._descriptor, CHUNK)
+
+
+@final
+class _Writer:
+    """Where the answers go."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    async def write(self, text: str) -> None:
+        """Write all of it, in a thread: a client that does not read must not stop the others' work."""
+        await anyio.to_thread.run_sync(_write_all, self._descriptor, text.encode(), abandon_on_cancel=True)
+
+    async def flush(self) -> None:
+        """It is written already."""
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

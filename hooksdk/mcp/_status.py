@@ -1,0 +1,37 @@
+"""How a server is, in words for people, and what a model reads of a call that has no result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["starting", "up", "failed", "down", "idle", "disabled"]
+"""`failed`: it could not be started; `down`: it was up and ended, and is started again when it is needed; `idle`: it does not
+run, and the first call of one of its tools starts it."""
+
+ADVICE = "Go on without its tools, or tell the user."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStatus:
+    """How one server is."""
+
+    name: str
+    state: State
+    problem: str = ""
+    """Why it is not up, in one line, with the end of what it wrote to stderr."""
+    tools: int = 0
+    """How many tools it offers."""
+    seconds: float = 0.0
+    """How long its last start took."""
+    version: str = ""
+    """The version that the server gives itself."""
+
+
+class CallFailed(Exception):
+    """No result came; the text tells the model why and what to do. It never leaves this package."""
+
+
+def removed(server: str) -> CallFailed:
+    """For a call of a server that a newer configuration does not have."""
+    return CallFailed(f"The MCP server '{server}' is not in the configuration any more. {ADVICE}")

@@ -1,0 +1,159 @@
+"""The gateway over stdio, as a process, and over streamable HTTP."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from hooksdk.errors import ConfigError
+from hooksdk.gateway._http import check_address, parse_address
+from tests.hooksdk.gateways import ERAS, gateway, names, source, text_of
+
+pytestmark = pytest.mark.anyio
+in_both_eras = pytest.mark.parametrize("era", ERAS)
+TOKENS = {"ann": "a" * 20, "bob": "b" * 20}
+PLAIN = Path(__file__).parents[1] / "servers" / "plain.py"
+
+NOISY = """
+import os
+from hooksdk import hooks
+print("imported")
+class Noisy:
+    @hooks.before_tool_call
+    def judge(self, event):
+        print("judged")
+        os.write(1, b"written past python\\n")
+"""
+
+
+@asynccontextmanager
+async def listening(config: dict[str, Any] | None = None) -> AsyncGenerator[tuple[Any, str]]:
+    """A gateway that listens, and its URL."""
+    urls: list[str] = []
+    async with gateway(source(), config=config) as made, anyio.create_task_group() as group:
+        ready = anyio.Event()
+
+        def told(url: str) -> None:
+            urls.append(url)
+            ready.set()
+
+        group.start_soon(lambda: made.serve_http(on_listening=told))
+        await ready.wait()
+        yield made, urls[0]
+        group.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def client(url: str, era: str, token: str = "") -> AsyncGenerator[Client]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with (
+        httpx2.AsyncClient(headers=headers) as http,
+        Client(streamable_http_client(url, http_client=http), mode=era) as connected,
+    ):
+        yield connected
+
+
+@pytest.fixture
+def tokens(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    for name, token in TOKENS.items():
+        monkeypatch.setenv(f"{name.upper()}_TOKEN", token)
+    return {
+        "profiles": {"reader": {"allow": ["read_*"]}},
+        "tokens": {"ann": {"env": "ANN_TOKEN"}, "bob": {"env": "BOB_TOKEN", "profile": "reader"}},
+    }
+
+
+@in_both_eras
+async def test_a_client_over_http_lists_and_calls(era: str) -> None:
+    async with listening() as (_, url), client(url, era) as connected:
+        assert await names(connected) == ["read_note", "delete_note", "read_mail"]
+        assert "ran with" in text_of(await connected.call_tool("read_note", {"path": "a"}))
+
+
+@in_both_eras
+async def test_each_token_has_its_profile_and_its_session(era: str, tokens: dict[str, Any]) -> None:
+    async with (
+        listening(tokens) as (made, url),
+        client(url, era, TOKENS["ann"]) as ann,
+        client(url, era, TOKENS["bob"]) as bob,
+    ):
+        assert "delete_note" in await names(ann)
+        assert await names(bob) == ["read_note", "read_mail"]
+        assert (await bob.call_tool("delete_note", {"path": "a"})).is_error
+        assert sorted(session.identity.name for session in made.sessions) == ["ann", "bob"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Authorization": f"Bearer {TOKENS['ann']}", "Origin": "https://evil.example"}, 403),
+    ],
+)
+async def test_who_has_no_token_or_comes_from_a_strange_page_is_refused(
+    headers: dict[str, str], status: int, tokens: dict[str, Any]
+) -> None:
+    async with listening(tokens) as (made, url), httpx2.AsyncClient() as http:
+        assert (await http.post(url, json={}, headers=headers)).status_code == status
+        assert made.sessions == ()
+
+
+async def test_without_tokens_only_this_machine_is_answered_and_by_its_name() -> None:
+    async with listening() as (_, url), httpx2.AsyncClient() as http:
+        assert (await http.post(url, json={}, headers={"Host": "evil.example"})).status_code == 421
+    with pytest.raises(ConfigError, match="give each client a token"):
+        check_address("0.0.0.0", {})
+
+
+def test_an_address_is_a_host_and_a_port() -> None:
+    assert parse_address("8931") == ("127.0.0.1", 8931)
+    assert parse_address("[::1]:8931") == ("::1", 8931)
+    with pytest.raises(ConfigError, match="HOST:PORT"):
+        parse_address("localhost")
+
+
+def command(folder: Path) -> list[str]:
+    """The gateway in front of one server, with a plugin that prints."""
+    (folder / "noisy.py").write_text(NOISY)
+    (folder / "mcp.json").write_text(
+        json.dumps({"mcpServers": {"one": {"command": sys.executable, "args": [str(PLAIN)]}}})
+    )
+    return [
+        "gateway",
+        "--config",
+        str(folder / "mcp.json"),
+        "--plugin",
+        str(folder / "noisy.py"),
+        "--project",
+        str(folder),
+    ]
+
+
+@in_both_eras
+async def test_over_stdio_prints_of_plugins_do_not_disturb_the_protocol(era: str, tmp_path: Path) -> None:
+    server = StdioServerParameters(command=sys.executable, args=["-m", "hooksdk", *command(tmp_path)])
+    async with Client(server, mode=era) as connected:
+        (name, *_) = await names(connected)
+        await connected.call_tool(name, {})
+        assert name in await names(connected)
+
+
+def test_the_end_of_stdin_ends_it_and_stdout_stays_empty(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "hooksdk", *command(tmp_path)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert (run.returncode, run.stdout) == (0, "")
+    assert "imported" in run.stderr
