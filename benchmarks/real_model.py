@@ -32,7 +32,7 @@ from hooksdk.agent import Limits
 from hooksdk.models.openai import OpenAIModel
 
 SCENARIOS = ("A", "B", "C", "D", "E")
-BUDGETS = ((4, 2_000), (6, 2_000), (8, 3_000), (10, 4_000), (50, 100_000))
+BUDGETS = ((4, 2_000), (6, 2_000), (10, 4_000))
 """Numbers of prefetched tools, and the tokens that they may take."""
 
 
