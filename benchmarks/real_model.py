@@ -232,6 +232,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = read_options(arguments)
     if not (FIXTURES.is_file() and RETRIEVAL.is_dir()):
         sys.exit("the tools and the scenarios lie in ../shared/benchmarks, which is not here")
+    if options.json:
+        with options.json.open("a"):  # whether it can be written is known before a model is asked
+            pass
     definitions()  # outside of the event loop, as it has one of its own
     if options.prefetched:
         return anyio.run(show_prefetched)
