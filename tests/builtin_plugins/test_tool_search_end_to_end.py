@@ -313,7 +313,7 @@ async def test_over_the_line_a_tool_of_twenty_is_found_described_and_called_and_
         call("tool_call", name="terminal", arguments={}),
         "done",
     ]) as server:  # fmt: skip
-        settings = {"plugins": {"tool_search": {"config": {"enabled": "on"}}}}
+        settings = {"plugins": {"tool_search": {"config": {"enabled": "on", "prefetch": 0, "reveal": "off"}}}}
         async with (
             open_session("tool_search", config=settings) as session,
             model_of(server, form, timeout=30) as model,

@@ -160,7 +160,9 @@ def test_a_plugin_that_is_configured_wrongly_is_told_when_it_is_looked_at_at_run
     assert done.returncode == 1
     assert runtime["outcome"] == "refused"
     assert "'threshold' is not a setting. Did you mean 'threshold_pct'?" in runtime["problem"]
-    assert runtime["hooks"] == ["assemble_tools", "unwrap_tool_call", "after_tool_call"]
+    assert runtime["hooks"] == [
+        "assemble_tools", "before_model_call", "unwrap_tool_call", "transform_tool_result", "after_tool_call",
+    ]  # fmt: skip
 
 
 def test_the_version_is_told(tmp_path: Path) -> None:
