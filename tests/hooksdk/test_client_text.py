@@ -22,7 +22,7 @@ GATEWAY = {"command": "/opt/venv/bin/python", "args": ["-m", "hooksdk", "gateway
 JSON = ClientText(Path("settings.json"), ("mcpServers",))
 TOML = ClientText(Path("config.toml"), ("mcp_servers",))
 
-few = limits(max_examples=60, deadline=None, suppress_health_check=[*HealthCheck.__members__.values()])
+few = limits(max_examples=60, deadline=None, suppress_health_check=cast("list[HealthCheck]", list(HealthCheck)))
 names = st.text(st.sampled_from('abc"\\/{}[],: é#'), min_size=1, max_size=5)
 blanks = st.sampled_from(["", " ", "\n", "\n\n    ", "\t", " /* a, b: {} */ ", '// "x": 1\n', "  // it's [\n  "])
 values = st.recursive(
