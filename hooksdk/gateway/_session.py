@@ -19,6 +19,7 @@ from hooksdk._tasks.background import logger
 from hooksdk.approvals import Approver
 from hooksdk.errors import ApprovalPending, HookSDKError
 from hooksdk.gateway._listing import HintTrust, Listing
+from hooksdk.gateway._long_results import OWNER, RECALL, LongResults
 from hooksdk.gateway._results import as_mcp, error
 from hooksdk.host import Host
 from hooksdk.patterns import ToolPattern
@@ -90,6 +91,7 @@ class GatewaySession:
         """The client, if it may be told of changes at any time."""
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
+        self.results = LongResults(parts.config.max_result_chars, parts.config.kept_result_bytes)
 
     async def keep(self, context: Request, *, task_status: TaskStatus[None]) -> None:
         """Open session and run, and close them when the client leaves or is idle."""
@@ -160,7 +162,7 @@ class GatewaySession:
         except ApprovalPending as pending:
             title = pending.request.title if pending.request else name
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
-        return as_mcp(result, protocol_version)
+        return as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
 
     async def refresh(self) -> None:
         """Look whether the tools have changed, and tell the client."""
@@ -177,7 +179,7 @@ class GatewaySession:
         async with self._lock:
             if self._listing is not None and tools == self._given:
                 return self._listing
-            offered = await run.resolve_tools(tools)
+            offered = await run.resolve_tools([*tools, *self.results.tools])
             expose = self.identity.profile.expose or self._parts.config.expose
             before, listing = self._listing, Listing(run.tools, offered, expose, self._trust)
             self._given, self._listing = tools, listing
@@ -206,10 +208,14 @@ def _narrowing(identity: Identity) -> Callable[[Tool], str | None]:
     reason = f"the profile '{identity.profile_name}' does not have it"
 
     def why_not(tool: Tool) -> str | None:
+        if tool.source == "plugin" and tool.owner == "tool_results":
+            return "the gateway keeps no transcript"
         if profile.servers is not None and tool.source == "mcp" and tool.owner not in profile.servers:
             return reason
         if any(pattern.matches(tool) for pattern in deny):
             return reason
+        if tool.owner == OWNER and tool.own_name == RECALL:
+            return None
         return None if allow is None or any(pattern.matches(tool) for pattern in allow) else reason
 
     return why_not
