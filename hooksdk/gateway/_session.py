@@ -18,10 +18,12 @@ from hooksdk._config.gateway import GatewayConfig, Profile
 from hooksdk._tasks.background import logger
 from hooksdk.approvals import Approver
 from hooksdk.errors import ApprovalPending, HookSDKError
+from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._listing import HintTrust, Listing
 from hooksdk.gateway._long_results import OWNER, RECALL, LongResults
 from hooksdk.gateway._results import as_mcp, error
 from hooksdk.host import Host
+from hooksdk.mcp._relay import current_client
 from hooksdk.patterns import ToolPattern
 from hooksdk.run import Run
 from hooksdk.tools import Tool
@@ -142,9 +144,11 @@ class GatewaySession:
         self._requests += 1
         if context.session.can_send_request:  # a connection that lasts
             self._peer = context.session
+        token = current_client.set(CallingClient(self.id, context, self._parts.config.relay))
         try:
             yield
         finally:
+            current_client.reset(token)
             self._requests -= 1
             self._last = anyio.current_time()
 
