@@ -58,7 +58,9 @@ async def _serve(options: ServeOptions, config: Config, streams: tuple[int, int]
         # Asked to end: in good order, so that the servers are stopped, too.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, scope.cancel)
         async with host:
-            groups = await open_servers(host, options.config, console, project=options.project)
+            groups = await open_servers(
+                host, options.config, console, project=options.project, relay=config.gateway.relay
+            )
             if not groups:
                 raise CommandProblem("there are no MCP servers: give a file with --config FILE")
             async with Gateway(host, *groups) as gateway:

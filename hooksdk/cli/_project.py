@@ -33,7 +33,7 @@ def store_spec(store: str | Path) -> str:
 
 
 async def open_servers(
-    host: Host, given: Sequence[Path], console: Console, *, project: Path | None = None
+    host: Host, given: Sequence[Path], console: Console, *, project: Path | None = None, relay: Sequence[str] = ()
 ) -> list[McpServers]:
     """Start the servers of the files that were given, or else of those that `project` has, and keep them until the host
     closes. A server that fails is left out with a message; raises `CommandProblem` when none is left, and `ConfigError` for
@@ -53,7 +53,7 @@ async def open_servers(
     except ModuleNotFoundError:
         raise CommandProblem("MCP servers need the package 'mcp': pip install 'hooksdk[mcp]'") from None
     watch = ServerWatch(console)
-    groups = [read_mcp_files(paths, watch, files)]
+    groups = [read_mcp_files(paths, watch, files, relay)]
     await watch.start(host, groups)
     states = {status.state for status in statuses(groups)}
     if states and states <= {"failed", "disabled"}:

@@ -82,10 +82,12 @@ class ServerWatch:
         self._console.print(f"{label} {escape(text)}", soft_wrap=True)
 
 
-def read_mcp_files(paths: Sequence[Path], watch: ServerWatch, digests: Mapping[Path, str] | None = None) -> McpServers:
+def read_mcp_files(
+    paths: Sequence[Path], watch: ServerWatch, digests: Mapping[Path, str] | None = None, relay: Sequence[str] = ()
+) -> McpServers:
     """The servers of the files, not started yet. Raises `ConfigError`, also for a file of another digest than the given."""
     ask = ask_here if sys.stdin and sys.stdin.isatty() else None
-    return McpServers.from_file(*paths, on_status=watch, ask=ask, digests=digests)
+    return McpServers.from_file(*paths, on_status=watch, ask=ask, digests=digests, relay=relay)
 
 
 def ask_here(question: ServerInput) -> str:

@@ -58,7 +58,15 @@ async def report(_context: Any) -> list[types.ContentBlock]:
     return [picture, types.TextContent(text="a line of a long report\n" * 12_500)]
 
 
-TOOLS = {"count": count, "hang": hang, "echo": echo, "elicit": elicit, "sample": sample, "roots": roots, "report": report}
+TOOLS = {
+    "count": count,
+    "hang": hang,
+    "echo": echo,
+    "elicit": elicit,
+    "sample": sample,
+    "roots": roots,
+    "report": report,
+}
 
 
 def note(text: str) -> None:
@@ -75,7 +83,7 @@ async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.
         answer = await TOOLS[params.name](context)
     except MCPError as problem:
         return types.CallToolResult(content=[types.TextContent(text=problem.error.message)], is_error=True)
-    content = answer if isinstance(answer, list) else [types.TextContent(text=answer)]
+    content: list[types.ContentBlock] = [types.TextContent(text=answer)] if isinstance(answer, str) else answer
     structured = {"lines": 12_500} if params.name == "report" else None
     return types.CallToolResult(content=content, structured_content=structured)
 
