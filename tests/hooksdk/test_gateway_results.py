@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -115,6 +116,25 @@ async def test_what_is_recalled_is_what_a_redactor_left() -> None:
         text = await whole(connected, "r1")
         assert text == LINES.replace("line 5000 of", "[redacted] of")
         assert RECALL in [tool.name for tool in (await connected.list_tools()).tools]
+
+
+async def test_a_secret_is_masked_in_what_is_kept() -> None:
+    class Provides:
+        @hooks.resolve_secrets
+        def provide(self, event: hooks.ResolveSecrets) -> hooks.Secrets:
+            return hooks.Secrets({"KEY": "sk-canary-1234567890"})
+
+    tools = source()
+
+    async def echo(arguments: dict[str, Any]) -> str:
+        return LINES.replace("line 5000 of", f"{arguments['path']} of")
+
+    tools.listed = [*tools.listed, replace(tools.listed[0], name="echo", execute=echo)]
+    async with gateway(tools, Provides) as made, client(made) as connected:
+        await connected.call_tool("echo", {"path": "{{secret:KEY}}"})
+        text = await whole(connected, "r1")
+        assert "canary" not in text
+        assert "{{secret:KEY}} of the long report" in text
 
 
 async def test_recalling_goes_past_policies_like_every_call() -> None:
