@@ -118,6 +118,11 @@ class Host(AsyncOnly):
         return self._store
 
     @property
+    def approver(self) -> Approver | None:
+        """Who answers when a plugin asks for an approval; None: nobody."""
+        return self._approver
+
+    @property
     def judging(self) -> str:
         """How many handlers judge tool calls, and whose: the line that is logged when the host starts."""
         return judging_line(self._registry.plan.get("before_tool_call", ()))

@@ -40,7 +40,6 @@ from hooksdk.hooks import (
     BeforeModelCall,
     Offer,
     Reveal,
-    SessionStart,
     TransformToolResult,
     UnwrapToolCall,
 )  # fmt: skip
@@ -91,12 +90,6 @@ class ToolSearch:
         self._streak = Streak()
         self._reach = Reach(config, state)
 
-    @hooks.session_start
-    async def recall(self, event: SessionStart) -> None:  # noqa: ARG002 - a handler takes its event
-        """Read what was learned from use."""
-        if self._config.learn:
-            await self._memory.load(self._storage)
-
     @hooks.assemble_tools.last
     async def offer_bridge(self, event: AssembleTools) -> Offer | None:
         """Defer the deferrable tools when they are worth it."""
@@ -107,6 +100,8 @@ class ToolSearch:
             self._reach.none()
             return None
         self._deferred = frozenset(tool.name for tool in tools)
+        if self._config.learn:
+            await self._memory.load(self._storage)  # what other processes have learned by now, too
         prefetched = await self._reach.prefetch(tools, event.prompts, lambda: self._indexes.of([*event.catalog]))
         descriptions = self._describe_bridge(tools, event.context_window)
         if self._config.mode == "code":

@@ -67,6 +67,8 @@ class ConsoleApprover:
         self._by = _user() if by is None else by
         self._max_chars = max_chars
         self._one_at_a_time = anyio.Lock()
+        self.at_end = False
+        """True once stdin has ended: a no from then on is nobody's."""
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
         """Ask about one call."""
@@ -119,10 +121,11 @@ class ConsoleApprover:
     async def _read(self) -> str:
         self._print(PROMPT, end="")
         try:
-            answer = (await _read_line()).strip()
+            line = await _read_line()
         except BaseException:
             self._print("")
             raise
+        answer, self.at_end = line.strip(), not line
         if not sys.stdin.isatty():
             self._print(visible(answer[:100]))  # nobody typed it, so no terminal has shown it
         return answer.lower()

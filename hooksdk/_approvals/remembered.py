@@ -20,9 +20,10 @@ from hooksdk._approvals.request import (
     covers_arguments,
     definition_of,
     digest_of,
+    requester_of,
 )
 from hooksdk._firing.event import Checked
-from hooksdk._schema.values import Uncloneable, canonical, peek
+from hooksdk._schema.values import peek
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.storage import Store
 
@@ -121,7 +122,7 @@ class Remembered:
     async def find(self, request: ApprovalRequest) -> RememberedApproval | None:
         """The answer that counts for this request: a no before a yes."""
         arguments = peek(request, "arguments")
-        digest, requester = digest_of(arguments), _requester_of(request)
+        digest, requester = digest_of(arguments), requester_of(request)
         fingerprint = definition_of(request.tool)
         tool, definition = _key_of(request.tool.id), _key_of(request.tool.id) + _key_of(fingerprint)
         counting: RememberedApproval | None = None
@@ -156,7 +157,7 @@ class Remembered:
             id="", granted=approval.granted, reason=approval.reason, by=approval.by, tool=request.tool.id,
             fingerprint=definition_of(request.tool), title=request.title, digest=digest, arguments=approval.arguments,
             questions=tuple((question.plugin, question.severity) for question in request.questions),
-            session=request.session_id if approval.scope == "session" else None, requester=_requester_of(request),
+            session=request.session_id if approval.scope == "session" else None, requester=requester_of(request),
             workspace=request.workspace_dir, answered=now,
             expires=now + (DEFAULT_EXPIRY if approval.expires is None else approval.expires),
         )  # fmt: skip
@@ -193,19 +194,6 @@ def _parse(key: str, value: object) -> RememberedApproval:
 def _key_of(text: str) -> str:
     """A part of a key: what counts for a call is found without reading all the others."""
     return digest_of(text)[:6]
-
-
-def _requester_of(request: ApprovalRequest) -> str | None:
-    requester = request.requester
-    if requester is None:
-        return None
-    identity = requester.get("id")
-    if isinstance(identity, str) and identity:
-        return identity
-    try:
-        return canonical(requester)  # without an id nobody but who is described alike is the same
-    except Uncloneable:
-        return repr(requester)
 
 
 def _answers_all(one: RememberedApproval, request: ApprovalRequest) -> bool:

@@ -73,6 +73,10 @@ class Question(Checked):
             raise ValueError(f"severity must be info, warning or critical, got {clip(repr(self.severity), 80)}")
 
 
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
 @dataclass(frozen=True, kw_only=True)
 class ApprovalRequest:
     """What a person is asked about one tool call with its final arguments. One answer is for all questions.
@@ -108,6 +112,8 @@ class ApprovalRequest:
     tool: Tool = field(repr=False)
     arguments: Fresh[dict[str, Any]] = Fresh()
     """A fresh copy of what will run."""
+    mask: Callable[[Any], Any] = field(default=_as_it_is, repr=False, compare=False)
+    """Gives a JSON value with the session's secrets as their placeholders: for what is stored or sent away of this request."""
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -121,6 +127,20 @@ class ApprovalRequest:
     def digest(self) -> str:
         """64 hex digits that stand for exactly these arguments, as the trace has them; empty for what is not JSON."""
         return digest_of(peek(self, "arguments"))
+
+
+def requester_of(request: ApprovalRequest) -> str | None:
+    """Who asks for the call: the requester's id, or of one without a text as id all that is known, as JSON."""
+    requester = request.requester
+    if requester is None:
+        return None
+    identity = requester.get("id")
+    if isinstance(identity, str) and identity:
+        return identity
+    try:
+        return canonical(requester)  # without an id nobody but who is described alike is the same
+    except Uncloneable:
+        return repr(requester)
 
 
 @dataclass(frozen=True)
@@ -190,7 +210,7 @@ async def ask_approver(approver: Approver | None, request: ApprovalRequest) -> A
 def read_answer(answer: object, request: ApprovalRequest) -> Approval | Later:
     """A plain copy of the answer, whatever class it is of; a refusal where it is none that counts."""
     try:
-        return Later() if isinstance(answer, Later) else _plain(answer, request)
+        return Later() if isinstance(answer, Later) else plain_answer(answer, request)
     except BaseException as error:  # attributes of somebody's subclass: none of them may decide by raising
         if is_uncatchable(error):
             raise
@@ -198,7 +218,8 @@ def read_answer(answer: object, request: ApprovalRequest) -> Approval | Later:
         return Approval(False, NO_ANSWER)
 
 
-def _plain(answer: object, request: ApprovalRequest) -> Approval:
+def plain_answer(answer: object, request: ApprovalRequest) -> Approval:
+    """A copy of the answer, checked. Raises whatever a wrong one raises, mostly `TypeError` and `ValueError`."""
     if not isinstance(answer, Approval):
         raise TypeError(f"an approver must answer an Approval or Later(), got {type(answer).__name__}")
     # Copied first: what is checked is what counts.

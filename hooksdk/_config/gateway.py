@@ -73,6 +73,31 @@ class Token(_Strict):
         return self
 
 
+class WebhookSettings(_Strict):
+    """`[gateway.approvals.webhook]`: a web service of yours that is told of each question, and may answer it."""
+
+    url: str
+    """Where each question is POSTed to as JSON: https, or http on this machine."""
+    secret_env: str | None = None
+    """The environment variable with the secret that requests are signed with."""
+    headers_env: dict[str, str] = Field(default_factory=dict[str, str])
+    """Headers to send besides, each with the environment variable that holds its value."""
+    timeout: Annotated[float, Field(gt=0, le=120)] = 10.0
+    """Seconds for the answer; then the call waits for one that comes another way."""
+
+
+class ApprovalSettings(_Strict):
+    """`[gateway.approvals]`: how people are asked about calls."""
+
+    client: bool = True
+    """Ask the person at the client, where the client can show a question."""
+    wait: Annotated[float, Field(ge=0)] = 30.0
+    """Seconds for which a call is held; then its result says that it waits."""
+    keep: Annotated[float, Field(gt=0)] = 24 * 3600.0
+    """Seconds after which a question that nobody answered expires, and an answer that no call took."""
+    webhook: WebhookSettings | None = None
+
+
 class GatewayConfig(_Strict):
     """`[gateway]`."""
 
@@ -97,6 +122,7 @@ class GatewayConfig(_Strict):
     """What servers may ask of the client whose call they are serving."""
     profiles: dict[str, Profile] = Field(default_factory=dict[str, Profile])
     tokens: dict[str, Token] = Field(default_factory=dict[str, Token])
+    approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
 
     @model_validator(mode="after")
     def _check_profiles(self) -> GatewayConfig:
@@ -124,6 +150,9 @@ def with_overrides(config: GatewayConfig, overrides: Mapping[str, Any]) -> Gatew
 
 def gateway_places(path: Sequence[str]) -> list[str]:
     """The settings that may stand where this one stands."""
-    tables: dict[str, type[BaseModel]] = {"profiles": Profile, "tokens": Token}
-    fields = tables[path[1]] if len(path) > 3 else GatewayConfig
+    if path[1] == "approvals":
+        fields: type[BaseModel] = (GatewayConfig, ApprovalSettings, WebhookSettings)[min(len(path) - 2, 2)]
+    else:
+        tables: dict[str, type[BaseModel]] = {"profiles": Profile, "tokens": Token}
+        fields = tables[path[1]] if len(path) > 3 else GatewayConfig
     return [".".join([*path[:-1], name]) for name in fields.model_fields]

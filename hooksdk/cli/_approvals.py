@@ -1,9 +1,8 @@
-"""`hooksdk approvals`: the answers that are remembered in a project's store."""
+"""`hooksdk approvals`: the questions that wait for a person, and the answers that are remembered in a project's store."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -16,7 +15,10 @@ T = TypeVar("T")
 MAX_ARGUMENTS = 80
 """Characters of a pattern's arguments in the table; the JSON document has all."""
 
-approvals_app = typer.Typer(help="Look at the approvals that are remembered, and take them back.", no_args_is_help=True)
+approvals_app = typer.Typer(
+    help="Look at the calls that wait for an approval and answer them; look at the answers that are remembered.",
+    invoke_without_command=True,
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Project = Annotated[
@@ -26,6 +28,20 @@ Folder = Annotated[
     str | None,
     typer.Option("--store", metavar="FOLDER|URL", help="The store's folder or URL; by default the configuration's."),
 ]
+
+
+@approvals_app.callback()
+def list_waiting(
+    context: typer.Context,
+    as_json: Json = False,
+    everything: Annotated[bool, typer.Option("--all", help="Those that were answered or have expired, too.")] = False,
+) -> None:
+    """Show the calls that wait for an approval, each with its number, and answer them; `list` shows the answers that are
+    remembered."""
+    if context.invoked_subcommand is None:
+        from hooksdk.cli._approvals_waiting import list_waiting
+
+        list_waiting(as_json=as_json, everything=everything)
 
 
 @approvals_app.command("list")
@@ -76,6 +92,16 @@ def revoke_approval(
         print(f"{counted(count, 'answer')} forgotten")
 
 
+def _add_commands() -> None:
+    from hooksdk.cli import _approvals_waiting as waiting
+
+    for command in (waiting.show, waiting.watch, waiting.grant, waiting.deny):
+        approvals_app.command()(command)
+
+
+_add_commands()
+
+
 def _with_store(project: Path, folder: str | None, look: Callable[[Remembered], Awaitable[T]]) -> T:
     import anyio
 
@@ -95,6 +121,7 @@ def _with_store(project: Path, folder: str | None, look: Callable[[Remembered], 
 
 def _row(one: RememberedApproval) -> Sequence[str]:
     from hooksdk._schema.values import clip
+    from hooksdk.cli._approvals_waiting import date
     from hooksdk.cli._console import printable
 
     equal = [f"{name} = {value!r}" for name, value in (one.arguments or {}).items()]
@@ -103,10 +130,6 @@ def _row(one: RememberedApproval) -> Sequence[str]:
     cells = (
         one.id, "yes" if one.granted else "no", one.tool, "as answered" if one.arguments is None else pattern,
         ", ".join(plugins), "all sessions" if one.session is None else f"session {one.session}",
-        _date(one.answered), one.by or "-", _date(one.expires),
+        date(one.answered), one.by or "-", date(one.expires),
     )  # fmt: skip
     return [printable(cell).replace("\n", " ").replace("\t", " ") for cell in cells]
-
-
-def _date(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"

@@ -13,7 +13,6 @@ import os
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
@@ -31,6 +30,7 @@ from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.approvals import Approver
 from hooksdk.errors import ConfigError, HookSDKError
+from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._http import check_address, http_app, listen, principal_of, read_tokens, session_key
 from hooksdk.gateway._results import error
 from hooksdk.gateway._session import GatewaySession, Identity, Request, SessionParts, ToolSource
@@ -38,9 +38,6 @@ from hooksdk.gateway._stdio import own_streams, serve_streams
 from hooksdk.host import Host
 
 __all__ = ["Gateway", "GatewayConfig", "Profile", "Token", "ToolSource", "current_request"]
-
-current_request: ContextVar[Request | None] = ContextVar("hooksdk gateway request", default=None)
-"""The client's request that is served now, for an approver that asks its person; None elsewhere."""
 
 NAME = "hooksdk"
 INSTRUCTIONS = (
@@ -53,7 +50,8 @@ class Gateway:
     """An MCP server that stands in front of tools, and lets every call pass all hooks of a host.
 
     `sources` are where the tools come from, such as an `McpServers`. `config` is the host's `[gateway]` unless another is given.
-    `approver` answers in the place of the host's.
+    `approver` answers in the place of the host's; where there is neither, an `ApprovalDesk` by the configuration's
+    `[gateway.approvals]`. With an `ApprovalDesk` the person at the client is asked as well.
 
     Each client has a session of its own, which lasts as its connection does; over HTTP, where none lasts, until it was idle
     for `config.idle` seconds. Enter and leave the gateway in the same task; leaving ends all sessions.
@@ -67,6 +65,8 @@ class Gateway:
         approver: Approver | None = None,
     ) -> None:
         self.config = host.config.gateway if config is None else config
+        if approver is None:
+            approver = host.approver or desk_of(self.config.approvals)
         self._bus = InMemorySubscriptionBus()
         self._parts = SessionParts(
             host=host, sources=sources, config=self.config, approver=approver, publish_change=self._publish_change
@@ -256,12 +256,14 @@ class _Server(Server[str]):
         with session.at_work(context):
             return session.results.read(params.uri)
 
-    async def _call_tool(self, context: Request, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def _call_tool(
+        self, context: Request, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
         token = current_request.set(context)
         try:
             session: GatewaySession = await self._session_of(context)
             with session.at_work(context):
-                return await session.call(params.name, params.arguments or {}, context.protocol_version)
+                return await session.call(params, context.protocol_version)
         except HookSDKError as problem:  # such as a run that a plugin blocks
             return error(f"'{params.name}' was not run: {describe(problem)}")
         finally:

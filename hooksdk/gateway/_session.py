@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Protocol, final
 
 import anyio
@@ -14,10 +15,12 @@ from anyio.abc import TaskStatus
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 
+from hooksdk._approvals.request import digest_of
 from hooksdk._config.gateway import GatewayConfig, Profile
 from hooksdk._tasks.background import logger
-from hooksdk.approvals import Approver
+from hooksdk.approvals import ApprovalDesk, Approver
 from hooksdk.errors import ApprovalPending, HookSDKError
+from hooksdk.gateway._approvals import ClientApprovals
 from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._listing import HintTrust, Listing
 from hooksdk.gateway._long_results import OWNER, RECALL, LongResults
@@ -91,6 +94,17 @@ class GatewaySession:
         self._listing: Listing | None = None
         self._peer: ServerSession | None = None
         """The client, if it may be told of changes at any time."""
+        self._waiting: dict[str, list[str]] = {}
+        """Ids of calls that wait for an approval, by what stands for name and arguments: made again, a call has its id, and
+        is not judged anew."""
+        approver = parts.approver
+        self._client_approvals = (
+            ClientApprovals(
+                approver, f"{self.id} {identity.name}", f"{identity.name}, at the client",
+                ask_client=parts.config.approvals.client, clock=monotonic,
+            )
+            if isinstance(approver, ApprovalDesk) else None
+        )  # fmt: skip
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
         self.results = LongResults(parts.config.max_result_chars, parts.config.kept_result_bytes)
@@ -103,7 +117,7 @@ class GatewaySession:
             try:
                 async with session.run(
                     requester=identity.requester, trigger="user", metadata=_metadata(identity, context),
-                    context_window=self._parts.config.context_window, approver=self._parts.approver, transcript=False,
+                    context_window=self._parts.config.context_window, approver=self._client_approvals or self._parts.approver, transcript=False,
                     withhold=self._not_granted,
                 ) as self._run:  # fmt: skip
                     task_status.started()
@@ -156,17 +170,36 @@ class GatewaySession:
         """What the client is told that there is."""
         return list((await self._resolved()).tools)
 
-    async def call(self, name: str, arguments: dict[str, Any], protocol_version: str) -> types.CallToolResult:
-        """Take one call past every policy, and run it."""
+    async def call(
+        self, params: types.CallToolRequestParams, protocol_version: str
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Take one call past every policy, and run it. One that waited for an approval goes on from there."""
+        name, arguments, asker = params.name, params.arguments or {}, self._client_approvals
+        if asker is not None and (refusal := await asker.take_answer(params)) is not None:
+            return refusal
         listing = await self._resolved()
-        call, trust = listing.call(f"call-{uuid.uuid4().hex[:16]}", name, arguments)
-        assert self._run is not None
+        same = digest_of([name, arguments])
+        call_id = self._id_of(same)
         try:
+            call, trust = listing.call(call_id, name, arguments)
+            assert self._run is not None
             result = await self._run.call_tool(call, only=trust.why_not if trust else None)
         except ApprovalPending as pending:
+            self._waiting.setdefault(same, []).append(call_id)
+            if asker is not None:
+                return await asker.waiting_result(name, pending, answered=params.request_state is not None)
             title = pending.request.title if pending.request else name
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
         return as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
+
+    def _id_of(self, same: str) -> str:
+        """The id of a call that waits and is made again; a new one where none does, or somebody makes it at this moment."""
+        if not (ids := self._waiting.get(same)):
+            return f"call-{uuid.uuid4().hex[:16]}"
+        call_id = ids.pop()
+        if not ids:
+            del self._waiting[same]
+        return call_id
 
     async def refresh(self) -> None:
         """Look whether the tools have changed, and tell the client."""

@@ -18,6 +18,7 @@ from typing import Any, cast, final
 
 import anyio
 
+from hooksdk._door.places import state_folder
 from hooksdk._tasks.shielding import in_thread, keep_trying, run_shielded
 from hooksdk._transcript.encoding import encode_for
 from hooksdk._transcript.entries import Entry
@@ -36,13 +37,6 @@ def file_name(name: str) -> str:
     """A safe file name for any text: its readable part, and a hash that tells it from all others in any file system."""
     readable = re.sub(r"[^A-Za-z0-9_-]+", "_", name[:200])[:40].strip("_") or "session"
     return f"{readable}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
-
-
-def _home() -> Path:
-    if home := os.environ.get("HOOKSDK_HOME"):
-        return Path(home).expanduser() / "sessions"
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "hooksdk" / "sessions"
 
 
 @final
@@ -66,7 +60,7 @@ class JsonlStore:
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None, *, materialize: bool = False) -> None:
-        self.directory = _home() if directory is None else Path(directory).expanduser()
+        self.directory = state_folder() / "sessions" if directory is None else Path(directory).expanduser()
         self._materialize = materialize
         self._logs: list[JsonlLog] = []
 

@@ -215,6 +215,11 @@ class Host(OpenedHost):
         return self._read("store")
 
     @property
+    def approver(self) -> Approver | None:
+        """Who answers when a plugin asks for an approval; None: nobody."""
+        return self._read("approver")
+
+    @property
     def judging(self) -> str:
         """How many handlers judge tool calls, and whose: the line that is logged when the host starts."""
         return self._read("judging")

@@ -7,6 +7,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
+import anyio
 import pytest
 from pydantic import BaseModel
 from searching import (
@@ -21,7 +22,7 @@ from searching import (
 )
 
 from builtin_plugins.tool_search import ToolSearch
-from hooksdk import Host, MemoryStore, Tool, ToolContext, ToolResult
+from hooksdk import Host, MemoryStore, PluginState, Storage, Tool, ToolContext, ToolResult
 from hooksdk.catalog import build_catalog
 from hooksdk.hooks import AssembleTools
 from tests.stage import echo
@@ -367,16 +368,16 @@ async def test_sessions_searching_in_eight_threads_at_once_find_what_one_finds()
     async with ToolSearch.shared(ToolSearch.Config()) as indexes:
 
         def ask(query: str) -> str:
-            plugin = ToolSearch(ToolSearch.Config(enabled="on"), indexes)
-            offer = plugin.offer_bridge(AssembleTools(deferrable=many))
+            plugin = ToolSearch(ToolSearch.Config(enabled="on"), indexes, cast("Storage", None), PluginState())
+            offer = anyio.run(plugin.offer_bridge, AssembleTools(deferrable=many))
             assert offer is not None
             search = offer.tools[0].execute
             assert search is not None
             found: ToolResult = search({"queries": [query]}, cast("ToolContext", Bare()))
             return found.text
 
-        serial = [ask(query) for query in queries]
-        with ThreadPoolExecutor(8) as pool:
+        with ThreadPoolExecutor(1) as alone, ThreadPoolExecutor(8) as pool:
+            serial = [*alone.map(ask, queries)]
             for _ in range(25):
                 assert list(pool.map(ask, queries)) == serial
 

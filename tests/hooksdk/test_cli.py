@@ -34,6 +34,7 @@ def test_plugins_list_names_every_built_in_with_its_status(tmp_path: Path) -> No
     assert listed == {
         "catalog_audit": "off",
         "clear_tool_results": "off",
+        "no_repeats": "off",
         "secrets": "off",
         "tool_policy": "off",
         "tool_results": "off",

@@ -70,7 +70,7 @@ def test_the_spreadsheet_holds_the_log_of_the_repository(played: dict[str, Any])
 def test_tool_search_comes_on_by_itself_and_saves_most_of_the_schemas(played: dict[str, Any]) -> None:
     assert played["tools"] == 58
     assert played["tokens_direct"] > 4_500
-    assert played["tokens_offered"] < played["tokens_direct"] / 5
+    assert played["tokens_offered"] < played["tokens_direct"] / 2.5  # with what was prefetched and revealed
 
 
 def test_one_call_is_blocked_by_the_policy_and_the_rest_work(played: dict[str, Any]) -> None:
@@ -99,12 +99,14 @@ def test_the_story_tells_what_was_asked_searched_found_called_refused_and_approv
     told = run_here(tmp_path)
     for line in (
         "you         Make a spreadsheet of the log of our repository, and check that it is right.",
-        "tool search is on and offers 6 tools",
+        "tool search is on and offers 12 tools",
+        "6 of them for what was asked",
+        "revealed    by tool_search: write_rows",
         "policies    1 handler judges tool calls: tool_policy",
         "show the commit log of a repository: commit_log, ",
         "create a new spreadsheet: create_spreadsheet, ",
         '/repository", max_count=100',
-        "create_spreadsheet through tool_call",
+        "turn 3   create_spreadsheet",
         "tool_policy says Block",
         f"Blocked by tool_policy: spreadsheets belong in {tmp_path}/workspace",
         "tool_policy asks: Create a spreadsheet? (warning)",

@@ -170,7 +170,7 @@ async def test_an_approval_that_is_refused_blocks() -> None:
             return Ask("May it?")
 
     tools = source()
-    async with gateway(tools, Asks) as made, client(made) as connected:
+    async with gateway(tools, Asks, config={"approvals": {"wait": 0}}) as made, client(made) as connected:
         assert "May it?" in text_of(await connected.call_tool("read_note", {"path": "a"}))
     assert tools.executed == []
 

@@ -1,0 +1,128 @@
+"""A call that worked is not made again: an equal one is answered with the first one's result.
+
+Small models repeat what has worked, and then there are three meetings or three restarts. Only calls that may change something
+are looked at: not those of tools that say they only read, nor those that code of a tool makes, which knows what it does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from hooksdk import Tool, ToolResult, hooks, schema
+from hooksdk.hooks import AgentEnd, AgentStart, Answer, BeforeToolCall, TransformToolResult
+from hooksdk.patterns import ToolPattern
+
+__all__ = ["NoRepeats"]
+
+Key = tuple[str, str]
+"""A tool's id, and its arguments as canonical JSON."""
+
+MOST_KEPT = 500
+"""Calls that are remembered, the newest."""
+DONE = "You did this already: '{name}' was called with these arguments before and succeeded, so it was not done again. {go_on}"
+UNDER_WAY = (
+    "'{name}' is being called with these arguments already, so it was not done a second time. Its result comes with the other "
+    "call. {go_on}"
+)
+GO_ON = "Go on with what is still to do; if nothing is, say so."
+RESULT = "Its result was:"
+
+
+@dataclass
+class _Memory:
+    """The calls of one session, or of one run of it."""
+
+    done: dict[Key, ToolResult] = field(default_factory=dict[Key, ToolResult])
+    under_way: dict[str, Key] = field(default_factory=dict[str, Key])
+    """Judged and not ended, by the call's id."""
+
+    def keep(self, key: Key, result: ToolResult) -> None:
+        self.done[key] = result
+        while len(self.done) > MOST_KEPT:
+            del self.done[next(iter(self.done))]
+
+
+class NoRepeats:
+    """Answer a repeated call instead of making it."""
+
+    class Config(BaseModel):
+        """Settings."""
+
+        model_config = ConfigDict(extra="forbid")
+        leave_out: list[str] = Field(default_factory=list[str], alias="except")
+        """Patterns of tools that may be called again, such as one that runs tests."""
+        scope: Literal["run", "session"] = "run"
+        """`run`: what the same run has done counts; `session`: what earlier runs did since the session was opened, too."""
+        forget_on_change: bool = False
+        """Whether another call that may have changed something, and succeeded, makes every call a new one."""
+
+        @field_validator("leave_out")
+        @classmethod
+        def _check_patterns(cls, value: list[str]) -> list[str]:
+            for pattern in value:
+                ToolPattern(pattern)
+            return value
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._left_out = [ToolPattern(pattern) for pattern in config.leave_out]
+        self._memory = _Memory()
+        self._run_id = ""
+        self._paused = False
+
+    @hooks.agent_start
+    async def begin(self, event: AgentStart) -> None:
+        """A new run, in which everything may be done again, unless it goes on with a paused one."""
+        if self._config.scope == "run" and event.run_id != self._run_id and not self._paused:
+            self._memory.done.clear()
+        self._run_id = event.run_id
+
+    # Last, so that a policy's own answer, such as that of a trial run, comes before this one.
+    @hooks.before_tool_call.last
+    async def answer_repeated(self, event: BeforeToolCall) -> Answer | None:
+        """The first result, where an equal call has one. Nothing is awaited here: of equal calls at once one is the first."""
+        if event.call.origin == "tool" or self._may_repeat(event.tool):
+            return None
+        key = event.tool.id, schema.canonical(event.arguments)
+        if (result := self._memory.done.get(key)) is not None:
+            return Answer(_with_note(DONE.format(name=event.tool.name, go_on=GO_ON), result))
+        if key in self._memory.under_way.values():
+            return Answer(UNDER_WAY.format(name=event.tool.name, go_on=GO_ON))
+        self._memory.under_way[event.call.id] = key
+        return None
+
+    # First, so that it is the tool's own result; what a redactor takes out of it, it takes out of the answer as well.
+    @hooks.transform_tool_result.first
+    async def remember(self, event: TransformToolResult) -> None:
+        """Every call that gets a result comes here, also one that was refused after it was judged."""
+        key = self._memory.under_way.pop(event.call.id, None)
+        if key is None or event.result.is_error:
+            return
+        if self._config.forget_on_change:
+            self._memory.done.clear()
+        self._memory.keep(key, event.result)
+
+    @hooks.agent_end
+    async def end(self, event: AgentEnd) -> None:
+        """What was judged and never carried out is open again, but for what waits for an approval."""
+        self._paused = event.reason == "paused"
+        if not self._paused:
+            self._memory.under_way.clear()
+
+    def _may_repeat(self, tool: Tool) -> bool:
+        return (
+            tool.bridge
+            or tool.annotations.read_only is True
+            or any(pattern.matches(tool) for pattern in self._left_out)
+        )
+
+
+def _with_note(note: str, result: ToolResult) -> ToolResult:
+    """The first result behind a note, with its other content and its structured form."""
+    text = f"{note} {RESULT}\n{result.text}" if result.text else note
+    others: list[dict[str, Any]] = [block for block in result.blocks if block.get("type") != "text"]
+    blocks = [{"type": "text", "text": text}, *others] if others else ()
+    return ToolResult(text, blocks=blocks, structured=result.structured)

@@ -1,0 +1,203 @@
+"""Asking the person at a client about a call, by the best way that the client has. The record is made first, and is what counts:
+the client's answer is only written into it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any, final
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from hooksdk._approvals.console import MAX_ARGUMENTS, MAX_CHARS, MAX_QUESTIONS, clip_visibly, visible
+from hooksdk._approvals.tickets import TicketRefused, Tickets
+from hooksdk._config.gateway import ApprovalSettings
+from hooksdk._schema.values import canonical, clip
+from hooksdk._tasks.background import logger
+from hooksdk.approvals import (
+    Approval,
+    ApprovalDesk,
+    ApprovalRecord,
+    ApprovalRecords,
+    ApprovalRequest,
+    ApprovalWebhook,
+    Later,
+    NotWaiting,
+)
+from hooksdk.errors import ApprovalPending, ConfigError
+from hooksdk.gateway._results import error
+
+Request = ServerRequestContext[Any, Any]
+
+current_request: ContextVar[Request | None] = ContextVar("hooksdk gateway request", default=None)
+"""The client's request that is served now, for an approver that asks its person; None elsewhere."""
+
+HASTE = 0.05
+"""Seconds within which no person reads a question."""
+HASTY_ANSWERS = 2
+"""So many noes in such haste, one after the other, come from a client that shows nobody the question."""
+REFUSAL = "the person at the client said no"
+INPUT = "approval"
+"""The name of the question in an `InputRequiredResult`."""
+ANSWERS = {
+    "allow": Approval(True),
+    "allow for this session": Approval(True, scope="session"),
+    "deny": Approval(False, REFUSAL),
+}
+_SCHEMA: types.ElicitRequestedSchema = {
+    "type": "object",
+    "properties": {
+        "decision": {"type": "string", "title": "Decision", "description": "May this call run?", "enum": [*ANSWERS]}
+    },
+    "required": ["decision"],
+}
+
+
+def desk_of(settings: ApprovalSettings, environment: Mapping[str, str] = os.environ) -> ApprovalDesk:
+    """The desk that the configuration describes. Raises `ConfigError`."""
+    channels: list[ApprovalWebhook] = []
+    if (webhook := settings.webhook) is not None:
+
+        def value_of(variable: str) -> str:
+            if not (value := environment.get(variable)):
+                raise ConfigError("gateway.approvals.webhook", (f"the variable {variable} is not set",))
+            return value
+
+        channels.append(
+            ApprovalWebhook(
+                webhook.url, secret=None if webhook.secret_env is None else value_of(webhook.secret_env),
+                headers={name: value_of(variable) for name, variable in webhook.headers_env.items()},
+                timeout=webhook.timeout,
+            )
+        )  # fmt: skip
+    return ApprovalDesk(ApprovalRecords(), channels=channels, wait=settings.wait, keep=settings.keep)
+
+
+@final
+class ClientApprovals:
+    """How the person at one session's client is asked. `holder` stands for the session and whoever has its token; `clock` says
+    how long a client took to answer."""
+
+    def __init__(
+        self, desk: ApprovalDesk, holder: str, by: str, *, ask_client: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._desk = desk
+        self._tickets = Tickets(desk.records)
+        self._holder = holder
+        self._by = by
+        self._clock = clock
+        self._shows = ask_client
+        self._hasty = 0
+        """Noes in a row that came in haste."""
+        self._asked: dict[int, float] = {}
+        """When a question was sent with a result, by its number."""
+
+    async def __call__(self, request: ApprovalRequest) -> Approval | Later:
+        """The approver of the session."""
+        context = current_request.get()
+        if context is None or not self._can_show(context):
+            return await self._desk.ask(request)
+        if _asks_by_result(context):
+            return await self._desk.ask(request, wait=0)
+
+        async def client(record: ApprovalRecord) -> Approval | None:
+            asked = self._clock()
+            answer = await context.session.elicit_form(message_of(record), _SCHEMA, context.request_id)
+            return self._read(answer, self._clock() - asked)
+
+        return await self._desk.ask(request, channels=[client])
+
+    async def take_answer(self, params: types.CallToolRequestParams) -> types.CallToolResult | None:
+        """Write the answer that a request brings, if it brings one; what to say to a request whose ticket is worth nothing."""
+        if params.request_state is None:
+            return None
+        try:
+            record = await self._tickets.redeem(params.request_state, self._holder)
+        except TicketRefused as problem:
+            logger.warning("an answer to an approval was refused: %s", problem)
+            return error(f"'{params.name}' was not run: the answer to its approval does not count, since {problem}.")
+        answer = (params.input_responses or {}).get(INPUT)
+        taken = self._clock() - self._asked.pop(record.number, self._clock() - HASTE)
+        if isinstance(answer, types.ElicitResult) and (approval := self._read(answer, taken)) is not None:
+            with contextlib.suppress(NotWaiting):  # somebody else was first: that answer counts
+                await self._desk.records.answer(record.number, approval)
+        return None
+
+    async def waiting_result(
+        self, name: str, pending: ApprovalPending, *, answered: bool
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """What a client is told of a call that waits: the question itself, where it can show that and has not just `answered`
+        it, or that the call waits, and under which number."""
+        context = current_request.get()
+        asks = isinstance(pending.request, ApprovalRequest)
+        record = await self._desk.records.find(pending.request) if asks else None
+        if record is None:
+            return error(f"'{name}' was not run yet: it waits. Call it again later, with the same arguments.")
+        if context is not None and not answered and _asks_by_result(context) and self._can_show(context):
+            ticket = await self._tickets.issue(record, self._holder)
+            self._asked[record.number] = self._clock()
+            form = types.ElicitRequestFormParams(message=message_of(record), requested_schema=_SCHEMA)
+            return types.InputRequiredResult(
+                input_requests={INPUT: types.ElicitRequest(params=form)}, request_state=ticket
+            )
+        return error(
+            f"'{name}' was not run yet: it waits for a person's approval, number {record.number} ({clip(record.title, 200)}). "
+            "Only a person can give it. Call it again with the same arguments once they have; until then go on with "
+            "something else."
+        )
+
+    def _can_show(self, context: Request) -> bool:
+        said = context.session.client_capabilities
+        forms = said.elicitation if said else None
+        return self._shows and forms is not None and (forms.form is not None or forms.url is None)
+
+    def _read(self, answer: types.ElicitResult, seconds: float) -> Approval | None:
+        """What the client's answer means; None for one that decides nothing."""
+        if answer.action == "accept":
+            self._hasty = 0
+            content = answer.content or {}
+            decision = content.get("decision") if set(content) == {"decision"} else None
+            if not isinstance(decision, str) or decision not in ANSWERS:
+                said = clip(repr(answer.content), 200)
+                logger.warning(
+                    "a client accepted an approval with what is no decision, so it goes on waiting: %s", said
+                )
+                return None
+            approval = ANSWERS[decision]
+            return Approval(approval.granted, approval.reason, approval.scope, by=self._by)
+        self._hasty = self._hasty + 1 if seconds < HASTE else 0
+        if self._hasty >= HASTY_ANSWERS:
+            self._shows = False
+            logger.warning("a client refuses approvals faster than a person reads them: it is not asked any more")
+            return None
+        return Approval(False, REFUSAL, by=self._by) if answer.action == "decline" else None
+
+
+def _asks_by_result(context: Request) -> bool:
+    """True in the stateless protocol: a question is a result, and its answer comes with the call, made again."""
+    return context.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def message_of(record: ApprovalRecord) -> str:
+    """The question as a client shows it: others' words cannot look like lines of ours."""
+
+    def line(label: str, text: str) -> str:
+        return f"{label}: {visible(clip_visibly(text, MAX_CHARS))}"
+
+    lines = [f"Approval {record.number}: may this call run?"]
+    for question in record.questions[:MAX_QUESTIONS]:
+        lines.append(line(f"{question.plugin} asks ({question.severity})", question.title))
+        if question.description:
+            lines.append(line("  because", question.description))
+    lines.append(line("tool", record.tool))
+    for number, (name, value) in enumerate(record.arguments.items()):
+        if number == MAX_ARGUMENTS:
+            lines.append(f"… and {len(record.arguments) - number:,} more arguments")
+            break
+        lines.append(line(f"argument {visible(clip_visibly(name, 80))}", canonical(value)))
+    return "\n".join(lines)

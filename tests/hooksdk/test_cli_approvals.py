@@ -1,0 +1,139 @@
+"""`hooksdk approvals`: another process lists the calls that wait, and answers them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from hooksdk import ApprovalRequest, ToolCall
+from hooksdk.approvals import Approval, ApprovalDesk, ApprovalRecords, Later, Question
+from tests.hooksdk.commands import hooksdk
+from tests.stage import make
+
+pytestmark = pytest.mark.anyio
+FIRST, SECOND = {"amount": 5}, {"amount": 7, "to": "\x1b[31mbob\nnumber  1"}
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> ApprovalRecords:
+    return ApprovalRecords(tmp_path / "kept" / "approvals.db")
+
+
+def request(arguments: dict[str, object]) -> ApprovalRequest:
+    questions = (Question(title="Pay?\x1b[2J", plugin="payments", severity="critical"),)
+    return ApprovalRequest(
+        title="Pay?\x1b[2J", severity="critical", plugin="payments", questions=questions, session_id="s",
+        requester={"id": "ann"}, call=ToolCall("c1", "pay", arguments), tool=make("pay", owner="bank"),
+        arguments=arguments,
+    )  # fmt: skip
+
+
+@pytest.fixture
+async def desk(records: ApprovalRecords) -> ApprovalDesk:
+    """Two calls wait at it."""
+    made = ApprovalDesk(records, wait=0)
+    for arguments in (FIRST, SECOND):
+        assert await made(request(arguments)) == Later()
+    return made
+
+
+async def test_nothing_waits(tmp_path: Path) -> None:
+    done = await hooksdk("approvals", folder=tmp_path)
+    assert (done.code, done.out) == (0, "No call waits for an approval.\n")
+
+
+async def test_what_waits_is_listed_and_others_words_do_not_steer_the_terminal(
+    desk: ApprovalDesk, tmp_path: Path
+) -> None:
+    done = await hooksdk("approvals", folder=tmp_path)
+    assert done.code == 0
+    head, first, second = done.out.splitlines()
+    assert head.split() == [
+        "number",
+        "state",
+        "severity",
+        "question",
+        "tool",
+        "arguments",
+        "asked",
+        "by",
+        "for",
+        "until",
+    ]
+    assert first.split()[:3] == ["1", "pending", "critical"]
+    assert '{"amount":5}' in first.replace(" ", "")
+    assert second.split()[:3] == ["2", "pending", "critical"]
+    assert "\x1b" not in done.out
+    document = (await hooksdk("approvals", "--json", folder=tmp_path)).json()
+    assert [one["arguments"] for one in document["approvals"]] == [FIRST, SECOND]
+    assert [(one["requester"], one["session"], one["answer"]) for one in document["approvals"]] == [
+        ("ann", "s", None)
+    ] * 2
+
+
+async def test_one_is_shown_whole(desk: ApprovalDesk, tmp_path: Path) -> None:
+    done = await hooksdk("approvals", "show", "2", folder=tmp_path)
+    assert done.code == 0
+    assert "argument    amount = 7\n" in done.out
+    assert "\x1b" not in done.out
+    assert sum(line.startswith("number") for line in done.out.splitlines()) == 1
+    assert (await hooksdk("approvals", "show", "2", "--json", folder=tmp_path)).json()["approval"]["number"] == 2
+
+
+@pytest.mark.parametrize(("option", "scope"), [((), "once"), (("--always",), "always"), (("--session",), "session")])
+async def test_a_grant_is_taken_by_the_call_that_is_made_again(
+    option: tuple[str, ...], scope: str, desk: ApprovalDesk, tmp_path: Path
+) -> None:
+    done = await hooksdk("approvals", "grant", "1", "--by", "eve", *option, folder=tmp_path)
+    assert (done.code, done.out) == (0, "granted: 1, Pay?\ufffd[2J (host:bank:pay)\n")
+    answer = await desk(request(FIRST))
+    assert isinstance(answer, Approval)
+    assert (answer.granted, answer.scope, answer.by) == (True, scope, "eve")
+    assert await desk(request(SECOND)) == Later()
+
+
+async def test_a_refusal_has_a_reason_for_the_model(desk: ApprovalDesk, tmp_path: Path) -> None:
+    done = await hooksdk("approvals", "deny", "2", "--reason", "too much", "--json", folder=tmp_path)
+    assert done.json()["approval"]["state"] == "denied"
+    answer = await desk(request(SECOND))
+    assert isinstance(answer, Approval)
+    assert (answer.granted, answer.reason) == (False, "too much")
+    everything = (await hooksdk("approvals", "--all", "--json", folder=tmp_path)).json()["approvals"]
+    assert [one["state"] for one in everything] == ["pending", "used"]
+
+
+async def test_what_takes_no_answer_is_told_in_one_line(desk: ApprovalDesk, tmp_path: Path) -> None:
+    await hooksdk("approvals", "deny", "1", folder=tmp_path)
+    for arguments, problem in (
+        (("grant", "1"), "approval 1 was answered already"),
+        (("grant", "9"), "there is no approval 9 here. Those that wait: 2."),
+        (("show", "9"), "there is no approval 9 here. Those that wait: 2."),
+    ):
+        done = await hooksdk("approvals", *arguments, folder=tmp_path)
+        assert (done.code, done.err) == (1, f"hooksdk: {problem}\n")
+    assert (await hooksdk("approvals", "grant", "2", "--always", "--session", folder=tmp_path)).code == 2
+    assert (await hooksdk("approvals", "grant", "one", folder=tmp_path)).code == 2
+
+
+async def test_watch_asks_here_about_each(desk: ApprovalDesk, records: ApprovalRecords, tmp_path: Path) -> None:
+    done = await hooksdk("approvals", "watch", "--once", "--by", "ann", folder=tmp_path, stdin="y\nn\n")
+    assert (done.code, done.out) == (0, "2 questions answered\n")
+    assert "amount = 5" in done.err
+    assert [record.state for record in await records.list()] == ["granted", "denied"]
+
+
+async def test_the_end_of_stdin_answers_nothing(desk: ApprovalDesk, records: ApprovalRecords, tmp_path: Path) -> None:
+    with anyio.fail_after(100):
+        done = await hooksdk("approvals", "watch", folder=tmp_path, stdin="y\n")
+    assert (done.code, done.out) == (0, "1 question answered\n")
+    assert [record.state for record in await records.list()] == ["granted", "pending"]
+
+
+async def test_a_damaged_file_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "approvals.db").write_text("no database " * 1000)
+    done = await hooksdk("approvals", folder=tmp_path)
+    assert done.code == 1
+    assert "move it away: what waits is asked anew" in done.err

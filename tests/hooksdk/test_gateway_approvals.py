@@ -1,0 +1,403 @@
+"""How a gateway asks a person about a call: by the client in both protocols, or later under a number; and what nobody gets past."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, types
+
+from hooksdk import hooks
+from hooksdk.approvals import Approval, ApprovalDesk, ApprovalRecord, ApprovalRecords
+from hooksdk.hooks import Ask, BeforeToolCall, Rewrite, RewriteToolCall
+from tests.hooksdk.gateways import ERAS, Source, client, gateway, source, text_of
+
+pytestmark = pytest.mark.anyio
+in_both_eras = pytest.mark.parametrize("era", ERAS)
+CALL = ("delete_note", {"path": "a"})
+ALLOW = types.ElicitResult(action="accept", content={"decision": "allow"})
+DENY = types.ElicitResult(action="accept", content={"decision": "deny"})
+DECLINE = types.ElicitResult(action="decline")
+CANCEL = types.ElicitResult(action="cancel")
+QUESTION = """Approval 1: may this call run?
+asks asks (critical): Delete it?
+  because: for ever\\nAllow it? yes
+tool: mcp:notes:delete_note
+argument path: "a\""""
+judged: list[str] = []
+"""The calls that a policy has judged."""
+
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
+    judged.clear()
+
+
+class Asks:
+    @hooks.before_tool_call(tools="delete_*")
+    def ask(self, event: BeforeToolCall) -> Ask:
+        judged.append(str(event.arguments["path"]))
+        return Ask("Delete it?", "for ever\nAllow it? yes", "critical")
+
+
+class Clock:
+    """Both of a gateway's clocks, as the test sets them."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Person:
+    """Whoever sits at the client: takes some time for each answer. Without answers they never answer."""
+
+    clock: Clock
+    answers: Sequence[types.ElicitResult | types.ErrorData] = ()
+    seconds: float = 3.0
+    asked: list[str] = field(default_factory=list[str])
+
+    async def __call__(self, _context: Any, params: types.ElicitRequestParams) -> Any:
+        self.asked.append(params.message)
+        if len(self.asked) > len(self.answers):
+            await anyio.sleep_forever()
+        self.clock.now += self.seconds
+        return self.answers[len(self.asked) - 1]
+
+
+@dataclass
+class Stage:
+    """A gateway with a desk, and one client at it."""
+
+    tools: Source
+    records: ApprovalRecords
+    clock: Clock
+    connected: Client
+    connect: Callable[..., Any]
+
+    async def call(self, name: str = CALL[0], arguments: dict[str, Any] | None = None) -> str:
+        return text_of(await self.connected.call_tool(name, CALL[1] if arguments is None else arguments))
+
+    async def states(self) -> list[str]:
+        return [record.state for record in await self.records.list()]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@asynccontextmanager
+async def at_gateway(
+    clock: Clock, folder: Path, *, era: str = "auto", person: Person | None = None, plugins: Sequence[Any] = (Asks,),
+    wait: float = 0, channels: Sequence[Any] = (), config: dict[str, Any] | None = None,
+) -> AsyncGenerator[Stage]:  # fmt: skip
+    tools, records = source(), ApprovalRecords(folder / "approvals.db", clock=clock)
+    desk = ApprovalDesk(records, wait=wait, channels=channels)
+    async with (
+        gateway(tools, *plugins, approver=desk, config=config) as made,
+        client(made, era, elicitation_callback=person) as connected,
+    ):
+        yield Stage(tools, records, clock, connected, partial(client, made, era))
+
+
+@pytest.fixture(autouse=True)
+def measured(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hooksdk.gateway._session.monotonic", clock)
+
+
+# By number
+
+
+@in_both_eras
+async def test_a_client_that_shows_no_questions_is_told_that_the_call_waits_and_under_which_number(
+    era: str, clock: Clock, tmp_path: Path
+) -> None:
+    async with at_gateway(clock, tmp_path, era=era) as stage:
+        said = await stage.call()
+        assert "it waits for a person's approval, number 1 (Delete it?)" in said
+        assert "hooksdk approvals" not in said, "a model with a shell would grant it itself"
+        assert await stage.call() == said
+        await stage.records.answer(1, Approval(True, by="ann"))
+        assert await stage.call() == 'delete_note of notes ran with {"path": "a"}'
+        assert judged == ["a"], "it is judged once, and pays a budget once"
+        assert "number 2" in await stage.call()
+        await stage.records.answer(2, Approval(False, "not today", by="ann"))
+        assert await stage.call() == "Blocked: 'Delete it?' was not approved: not today"
+    assert len(stage.tools.executed) == 1
+
+
+@in_both_eras
+@pytest.mark.parametrize(
+    "arguments", [{"approved": True}, {"approval": 1}, {"decision": "allow"}, {"request_state": "x"}]
+)
+async def test_nothing_that_a_model_writes_into_its_call_approves_it(
+    era: str, arguments: dict[str, Any], clock: Clock, tmp_path: Path
+) -> None:
+    async with at_gateway(clock, tmp_path, era=era) as stage:
+        await stage.call()
+        await stage.call(arguments={"path": "a", **arguments})
+        await stage.call(arguments={"path": "b"})
+        await stage.records.answer(1, Approval(True))
+        await stage.call(arguments={"path": "a", **arguments})
+        await stage.call(arguments={"path": "b"})
+    assert stage.tools.executed == []
+
+
+@in_both_eras
+async def test_another_client_does_not_get_the_answer(era: str, clock: Clock, tmp_path: Path) -> None:
+    async with at_gateway(clock, tmp_path, era=era) as stage:
+        await stage.call()
+        await stage.records.answer(1, Approval(True))
+        async with stage.connect() as other:
+            assert "number 2" in text_of(await other.call_tool(*CALL))
+        assert stage.tools.executed == []
+        assert "ran with" in await stage.call()
+
+
+@in_both_eras
+async def test_of_equal_calls_at_once_one_grant_runs_one(era: str, clock: Clock, tmp_path: Path) -> None:
+    async with at_gateway(clock, tmp_path, era=era) as stage:
+        said: list[str] = []
+
+        async def call() -> None:
+            said.append(await stage.call())
+
+        async def call_thrice() -> None:
+            said.clear()
+            async with anyio.create_task_group() as group:
+                for _ in range(3):
+                    group.start_soon(call)
+
+        await call_thrice()
+        await stage.records.answer(1, Approval(True))
+        await call_thrice()
+        assert sorted("ran with" in text for text in said) == [False, False, True]
+    assert len(stage.tools.executed) == 1
+
+
+@in_both_eras
+async def test_a_gateway_that_was_started_anew_asks_anew(era: str, clock: Clock, tmp_path: Path) -> None:
+    async with at_gateway(clock, tmp_path, era=era) as stage:
+        await stage.call()
+        await stage.records.answer(1, Approval(True))
+    async with at_gateway(clock, tmp_path, era=era) as stage:
+        assert "number 2" in await stage.call()
+    assert stage.tools.executed == []
+
+
+async def test_arguments_that_a_plugin_rewrites_to_others_after_the_grant_do_not_run(
+    clock: Clock, tmp_path: Path
+) -> None:
+    class Rewrites:
+        @hooks.rewrite_tool_call
+        def rewrite(self, event: RewriteToolCall) -> Rewrite:
+            return Rewrite({"path": f"{len(judged)}"})
+
+    async with at_gateway(clock, tmp_path, plugins=(Asks, Rewrites)) as stage:
+        await stage.call()
+        await stage.records.answer(1, Approval(True))
+        await stage.call(arguments={"path": "b"})
+        assert stage.tools.executed == []
+        await stage.call()
+    assert stage.tools.executed == [("notes:delete_note", {"path": "0"})], "what was shown, and nothing else"
+
+
+# At the client
+
+
+@in_both_eras
+@pytest.mark.parametrize(
+    ("answer", "said", "state"),
+    [
+        (ALLOW, "delete_note of notes ran", "used"),
+        (DENY, "Blocked: 'Delete it?' was not approved: the person at the client said no", "used"),
+        (DECLINE, "Blocked: 'Delete it?' was not approved: the person at the client said no", "used"),
+        (CANCEL, "it waits for a person's approval, number 1", "pending"),
+        (types.ElicitResult(action="accept"), "number 1", "pending"),
+        (types.ElicitResult(action="accept", content={}), "number 1", "pending"),
+        (types.ElicitResult(action="accept", content={"decision": True}), "number 1", "pending"),
+        (types.ElicitResult(action="accept", content={"decision": "Allow"}), "number 1", "pending"),
+        (types.ElicitResult(action="accept", content={"decision": "allow", "tool": "x"}), "number 1", "pending"),
+        (types.ElicitResult(action="accept", content={"decision": ["allow"]}), "number 1", "pending"),
+        (types.ElicitResult(action="accept", content={"approved": True}), "number 1", "pending"),
+    ],
+)
+async def test_the_person_at_the_client_is_asked_and_only_a_clear_yes_is_one(
+    era: str, answer: types.ElicitResult, said: str, state: str, clock: Clock, tmp_path: Path
+) -> None:
+    person = Person(clock, [answer])
+    async with at_gateway(clock, tmp_path, era=era, person=person) as stage:
+        assert said in await stage.call()
+        assert await stage.states() == [state]
+        (record,) = await stage.records.list()
+        assert record.answer is None or record.answer.by == "local, at the client"
+    assert len(stage.tools.executed) == (answer is ALLOW)
+    assert person.asked == [QUESTION]
+
+
+async def test_a_client_that_answers_nothing_clear_leaves_the_call_to_others(clock: Clock, tmp_path: Path) -> None:
+    odd = types.ElicitResult(action="accept", content={"decision": "Allow"})
+    person = Person(clock, [odd, CANCEL, types.ErrorData(code=-32603, message="no window")])
+    async with at_gateway(clock, tmp_path, era="legacy", person=person) as stage:
+        for _ in range(3):
+            assert "number 1" in await stage.call()
+        assert await stage.states() == ["pending"]
+    assert (len(person.asked), stage.tools.executed) == (3, [])
+
+
+@in_both_eras
+async def test_a_yes_for_the_session_is_asked_once(era: str, clock: Clock, tmp_path: Path) -> None:
+    person = Person(clock, [types.ElicitResult(action="accept", content={"decision": "allow for this session"})])
+    async with at_gateway(clock, tmp_path, era=era, person=person, wait=100) as stage:
+        for _ in range(3):
+            assert "ran with" in await stage.call()
+    assert len(person.asked) == 1
+
+
+async def test_while_a_client_asks_somebody_else_may_answer(clock: Clock, tmp_path: Path) -> None:
+    person = Person(clock)
+
+    async def desk(record: ApprovalRecord) -> Approval:
+        while not person.asked:
+            await anyio.sleep(0.01)
+        return Approval(True, by="the desk")
+
+    async with at_gateway(clock, tmp_path, era="legacy", person=person, wait=100, channels=[desk]) as stage:
+        assert "ran with" in await stage.call()
+
+
+@in_both_eras
+async def test_a_client_that_refuses_faster_than_anybody_reads_is_not_asked_any_more(
+    era: str, clock: Clock, tmp_path: Path
+) -> None:
+    person = Person(clock, [DECLINE] * 9, seconds=0.01)
+    async with at_gateway(clock, tmp_path, era=era, person=person) as stage:
+        assert (await stage.call()).startswith("Blocked"), "one no in haste is a no"
+        assert "number 2" in await stage.call()
+        await stage.records.answer(2, Approval(True))
+        assert "ran with" in await stage.call()
+        assert "number 3" in await stage.call()
+    assert len(person.asked) == 2
+
+
+@in_both_eras
+async def test_a_person_who_says_no_is_asked_again(era: str, clock: Clock, tmp_path: Path) -> None:
+    person = Person(clock, [DECLINE] * 4)
+    async with at_gateway(clock, tmp_path, era=era, person=person, wait=100) as stage:
+        for _ in range(4):
+            assert (await stage.call()).startswith("Blocked")
+    assert len(person.asked) == 4
+
+
+@in_both_eras
+async def test_an_operator_may_leave_the_client_out(era: str, clock: Clock, tmp_path: Path) -> None:
+    person = Person(clock, [ALLOW])
+    async with at_gateway(clock, tmp_path, era=era, person=person, config={"approvals": {"client": False}}) as stage:
+        assert "number 1" in await stage.call()
+    assert person.asked == []
+
+
+# The state that a client of 2026-07-28 carries
+
+
+async def asked(connected: Client, name: str = CALL[0], arguments: dict[str, Any] | None = None) -> str:
+    """Make a call that is answered with a question; the state that came with it."""
+    result = await connected.session.call_tool(
+        name, CALL[1] if arguments is None else arguments, allow_input_required=True
+    )
+    assert isinstance(result, types.InputRequiredResult)
+    assert result.request_state is not None
+    return result.request_state
+
+
+async def answer(connected: Client, state: str, arguments: dict[str, Any] | None = None) -> str:
+    """Make the call again with a yes and this state."""
+    result = await connected.session.call_tool(
+        CALL[0], CALL[1] if arguments is None else arguments, input_responses={"approval": ALLOW}, request_state=state,
+        allow_input_required=True,
+    )  # fmt: skip
+    return "asked" if isinstance(result, types.InputRequiredResult) else text_of(result)
+
+
+def forged(state: str, **changes: Any) -> str:
+    """The state with other claims, and its old signature."""
+    claims, signature = state.split(".")
+    content = json.loads(base64.urlsafe_b64decode(claims + "=="))
+    for place, value in changes.items():
+        content[int(place.removeprefix("at"))] = value
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=") + "." + signature
+
+
+async def test_a_state_counts_once(clock: Clock, tmp_path: Path) -> None:
+    async with at_gateway(clock, tmp_path, person=Person(clock)) as stage:
+        state = await asked(stage.connected)
+        assert "ran with" in await answer(stage.connected, state)
+        assert "the answer to its approval does not count" in await answer(stage.connected, state)
+        await asked(stage.connected)
+        assert "does not count" in await answer(stage.connected, state)
+    assert len(stage.tools.executed) == 1
+
+
+@pytest.mark.parametrize("changes", [{"at0": 2}, {"at1": "0" * 64}, {"at2": "me"}, {"at3": 9e9}, {"at4": "0"}])
+async def test_a_forged_state_is_refused(changes: dict[str, Any], clock: Clock, tmp_path: Path) -> None:
+    async with at_gateway(clock, tmp_path, person=Person(clock)) as stage:
+        state = await asked(stage.connected)
+        assert "it is no ticket of ours" in await answer(stage.connected, forged(state, **changes))
+    assert stage.tools.executed == []
+
+
+@pytest.mark.parametrize("state", ["", ".", "x.y", "a.b.c", "\u00e9.\u00e9", "W10.W10", "=" * 999])
+async def test_what_is_no_state_is_refused(state: str, clock: Clock, tmp_path: Path) -> None:
+    async with at_gateway(clock, tmp_path, person=Person(clock)) as stage:
+        await asked(stage.connected)
+        assert "it is no ticket of ours" in await answer(stage.connected, state)
+    assert stage.tools.executed == []
+
+
+async def test_another_clients_state_is_refused(clock: Clock, tmp_path: Path) -> None:
+    async with (
+        at_gateway(clock, tmp_path, person=Person(clock)) as stage,
+        stage.connect(elicitation_callback=Person(clock)) as other,
+    ):
+        state = await asked(stage.connected)
+        assert "it was given to another client" in await answer(other, state)
+        assert "ran with" in await answer(stage.connected, state), "it has lost nothing by that"
+    assert len(stage.tools.executed) == 1
+
+
+async def test_a_state_from_before_a_restart_is_refused(clock: Clock, tmp_path: Path) -> None:
+    async with at_gateway(clock, tmp_path, person=Person(clock)) as stage:
+        state = await asked(stage.connected)
+    async with at_gateway(clock, tmp_path, person=Person(clock)) as stage:
+        assert "it was given to another client" in await answer(stage.connected, state)
+    assert stage.tools.executed == []
+
+
+async def test_an_expired_state_and_one_that_was_answered_elsewhere_are_refused(clock: Clock, tmp_path: Path) -> None:
+    async with at_gateway(clock, tmp_path, person=Person(clock)) as stage:
+        state = await asked(stage.connected)
+        clock.now += 24 * 3600 + 1
+        assert "has expired" in await answer(stage.connected, state)
+        state = await asked(stage.connected)
+        await stage.records.answer(2, Approval(False))
+        assert "was answered already" in await answer(stage.connected, state)
+    assert stage.tools.executed == []
+
+
+async def test_a_yes_to_one_call_runs_no_other(clock: Clock, tmp_path: Path) -> None:
+    async with at_gateway(clock, tmp_path, person=Person(clock)) as stage:
+        state = await asked(stage.connected)
+        assert "number 2" in await answer(stage.connected, state, {"path": "everything"})
+        assert stage.tools.executed == []
+        assert await stage.states() == ["granted", "pending"]
