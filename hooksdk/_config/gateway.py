@@ -12,10 +12,19 @@ from hooksdk.errors import did_you_mean
 from hooksdk.patterns import ToolPattern
 
 Expose = Literal["auto", "bridge", "direct", "hybrid"]
+Asked = Literal["elicitation", "sampling", "roots"]
+LEAST_RESULT_CHARS = 1_000
+"""So that a note and some text have their place."""
 
 
 def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
+
+
+def _none_or_enough(value: int) -> int:
+    if value and value < LEAST_RESULT_CHARS:
+        raise ValueError(f"expected at least {LEAST_RESULT_CHARS}, or 0 for whole results, got {value}")
+    return value
 
 
 def _known_patterns(value: list[str]) -> list[str]:
@@ -105,6 +114,12 @@ class GatewayConfig(_Strict):
     """Seconds without a call after which a session over HTTP ends."""
     origins: Texts = Field(default_factory=list[str])
     """Web origins that may call over HTTP, beside those of this machine: `https://chat.example.org`."""
+    max_result_chars: Annotated[int, pydantic.AfterValidator(_none_or_enough)] = 30_000
+    """Characters of text that a client gets of one result; the rest is read with `recall-tool-result`. 0: all of it."""
+    kept_result_bytes: Annotated[int, Field(gt=0)] = 8_000_000
+    """Bytes of long results that are kept for each session, in memory; of more, the newest."""
+    relay: Annotated[list[Asked], pydantic.BeforeValidator(_as_list)] = Field(default_factory=list[Asked])
+    """What servers may ask of the client whose call they are serving."""
     profiles: dict[str, Profile] = Field(default_factory=dict[str, Profile])
     tokens: dict[str, Token] = Field(default_factory=dict[str, Token])
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)

@@ -71,8 +71,9 @@ class GatewayProject:
             raise CommandProblem("there are no MCP servers: give a file with --config FILE")
         self.files = tuple(map(str, files))
         self.servers = read_mcp_files(
-            list(files), self._tell_status, files, lazy=True, on_change=lambda _server: self.gateway.tools_changed()
-        )
+            list(files), self._tell_status, files, relay=config.gateway.relay, lazy=True,
+            on_change=lambda _server: self.gateway.tools_changed(),
+        )  # fmt: skip
         # Not the host's own: the next one goes on with it.
         self.store = open_store(config.store or "jsonl")
         self.host = self._host(config)

@@ -88,12 +88,15 @@ def read_mcp_files(
     watch: Callable[[ServerStatus], None],
     digests: Mapping[Path, str] | None = None,
     *,
+    relay: Sequence[str] = (),
     lazy: bool = False,
     on_change: Callable[[str], None] | None = None,
 ) -> McpServers:
     """The servers of the files, not started yet. Raises `ConfigError`, also for a file of another digest than the given."""
     ask = ask_here if sys.stdin and sys.stdin.isatty() else None
-    return McpServers.from_file(*paths, on_status=watch, ask=ask, digests=digests, lazy=lazy, on_change=on_change)
+    return McpServers.from_file(
+        *paths, on_status=watch, ask=ask, digests=digests, relay=relay, lazy=lazy, on_change=on_change
+    )  # fmt: skip
 
 
 def ask_here(question: ServerInput) -> str:

@@ -296,6 +296,7 @@ class _Server(Server[str]):
         super().__init__(
             NAME, version=importlib.metadata.version("hooksdk"), instructions=INSTRUCTIONS, lifespan=lifespan,
             get_tool_input_schema=_no_header_schema, on_list_tools=self._list_tools, on_call_tool=self._call_tool, on_subscriptions_listen=gateway.listen,
+            on_list_resources=self._list_resources, on_read_resource=self._read_resource,
         )  # fmt: skip
 
     def create_initialization_options(self, *args: Any, **options: Any) -> InitializationOptions:
@@ -310,6 +311,20 @@ class _Server(Server[str]):
         session: GatewaySession = await self._session_of(context)
         with session.at_work(context):
             return types.ListToolsResult(tools=await session.tools())
+
+    async def _list_resources(
+        self, context: Request, _params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        session: GatewaySession = await self._session_of(context)
+        with session.at_work(context):
+            return types.ListResourcesResult(resources=session.results.resources())
+
+    async def _read_resource(
+        self, context: Request, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        session: GatewaySession = await self._session_of(context)
+        with session.at_work(context):
+            return session.results.read(params.uri)
 
     async def _call_tool(
         self, context: Request, params: types.CallToolRequestParams

@@ -12,6 +12,7 @@ from hooksdk._config.gateway import Expose
 from hooksdk._schema.values import clip
 from hooksdk.calls import ToolCall
 from hooksdk.catalog import Catalog
+from hooksdk.gateway._long_results import OWNER, RECALL
 from hooksdk.schema import estimate_tokens
 from hooksdk.tools import Annotations, Tool
 
@@ -85,9 +86,13 @@ class Listing:
                 known = {tool.name for tool in shown}
                 shown += [tool for tool in catalog if tool.name not in known and trust.why_not(tool) is None]
         names = {tool.name for tool in shown}
-        hidden = [tool for tool in catalog if tool.name not in names]
+        self._recall = next((tool.name for tool in catalog if (tool.owner, tool.own_name) == (OWNER, RECALL)), None)
+        hidden = [tool for tool in catalog if tool.name not in {*names, self._recall}]
         # One that is asked for is there before there is anything to find: what comes later is found then.
         bridged = bool(hidden) or (expose == "bridge" and bool(bridges))
+        if not bridged:
+            shown = [*shown, *(tool for tool in catalog if tool.name == self._recall and tool.name not in names)]
+        self._bridged = self._call is not None and self._recall not in {tool.name for tool in shown}
         self.tools: tuple[types.Tool, ...] = (
             *(_bridges(list(bridges.values()), _owners(hidden, catalog.missing)) if bridged else ()),
             *map(_as_mcp, shown),
@@ -105,10 +110,20 @@ class Listing:
         bridged = self._call is not None and name in (self._call.name, self._call.name + READ_ONLY)
         return str(arguments.get("name") if bridged else name) in self._withheld
 
+    def recall(self, arguments: str) -> str | None:
+        """How `recall-tool-result` is called with these arguments; None where it may not be."""
+        if self._recall is None:
+            return None
+        if self._bridged and self._call is not None:
+            return f'{self._call.name}{READ_ONLY} {{"name": "{self._recall}", "arguments": {arguments}}}'
+        return f"{self._recall} {arguments}"
+
     def call(self, call_id: str, name: str, arguments: dict[str, Any]) -> tuple[ToolCall, HintTrust | None]:
         """The call that a client makes, and what holds for it besides the policies."""
         if self._call is not None and name == self._call.name + READ_ONLY:
             return ToolCall(call_id, self._call.name, arguments), self._trust
+        if name == RECALL and self._recall is not None:  # whatever it is listed as beside a plugin's
+            name = self._recall
         return ToolCall(call_id, name, arguments), None
 
 

@@ -21,11 +21,14 @@ from hooksdk._tasks.background import logger
 from hooksdk.approvals import ApprovalDesk, Approver
 from hooksdk.errors import ApprovalPending, HookSDKError
 from hooksdk.gateway._approvals import ClientApprovals
+from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._listing import HintTrust, Listing
+from hooksdk.gateway._long_results import OWNER, RECALL, LongResults
 from hooksdk.gateway._results import as_mcp, error
 from hooksdk.gateway._sources import Sources
 from hooksdk.host import Host
+from hooksdk.mcp._relay import current_client
 from hooksdk.patterns import ToolPattern
 from hooksdk.run import Run
 from hooksdk.tools import Tool
@@ -101,6 +104,7 @@ class GatewaySession:
         self._expose: Expose = identity.profile.expose or parts.config.expose
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
+        self.results = LongResults(parts.config.max_result_chars, parts.config.kept_result_bytes)
 
     async def keep(self, context: Request, *, task_status: TaskStatus[None]) -> None:
         """Open session and run, and close them when the client leaves or is idle."""
@@ -164,9 +168,11 @@ class GatewaySession:
         self._requests += 1
         if context.session.can_send_request:  # a connection that lasts
             self._peer = context.session
+        token = current_client.set(CallingClient(self.id, context, self._parts.config.relay))
         try:
             yield
         finally:
+            current_client.reset(token)
             self._requests -= 1
             self._last = anyio.current_time()
             self._parts.counts.touch()
@@ -207,7 +213,7 @@ class GatewaySession:
                 return await asker.waiting_result(name, pending, answered=params.request_state is not None)
             title = pending.request.title if pending.request else name
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
-        return as_mcp(result, protocol_version)
+        return as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
 
     def _id_of(self, same: str) -> str:
         """The id of a call that waits and is made again; a new one where none does, or somebody makes it at this moment."""
@@ -235,7 +241,7 @@ class GatewaySession:
         async with self._lock:
             if self._listing is not None and given == self._given:
                 return self._listing
-            offered = await run.resolve_tools(tools, missing=missing)
+            offered = await run.resolve_tools([*tools, *self.results.tools], missing=missing)
             before, listing = self._listing, Listing(run.tools, offered, self._expose, self._trust)
             self._given, self._listing = given, listing
         if before is not None and before.tools != listing.tools:
@@ -267,10 +273,14 @@ def _narrowing(identity: Identity) -> Callable[[Tool], str | None]:
     reason = f"the profile '{identity.profile_name}' does not have it"
 
     def why_not(tool: Tool) -> str | None:
+        if tool.source == "plugin" and tool.owner == "tool_results":
+            return "the gateway keeps no transcript"
         if profile.servers is not None and tool.source == "mcp" and tool.owner not in profile.servers:
             return reason
         if any(pattern.matches(tool) for pattern in deny):
             return reason
+        if tool.owner == OWNER and tool.own_name == RECALL:
+            return None
         return None if allow is None or any(pattern.matches(tool) for pattern in allow) else reason
 
     return why_not

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -24,7 +24,7 @@ import mcp_types as types
 from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolResult
 from hooksdk.catalog import ToolContext
-from hooksdk.errors import ConfigError
+from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp._config import ServerSpec, read_servers
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._files import Reload, ServerFiles
@@ -33,6 +33,7 @@ from hooksdk.mcp._fleet import Fleet
 from hooksdk.mcp._life import Terms
 from hooksdk.mcp._listings import Listings
 from hooksdk.mcp._offered import hints
+from hooksdk.mcp._relay import ASKED, RunningCall
 from hooksdk.mcp._status import CallFailed, ServerStatus, State
 from hooksdk.tools import Tool
 
@@ -70,6 +71,9 @@ class McpServers:
     server's program is another. With `idle`, a server that was not called for so many seconds is ended until the next call;
     without it, one that was called once runs until the end.
 
+    `relay` names what servers may ask of the client whose call they are serving: `elicitation`, `sampling`, `roots`. That is a
+    client of a `Gateway`; elsewhere nobody answers, and without `relay` servers are told that there is no such thing.
+
     `on_status` is told how a server is, and `on_change` the name of one whose tools are others than before.
 
     Enter and leave it in the same task; everything else may be used from any task of the loop.
@@ -84,6 +88,7 @@ class McpServers:
         lazy: bool = False,
         idle: float | None = None,
         listings: str | os.PathLike[str] | None = None,
+        relay: Collection[str] = (),
         on_status: Callable[[ServerStatus], None] | None = None,
         on_change: Callable[[str], None] | None = None,
     ) -> None:
@@ -94,8 +99,12 @@ class McpServers:
         for option in ("idle", "listings") if not lazy else ():
             if {"idle": idle, "listings": listings}[option] is not None:
                 raise ConfigError("McpServers", (f"{option}: counts with lazy=True alone",))
+        for kind in relay:
+            if kind not in ASKED:
+                known = f"expected {', '.join(ASKED)}, got {kind!r}.{did_you_mean(kind, ASKED)}"
+                raise ConfigError("McpServers", (f"relay: {known}",))
         terms = Terms(
-            start_timeout=start_timeout, report=self._report, changed=self._tell_change, idle=idle,
+            start_timeout=start_timeout, report=self._report, changed=self._tell_change, idle=idle, relay=frozenset(relay),
             listings=Listings(Path(listings).expanduser() if listings is not None else None) if lazy else None,
         )  # fmt: skip
         self._call_timeout = call_timeout
@@ -116,6 +125,7 @@ class McpServers:
         lazy: bool = False,
         idle: float | None = None,
         listings: str | os.PathLike[str] | None = None,
+        relay: Collection[str] = (),
         on_status: Callable[[ServerStatus], None] | None = None,
         on_change: Callable[[str], None] | None = None,
         ask: AskInput | None = None,
@@ -130,7 +140,7 @@ class McpServers:
         """
         servers = cls(
             {}, start_timeout=start_timeout, call_timeout=call_timeout, lazy=lazy, idle=idle, listings=listings,
-            on_status=on_status, on_change=on_change,
+            relay=relay, on_status=on_status, on_change=on_change,
         )  # fmt: skip
         servers._files = ServerFiles(paths, ask=ask, digests=digests)
         servers._fleet.apply(servers._files.read())
@@ -255,23 +265,13 @@ class McpServers:
         owner, limit = connection.spec.name, connection.spec.timeout or self._call_timeout
 
         async def execute(arguments: dict[str, Any], context: ToolContext | None = None) -> ToolResult:
-            running = True
-            furthest = float("-inf")
-
-            async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-                nonlocal furthest
-                if context is None or not running or progress < furthest:
-                    return
-                furthest = progress
-                share = min(max(progress / total, 0.0), 1.0) if total else None
-                await context.progress(message or (f"{progress:g} of {total:g}" if total else f"{progress:g}"), share)
-
+            call = RunningCall(context)
             try:
-                return _to_result(await self._fleet.connection(owner).call(entry, arguments, limit, on_progress))
+                return _to_result(await self._fleet.connection(owner).call(entry, arguments, limit, call))
             except CallFailed as failure:
                 return ToolResult.error(str(failure))
             finally:
-                running = False
+                call.end()
 
         title = entry.annotations.title if entry.annotations else None
         return Tool(

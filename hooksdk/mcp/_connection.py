@@ -10,7 +10,6 @@ from typing import Any
 import anyio
 import mcp_types as types
 from mcp.client.session import ClientSession, IncomingMessage
-from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
@@ -18,6 +17,7 @@ from hooksdk._tasks.background import logger
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._life import Life, Terms
 from hooksdk.mcp._offered import check_offered
+from hooksdk.mcp._relay import Callers, RunningCall, send_call
 from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus
 from hooksdk.mcp._transport import all_tools, client_info, first_cause, one_line, serving
 
@@ -55,6 +55,7 @@ class Connection:
         self._failures = 0
         self._retry_at = 0.0
         self._queued = False
+        self._callers = Callers(terms.relay)
         self._calls = 0
         self._last_call = 0.0
         self._quiet = anyio.Event()
@@ -132,13 +133,14 @@ class Connection:
         self.stop()
 
     async def call(
-        self, tool: types.Tool, arguments: Mapping[str, Any], limit: float, on_progress: ProgressFnT
+        self, tool: types.Tool, arguments: Mapping[str, Any], limit: float, call: RunningCall
     ) -> types.CallToolResult:
         """The result of one call of `tool`, as it was when it was looked up, within `limit` seconds, a start of the server
         included. Raises `CallFailed`."""
         self._calls += 1
         try:
-            return await self._call(tool, arguments, limit, on_progress)
+            with self._callers.serving(call):
+                return await self._call(tool, arguments, limit, call)
         finally:
             self._calls -= 1
             self._last_call = anyio.current_time()
@@ -147,21 +149,21 @@ class Connection:
                 self._quiet = anyio.Event()
 
     async def _call(
-        self, tool: types.Tool, arguments: Mapping[str, Any], limit: float, on_progress: ProgressFnT
+        self, tool: types.Tool, arguments: Mapping[str, Any], limit: float, call: RunningCall
     ) -> types.CallToolResult:
         name = tool.name
         life: Life | None = None
         with anyio.move_on_after(limit):
             life = await self._ready()
             try:
-                return await self._send(life, tool, arguments, on_progress)
+                return await self._send(life, tool, arguments, call)
             except MCPError as error:
                 if not life.forgotten:
                     raise CallFailed(await self._explain(life, name, error)) from None
             life.ended.set()  # the server has forgotten the session and did not run the call
             life = await self._ready()
             try:
-                return await self._send(life, tool, arguments, on_progress)
+                return await self._send(life, tool, arguments, call)
             except MCPError as error:
                 raise CallFailed(await self._explain(life, name, error)) from None
         if life is None or not life.ready:
@@ -172,7 +174,7 @@ class Connection:
         )
 
     async def _send(
-        self, life: Life, tool: types.Tool, arguments: Mapping[str, Any], on_progress: ProgressFnT
+        self, life: Life, tool: types.Tool, arguments: Mapping[str, Any], call: RunningCall
     ) -> types.CallToolResult:
         check_offered(
             self.spec.name, tool, self.tools, arguments
@@ -180,10 +182,8 @@ class Connection:
         assert life.session is not None
         life.called = True
         parameters = types.CallToolRequestParams(name=tool.name, arguments=dict(arguments))
-        request = types.CallToolRequest(params=parameters)
         try:
-            # Not `call_tool`: it raises for a result that misses the output schema, which the run itself checks.
-            result = await life.session.send_request(request, types.CallToolResult, progress_callback=on_progress)
+            result = await send_call(life.session, call, parameters)
         except anyio.get_cancelled_exc_class():
             life.doubtful = True
             raise
@@ -240,7 +240,7 @@ class Connection:
                 life.stale = True
                 await self._list(life)
 
-        return ClientSession(read, write, message_handler=hear, client_info=client_info())
+        return ClientSession(read, write, message_handler=hear, client_info=client_info(), **self._callers.callbacks())
 
     async def _start(self, life: Life, session: ClientSession) -> None:
         try:

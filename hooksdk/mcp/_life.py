@@ -24,6 +24,8 @@ class Terms:
     """Told the name of a server whose tools are others now."""
     listings: Listings | None = None
     """Where servers are started only when they are needed."""
+    relay: frozenset[str] = frozenset()
+    """What servers may ask of the client whose call they serve."""
     idle: float | None = None
     """Seconds without a call after which such a server is ended."""
 

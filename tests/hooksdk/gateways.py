@@ -91,8 +91,8 @@ def text_of(result: types.CallToolResult) -> str:
 
 
 async def names(connected: Client) -> list[str]:
-    """The names that are listed."""
-    return [tool.name for tool in (await connected.list_tools()).tools]
+    """The names that are listed, without the tool for long results."""
+    return [tool.name for tool in (await connected.list_tools()).tools if tool.name != "recall-tool-result"]
 
 
 async def size(connected: Client) -> int:

@@ -33,7 +33,7 @@ in_both_eras = pytest.mark.parametrize("era", ERAS)
 @in_both_eras
 async def test_few_tools_are_listed_themselves_with_schema_and_annotations(era: str) -> None:
     async with gateway(source()) as made, client(made, era) as connected:
-        read, delete, _ = (await connected.list_tools()).tools
+        read, delete, *_ = (await connected.list_tools()).tools
         assert (read.name, delete.name) == ("read_note", "delete_note")
         assert read.input_schema["required"] == ["path"]
         assert read.annotations is not None

@@ -1,0 +1,201 @@
+"""Results that are longer than clients take: head and tail go to the client, the whole is kept for its session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast, final
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from hooksdk._schema.values import clip
+from hooksdk.calls import ToolResult
+from hooksdk.errors import did_you_mean
+from hooksdk.gateway._text import cut_after, cut_before, page_end
+from hooksdk.tools import Annotations, Tool
+
+RECALL = "recall-tool-result"
+OWNER = "gateway"
+PREFIX = "hooksdk://result/"
+MOST_KEPT = 200
+"""Long results that are kept for one session; of more, the newest."""
+NOTE_CHARS = 400
+"""Characters that the words around a part of a result take, at most."""
+HUGE_FILE = 10_000_000
+"""Characters of an image or another file, as the protocol carries it, above which it is left out: no client takes it."""
+
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "description": "The handle, such as r17."},
+        "offset": {"type": "integer", "minimum": 0, "description": "The character to begin with."},
+        "limit": {"type": "integer", "minimum": 1, "description": "How many characters to read."},
+    },
+    "required": ["id"],
+}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One long result."""
+
+    id: str
+    tool: str
+    text: str
+    size: int
+    """Bytes."""
+
+    @property
+    def uri(self) -> str:
+        """What it is called as a resource."""
+        return PREFIX + self.id
+
+
+@final
+class LongResults:
+    """The long results of one session. They are gone with it."""
+
+    def __init__(self, max_chars: int, max_bytes: int) -> None:
+        """`max_chars` is what a client gets of one result, 0 for all of it; `max_bytes` what is kept."""
+        self._max_chars = max_chars
+        self._max_bytes = max_bytes
+        self._kept: dict[str, Kept] = {}
+        self._count = 0
+        self.tools: tuple[Tool, ...] = (self._recall_tool(),) if max_chars else ()
+        """The tool that reads them."""
+
+    def shorten(self, tool: str, result: ToolResult, way: Callable[[str], str | None]) -> ToolResult:
+        """The result as it is, or head and tail of its text, and how to read the rest. `way` tells how `recall-tool-result` is
+        called with such arguments; None where it may not be."""
+        if not self._max_chars:
+            return result
+        blocks = result.blocks
+        light = [_without_huge(block) for block in blocks]
+        texts = [text for block in light if (text := text_of(block)) is not None]
+        whole = "\n".join(texts)
+        structured = None if result.structured is None else json.dumps(result.structured, ensure_ascii=False)
+        if max(len(whole), len(structured or "")) <= self._max_chars:
+            if light == blocks:
+                return result
+            return _rebuilt(result, light, result.structured)
+        if structured is not None and not _says(texts, result.structured):
+            whole = f"{whole}\n{structured}" if whole else structured
+        if len(whole) <= self._max_chars:
+            return _rebuilt(result, light, None)  # the text says it in fewer characters
+        kept = self._keep(tool, whole)
+        note = {"type": "text", "text": self._head_and_tail(whole, kept, way)}
+        at = next((number for number, block in enumerate(light) if text_of(block) is not None), len(light))
+        rest = [block for block in light if text_of(block) is None]
+        return _rebuilt(result, [*rest[:at], note, *rest[at:]], None)
+
+    def _keep(self, tool: str, text: str) -> Kept | None:
+        size = len(text.encode("utf-8", "surrogatepass"))
+        if size > self._max_bytes:
+            return None
+        self._count += 1
+        kept = Kept(f"r{self._count}", tool, text, size)
+        self._kept[kept.id] = kept
+        while len(self._kept) > MOST_KEPT or sum(one.size for one in self._kept.values()) > self._max_bytes:
+            del self._kept[next(iter(self._kept))]
+        return kept
+
+    def _head_and_tail(self, text: str, kept: Kept | None, way: Callable[[str], str | None]) -> str:
+        room = self._max_chars - NOTE_CHARS
+        head = cut_before(text, room * 2 // 3)
+        tail = cut_after(text, len(text) - room // 3)
+        note = f"[{tail - head:,} of {len(text):,} characters are left out here"
+        if kept is None:
+            note += ", and too many to be kept: ask for less at once.]"
+        else:
+            arguments = json.dumps({"id": kept.id, "offset": head})
+            call = way(arguments)
+            note += f". The whole is {kept.id}" + (f"; read on with {call}." if call else f": {kept.uri}.") + "]"
+        return f"{text[:head].rstrip()}\n\n{note}\n\n{text[tail:].lstrip()}"
+
+    def _find(self, handle: str) -> Kept | str:
+        """A result, or why there is none."""
+        kept = self._kept.get(handle.strip().removeprefix(PREFIX).strip("[]"))
+        if kept is not None:
+            return kept
+        known = ", ".join(list(self._kept)[-5:])
+        have = f" The newest ones: {known}." if known else " This session has none."
+        return (
+            f"There is no result '{clip(handle, 60)}' in this session: those of others cannot be read, and old ones are given "
+            f"up.{did_you_mean(handle, self._kept)}{have} Call the tool again."
+        )
+
+    def _recall_tool(self) -> Tool:
+        async def recall(arguments: Mapping[str, Any]) -> ToolResult:
+            kept = self._find(str(arguments["id"]))
+            if isinstance(kept, str):
+                return ToolResult.error(kept)
+            offset, text = int(arguments.get("offset", 0)), kept.text
+            if offset >= len(text):
+                return ToolResult.error(
+                    f"The result has {len(text):,} characters, so there is nothing from {offset:,} on."
+                )
+            most = self._max_chars - NOTE_CHARS
+            end = page_end(text, offset, min(int(arguments.get("limit", most)), most))
+            page = text[offset:end]
+            if offset == 0 and end == len(text):
+                return ToolResult(page)
+            rest = f" Go on with offset {end}." if end < len(text) else " This is its end."
+            return ToolResult(f"{page}\n[{kept.id}: characters {offset:,} to {end:,} of {len(text):,}.{rest}]")
+
+        return Tool(
+            name=RECALL, source="plugin", owner=OWNER, parameters=_SCHEMA, execute=recall,
+            description="Read the whole of a result that was shortened. It comes in parts.",
+            annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
+        )  # fmt: skip
+
+    def resources(self) -> list[types.Resource]:
+        """What the client may read, the newest first."""
+        return [
+            types.Resource(
+                uri=kept.uri, name=kept.id, title=f"Result of {kept.tool}", mime_type="text/plain", size=kept.size
+            )
+            for kept in reversed(self._kept.values())
+        ]
+
+    def read(self, uri: str) -> types.ReadResourceResult:
+        """The whole of a result. Raises `MCPError` for one that this session does not have."""
+        kept = self._find(uri)
+        if isinstance(kept, str) or not uri.startswith(PREFIX):
+            raise MCPError(types.INVALID_PARAMS, kept if isinstance(kept, str) else f"resources begin with {PREFIX}")
+        text = kept.text.encode("utf-8", "replace").decode()  # half a character cannot be sent
+        return types.ReadResourceResult(
+            contents=[types.TextResourceContents(uri=kept.uri, mime_type="text/plain", text=text)]
+        )
+
+
+def text_of(block: Mapping[str, Any]) -> str | None:
+    """The text of a block that a model reads as text."""
+    inner = block.get("resource", {}) if block.get("type") == "resource" else block
+    text = cast("Mapping[str, Any]", inner).get("text") if isinstance(inner, Mapping) else None
+    return text if isinstance(text, str) and block.get("type") in {"text", "resource"} else None
+
+
+def _without_huge(block: dict[str, Any]) -> dict[str, Any]:
+    inner = block.get("resource", block)
+    data = inner.get("data", inner.get("blob"))
+    if not isinstance(data, str) or len(data) <= HUGE_FILE:
+        return block
+    kind = f"{block.get('type', 'file')} {inner.get('mimeType', '')}".strip()
+    return {"type": "text", "text": f"[{kind} of {len(data) * 3 // 4:,} bytes: too large to be passed on]"}
+
+
+def _says(texts: list[str], structured: Any) -> bool:
+    """True where a text is the structured content already, as the protocol asks servers to have it."""
+    for text in texts:
+        try:
+            if json.loads(text) == structured:
+                return True
+        except (ValueError, RecursionError):
+            continue
+    return False
+
+
+def _rebuilt(result: ToolResult, blocks: list[dict[str, Any]], structured: Any) -> ToolResult:
+    return ToolResult(is_error=result.is_error, blocks=blocks, structured=structured, meta=result.meta)

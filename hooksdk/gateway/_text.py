@@ -1,0 +1,69 @@
+"""Where a text may be cut."""
+
+from __future__ import annotations
+
+import unicodedata
+
+NEAR = 400
+"""Characters within which the end of a line is preferred to the exact place."""
+LONGEST_SIGN = 32
+"""Characters that are looked at for the beginning of one sign, such as a family of emoji."""
+JOINER = "\u200d"
+
+
+def cut_before(text: str, at: int) -> int:
+    """The nearest place at or before `at` where the text may be cut: after the end of a line, if one is near, and never inside
+    of what is read as one sign."""
+    if at <= 0 or at >= len(text):
+        return max(0, min(at, len(text)))
+    line = text.rfind("\n", max(0, at - NEAR), at)
+    return line + 1 if line >= 0 else _whole_sign(text, at)
+
+
+def cut_after(text: str, at: int) -> int:
+    """The nearest such place at or after `at`, for what is read from there to the end."""
+    if at <= 0 or at >= len(text):
+        return max(0, min(at, len(text)))
+    line = text.find("\n", at - 1, at + NEAR)
+    if line >= 0:
+        return line + 1
+    for place in range(at, min(at + LONGEST_SIGN, len(text))):
+        if _whole_sign(text, place) == place:
+            return place
+    return at
+
+
+def page_end(text: str, offset: int, limit: int) -> int:
+    """Where a page of at most `limit` characters that begins at `offset` ends; always beyond `offset`, if there is more."""
+    end = min(len(text), offset + limit)
+    place = cut_before(text, end)
+    return place if place > offset else end
+
+
+def _whole_sign(text: str, at: int) -> int:
+    """The beginning of the sign that a cut at `at` would split."""
+    for place in range(at, max(0, at - LONGEST_SIGN), -1):
+        if not _joined(text, place):
+            return place
+    return at
+
+
+def _joined(text: str, at: int) -> bool:
+    """True where the character at `at` belongs to the one before it."""
+    before, here = text[at - 1], text[at]
+    if JOINER in (before, here) or (before == "\r" and here == "\n"):
+        return True
+    if "\ud800" <= before <= "\udbff" and "\udc00" <= here <= "\udfff":  # halves of one, as JSON may have them
+        return True
+    if "\U0001f3fb" <= here <= "\U0001f3ff" or unicodedata.category(here).startswith("M"):
+        return True
+    if _is_flag(before) and _is_flag(here):
+        first = at - 1
+        while first > 0 and _is_flag(text[first - 1]) and at - first < LONGEST_SIGN:
+            first -= 1
+        return (at - first) % 2 == 1
+    return False
+
+
+def _is_flag(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"

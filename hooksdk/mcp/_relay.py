@@ -1,0 +1,186 @@
+"""What a server says and asks while it serves a call: it goes to the client that the call came from, and to no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol, cast, final
+
+import anyio
+import mcp_types as types
+from mcp.client.session import ClientRequestContext, ClientSession
+from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter
+
+from hooksdk.catalog import ToolContext
+
+ASKED = ("elicitation", "sampling", "roots")
+"""What a server may ask of a client."""
+LONGEST_MESSAGE = 500
+"""Characters of what a server says of its progress that reach the client."""
+ROUNDS = 10
+"""How often a server may ask for something before it answers one call."""
+
+_Answer: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+
+
+class Client(Protocol):
+    """Somebody on whose behalf servers are called, such as a gateway's client."""
+
+    @property
+    def id(self) -> str:
+        """The same for all calls of one client."""
+        ...
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Tell it how far its call is."""
+        ...
+
+    async def ask(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
+        """Ask it what a server asks; an error where it may not be asked, or cannot answer."""
+        ...
+
+
+current_client: ContextVar[Client | None] = ContextVar("hooksdk client of MCP calls", default=None)
+"""Whose call it is that runs now, for whoever calls servers on behalf of others."""
+
+_asked_in: ContextVar[RunningCall | None] = ContextVar("hooksdk call in which an MCP server asks", default=None)
+
+
+@final
+class RunningCall:
+    """One call of a tool, and whose it is."""
+
+    def __init__(self, context: ToolContext | None) -> None:
+        """To be made where the call is made; `context` is the tool's."""
+        self.client = current_client.get()
+        self.questions: set[anyio.CancelScope] = set()
+        """What its client is asked now."""
+        self._context = context
+        self._furthest = float("-inf")
+        self._over = False
+
+    async def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """What the server says of how far it is: for the trace, and for the client."""
+        if self._over or progress < self._furthest:
+            return
+        new, self._furthest = progress > self._furthest, progress
+        if self._context is not None:
+            share = min(max(progress / total, 0.0), 1.0) if total else None
+            text = message or (f"{progress:g} of {total:g}" if total else f"{progress:g}")
+            await self._context.progress(text, share)
+        if self.client is not None and new:
+            await self.client.progress(progress, total, message and self.mask(message)[:LONGEST_MESSAGE])
+
+    async def note(self, text: str) -> None:
+        """Tell the trace."""
+        if self._context is not None:
+            await self._context.progress(text)
+
+    def mask(self, text: str) -> str:
+        """The text without the session's secrets."""
+        return self._context.mask(text) if self._context is not None else text
+
+    def end(self) -> None:
+        """It has returned: nobody hears or is asked anything for it any more."""
+        self._over = True
+        for question in self.questions:
+            question.cancel()
+
+
+@final
+class Callers:
+    """Whose calls one server is serving."""
+
+    def __init__(self, allowed: Collection[str]) -> None:
+        self._allowed = allowed
+        self._calls: list[RunningCall] = []
+
+    def callbacks(self) -> dict[str, Any]:
+        """What a connection to the server is opened with. Without them the server is told that there is no such thing."""
+
+        async def elicit(_context: ClientRequestContext, params: types.ElicitRequestParams) -> Any:
+            return await self._ask(types.ElicitRequest(params=params))
+
+        async def sample(_context: ClientRequestContext, params: types.CreateMessageRequestParams) -> Any:
+            return await self._ask(types.CreateMessageRequest(params=params))
+
+        async def list_roots(_context: ClientRequestContext) -> Any:
+            return await self._ask(types.ListRootsRequest())
+
+        known = {"elicitation": elicit, "sampling": sample, "roots": list_roots}
+        names = {"elicitation": "elicitation_callback", "sampling": "sampling_callback", "roots": "list_roots_callback"}
+        return {names[kind]: known[kind] for kind in known if kind in self._allowed}
+
+    @contextmanager
+    def serving(self, call: RunningCall) -> Generator[None]:
+        """While a call runs."""
+        self._calls.append(call)
+        try:
+            yield
+        finally:
+            self._calls.remove(call)
+
+    async def _ask(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
+        call = _asked_in.get() or self._only_one()
+        if call is None or call.client is None:
+            return _refused("there is no call of one client that this could belong to")
+        masked = _masked(request.model_dump(by_alias=True, mode="json", exclude_none=True), call.mask)
+        cast("dict[str, Any]", masked.get("params", {})).pop("_meta", None)  # it is about this connection
+        await call.note(f"the server asks the client: {request.method}")
+        answer = _refused("the call that this belonged to is over")
+        with anyio.CancelScope() as question:
+            call.questions.add(question)
+            try:
+                answer = await call.client.ask(type(request).model_validate(masked))
+            finally:
+                call.questions.discard(question)
+        return answer
+
+    def _only_one(self) -> RunningCall | None:
+        """The newest call, where all are of one client: a request of a server does not say which it belongs to."""
+        clients = {call.client.id if call.client else None for call in self._calls}
+        return self._calls[-1] if len(clients) == 1 else None
+
+
+async def send_call(
+    session: ClientSession, call: RunningCall, params: types.CallToolRequestParams
+) -> types.CallToolResult:
+    """The answer to one call; what a server of protocol 2026-07-28 asks on the way is answered, and the call sent again.
+    Raises `MCPError`, and `ValidationError` for an answer that is not MCP."""
+    for _ in range(ROUNDS):
+        request = types.CallToolRequest(params=params)
+        # Not `call_tool`: it raises for a result that misses the output schema, which the run itself checks.
+        result = await session.send_request(request, _Answer, progress_callback=call.on_progress)
+        if isinstance(result, types.CallToolResult):
+            return result
+        responses: dict[str, types.InputResponse] = {}
+        token = _asked_in.set(call)
+        try:
+            for key, asked in (result.input_requests or {}).items():
+                context = ClientRequestContext(session=session, request_id=key)
+                answer = await session.dispatch_input_request(context, asked)
+                if isinstance(answer, types.ErrorData):
+                    raise MCPError.from_error_data(answer)
+                responses[key] = answer
+        finally:
+            _asked_in.reset(token)
+        if not responses:
+            await anyio.sleep(0.1)  # it only wants to be called again
+        params = params.model_copy(update={"input_responses": responses, "request_state": result.request_state})
+    raise MCPError(types.INVALID_REQUEST, f"it asked for more than {ROUNDS} times before it answered")
+
+
+def _refused(reason: str) -> types.ErrorData:
+    return types.ErrorData(code=types.INVALID_REQUEST, message=f"Not relayed: {reason}")
+
+
+def _masked(value: Any, mask: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, dict):
+        return {key: _masked(one, mask) for key, one in cast("dict[str, Any]", value).items()}
+    return [_masked(one, mask) for one in cast("list[Any]", value)] if isinstance(value, list) else value

@@ -1,0 +1,98 @@
+"""A server that tells of its progress, notes what is cancelled, and asks its client for things while it serves a call."""
+
+import base64
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+
+NOTES = Path(sys.argv[1])
+FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+QUESTION = [types.SamplingMessage(role="user", content=types.TextContent(text="Which day is it?"))]
+
+
+async def count(context: Any) -> str:
+    for number in (1, 2, 3):
+        await context.session.report_progress(number, 3, f"step {number}")
+    return "counted"
+
+
+async def hang(_context: Any) -> str:
+    note("began")
+    try:
+        await anyio.sleep_forever()
+    finally:
+        note("cancelled")
+    return "never"
+
+
+async def echo(_context: Any) -> str:
+    return "here"
+
+
+async def elicit(context: Any) -> str:
+    answer = await context.session.elicit_form("Who are you?", FORM, context.request_id)
+    return f"{answer.action} {answer.content}"
+
+
+async def sample(context: Any) -> str:
+    parameters = types.CreateMessageRequestParams(messages=QUESTION, max_tokens=10)
+    answer = await context.session.send_request(
+        types.CreateMessageRequest(params=parameters), types.CreateMessageResult
+    )
+    return answer.content.text
+
+
+async def roots(context: Any) -> str:
+    answer = await context.session.send_request(types.ListRootsRequest(), types.ListRootsResult)
+    return str(answer.roots[0].uri)
+
+
+async def report(_context: Any) -> list[types.ContentBlock]:
+    picture = types.ImageContent(data=base64.b64encode(b"png" * 30_000).decode(), mime_type="image/png")
+    return [picture, types.TextContent(text="a line of a long report\n" * 12_500)]
+
+
+TOOLS = {
+    "count": count,
+    "hang": hang,
+    "echo": echo,
+    "elicit": elicit,
+    "sample": sample,
+    "roots": roots,
+    "report": report,
+}
+
+
+def note(text: str) -> None:
+    with NOTES.open("a") as file:
+        file.write(f"{text}\n")
+
+
+async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
+    return types.ListToolsResult(tools=[types.Tool(name=name, input_schema={"type": "object"}) for name in TOOLS])
+
+
+async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    try:
+        answer = await TOOLS[params.name](context)
+    except MCPError as problem:
+        return types.CallToolResult(content=[types.TextContent(text=problem.error.message)], is_error=True)
+    content: list[types.ContentBlock] = [types.TextContent(text=answer)] if isinstance(answer, str) else answer
+    structured = {"lines": 12_500} if params.name == "report" else None
+    return types.CallToolResult(content=content, structured_content=structured)
+
+
+async def main() -> None:
+    server = Server("asking", on_list_tools=list_tools, on_call_tool=call_tool)
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+if __name__ == "__main__":
+    anyio.run(main)
