@@ -41,10 +41,13 @@ def responses_events(body: Body) -> Iterator[Body]:
 
 
 def _with_id(item: Message, number: str) -> Message:
-    """The item as the API completes it."""
+    """The item as the API completes it. A name cannot hold a dot: what stands before one is the tool's namespace."""
     if item.get("type") == "message" and isinstance(item.get("content"), str):
         text = {"type": "output_text", "text": item["content"], "annotations": [], "logprobs": []}
         item = {**item, "content": [text]}
+    if item.get("type") == "function_call" and "." in item["name"]:
+        namespace, _, name = item["name"].rpartition(".")
+        item = {**item, "namespace": namespace, "name": name}
     prefix = {"message": "msg", "function_call": "fc"}.get(str(item.get("type")), "item")
     return {"id": f"{prefix}_{number}", "status": "completed", **item}
 
