@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs real MCP clients from npm into a folder: scripts/real_clients.sh FOLDER [NAME ...], by default all of them.
-# HOOKSDK_CLIENTS=FOLDER then lets tests/hooksdk/test_gateway_clients.py run them; the whole is about 950 MB.
+# REAL_CLIENTS=FOLDER then lets tests/hooksdk/test_gateway_clients.py run them; the whole is about 950 MB.
 set -euo pipefail
 folder=${1:?usage: scripts/real_clients.sh FOLDER [mcp-inspector|claude|codex|gemini|qwen ...]}
 shift

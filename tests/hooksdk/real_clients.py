@@ -1,5 +1,5 @@
 """Real coding agents and their scripted model, each with a home of its own. `scripts/real_clients.sh FOLDER` installs them,
-and `HOOKSDK_CLIENTS=FOLDER` lets the tests find them; nothing is installed here."""
+and `REAL_CLIENTS=FOLDER` lets the tests find them; nothing is installed here."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ TIME_LIMIT = 150
 
 def program(name: str) -> Path:
     """The installed program, or a skip that says what is missing."""
-    folder = os.environ.get("HOOKSDK_CLIENTS")
+    folder = os.environ.get("REAL_CLIENTS")
     if not folder:
-        pytest.skip("HOOKSDK_CLIENTS is not set: scripts/real_clients.sh FOLDER installs the clients")
+        pytest.skip("REAL_CLIENTS is not set: scripts/real_clients.sh FOLDER installs the clients")
     found = Path(folder) / "node_modules" / ".bin" / name
     if not found.exists():
         pytest.skip(f"{name} is not in {folder}: scripts/real_clients.sh FOLDER {name} installs it")

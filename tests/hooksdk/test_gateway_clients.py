@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -103,16 +104,18 @@ async def inspect(folder: Path, *arguments: str) -> dict[str, Any]:
     command = program("mcp-inspector")
     notes = Scripted(folder / "notes", *NOTES, *many(60))
     (folder / "notes.json").write_text(json.dumps({"mcpServers": {"notes": notes.entry}}))
-    kept = {"HOOKSDK_HOME": str(folder / "kept"), "XDG_CONFIG_HOME": str(folder / ".config")}
     (folder / ".config" / "hooksdk").mkdir(parents=True)
     (folder / ".config" / "hooksdk" / "config.toml").write_text(RULES)
-    gateway = ["-P", "-m", "hooksdk", "gateway", "--config", str(folder / "notes.json")]
-    entry = {"command": sys.executable, "args": gateway, "env": kept}
-    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"hooksdk": entry}}))
-    how = ["--cli", "--config", str(folder / "mcp.json"), "--server", "hooksdk"]
+    # A program without arguments: the inspector takes options of the server's command for its own.
+    gateway = folder / "gateway"
+    command_line = [sys.executable, "-P", "-m", "hooksdk", "gateway", "--config", str(folder / "notes.json")]
+    gateway.write_text(f"#!/bin/sh\nexec {shlex.join(command_line)} 2> gateway.err\n")
+    gateway.chmod(0o755)
+    kept = [f"HOOKSDK_HOME={folder / 'kept'}", f"XDG_CONFIG_HOME={folder / '.config'}"]
+    how = ["--cli", *(part for pair in kept for part in ("-e", pair)), str(gateway)]
     with anyio.fail_after(TIME_LIMIT):
         done = await anyio.run_process([str(command), *how, *arguments], cwd=folder, check=False)
-    assert done.returncode == 0, done
+    assert done.returncode == 0, (done.stderr, (folder / "gateway.err").read_text())
     return json.loads(done.stdout)
 
 
