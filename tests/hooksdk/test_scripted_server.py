@@ -325,9 +325,9 @@ async def test_a_cancelled_test_leaves_no_server_behind():
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_responses_are_answered_with_items(http: httpx2.AsyncClient, stream: bool):
-    function = {"type": "function", "name": "add", "description": "Add.", "parameters": {}}
-    space = {"type": "namespace", "name": "mcp__sums", "tools": [function]}
-    body = {"model": "any", "instructions": "Be brief.", "input": "hi", "tools": [space], "stream": stream}
+    function: Json = {"type": "function", "name": "add", "description": "Add.", "parameters": {}}
+    space: Json = {"type": "namespace", "name": "mcp__sums", "tools": [function]}
+    body: Json = {"model": "any", "instructions": "Be brief.", "input": "hi", "tools": [space], "stream": stream}
     async with ScriptedServer([say("One moment.", call("mcp__sums.add", a=1))]) as server:
         answer = await http.post(f"{server.openai_url}/responses", json=body)
     (turn,) = server.turns
@@ -345,8 +345,8 @@ async def test_responses_are_answered_with_items(http: httpx2.AsyncClient, strea
 
 @pytest.mark.parametrize("method", ["generateContent", "streamGenerateContent"])
 async def test_gemini_is_answered_with_parts(http: httpx2.AsyncClient, method: str):
-    declared = {"functionDeclarations": [{"name": "add", "parametersJsonSchema": {}}]}
-    body = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}], "tools": [declared]}
+    declared: Json = {"functionDeclarations": [{"name": "add", "parametersJsonSchema": {}}]}
+    body: Json = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}], "tools": [declared]}
     async with ScriptedServer([say("One moment.", call("add", a=1))]) as server:
         answer = await http.post(f"{server.gemini_url}/v1beta/models/any:{method}", json=body)
     (turn,) = server.turns
