@@ -43,7 +43,7 @@ def responses_events(body: Body) -> Iterator[Body]:
 def _with_id(item: Message, number: str) -> Message:
     """The item as the API completes it. A name cannot hold a dot: what stands before one is the tool's namespace."""
     if item.get("type") == "message" and isinstance(item.get("content"), str):
-        text = {"type": "output_text", "text": item["content"], "annotations": [], "logprobs": []}
+        text: Body = {"type": "output_text", "text": item["content"], "annotations": [], "logprobs": []}
         item = {**item, "content": [text]}
     if item.get("type") == "function_call" and "." in item["name"]:
         namespace, _, name = item["name"].rpartition(".")
@@ -53,7 +53,7 @@ def _with_id(item: Message, number: str) -> Message:
 
 
 def _events(body: Body) -> Iterator[Body]:
-    begun = {**body, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    begun: Body = {**body, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}
     for index, item in enumerate(body["output"]):
@@ -72,7 +72,8 @@ def _events(body: Body) -> Iterator[Body]:
 
 
 def _begun(item: Message) -> Message:
-    empty: Body = {"message": {"content": []}, "function_call": {"arguments": ""}}.get(item["type"], {})
+    empties: dict[str, Body] = {"message": {"content": []}, "function_call": {"arguments": ""}}
+    empty = empties.get(item["type"], {})
     return {**item, "status": "in_progress", **empty}
 
 
