@@ -219,11 +219,18 @@ def read_turn(
         for one in identified(message_format.results(message), calls)
     ]
     prompts = (message_format.text(message) for message in reversed(messages) if message.get("role") == "user")
-    definitions = [_definition(one) for tool in tools for one in tool.get("functionDeclarations", [tool])]
+    definitions = [_definition(one) for tool in tools for one in _functions(tool)]
     return Turn(
         number=number, messages=list(messages), tools=list(tools), prompt=next((text for text in prompts if text), ""),
-        results=results, definitions={one["name"]: one for one in definitions},
+        results=results, definitions={one["name"]: one for one in definitions if one["name"]},
     )  # fmt: skip
+
+
+def _functions(tool: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The functions in one entry of a request's tools; those of a namespace go by `NAMESPACE.NAME`."""
+    if tool.get("type") == "namespace":
+        return [{**one, "name": f"{tool['name']}.{one['name']}"} for one in tool.get("tools", ())]
+    return tool.get("functionDeclarations", [tool])
 
 
 def _definition(tool: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,11 +8,10 @@ from typing import Any
 
 from hooksdk import schema
 from hooksdk.formats import Message
+from hooksdk.testing._pieces import pieces
+from hooksdk.testing._wire_responses import responses_answer, responses_events, responses_messages
 
 Body = dict[str, Any]
-
-_PIECES = 3
-"""In how many pieces a text is streamed, if it has as many characters."""
 
 _ERRORS = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
@@ -21,7 +20,13 @@ _ERRORS = {
 
 
 def sent_messages(format_name: str, body: Mapping[str, Any]) -> list[Message]:
-    """The messages of a request, with Anthropic's `system` as the first of them."""
+    """The messages of a request, with Anthropic's `system` or Gemini's `systemInstruction` as the first of them."""
+    if format_name == "openai-responses":
+        return responses_messages(body)
+    if format_name == "gemini":
+        system: Body = body.get("systemInstruction") or {}
+        head: list[Message] = [{"role": "system", "parts": system["parts"]}] if system.get("parts") else []
+        return [*head, *body.get("contents", ())]
     messages: list[Message] = list(body.get("messages", ()))
     if format_name == "anthropic" and body.get("system"):
         return [{"role": "system", "content": body["system"]}, *messages]
@@ -38,23 +43,38 @@ def error_body(format_name: str, status: int, text: str, code: str | None = None
 
 def error_event(format_name: str, body: Body) -> str:
     """The same inside a stream."""
-    name = "event: error\n" if format_name == "anthropic" else ""
+    name = "event: error\n" if format_name in ("anthropic", "openai-responses") else ""
+    if format_name == "openai-responses":
+        body = {"type": "error", "param": None, "sequence_number": 0, **body["error"]}
     return f"{name}data: {_line(body)}\n\n"
 
 
 def answer_body(
     format_name: str,
     request: Body,
-    message: Message,
+    messages: Sequence[Message],
     number: int,
     usage: Mapping[str, Any] | None,
     stop_reason: str | None,
 ) -> Body:
-    """The whole answer to a request, as it comes when it is not streamed."""
-    input_tokens, output_tokens = (
-        schema.estimate_tokens([request.get("messages"), request.get("tools")]),
-        schema.estimate_tokens(message),
-    )
+    """The whole answer to a request, as it comes when it is not streamed. Only Responses' replies are several messages."""
+    message = messages[0]
+    sent = [request.get(key) for key in ("messages", "input", "contents", "tools") if key in request]
+    input_tokens, output_tokens = schema.estimate_tokens(sent), schema.estimate_tokens(list(messages))
+    if format_name == "openai-responses":
+        counted = {"input_tokens": input_tokens, "output_tokens": output_tokens}
+        total = {"total_tokens": input_tokens + output_tokens}
+        details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+        return responses_answer(request, messages, number, usage or {**counted, **total, **details}, stop_reason)
+    if format_name == "gemini":
+        counted = {"promptTokenCount": input_tokens, "candidatesTokenCount": output_tokens}
+        total = {"totalTokenCount": input_tokens + output_tokens}
+        candidate = {"content": message, "finishReason": stop_reason or "STOP", "index": 0}
+        return {
+            "candidates": [candidate],
+            "usageMetadata": dict(usage or {**counted, **total}),
+            "responseId": f"r{number}",
+        }
     if format_name == "anthropic":
         calls_tools = any(block.get("type") == "tool_use" for block in _blocks(message))
         return {
@@ -79,8 +99,11 @@ def answer_body(
 
 def answer_events(format_name: str, request: Body, body: Body) -> list[str]:
     """The same answer as server-sent events."""
-    if format_name == "anthropic":
-        return [f"event: {event['type']}\ndata: {_line(event)}\n\n" for event in _anthropic_events(body)]
+    if format_name == "gemini":
+        return [f"data: {_line(chunk)}\n\n" for chunk in _gemini_chunks(body)]
+    if format_name in ("anthropic", "openai-responses"):
+        events = _anthropic_events(body) if format_name == "anthropic" else responses_events(body)
+        return [f"event: {event['type']}\ndata: {_line(event)}\n\n" for event in events]
     options: Body = request.get("stream_options") or {}
     with_usage = options.get("include_usage") is True
     return [*(f"data: {_line(chunk)}\n\n" for chunk in _openai_chunks(body, with_usage=with_usage)), "data: [DONE]\n\n"]
@@ -88,11 +111,6 @@ def answer_events(format_name: str, request: Body, body: Body) -> list[str]:
 
 def _line(value: Body) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _pieces(text: str) -> Iterator[str]:
-    size = max(1, -(-len(text) // _PIECES))
-    yield from (text[at : at + size] for at in range(0, len(text), size))
 
 
 def _blocks(message: Mapping[str, Any]) -> Sequence[Body]:
@@ -112,13 +130,13 @@ def _openai_chunks(body: Body, *, with_usage: bool) -> Iterator[Body]:
     for key, value in choice["message"].items():
         if key in ("role", "tool_calls", "annotations") or value is None:
             continue
-        for piece in _pieces(value) if isinstance(value, str) else (value,):
+        for piece in pieces(value) if isinstance(value, str) else (value,):
             yield chunk({key: piece})
     for number, call in enumerate(choice["message"].get("tool_calls") or ()):
         index = call.get("index", number)  # a script may number them wrongly, as some servers do
         function = call["function"]
         yield chunk({"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]})
-        for piece in _pieces(function["arguments"]):
+        for piece in pieces(function["arguments"]):
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
     yield chunk({}, choice["finish_reason"])
     if with_usage:
@@ -140,16 +158,26 @@ def _anthropic_events(body: Body) -> Iterator[Body]:
     yield {"type": "message_stop"}
 
 
+def _gemini_chunks(body: Body) -> Iterator[Body]:
+    """Each part by itself, a text in pieces; the last chunk has the reason to stop and the counts."""
+    (candidate,) = body["candidates"]
+    for part in candidate["content"]["parts"]:
+        for piece in [{**part, "text": text} for text in pieces(part["text"])] if part.get("text") else [part]:
+            content = {**candidate["content"], "parts": [piece]}
+            yield {"candidates": [{"content": content, "index": 0}], "responseId": body["responseId"]}
+    yield {**body, "candidates": [{**candidate, "content": {"role": "model", "parts": [{"text": ""}]}}]}
+
+
 def _in_deltas(block: Body) -> tuple[Body, list[Body]]:
     """A block as it starts, and what is added to it."""
     match block["type"]:
         case "text":
-            return {**block, "text": ""}, [{"type": "text_delta", "text": piece} for piece in _pieces(block["text"])]
+            return {**block, "text": ""}, [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
         case "tool_use":
-            pieces = _pieces(_line(block["input"]))
-            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+            parts = pieces(_line(block["input"]))
+            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": piece} for piece in parts]
         case "thinking":
-            thoughts = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(block["thinking"])]
+            thoughts = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])]
             signature = {"type": "signature_delta", "signature": block["signature"]}
             return {**block, "thinking": "", "signature": ""}, [*thoughts, signature]
         case _:

@@ -1,4 +1,4 @@
-"""A scripted provider on loopback: what a real client of OpenAI's or Anthropic's API is tested against, offline.
+"""A scripted provider on loopback: what a real client of OpenAI's, Anthropic's or Gemini's API is tested against, offline.
 
 ```python
 import anyio
@@ -47,7 +47,11 @@ from hooksdk.testing._wire import answer_body, answer_events, error_body, error_
 
 __all__ = ["Fault", "ScriptedServer", "SeenRequest", "ServerScript", "cut", "garble", "hang", "interrupt", "refuse"]
 
-_FORMATS = {"/v1/chat/completions": "openai-chat", "/v1/messages": "anthropic"}
+_FORMATS = {
+    "/v1/chat/completions": "openai-chat", "/v1/responses": "openai-responses", "/v1/messages": "anthropic",
+    ":generateContent": "gemini", ":streamGenerateContent": "gemini",
+}  # fmt: skip
+"""The format by the path, or by what ends it."""
 _POLL_INTERVAL = 0.02
 """Seconds between two checks whether a client is still there, or an answer."""
 
@@ -112,7 +116,8 @@ class SeenRequest:
 
 @final
 class ScriptedServer:
-    """OpenAI's `/v1/chat/completions` and Anthropic's `/v1/messages`, streamed or not, answered by a script.
+    """OpenAI's `/v1/chat/completions` and `/v1/responses`, Anthropic's `/v1/messages` and Gemini's `generateContent`,
+    streamed or not, answered by a script.
 
     The script is that of a `ScriptedModel`: a function of the `Turn`, or a list of answers. A plain function is called in
     a thread of the server, one call at a time; an async one in the event loop of the test, asyncio's or trio's. It may
@@ -149,6 +154,11 @@ class ScriptedServer:
     @property
     def anthropic_url(self) -> str:
         """The `base_url` for Anthropic's SDK."""
+        return self.url
+
+    @property
+    def gemini_url(self) -> str:
+        """The `base_url` for Google's SDK."""
         return self.url
 
     @property
@@ -205,8 +215,8 @@ class ScriptedServer:
                 return fault, error_body(format_name, fault.status, fault.text, fault.code)
             reply = _as_reply(answer)
             calls = [ToolCall(one.id or self._next_id(), one.tool, one.arguments) for one in reply.calls]
-            message = answer if isinstance(answer, dict) else message_format.reply(reply.text, calls)
-            return fault, answer_body(format_name, request.body, message, turn.number, reply.usage, reply.stop_reason)
+            messages = [answer] if isinstance(answer, dict) else message_format.reply_messages(reply.text, calls)
+            return fault, answer_body(format_name, request.body, messages, turn.number, reply.usage, reply.stop_reason)
 
     def _ask(self, turn: Turn) -> ServerAnswer:
         if not callable(self._script):
@@ -293,7 +303,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("content-length", "0")))
         path = self.path.partition("?")[0]
-        format_name = _FORMATS.get(path)
+        format_name = _FORMATS.get(path) or _FORMATS.get(path[path.rfind(":") :])
         if format_name is None:
             self._send_json(error_body("openai-chat", 404, f"There is nothing at {path}."), 404)
             return
@@ -306,7 +316,7 @@ class _Handler(BaseHTTPRequestHandler):
         fault, answer = self.server.answer(
             SeenRequest(path=path, body=body, size=len(raw), headers=headers), format_name
         )
-        streamed = body.get("stream") is True
+        streamed = body.get("stream") is True or path.endswith(":streamGenerateContent")
         if self.server.over.is_set():
             self.close_connection = True
         elif fault and fault.kind == "refuse":

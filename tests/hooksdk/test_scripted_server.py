@@ -318,3 +318,43 @@ async def test_a_cancelled_test_leaves_no_server_behind():
             await anyio.sleep_forever()
     assert scope.cancelled_caught
     assert not [one for one in threading.enumerate() if "serve_forever" in one.name]
+
+
+# The other two APIs
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_responses_are_answered_with_items(http: httpx2.AsyncClient, stream: bool):
+    function: Json = {"type": "function", "name": "add", "description": "Add.", "parameters": {}}
+    space: Json = {"type": "namespace", "name": "mcp__sums", "tools": [function]}
+    body: Json = {"model": "any", "instructions": "Be brief.", "input": "hi", "tools": [space], "stream": stream}
+    async with ScriptedServer([say("One moment.", call("mcp__sums.add", a=1))]) as server:
+        answer = await http.post(f"{server.openai_url}/responses", json=body)
+    (turn,) = server.turns
+    assert (turn.prompt, turn.offered) == ("hi", ["mcp__sums.add"])
+    seen = events(answer.text)
+    response = seen[-1]["response"] if stream else answer.json()
+    message, called = response["output"]
+    assert (response["status"], message["content"][0]["text"]) == ("completed", "One moment.")
+    assert (called["namespace"], called["name"], json.loads(called["arguments"])) == ("mcp__sums", "add", {"a": 1})
+    if stream:
+        assert [event["sequence_number"] for event in seen] == list(range(len(seen)))
+        text = "".join(event["delta"] for event in seen if event["type"] == "response.output_text.delta")
+        assert text == "One moment."
+
+
+@pytest.mark.parametrize("method", ["generateContent", "streamGenerateContent"])
+async def test_gemini_is_answered_with_parts(http: httpx2.AsyncClient, method: str):
+    declared: Json = {"functionDeclarations": [{"name": "add", "parametersJsonSchema": {}}]}
+    body: Json = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}], "tools": [declared]}
+    async with ScriptedServer([say("One moment.", call("add", a=1))]) as server:
+        answer = await http.post(f"{server.gemini_url}/v1beta/models/any:{method}", json=body)
+    (turn,) = server.turns
+    assert (turn.prompt, turn.offered) == ("hi", ["add"])
+    chunks = events(answer.text) if method == "streamGenerateContent" else [answer.json()]
+    parts = [part for chunk in chunks for part in chunk["candidates"][0]["content"]["parts"]]
+    assert "".join(part.get("text", "") for part in parts) == "One moment."
+    assert [part["functionCall"] for part in parts if "functionCall" in part] == [
+        {"id": "c1", "name": "add", "args": {"a": 1}}
+    ]
+    assert chunks[-1]["candidates"][0]["finishReason"] == "STOP"

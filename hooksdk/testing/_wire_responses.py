@@ -1,0 +1,85 @@
+"""What OpenAI's Responses API answers with, as JSON and as server-sent events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from hooksdk.formats import Message
+from hooksdk.testing._pieces import pieces
+
+Body = dict[str, Any]
+
+
+def responses_messages(body: Mapping[str, Any]) -> list[Message]:
+    """The items of a request, with its `instructions` as the first of them."""
+    given = body.get("input") or ()
+    messages: list[Message] = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+    if body.get("instructions"):
+        return [{"role": "system", "content": body["instructions"]}, *messages]
+    return messages
+
+
+def responses_answer(
+    request: Body, items: Sequence[Message], number: int, usage: Mapping[str, Any], stop_reason: str | None
+) -> Body:
+    """The whole answer. With a `stop_reason` of its own, such as `max_output_tokens`, it is incomplete."""
+    return {
+        "id": f"resp_{number}", "object": "response", "created_at": 1, "model": request.get("model", ""),
+        "status": "incomplete" if stop_reason else "completed", "error": None,
+        "incomplete_details": {"reason": stop_reason} if stop_reason else None,
+        "output": [_with_id(item, f"{number}_{at}") for at, item in enumerate(items)],
+        "parallel_tool_calls": True, "tool_choice": "auto", "tools": request.get("tools") or [], "usage": dict(usage),
+    }  # fmt: skip
+
+
+def responses_events(body: Body) -> Iterator[Body]:
+    """The events of a streamed answer."""
+    events = [*_events(body)]
+    for number, event in enumerate(events):
+        yield {**event, "sequence_number": number}
+
+
+def _with_id(item: Message, number: str) -> Message:
+    """The item as the API completes it. A name cannot hold a dot: what stands before one is the tool's namespace."""
+    if item.get("type") == "message" and isinstance(item.get("content"), str):
+        text: Body = {"type": "output_text", "text": item["content"], "annotations": [], "logprobs": []}
+        item = {**item, "content": [text]}
+    if item.get("type") == "function_call" and "." in item["name"]:
+        namespace, _, name = item["name"].rpartition(".")
+        item = {**item, "namespace": namespace, "name": name}
+    prefix = {"message": "msg", "function_call": "fc"}.get(str(item.get("type")), "item")
+    return {"id": f"{prefix}_{number}", "status": "completed", **item}
+
+
+def _events(body: Body) -> Iterator[Body]:
+    begun: Body = {**body, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    for index, item in enumerate(body["output"]):
+        place = {"output_index": index, "item_id": item["id"]}
+        yield {"type": "response.output_item.added", "output_index": index, "item": _begun(item)}
+        if item["type"] == "message":
+            for at, part in enumerate(item["content"]):
+                yield from _text_events(part, {**place, "content_index": at})
+        elif item["type"] == "function_call":
+            kind = "response.function_call_arguments"
+            for piece in pieces(item["arguments"]):
+                yield {"type": f"{kind}.delta", **place, "delta": piece}
+            yield {"type": f"{kind}.done", **place, "name": item["name"], "arguments": item["arguments"]}
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+    yield {"type": f"response.{body['status']}", "response": body}
+
+
+def _begun(item: Message) -> Message:
+    empties: dict[str, Body] = {"message": {"content": []}, "function_call": {"arguments": ""}}
+    empty = empties.get(item["type"], {})
+    return {**item, "status": "in_progress", **empty}
+
+
+def _text_events(part: Body, place: Body) -> Iterator[Body]:
+    yield {"type": "response.content_part.added", **place, "part": {**part, "text": ""}}
+    for piece in pieces(part["text"]):
+        yield {"type": "response.output_text.delta", **place, "delta": piece, "logprobs": []}
+    yield {"type": "response.output_text.done", **place, "text": part["text"], "logprobs": []}
+    yield {"type": "response.content_part.done", **place, "part": part}

@@ -1,0 +1,205 @@
+"""Real coding agents and their scripted model, each with a home of its own. `scripts/real_clients.sh FOLDER` installs them,
+and `REAL_CLIENTS=FOLDER` lets the tests find them; nothing is installed here."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import tomlkit
+from scripted_servers import Scripted
+from warm import Done
+
+from hooksdk.testing import Call, SeenResult, Turn
+from hooksdk.testing.server import ScriptedServer
+
+PROMPT = "Do what is to be done with the notes."
+TIME_LIMIT = 150
+"""Seconds for one run of an agent; a first start on a busy machine takes some."""
+
+
+def program(name: str) -> Path:
+    """The installed program, or a skip that says what is missing."""
+    folder = os.environ.get("REAL_CLIENTS")
+    if not folder:
+        pytest.skip("REAL_CLIENTS is not set: scripts/real_clients.sh FOLDER installs the clients")
+    found = Path(folder) / "node_modules" / ".bin" / name
+    if not found.exists():
+        pytest.skip(f"{name} is not in {folder}: scripts/real_clients.sh FOLDER {name} installs it")
+    return found
+
+
+@dataclass
+class Agent:
+    """How a coding agent is configured, started and asked once."""
+
+    name: str
+    """As `hooksdk gateway install --client` has it."""
+    program: str
+    arguments: Sequence[str]
+    """Before the prompt."""
+    file: str
+    """Its configuration, in the home."""
+    configuration: Callable[[ScriptedServer], dict[str, Any]]
+    variables: Callable[[ScriptedServer], dict[str, str]]
+    servers_key: str = "mcpServers"
+    opening: Call | None = None
+    """What a model does first in this agent when it is not shown the servers' tools at once."""
+
+
+def _claude(server: ScriptedServer) -> dict[str, str]:
+    return {
+        "ANTHROPIC_BASE_URL": server.anthropic_url, "ANTHROPIC_API_KEY": "none", "DISABLE_AUTOUPDATER": "1",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_TELEMETRY": "1", "DISABLE_ERROR_REPORTING": "1",
+        "MCP_TIMEOUT": "120000", "MCP_CONNECTION_NONBLOCKING": "0",
+    }  # fmt: skip
+
+
+def _codex(server: ScriptedServer) -> dict[str, Any]:
+    provider = {"name": "scripted", "base_url": server.openai_url, "wire_api": "responses", "env_key": "SCRIPTED_KEY"}
+    return {
+        "model": "scripted", "model_provider": "scripted", "model_providers": {"scripted": provider},
+        "check_for_update_on_startup": False, "analytics": {"enabled": False}, "model_context_window": 200_000,
+    }  # fmt: skip
+
+
+def _gemini(_server: ScriptedServer) -> dict[str, Any]:
+    return {
+        "security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": False},
+        "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+    }  # fmt: skip
+
+
+def _qwen(_server: ScriptedServer) -> dict[str, Any]:
+    return {
+        "security": {"auth": {"selectedType": "openai"}}, "privacy": {"usageStatisticsEnabled": False},
+        "general": {"disableAutoUpdate": True, "disableUpdateNag": True},
+    }  # fmt: skip
+
+
+AGENTS = {
+    agent.name: agent
+    for agent in (
+        Agent(
+            "claude-code", "claude", ("--allowedTools", "mcp__hooksdk", "mcp__notes", "-p"), ".claude.json",
+            lambda _server: {}, _claude, opening=Call("WaitForMcpServers"),
+        ),
+        Agent(
+            "codex", "codex", ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"),
+            ".codex/config.toml", _codex, lambda _server: {"SCRIPTED_KEY": "none"}, "mcp_servers",
+        ),
+        Agent(
+            "gemini", "gemini", ("--yolo", "--skip-trust", "-p"), ".gemini/settings.json", _gemini,
+            lambda server: {
+                "GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": server.gemini_url, "GEMINI_MODEL": "gemini-2.5-pro",
+                "GEMINI_TELEMETRY_ENABLED": "false",
+            },
+        ),
+        Agent(
+            "qwen", "qwen", ("--yolo", "-p"), ".qwen/settings.json", _qwen,
+            lambda server: {
+                "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": server.openai_url, "OPENAI_MODEL": "scripted",
+            },
+            opening=Call("tool_search", {"query": "select:mcp__hooksdk__tool_search,mcp__hooksdk__tool_call"}),
+        ),
+    )
+}  # fmt: skip
+
+
+class Desk:
+    """An agent's home, the project that it is started in, and one server, `notes`."""
+
+    def __init__(self, folder: Path, agent: Agent, server: ScriptedServer, *tools: dict[str, Any]) -> None:
+        self.agent = agent
+        self.home, self.project = folder / "home", folder / "project"
+        self.project.mkdir(parents=True)
+        self.notes = Scripted(folder / "notes", *tools)
+        self.configuration = self.home / agent.file
+        self.configuration.parent.mkdir(parents=True, exist_ok=True)
+        content = {**agent.configuration(server), agent.servers_key: {"notes": self.notes.entry}}
+        text = tomlkit.dumps(content) if self.configuration.suffix == ".toml" else json.dumps(content, indent=2)
+        self.configuration.write_text(text)
+        prefixes = ("HOOKSDK_", "OPENAI_", "ANTHROPIC_", "CLAUDE", "CODEX_", "GEMINI_", "GOOGLE_", "QWEN_", "XDG_")
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+        self._environment |= {"HOME": str(self.home), "HOOKSDK_HOME": str(self.home / "kept"), "NO_PROXY": "127.0.0.1"}
+        self._environment |= agent.variables(server)
+
+    async def gateway(self, *arguments: str) -> Done:
+        """`hooksdk gateway` with these arguments, as the agent's user types it."""
+        client = ["--client", self.agent.name, "--yes"]
+        return await self._run([sys.executable, "-P", "-m", "hooksdk", "gateway", *arguments, *client])
+
+    async def ask(self) -> Done:
+        """Start the agent, with the prompt, and wait for its end."""
+        written = self.configuration.read_text()
+        if self.agent.name == "codex":  # it does not wait for servers otherwise, and a machine may be busy
+            slow = "required = true\nstartup_timeout_sec = 120\n"
+            self.configuration.write_text(re.sub(r"(\[mcp_servers\.\w+\]\n)", rf"\1{slow}", written))
+        done = await self._run([str(program(self.agent.program)), *self.agent.arguments, PROMPT])
+        if self.agent.name == "codex":
+            self.configuration.write_text(written)
+        return done
+
+    def configure(self, text: str) -> None:
+        """The user's own `config.toml` of hooksdk."""
+        file = self.home / ".config" / "hooksdk" / "config.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def servers(self) -> dict[str, Any]:
+        """What the agent's configuration says of servers."""
+        text = self.configuration.read_text()
+        content = tomllib.loads(text) if self.configuration.suffix == ".toml" else json.loads(text)
+        return content[self.agent.servers_key]
+
+    async def _run(self, command: Sequence[str]) -> Done:
+        with anyio.fail_after(TIME_LIMIT):
+            done = await anyio.run_process(
+                command,
+                cwd=self.project,
+                env=self._environment,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class Plan:
+    """A model that takes one step after another, and then says what the last one brought. What an agent asks besides, such
+    as for a title, is answered with a word."""
+
+    def __init__(self, agent: Agent, *steps: tuple[str, dict[str, Any]]) -> None:
+        self.opening = agent.opening
+        self.steps = list(steps)
+        self.asked = 0
+        self.offered: list[str] = []
+        """The names of the servers' tools, as the agent calls them, when the model saw them first."""
+        self.results: list[SeenResult] = []
+        """What came back from the steps."""
+
+    def __call__(self, turn: Turn) -> Call | str:
+        names = [name for name in turn.offered if "hooksdk" in name or "notes" in name]
+        if not names:
+            opening, self.opening = self.opening, None
+            if opening is None or opening.tool not in turn.offered:
+                self.opening = opening
+                return "Fine."
+            return opening
+        self.offered = self.offered or names
+        self.asked += 1
+        self.results += turn.results if self.asked > 1 else ()
+        if self.asked > len(self.steps):
+            return f"The end: {turn.results[-1].text if turn.results else 'nothing was called'}"
+        tool, arguments = self.steps[self.asked - 1]
+        return Call(next((name for name in names if re.search(rf"(_|\.){tool}$", name)), tool), arguments)
