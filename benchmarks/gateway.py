@@ -1,6 +1,6 @@
 """What a gateway in front of MCP servers costs, and what it does when they fail: hooksdk's beside others at their pinned versions.
 
-    python benchmarks/gateway.py --folder FOLDER [--only NAME]... [--json FILE] [--rounds 40] [--calls 10000]
+    python benchmarks/gateway.py --folder FOLDER [--only NAME]... [--json FILE] [--data FOLDER]
 
 Each gateway, and the servers git, time and excel, get an environment of their own in FOLDER, made with uv where it is there
 and with venv and pip otherwise. One that does not install or does not start is told and left out; agent-mcp-gateway needs a
@@ -56,11 +56,11 @@ def entries(programs: Path, *more: str) -> Entries:
     return {name: every[name] for name in more}
 
 
-def many_tools() -> list[Row]:
+def many_tools(data: Path) -> list[Row]:
     """livemcp's tools, and as many of stabletoolbench as are needed, under names that occur once."""
     tools: dict[str, Row] = {}
     for name in ("livemcp", "stabletoolbench"):
-        for line in (CATALOGS / name / "catalog.jsonl").read_text("utf-8").splitlines():
+        for line in (data / name / "catalog.jsonl").read_text("utf-8").splitlines():
             one = json.loads(line)
             parameters = {"type": "object", **(one["parameters"] or {})}
             unique = re.sub(r"[^A-Za-z0-9_-]", "_", one["name"])[:50]
@@ -361,9 +361,9 @@ async def run(options: argparse.Namespace) -> Row:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         catalog: Path | None = None
-        if CATALOGS.is_dir():
+        if options.data.is_dir():
             catalog = Path(folder, "catalog.json")
-            catalog.write_text(json.dumps(many_tools()), "utf-8")
+            catalog.write_text(json.dumps(many_tools(options.data)), "utf-8")
         for gateway in chosen:
             try:
                 rows.append(await measure(gateway, options.folder, programs, catalog))
@@ -382,6 +382,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="where environments are made, and found again")
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"of {', '.join(names)}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was measured there")
+    parser.add_argument("--data", type=Path, default=CATALOGS, help="where the retrieval sets lie")
     parser.add_argument("--rounds", type=int, default=40, help="of the latency")
     parser.add_argument("--calls", type=int, default=10_000, help="of the memory; 0: none")
     options = parser.parse_args()
