@@ -11,6 +11,7 @@ that row stays empty. Progress is on stderr, the tables are Markdown on stdout, 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import re
@@ -272,6 +273,7 @@ async def memory(calls: int) -> list[Row]:
         for number in range(1, calls + 1):
             await client.call_tool("work", {"text": f"{number}"})
             if number in marks:
+                gc.collect()
                 rows.append({"calls": number, "kB": round(tracemalloc.get_traced_memory()[0] / 1000)})
                 progress(f"memory: {rows[-1]}")
         tracemalloc.stop()
