@@ -7,10 +7,10 @@ instead, which runs a script that searches and calls. The tools nearest to what 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import anyio.to_thread
 
@@ -102,7 +102,7 @@ class ToolSearch:
         """Defer the deferrable tools when they are worth it."""
         self._streak.begin(event.run_id, event.attempt)
         tools = [tool for tool in event.deferrable if not any(pattern.matches(tool) for pattern in self._pinned)]
-        if not self._is_worth_it(tools, event.context_window):
+        if not self._is_worth_it(tools, event.context_window, event.info.metadata):
             self._deferred = frozenset()
             self._reach.none()
             return None
@@ -167,7 +167,11 @@ class ToolSearch:
             if event.status == "ok" and event.tool.name in self._deferred:
                 await self._indexes.called(event.tool, self._storage)
 
-    def _is_worth_it(self, tools: Sequence[Tool], context_window: int | None) -> bool:
+    def _is_worth_it(
+        self, tools: Sequence[Tool], context_window: int | None, metadata: Mapping[str, Any] | None
+    ) -> bool:
+        if _asks_for_bridge(metadata):
+            return True
         if self._config.enabled == "off" or not tools:
             return False
         if self._config.enabled == "on":
@@ -240,6 +244,12 @@ class ToolSearch:
             return schema.parse_arguments(inner)
         except schema.BadArguments:
             return arguments
+
+
+def _asks_for_bridge(metadata: Mapping[str, Any] | None) -> bool:
+    """True where the client of a gateway is to have the bridge in any case."""
+    gateway: Any = (metadata or {}).get("gateway")
+    return isinstance(gateway, dict) and cast("dict[str, Any]", gateway).get("expose") in ("bridge", "hybrid")
 
 
 def _hits_in(group: dict[str, Any]) -> int:

@@ -4,82 +4,91 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import anyio
 from rich.console import Console
 
-from hooksdk import Host
-from hooksdk._config.gateway import with_overrides
-from hooksdk.cli._console import CommandProblem, one_line, print_line, stderr_console, warnings_shown
-from hooksdk.cli._project import open_servers, project_config
-from hooksdk.config import Config, PluginConfig, fold
+from hooksdk.cli._console import counted, one_line, print_line, stderr_console, warnings_shown
+from hooksdk.cli._gateway_project import GatewayProject, ServeOptions
 from hooksdk.gateway import Gateway
 from hooksdk.gateway._http import check_address, parse_address
+from hooksdk.gateway._status import StatusFile
 
-BRIDGED = {"bridge", "hybrid"}
-SEARCH = "tool_search"
+__all__ = ["ServeOptions", "serve"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class ServeOptions:
-    """What the command line asks for."""
-
-    config: tuple[Path, ...] = ()
-    """Files with MCP servers."""
-    profile: str | None = None
-    http: str | None = None
-    expose: str | None = None
-    plugins: tuple[Any, ...] = ()
-    store: str | None = None
-    project: Path
+STATUS_PAUSE = 1.0
+"""Seconds between two writes of the status, at least."""
 
 
 def serve(options: ServeOptions, streams: tuple[int, int] | None) -> int:
     """Serve until the client leaves, or somebody stops the program. Answers the exit code. `streams` are stdin and stdout of
     the protocol; None: HTTP."""
     console = stderr_console()
-    config = _config(options)
     with warnings_shown(console):
-        anyio.run(_serve, options, config, streams, console)
+        anyio.run(_serve, options, streams, console)
     return 0
 
 
-async def _serve(options: ServeOptions, config: Config, streams: tuple[int, int] | None, console: Console) -> None:
-    host = Host(plugins=options.plugins, folder=options.project, config=config)
-    gateway = Gateway(host)
-    gateway.identity("local", options.profile, transport="stdio")  # a wrong name is told before any server starts
+async def _serve(options: ServeOptions, streams: tuple[int, int] | None, console: Console) -> None:
     address = parse_address(options.http) if options.http is not None else None
+    project = GatewayProject(options, console)
+    gateway = project.gateway = Gateway(project.host, project, folder=options.project)
+    gateway.identity("local", options.profile, transport="stdio")  # a wrong name is told before anything is started
     if address is not None:
         check_address(address[0], gateway.read_tokens())
-    with anyio.CancelScope() as scope:
+    status = StatusFile(
+        transport="stdio" if address is None else "http", config=project.files,
+        profile=options.profile or gateway.config.profile or "",
+    )  # fmt: skip
+
+    def update(**fields: str) -> None:
+        status.update(
+            servers=project.server_lines,
+            problem=project.problem,
+            config=project.files,
+            **gateway.counts.as_dict(),
+            **fields,
+        )
+
+    async def write_status() -> None:
+        while True:
+            update()
+            await anyio.sleep(STATUS_PAUSE)
+            await gateway.counts.news()
+
+    def listening(url: str) -> None:
+        print_line(console, "serving", one_line(url))
+        update(address=url)
+
+    problem: Exception | None = None
+    async with anyio.create_task_group() as group:
         # Asked to end: in good order, so that the servers are stopped, too.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, scope.cancel)
-        async with host:
-            groups = await open_servers(host, options.config, console, project=options.project)
-            if not groups:
-                raise CommandProblem("there are no MCP servers: give a file with --config FILE")
-            async with Gateway(host, *groups) as gateway:
-                print_line(console, "policies", one_line(host.judging))
-                if address is not None:
-                    await gateway.serve_http(
-                        *address, profile=options.profile,
-                        on_listening=lambda url: print_line(console, "serving", one_line(url)),
-                    )  # fmt: skip
-                else:
-                    await gateway.serve_stdio(options.profile, streams=streams)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, group.cancel_scope.cancel)
+        try:
+            await project.start(group)
+            async with project.servers, gateway:
+                print_line(console, "policies", one_line(project.host.judging))
+                print_line(console, "servers", one_line(_known(project)))
+                with status:
+                    group.start_soon(write_status)
+                    if address is None:
+                        await gateway.serve_stdio(options.profile, streams=streams)
+                    else:
+                        await gateway.serve_http(*address, profile=options.profile, on_listening=listening)
+        except Exception as error:  # not wrapped in a group's
+            problem = error
+        finally:
+            group.cancel_scope.cancel()
+    await project.store.aclose()
+    if problem is not None:
+        raise problem
 
 
-def _config(options: ServeOptions) -> Config:
-    """The project's configuration, with what the command line says over it."""
-    config = project_config(options.project, options.store)
-    gateway = with_overrides(config.gateway, {"expose": options.expose} if options.expose else {})
-    config = config.model_copy(update={"gateway": gateway})
-    if not BRIDGED & {gateway.expose, *(profile.expose for profile in gateway.profiles.values())}:
-        return config
-    section = config.plugin(SEARCH) or PluginConfig()
-    on = section.model_copy(update={"enabled": True, "config": {**section.config, "enabled": "on"}})
-    others = {name: one for name, one in config.plugins.items() if fold(name) != SEARCH}
-    return config.model_copy(update={"plugins": {**others, SEARCH: on}})
+def _known(project: GatewayProject) -> str:
+    """What is known of the servers before any of them is started."""
+    lines = [one for one in project.server_lines if one.state != "disabled"]
+    known = [one for one in lines if one.state == "idle"]
+    tools = counted(sum(one.tools for one in known), "tool")
+    others = [one.name for one in lines if one.state == "starting"]
+    asked = f"; asked for theirs: {', '.join(others)}" if others else ""
+    return f"{tools} of {counted(len(known), 'server')} known, each is started by its first call{asked}"

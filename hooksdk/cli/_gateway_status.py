@@ -31,6 +31,8 @@ def _print(one: GatewayStatus) -> None:
     )
     console.print(f"[bold]gateway {one.pid}[/]  {one_line(where)}{more}, since {since:%Y-%m-%d %H:%M}", soft_wrap=True)
     console.print(f"  files     {one_line(', '.join(one.config) or 'none')}", soft_wrap=True)
+    if one.problem:
+        console.print(f"  [yellow]not used[/]  {one_line(one.problem)}", soft_wrap=True)
     for server in one.servers:
         problem = f": {one_line(server.problem)}" if server.problem else ""
         console.print(

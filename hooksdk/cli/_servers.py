@@ -39,7 +39,8 @@ class ServerWatch:
         if self._redraw is not None:
             self._redraw()
         elif status.state in {"failed", "down"} and status.state != before:
-            how = "cannot be started again" if status.state == "failed" else "has ended"
+            again = " again" if before in {"up", "down"} else ""
+            how = f"cannot be started{again}" if status.state == "failed" else "has ended"
             self._say("[yellow]server[/]     ", f"the MCP server '{status.name}' {how}: {status.problem}")
 
     async def start(self, host: Host, groups: Sequence[McpServers]) -> None:
@@ -69,9 +70,9 @@ class ServerWatch:
         for status in results:
             if status.state == "disabled":
                 self._say("[dim]left out[/]   ", f"the MCP server '{status.name}': disabled in its file")
-            elif status.state != "up":
+            elif status.state not in {"up", "idle"}:
                 self._say("[yellow]left out[/]   ", f"the MCP server '{status.name}': {status.problem or status.state}")
-        up = [status for status in results if status.state == "up"]
+        up = [status for status in results if status.state in {"up", "idle"}]
         if up:
             tools = ", ".join(f"{status.name} {status.tools}" for status in up)
             slowest = max(status.seconds for status in up)
@@ -82,10 +83,17 @@ class ServerWatch:
         self._console.print(f"{label} {escape(text)}", soft_wrap=True)
 
 
-def read_mcp_files(paths: Sequence[Path], watch: ServerWatch, digests: Mapping[Path, str] | None = None) -> McpServers:
+def read_mcp_files(
+    paths: Sequence[Path],
+    watch: Callable[[ServerStatus], None],
+    digests: Mapping[Path, str] | None = None,
+    *,
+    lazy: bool = False,
+    on_change: Callable[[str], None] | None = None,
+) -> McpServers:
     """The servers of the files, not started yet. Raises `ConfigError`, also for a file of another digest than the given."""
     ask = ask_here if sys.stdin and sys.stdin.isatty() else None
-    return McpServers.from_file(*paths, on_status=watch, ask=ask, digests=digests)
+    return McpServers.from_file(*paths, on_status=watch, ask=ask, digests=digests, lazy=lazy, on_change=on_change)
 
 
 def ask_here(question: ServerInput) -> str:

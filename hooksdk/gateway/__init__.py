@@ -31,9 +31,11 @@ from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.approvals import Approver
 from hooksdk.errors import ConfigError, HookSDKError
+from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._http import check_address, http_app, listen, principal_of, read_tokens, session_key
 from hooksdk.gateway._results import error
-from hooksdk.gateway._session import GatewaySession, Identity, Request, SessionParts, ToolSource
+from hooksdk.gateway._session import GatewaySession, Identity, Request, SessionParts
+from hooksdk.gateway._sources import Sources, ToolSource
 from hooksdk.gateway._stdio import own_streams, serve_streams
 from hooksdk.host import Host
 
@@ -53,7 +55,8 @@ class Gateway:
     """An MCP server that stands in front of tools, and lets every call pass all hooks of a host.
 
     `sources` are where the tools come from, such as an `McpServers`. `config` is the host's `[gateway]` unless another is given.
-    `approver` answers in the place of the host's.
+    `approver` answers in the place of the host's. `folder` is where relative paths of token files count from, by default the
+    current folder.
 
     Each client has a session of its own, which lasts as its connection does; over HTTP, where none lasts, until it was idle
     for `config.idle` seconds. Enter and leave the gateway in the same task; leaving ends all sessions.
@@ -65,15 +68,36 @@ class Gateway:
         *sources: ToolSource,
         config: GatewayConfig | None = None,
         approver: Approver | None = None,
+        folder: Path | None = None,
     ) -> None:
-        self.config = host.config.gateway if config is None else config
+        self.counts = Counts()
+        self._own_config = config
+        self._approver = approver
+        self._folder = folder
+        self._sources = Sources(sources)
         self._bus = InMemorySubscriptionBus()
-        self._parts = SessionParts(
-            host=host, sources=sources, config=self.config, approver=approver, publish_change=self._publish_change
-        )
+        self._parts = self._parts_of(host)
+        self._tokens: dict[str, str] | None = None
+        """Those that clients come in with; None where the gateway has read none."""
+        self._profiles: set[str | None] = set()
+        """Those that it serves."""
         self._group: TaskGroup | None = None
         self._sessions: dict[str, GatewaySession] = {}
         self._opening = anyio.Lock()
+        self._retiring: dict[GatewaySession, str] = {}
+        """Those of an earlier host that still have calls, with their keys."""
+
+    def _parts_of(self, host: Host) -> SessionParts:
+        config = host.config.gateway if self._own_config is None else self._own_config
+        return SessionParts(
+            host=host, sources=self._sources, counts=self.counts, config=config, approver=self._approver,
+            publish_change=self._publish_change,
+        )  # fmt: skip
+
+    @property
+    def config(self) -> GatewayConfig:
+        """What clients are shown, and who may do what."""
+        return self._parts.config
 
     @property
     def sessions(self) -> Sequence[GatewaySession]:
@@ -92,7 +116,7 @@ class Gateway:
         assert group is not None
         try:
             with anyio.CancelScope(shield=True):
-                for session in list(self._sessions.values()):
+                for session in [*self._sessions.values(), *self._retiring]:
                     await session.leave()
         finally:
             group.cancel_scope.cancel()
@@ -101,7 +125,8 @@ class Gateway:
     def server(self, profile: str | None = None) -> Server[str]:
         """A server for one connection after the other, or several at once, such as over streams in memory: each is a session of
         its own, with this profile. Raises `ConfigError` for a profile that there is not."""
-        identity = self.identity("local", profile, transport="stdio")
+        self.identity("local", profile, transport="stdio")
+        self._profiles.add(profile)
 
         @asynccontextmanager
         async def connection(_server: Server[str]) -> AsyncGenerator[str]:
@@ -113,25 +138,24 @@ class Gateway:
                     await self.end(key)
 
         async def session_of(context: Request) -> GatewaySession:
+            await self._sources.catch_up()
+            identity = self.identity("local", profile, transport="stdio")
             return await self.session(context.lifespan_context, identity, context, idle=None)
 
         return _Server(self, session_of, connection)
 
     def identity(self, name: str, profile: str | None, *, transport: str) -> Identity:
         """Who a client is that has this profile. Raises `ConfigError` for a profile that there is not."""
-        try:
-            profile_name, settings = profile_of(self.config, profile)
-        except ValueError as problem:
-            raise ConfigError("gateway", (str(problem),)) from None
+        profile_name, settings = _profile_of(self.config, profile)
         return Identity(name=name, profile_name=profile_name, profile=settings, transport=transport)
 
     async def session(self, key: str, identity: Identity, context: Request, *, idle: float | None) -> GatewaySession:
         """The open session of this client; a new one where it has none."""
         async with self._opening:
-            while (session := self._sessions.get(key)) is not None and session.closing:
-                await session.ended.wait()
-                self._sessions.pop(key, None)
-            if session is None:
+            while (session := self._sessions.get(key)) is None or session.closing:
+                if session is not None:
+                    await session.ended.wait()
+                    self._sessions.pop(key, None)
                 if self._group is None:
                     raise HookSDKError("the gateway is closed")
                 session = GatewaySession(self._parts, identity, idle=idle)
@@ -148,9 +172,47 @@ class Gateway:
 
     async def end(self, key: str) -> None:
         """The client of this key is gone: end its session, if it has one."""
-        session = self._sessions.get(key)
-        if session is not None:
+        retiring = [session for session, its_key in self._retiring.items() if its_key == key]
+        for session in [self._sessions.get(key), *retiring]:
+            if session is not None:
+                await session.leave()
+
+    def check(self, config: GatewayConfig) -> None:
+        """Raises `ConfigError` where the gateway, as it runs, could not go on with this configuration."""
+        for profile in self._profiles:
+            _profile_of(config, profile)
+        if self._tokens is not None and bool(self._tokens) != bool(self.read_tokens(config)):
+            raise ConfigError(
+                "gateway.tokens", ("whether clients need a token is settled at the start: start it again",)
+            )
+
+    async def use(self, host: Host) -> None:
+        """Go by this host, and its configuration, from the next request on: clients get new sessions there, and are told that
+        their tools may be others. Requests that are being served end at the host where they began; `wait_idle()` of that one
+        waits for them. Raises what `check` raises, and changes nothing then."""
+        if self._group is None:
+            raise HookSDKError("the gateway is closed")
+        parts = self._parts_of(host)
+        self.check(parts.config)
+        if self._tokens is not None:
+            tokens = self.read_tokens(parts.config)
+            self._tokens.clear()
+            self._tokens.update(tokens)
+        self._parts = parts
+        sessions, self._sessions = self._sessions, {}
+        for key, session in sessions.items():
+            self._retiring[session] = key
+            self._group.start_soon(self._retire, session)
+        await self._publish_change()
+
+    async def _retire(self, session: GatewaySession) -> None:
+        try:
+            await session.retire()
+        except Exception as problem:
+            logger.warning("a client could not be told of a change: %s", describe(problem))
             await session.leave()
+        finally:
+            del self._retiring[session]
 
     def tools_changed(self) -> None:
         """Say that the sources have other tools now: clients are told, and the next call goes by them. From the gateway's event
@@ -178,9 +240,12 @@ class Gateway:
         of the configuration's `[gateway.tokens]`, read as it says unless they are given; without any, only this machine
         is answered. Raises `ConfigError`."""
         self.identity("local", profile, transport="http")
-        known = self.read_tokens() if tokens is None else tokens
+        self._profiles.add(profile)
+        if tokens is None:
+            tokens = self._tokens = self.read_tokens()
 
         async def session_of(context: Request) -> GatewaySession:
+            await self._sources.catch_up()
             request = context.request
             assert request is not None
             name = principal_of(request)
@@ -194,11 +259,11 @@ class Gateway:
         async def nothing(_server: Server[str]) -> AsyncGenerator[str]:
             yield ""
 
-        return http_app(_Server(self, session_of, nothing), self.config, known, self.end)
+        return http_app(_Server(self, session_of, nothing), self.config, tokens, self.end)
 
-    def read_tokens(self) -> dict[str, str]:
+    def read_tokens(self, config: GatewayConfig | None = None) -> dict[str, str]:
         """The bearer tokens of the configuration, by name. Raises `ConfigError` for one that cannot be had."""
-        return read_tokens(self.config, os.environ, Path.cwd())
+        return read_tokens(config or self.config, os.environ, self._folder or Path.cwd())
 
     async def serve_http(
         self, host: str = "127.0.0.1", port: int = 0, *, profile: str | None = None,
@@ -206,9 +271,8 @@ class Gateway:
     ) -> None:  # fmt: skip
         """Serve clients over streamable HTTP until the program is told to stop; `on_listening` is told the URL. Raises
         `ConfigError` for an address that others can reach where the configuration has no tokens. On asyncio alone."""
-        tokens = self.read_tokens()
-        check_address(host, tokens)
-        await listen(self.http_app(profile=profile, tokens=tokens), host, port, on_listening)
+        check_address(host, self.read_tokens())
+        await listen(self.http_app(profile=profile), host, port, on_listening)
 
     async def serve_stdio(self, profile: str | None = None, *, streams: tuple[int, int] | None = None) -> None:
         """Serve the client at this process's stdin and stdout until it leaves; what is printed meanwhile goes to stderr.
@@ -251,6 +315,13 @@ class _Server(Server[str]):
             return error(f"'{params.name}' was not run: {describe(problem)}")
         finally:
             current_request.reset(token)
+
+
+def _profile_of(config: GatewayConfig, name: str | None) -> tuple[str | None, Profile]:
+    try:
+        return profile_of(config, name)
+    except ValueError as problem:
+        raise ConfigError("gateway", (str(problem),)) from None
 
 
 def _no_header_schema(_name: str) -> None:

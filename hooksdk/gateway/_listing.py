@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -12,6 +12,7 @@ from hooksdk._config.gateway import Expose
 from hooksdk._schema.values import clip
 from hooksdk.calls import ToolCall
 from hooksdk.catalog import Catalog
+from hooksdk.schema import estimate_tokens
 from hooksdk.tools import Annotations, Tool
 
 SEARCH, DESCRIBE, CALL = "tool_search", "tool_describe", "tool_call"
@@ -36,8 +37,9 @@ _HINTS = {
 
 def _sentence(usual: str, call: str, owners: str) -> str:
     if usual == SEARCH:
+        whose = f", of: {owners}" if owners else ""
         return (
-            f"Find tools that are not listed here, of: {owners}. One query for each thing to do, in a few keywords. Hits "
+            f"Find tools that are not listed here{whose}. One query for each thing to do, in a few keywords. Hits "
             f"come with their signatures, for {call}; those that only read, for {call}{READ_ONLY}."
         )
     if usual == DESCRIBE:
@@ -81,11 +83,21 @@ class Listing:
             if expose == "hybrid":
                 known = {tool.name for tool in shown}
                 shown += [tool for tool in catalog if tool.name not in known and trust.why_not(tool) is None]
-        hidden = {tool.name for tool in catalog} - {tool.name for tool in shown}
+        names = {tool.name for tool in shown}
+        hidden = [tool for tool in catalog if tool.name not in names]
+        # One that is asked for is there before there is anything to find: what comes later is found then.
+        bridged = bool(hidden) or (expose == "bridge" and bool(bridges))
         self.tools: tuple[types.Tool, ...] = (
-            *(_bridges(list(bridges.values()), [tool for tool in catalog if tool.name in hidden]) if hidden else ()),
+            *(_bridges(list(bridges.values()), _owners(hidden, catalog.missing)) if bridged else ()),
             *map(_as_mcp, shown),
         )
+        self.tokens_direct = catalog.tokens
+        """What the schemas of all tools cost, in estimated tokens."""
+        self.tokens = sum(
+            estimate_tokens({"name": one.name, "description": one.description, "parameters": one.input_schema})
+            for one in self.tools
+        )
+        """What those of the listing do."""
 
     def call(self, call_id: str, name: str, arguments: dict[str, Any]) -> tuple[ToolCall, HintTrust | None]:
         """The call that a client makes, and what holds for it besides the policies."""
@@ -94,9 +106,8 @@ class Listing:
         return ToolCall(call_id, name, arguments), None
 
 
-def _bridges(bridges: Sequence[Tool], hidden: Sequence[Tool]) -> list[types.Tool]:
+def _bridges(bridges: Sequence[Tool], owners: str) -> list[types.Tool]:
     call = next((tool.name for tool in bridges if tool.own_name == CALL), CALL)
-    owners = _owners(hidden)
     listed: list[types.Tool] = []
     for tool in bridges:
         usual = tool.own_name
@@ -116,8 +127,8 @@ def _bridges(bridges: Sequence[Tool], hidden: Sequence[Tool]) -> list[types.Tool
     return listed
 
 
-def _owners(tools: Sequence[Tool]) -> str:
-    names = sorted({clip(tool.owner or tool.source, 40) for tool in tools})
+def _owners(tools: Sequence[Tool], missing: Iterable[str]) -> str:
+    names = sorted({clip(name, 40) for name in [*(tool.owner or tool.source for tool in tools), *missing]})
     kept: list[str] = []
     for name in names:
         if sum(map(len, kept)) + 2 * len(kept) + len(name) > OWNERS_CHARS:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import anyio
 import mcp_types as types
@@ -14,27 +14,20 @@ from anyio.abc import TaskStatus
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 
-from hooksdk._config.gateway import GatewayConfig, Profile
+from hooksdk._config.gateway import Expose, GatewayConfig, Profile
 from hooksdk._tasks.background import logger
 from hooksdk.approvals import Approver
 from hooksdk.errors import ApprovalPending, HookSDKError
+from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._listing import HintTrust, Listing
 from hooksdk.gateway._results import as_mcp, error
+from hooksdk.gateway._sources import Sources
 from hooksdk.host import Host
 from hooksdk.patterns import ToolPattern
 from hooksdk.run import Run
 from hooksdk.tools import Tool
 
 Request = ServerRequestContext[Any, Any]
-
-
-class ToolSource(Protocol):
-    """Where the gateway's tools come from, such as `McpServers`."""
-
-    def tools(self) -> Sequence[Tool]:
-        """The tools as they are now. Asked before each call, so it answers at once; the same list while nothing has changed
-        costs nothing."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +52,8 @@ class SessionParts:
     """What all sessions of a gateway have in common."""
 
     host: Host
-    sources: Sequence[ToolSource]
+    sources: Sources
+    counts: Counts
     config: GatewayConfig
     approver: Approver | None
     publish_change: Callable[[], Any]
@@ -81,13 +75,16 @@ class GatewaySession:
         self._idle = idle
         self._leave = anyio.Event()
         self._requests = 0
+        self._at_rest = anyio.Event()
+        """Set when a request has ended and no other is served."""
         self._last = 0.0
         self._lock = anyio.Lock()
         self._run: Run | None = None
-        self._given: list[Tool] | None = None
+        self._given: tuple[list[Tool], dict[str, str]] | None = None
         self._listing: Listing | None = None
         self._peer: ServerSession | None = None
         """The client, if it may be told of changes at any time."""
+        self._expose: Expose = identity.profile.expose or parts.config.expose
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
 
@@ -98,16 +95,19 @@ class GatewaySession:
             session = await host.hold(self.id, idle=self._idle)
             try:
                 async with session.run(
-                    requester=identity.requester, trigger="user", metadata=_metadata(identity, context),
-                    context_window=self._parts.config.context_window, approver=self._parts.approver, transcript=False,
-                    withhold=self._not_granted,
+                    requester=identity.requester, trigger="user", metadata=_metadata(identity, context, self._expose),
+                    context_window=self._parts.config.context_window, transcript=False,
+                    withhold=self._not_granted, approver=self._parts.counts.counted(self._parts.approver),
                 ) as self._run:  # fmt: skip
+                    self._parts.counts.opened(self._run, _client_of(context).get("name", ""))
                     task_status.started()
                     await self._wait()
                     self.closing = True
             finally:
                 self.closing = True
-                self._run = None
+                run, self._run = self._run, None
+                if run is not None:
+                    self._parts.counts.closed(run)
                 await session.close("closed" if self._leave.is_set() else "idle")
         except Exception as problem:
             if self._listing is None:
@@ -134,6 +134,16 @@ class GatewaySession:
         self._leave.set()
         await self.ended.wait()
 
+    async def retire(self) -> None:
+        """Others have taken its place: it ends once its requests are answered, by the rules that they began under. Its client
+        is told that the tools may be others."""
+        self.closing = True
+        await self._tell_change()
+        while self._requests:
+            self._at_rest = anyio.Event()
+            await self._at_rest.wait()
+        await self.leave()
+
     @contextmanager
     def at_work(self, context: Request) -> Generator[None]:
         """While a request is served the session does not count as idle."""
@@ -145,10 +155,16 @@ class GatewaySession:
         finally:
             self._requests -= 1
             self._last = anyio.current_time()
+            self._parts.counts.touch()
+            if not self._requests:
+                self._at_rest.set()
 
     async def tools(self) -> list[types.Tool]:
         """What the client is told that there is."""
-        return list((await self._resolved()).tools)
+        # The bridge is the same whatever stands behind it.
+        listing = await self._resolved(wait=self._expose != "bridge")
+        self._parts.counts.listed(listing.tokens_direct, listing.tokens)
+        return list(listing.tools)
 
     async def call(self, name: str, arguments: dict[str, Any], protocol_version: str) -> types.CallToolResult:
         """Take one call past every policy, and run it."""
@@ -165,38 +181,43 @@ class GatewaySession:
     async def refresh(self) -> None:
         """Look whether the tools have changed, and tell the client."""
         if self._listing is not None and not self.closing:
-            await self._resolved()
+            await self._resolved(wait=False)
 
-    async def _resolved(self) -> Listing:
+    async def _resolved(self, *, wait: bool = True) -> Listing:
+        if wait:
+            await self._parts.sources.listed()
         run = self._run
         if run is None:
             raise HookSDKError("the session has ended; connect again")
-        tools = [tool for source in self._parts.sources for tool in source.tools()]
-        if self._listing is not None and tools == self._given:
+        given = tools, missing = self._parts.sources.look()
+        if self._listing is not None and given == self._given:
             return self._listing
         async with self._lock:
-            if self._listing is not None and tools == self._given:
+            if self._listing is not None and given == self._given:
                 return self._listing
-            offered = await run.resolve_tools(tools)
-            expose = self.identity.profile.expose or self._parts.config.expose
-            before, listing = self._listing, Listing(run.tools, offered, expose, self._trust)
-            self._given, self._listing = tools, listing
+            offered = await run.resolve_tools(tools, missing=missing)
+            before, listing = self._listing, Listing(run.tools, offered, self._expose, self._trust)
+            self._given, self._listing = given, listing
         if before is not None and before.tools != listing.tools:
+            await self._parts.publish_change()
             await self._tell_change()
         return listing
 
     async def _tell_change(self) -> None:
-        await self._parts.publish_change()
         if self._peer is not None:
             await self._peer.send_notification(types.ToolListChangedNotification())
 
 
-def _metadata(identity: Identity, context: Request) -> dict[str, Any]:
-    """What the trace and policies may know besides; what the client says of itself is a hint, no identity."""
+def _metadata(identity: Identity, context: Request, expose: str) -> dict[str, Any]:
+    """What the trace and plugins may know besides; what the client says of itself is a hint, no identity."""
+    about: dict[str, Any] = {"transport": identity.transport, "protocol": context.protocol_version, "expose": expose}
+    return {"gateway": {**about, "client": _client_of(context) or None, "profile": identity.profile_name}}
+
+
+def _client_of(context: Request) -> dict[str, str]:
+    """What the client says that it is."""
     said = context.session.client_params
-    client = {"name": said.client_info.name, "version": said.client_info.version} if said else None
-    about: dict[str, Any] = {"transport": identity.transport, "protocol": context.protocol_version, "client": client}
-    return {"gateway": {**about, "profile": identity.profile_name}}
+    return {"name": said.client_info.name, "version": said.client_info.version} if said else {}
 
 
 def _narrowing(identity: Identity) -> Callable[[Tool], str | None]:

@@ -22,7 +22,8 @@ class ServerLine:
 
     name: str
     state: str
-    """`up`, `starting`, `failed`, `disabled`, or `listed`: its tools are known, and it was not needed yet."""
+    """As that of a `hooksdk.mcp.ServerStatus`: `up`, `starting`, `failed`, `down`, `disabled`, or `idle`: its tools are known, and it
+    was not needed yet."""
     tools: int = 0
     problem: str = ""
 
@@ -44,6 +45,8 @@ class GatewayStatus:
     profile: str = ""
     client: str = ""
     """What the client says that it is; with several, the last one."""
+    problem: str = ""
+    """Why the files as they are now do not count, in one line."""
     servers: Sequence[ServerLine] = ()
     sessions: int = 0
     """How many are open now."""

@@ -179,6 +179,10 @@ class McpServers:
         take is what `start_timeout` says."""
         await self._fleet.ready()
 
+    async def tools_known(self) -> None:
+        """Wait until the tools of each server are known, or it has failed. What is known counts, however old it is."""
+        await self._fleet.tools_known()
+
     async def refresh(self) -> None:
         """List the tools of all servers anew, starting those that are not up. What fails is in `status`."""
         async with anyio.create_task_group() as group:

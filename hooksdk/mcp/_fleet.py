@@ -51,6 +51,12 @@ class Fleet:
         for connection in list(self.connections.values()):
             await connection.settled()
 
+    async def tools_known(self) -> None:
+        """Wait until the tools of each server are known, or it has failed."""
+        for connection in list(self.connections.values()):
+            if connection.status.state == "starting" and not connection.tools:
+                await connection.settled()
+
     async def enter(self) -> None:
         """Start the servers; in `stop` everything ends that this began."""
         NoiseFilter.logger.addFilter(self._noise)

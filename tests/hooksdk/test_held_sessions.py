@@ -94,15 +94,30 @@ async def test_many_that_hold_one_id_at_once_share_one_session(noting: Any) -> N
         assert sorted(noting.log) == ["s0 begins", "s1 begins"]
 
 
-async def test_one_that_its_user_closes_is_opened_anew_for_the_next_one(noting: Any) -> None:
-    async with Host(plugins=[noting]) as host:
+async def test_one_that_its_user_closes_is_opened_anew_for_the_next_one() -> None:
+    closing, over, held = anyio.Event(), anyio.Event(), list[Session]()
+
+    class Slow:
+        @hooks.session_end(timeout=60)
+        async def end(self, event: SessionEnd) -> None:
+            closing.set()
+            await over.wait()
+
+    async def hold(host: Host) -> None:
+        held.append(await host.hold("s"))
+
+    async with Host(plugins=[Slow]) as host:
         session = await host.hold("s")
         async with anyio.create_task_group() as group:
             group.start_soon(session.close)
-            again = await host.hold("s")
-            assert again.open
-        assert again is not session or noting.log == ["s begins"]
-        await session.close()
+            await closing.wait()
+            group.start_soon(hold, host)
+            await anyio.wait_all_tasks_blocked()
+            assert held == []  # it waits until the other has closed
+            over.set()
+        (again,) = held
+        assert (again.open, again is session) == (True, False)
+        await again.close()
         assert (await host.hold("s")).open
 
 

@@ -183,7 +183,8 @@ async def test_a_result_that_comes_after_its_run_is_not_taken_for_a_later_call_o
         texts = [message["content"] for message in session.messages if message["role"] == "tool"]
         assert texts == ["Error: not run: cancelled", "ran with {}"]
         seen = session.plugin("seen")
-    assert seen.calls == [("c", "ok"), ("c", "ok")]
+    # A cancelled call whose tool came to its end all the same may be told as the one or the other.
+    assert seen.calls in ([("c", "ok"), ("c", "ok")], [("c", "error"), ("c", "ok")])
 
 
 async def test_a_result_that_comes_after_a_pause_answers_its_call() -> None:
