@@ -112,10 +112,6 @@ def _start_fastmcp(programs: Path, folder: Path, servers: Entries) -> Started:
     return Started(command=[str(programs / "python"), str(HERE / "fastmcp_proxy.py"), str(file), DENIED], env={})
 
 
-def _fastmcp_name(server: str, tool: str) -> str:
-    return f"{server}_{tool}" if server else tool  # of one server alone the names stay bare
-
-
 # agent-mcp-gateway
 
 
@@ -162,7 +158,7 @@ GATEWAYS = (
     ),
     Gateway(
         name="fastmcp", package="fastmcp==4.1.2", start=_start_fastmcp,
-        bridge=lambda server, tool, given: ("call_tool", {"name": _fastmcp_name(server, tool), "arguments": given}),
+        bridge=lambda server, tool, given: ("call_tool", {"name": f"{server}_{tool}", "arguments": given}),
         way=lambda _server, _tool, words: [("search_tools", {"query": words})],
     ),
     Gateway(
