@@ -32,7 +32,7 @@ from mcp.client.stdio import stdio_client
 HERE = Path(__file__).parent / "_gateways"
 sys.path.append(str(HERE))
 
-from rivals import DENIED, GATEWAYS, SERVERS, Call, Entries, Gateway, NotMeasured, programs_of, progress  # noqa: E402
+from rivals import DENIED, GATEWAYS, SERVERS, Call, Entries, Gateway, programs_of, progress  # noqa: E402
 
 CATALOGS = Path(__file__).parents[2] / "shared" / "benchmarks" / "retrieval"
 MANY = 1860
@@ -97,7 +97,7 @@ async def standing(gateway: Gateway, folder: Path, home: Path, servers: Entries)
 
 
 def new_home() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="gateway-", ignore_cleanup_errors=True)
+    return tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
 
 
 async def listed(client: Client) -> Row:
@@ -118,8 +118,10 @@ async def answer(client: Client, call: Call) -> Row:
     except Exception as problem:  # the gateway's own errors are what is measured
         text, outcome, kinds, structured = str(problem), "protocol error", [], None
     else:
-        text = "\n".join(getattr(block, "text", "") for block in result.content)
-        outcome = "error" if result.is_error else "answer"
+        outcome, text = (
+            "error" if result.is_error else "answer",
+            "\n".join(getattr(b, "text", "") for b in result.content),
+        )
         kinds, structured = [block.type for block in result.content], result.structured_content
     return {
         "outcome": outcome, "text": text, "kinds": kinds, "structured": structured,
@@ -147,8 +149,7 @@ async def faults(client: Client, gateway: Gateway) -> Row:
     row["arguments"] = await answer(client, call("time", "get_current_time", {"timezone": 5}))
     row["unknown"] = await answer(client, call("faulty", "no_such_tool"))
     row["denied_bridge"] = await answer(client, call("faulty", DENIED))
-    names = (DENIED, f"faulty_{DENIED}", f"faulty__{DENIED}")
-    bare = [await answer(client, (name, {})) for name in names]
+    bare = [await answer(client, (name, {})) for name in (DENIED, f"faulty_{DENIED}", f"faulty__{DENIED}")]
     row["denied_bare"] = next((one for one in bare if one["text"] == "DELETED"), bare[0])
     async with anyio.create_task_group() as group:
 
