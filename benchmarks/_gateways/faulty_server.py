@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import mcp_types as types
+from mcp import MCPError
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
@@ -34,6 +35,8 @@ async def list_tools(_context: object, _params: object) -> types.ListToolsResult
 
 
 async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    if params.name not in SAYS:
+        raise MCPError(code=types.INVALID_PARAMS, message=f"Unknown tool: {params.name}")
     if params.name == "die":
         os._exit(3)
     if params.name == "stall":
