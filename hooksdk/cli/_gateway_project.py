@@ -158,7 +158,7 @@ class GatewayProject:
         files, unknown = servers_files(self._options.project, config)
         for trust in unknown:
             self._console.print(
-                f"[yellow]not used[/]    {safe(not_trusted(trust, self._options.project))}", soft_wrap=True
+                f"[yellow]not used[/]    {safe(not_trusted(trust, self._options.project, '--config'))}", soft_wrap=True
             )
             if trust.folder in self._own:
                 files[trust.folder] = self._own[trust.folder]

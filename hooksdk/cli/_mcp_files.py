@@ -57,10 +57,10 @@ def servers_remark(trust: Trust) -> Remark:
     return Remark(path.name, lines, "the commands start these MCP servers in your name")
 
 
-def not_trusted(trust: Trust, project: Path) -> str:
+def not_trusted(trust: Trust, project: Path, option: str = "--mcp") -> str:
     """Why a file is left out, and what to type."""
     changed = "has changed since you trusted it" if trust.state == "changed" else "is not trusted yet"
-    return f"{trust.folder} {changed}, so its servers are not started. {trust_advice(resolve(project))} (or give it with --mcp)"
+    return f"{trust.folder} {changed}, so its servers are not started. {trust_advice(resolve(project))} (or give it with {option})"
 
 
 def _places(project: Path, setting: Sequence[str] | None) -> list[Path]:

@@ -19,6 +19,7 @@ class Counts:
         self.client = ""
         """What the last client said that it is."""
         self._asked = 0
+        self._withheld = 0
         self._tokens_direct = 0
         self._tokens_listed = 0
         self._runs: dict[str, Run] = {}
@@ -41,6 +42,10 @@ class Counts:
         """A client was told the tools: what their schemas cost, and what it was told of them."""
         self._tokens_direct += direct
         self._tokens_listed += listed
+
+    def withheld(self) -> None:
+        """A tool was called that the client may not use, and that it was not told of."""
+        self._withheld += 1
 
     def counted(self, approver: Approver | None) -> Approver | None:
         """The same approver, and what it is asked is counted."""
@@ -69,6 +74,6 @@ class Counts:
             calls.update(run.stats["tool_calls"])
         return {
             "client": self.client, "sessions": len(self._runs), "tokens_direct": self._tokens_direct,
-            "tokens_listed": self._tokens_listed, "calls": calls.total(), "blocked": calls["blocked"],
+            "tokens_listed": self._tokens_listed, "calls": calls.total(), "blocked": calls["blocked"] + self._withheld,
             "asked": self._asked, "failed": calls["error"],
         }  # fmt: skip

@@ -76,6 +76,7 @@ class Listing:
         bridges = {tool.own_name: tool for tool in offered if tool.bridge}
         self._call = bridges.get(CALL)
         self._trust = trust
+        self._withheld = catalog.withheld
         if expose == "direct" or not bridges:
             shown = list(catalog)
         else:
@@ -98,6 +99,11 @@ class Listing:
             for one in self.tools
         )
         """What those of the listing do."""
+
+    def is_withheld(self, name: str, arguments: dict[str, Any]) -> bool:
+        """True for a call of a tool that the client may not use, by its own name or through the bridge."""
+        bridged = self._call is not None and name in (self._call.name, self._call.name + READ_ONLY)
+        return str(arguments.get("name") if bridged else name) in self._withheld
 
     def call(self, call_id: str, name: str, arguments: dict[str, Any]) -> tuple[ToolCall, HintTrust | None]:
         """The call that a client makes, and what holds for it besides the policies."""

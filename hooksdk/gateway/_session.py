@@ -159,6 +159,11 @@ class GatewaySession:
             if not self._requests:
                 self._at_rest.set()
 
+    @property
+    def stats(self) -> Mapping[str, Any]:
+        """Counters of the session so far."""
+        return self._run.stats if self._run is not None else {}
+
     async def tools(self) -> list[types.Tool]:
         """What the client is told that there is."""
         # The bridge is the same whatever stands behind it.
@@ -169,6 +174,8 @@ class GatewaySession:
     async def call(self, name: str, arguments: dict[str, Any], protocol_version: str) -> types.CallToolResult:
         """Take one call past every policy, and run it."""
         listing = await self._resolved()
+        if listing.is_withheld(name, arguments):
+            self._parts.counts.withheld()
         call, trust = listing.call(f"call-{uuid.uuid4().hex[:16]}", name, arguments)
         assert self._run is not None
         try:

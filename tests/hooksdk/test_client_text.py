@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -22,7 +22,7 @@ GATEWAY = {"command": "/opt/venv/bin/python", "args": ["-m", "hooksdk", "gateway
 JSON = ClientText(Path("settings.json"), ("mcpServers",))
 TOML = ClientText(Path("config.toml"), ("mcp_servers",))
 
-few = limits(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+few = limits(max_examples=60, deadline=None, suppress_health_check=cast("list[HealthCheck]", list(HealthCheck)))
 names = st.text(st.sampled_from('abc"\\/{}[],: é#'), min_size=1, max_size=5)
 blanks = st.sampled_from(["", " ", "\n", "\n\n    ", "\t", " /* a, b: {} */ ", '// "x": 1\n', "  // it's [\n  "])
 values = st.recursive(
@@ -41,12 +41,13 @@ def written(draw: st.DrawFn, value: Any) -> str:
 
     def write(one: Any) -> str:
         if isinstance(one, dict):
+            entries = cast("dict[str, Any]", one).items()
             inner = ",".join(
-                f"{blank()}{json.dumps(key)}{blank()}:{blank()}{write(value)}{blank()}" for key, value in one.items()
+                f"{blank()}{json.dumps(key)}{blank()}:{blank()}{write(value)}{blank()}" for key, value in entries
             )
             return f"{{{inner}{draw(st.sampled_from(['', ','])) if one else ''}{blank()}}}"
         if isinstance(one, list):
-            inner = ",".join(f"{blank()}{write(value)}{blank()}" for value in one)
+            inner = ",".join(f"{blank()}{write(value)}{blank()}" for value in cast("list[Any]", one))
             return f"[{inner}{draw(st.sampled_from(['', ','])) if one else ''}{blank()}]"
         return json.dumps(one, ensure_ascii=draw(st.booleans()))
 

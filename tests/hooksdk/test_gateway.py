@@ -116,7 +116,7 @@ async def test_what_is_denied_runs_on_no_way(era: str, by: str, name: str) -> No
     ],
 )
 async def test_only_what_is_known_to_read_runs_read_only(trusted: list[str], name: str, runs: bool) -> None:
-    tools, judged = source(30), []
+    tools, judged = source(30), list[str]()
 
     class Watching:
         @hooks.before_tool_call
@@ -204,7 +204,8 @@ async def test_each_connection_has_a_session_of_its_own_and_policies_know_who_as
         @hooks.before_tool_call
         def judge(self, event: BeforeToolCall) -> Block | None:
             self.calls += 1
-            seen.append((event.info.session_id, event.info.requester, event.info.metadata["gateway"]["client"]["name"]))
+            about = (event.info.metadata or {})["gateway"]
+            seen.append((event.info.session_id, event.info.requester, about["client"]["name"]))
             return Block("one call is enough") if self.calls > 1 else None
 
         @hooks.agent_end
