@@ -138,7 +138,8 @@ def _start_lazy(programs: Path, folder: Path, servers: Entries) -> Started:
         for name, one in servers.items()
     ]
     file = folder / "servers.json"
-    file.write_text(json.dumps({"servers": listed}), "utf-8")
+    rules = [{"server": "faulty", "pattern": DENIED, "action": "deny"}]
+    file.write_text(json.dumps({"servers": listed, "permissions": {"rules": rules}}), "utf-8")
     return Started(command=[str(programs / "lazy-mcp"), "--config", str(file)], env={"XDG_CONFIG_HOME": str(folder)})
 
 

@@ -61,24 +61,27 @@ async def _serve(options: ServeOptions, streams: tuple[int, int] | None, console
         update(address=url)
 
     problem: Exception | None = None
-    async with anyio.create_task_group() as group:
-        # Asked to end: in good order, so that the servers are stopped, too.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, group.cancel_scope.cancel)
-        try:
-            await project.start(group)
-            async with project.servers, gateway:
-                print_line(console, "policies", one_line(project.host.judging))
-                print_line(console, "servers", one_line(_known(project)))
-                with status:
-                    group.start_soon(write_status)
-                    if address is None:
-                        await gateway.serve_stdio(options.profile, streams=streams)
-                    else:
-                        await gateway.serve_http(*address, profile=options.profile, on_listening=listening)
-        except Exception as error:  # not wrapped in a group's
-            problem = error
-        finally:
-            group.cancel_scope.cancel()
+    with status:  # around its writer, which would write it anew
+        async with anyio.create_task_group() as group:
+            # Asked to end: in good order, so that the servers are stopped, too.
+            # The host is left last.
+            asked = anyio.CancelScope()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.cancel)
+            try:
+                await project.start(group)
+                with asked:
+                    async with project.servers, gateway:
+                        print_line(console, "policies", one_line(project.host.judging))
+                        print_line(console, "servers", one_line(_known(project)))
+                        group.start_soon(write_status)
+                        if address is None:
+                            await gateway.serve_stdio(options.profile, streams=streams)
+                        else:
+                            await gateway.serve_http(*address, profile=options.profile, on_listening=listening)
+            except Exception as error:  # not wrapped in a group's
+                problem = error
+            finally:
+                group.cancel_scope.cancel()
     await project.store.aclose()
     if problem is not None:
         raise problem
