@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from builtin_plugins.tool_search._listing import not_available
 from builtin_plugins.tool_search._names import Names
 from builtin_plugins.tool_search._sentences import HOW_TO_CALL, HOW_TO_CALL_IN_SCRIPT
 from builtin_plugins.tool_search._signatures import clip, signature, summary
@@ -81,7 +82,7 @@ class Scope:
         source = self._source(name)
         problem = f"'{shown}' is {source}" if source else f"there is no tool called '{shown}'."
         advice = advice or (f" Use {self.names.search} to find the exact name." if not hits else "")
-        raise refusal(f"{problem}{advice}{self.lines(hits)}", hits[0] if hits else None)
+        raise refusal(f"{problem}{advice}{self._missing()}{self.lines(hits)}", hits[0] if hits else None)
 
     def unknown(self, name: str, arguments: Mapping[str, Any]) -> Refusal:
         """What a direct call of a name reads that no tool has."""
@@ -94,7 +95,8 @@ class Scope:
                 f" Did you mean {' or '.join(near)}?" if near else f" There are tools that are not shown to you. {how}"
             )
         problem = f"it is {source}" if source else "there is no such tool."
-        return Refusal(f"'{clip(name, LONGEST_NAME)}' was not run: {problem}{advice}", hits[0] if hits else None)
+        text = f"'{clip(name, LONGEST_NAME)}' was not run: {problem}{self._missing()}{advice}"
+        return Refusal(text, hits[0] if hits else None)
 
     def hits(self, name: str, arguments: Mapping[str, Any] | None) -> list[Tool]:
         """The tools that a made-up name and the words of its arguments find, or the words find at the source of that name."""
@@ -123,6 +125,14 @@ class Scope:
             for tool in hits
         ]
         return "\n".join([f" Tools that may fit, called {how}:", *rows])
+
+    def _missing(self) -> str:
+        """The sources whose tools are not there now: the tool that is meant may be one of theirs."""
+        if not self.catalog.missing:
+            return ""
+        missing = not_available(self.catalog.missing)
+        sources = (f"{name} ({reason})" if reason else name.strip("()") for name, reason in missing.items())
+        return f" Not available now: {'; '.join(sources)}."
 
     def _owned(self, name: str) -> list[Tool]:
         folded = _fold(name)

@@ -240,6 +240,18 @@ async def test_a_name_that_nothing_is_found_for_is_answered_without_hits() -> No
         )
 
 
+@pytest.mark.parametrize("through", ["tool_call", "the name itself"])
+async def test_a_name_that_no_tool_has_is_refused_with_the_sources_that_are_missing_now(through: str) -> None:
+    async with searching(TOOLS) as played:
+        await played.run.resolve_tools(TOOLS, missing={"clock": "cannot be started: no such command"})
+        inside = through == "tool_call"
+        result = await played.call(*(("tool_call", {"name": "zzz_qqq"}) if inside else ("zzz_qqq", {})))
+        assert "Not available now: clock (cannot be started: no such command)." in result.text
+        await played.run.resolve_tools(TOOLS)
+        result = await played.call(*(("tool_call", {"name": "yyy_qqq"}) if inside else ("yyy_qqq", {})))
+        assert "Not available" not in result.text
+
+
 async def test_a_direct_call_of_an_unknown_name_is_one_of_an_unknown_tool_for_observers() -> None:
     class Watch:
         def __init__(self) -> None:
