@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -21,7 +22,7 @@ def records(tmp_path: Path) -> ApprovalRecords:
     return ApprovalRecords(tmp_path / "kept" / "approvals.db")
 
 
-def request(arguments: dict[str, object]) -> ApprovalRequest:
+def request(arguments: dict[str, Any]) -> ApprovalRequest:
     questions = (Question(title="Pay?\x1b[2J", plugin="payments", severity="critical"),)
     return ApprovalRequest(
         title="Pay?\x1b[2J", severity="critical", plugin="payments", questions=questions, session_id="s",
