@@ -13,7 +13,8 @@ class Owners:
     """The owners of one catalog's tools."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
-        self._owners = [document.owner for document in documents]
+        # Of a ranker's documents the owner may be anything.
+        self._owners = [owner if isinstance(owner := document.owner, str) else "" for document in documents]  # pyright: ignore[reportUnnecessaryIsInstance]
         self._counted: dict[str, int] = {}
         """How many tools of each owner count, at most."""
         for owner in self._owners:

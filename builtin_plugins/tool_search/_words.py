@@ -36,9 +36,9 @@ def split_words(text: str) -> list[str]:
     return [word for each in _WORD.findall(fold(text)) if (word := each[:_LONGEST_WORD].lower()) not in skipped]
 
 
-def name_words(name: str) -> list[str]:
+def name_words(name: object) -> list[str]:
     """Split an identifier into lower-case words, stop words too."""
-    return [word.lower() for word in _WORD.findall(fold(name[:_NAME_LIMIT]))]
+    return [word.lower() for word in _WORD.findall(fold(_text(name, _NAME_LIMIT)))]
 
 
 def squeeze(text: object) -> str:

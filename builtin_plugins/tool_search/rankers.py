@@ -97,7 +97,7 @@ def load_ranker(name: str, vocabulary: Mapping[str, list[str]] | None = None) ->
     Where a ranker of your own fails, `bm25` answers in its place. `vocabulary` has a house's own terms, for `bm25`.
     """
     if name == "bm25":
-        return partial(Bm25Ranker, vocabulary=vocabulary)
+        return partial(Bm25Ranker, vocabulary=vocabulary) if vocabulary else Bm25Ranker
     if name == "rank-bm25":
         try:
             import_module("rank_bm25")

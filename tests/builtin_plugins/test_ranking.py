@@ -192,9 +192,9 @@ def test_a_whole_sentence_works(office: Bm25Ranker):
     assert (hit.id, hit.weak) == ("getWeatherForecast", False)
 
 
-def test_equal_tools_keep_the_order_of_the_catalog():
-    names = [f"t{n}" for n in range(50)]
-    ranker = Bm25Ranker([tool("same", "The same text.", key=name) for name in names])
+def test_equal_tools_come_in_the_order_of_their_ids():
+    names = [f"t{n:02}" for n in range(50)]
+    ranker = Bm25Ranker([tool("same", "The same text.", key=name) for name in reversed(names)])
     assert found(ranker, "text", 7) == names[:7]
     assert found(ranker, "same", 50) == names
 
