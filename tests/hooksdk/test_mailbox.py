@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from hooksdk import Run, Tool, ToolCall, hooks
+from hooksdk.errors import SessionClosed
 from hooksdk.hooks import AfterToolCall, AfterToolsResolved, AgentEnd, BeforeToolCall, Block, SessionEnd, Trace
 from hooksdk.testing import open_host
 from tests.stage import playing
