@@ -98,6 +98,7 @@ def uninstall(
 
 def status(as_json: Json = False) -> None:
     """Show the gateways that run: their servers and sessions, the tokens saved, the calls blocked and asked about."""
+    _need_mcp()
     from hooksdk.cli import _gateway_status
 
     raise typer.Exit(_gateway_status.show_status(as_json=as_json))
