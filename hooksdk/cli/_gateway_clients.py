@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hooksdk.cli._console import CommandProblem
-from hooksdk.cli._options import Json
+from hooksdk.cli._options import ImportFrom, Json, ServerNames
 
 Client = Annotated[
     str,
@@ -27,17 +27,8 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do it unasked.")]
 
 
 def import_servers(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[SERVER]...", help="These alone; by default all.")
-    ] = None,
-    sources: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--from",
-            metavar="CLIENT|FILE",
-            help="A client such as cursor, or a file; may be given several times. By default every client of this machine.",
-        ),
-    ] = None,
+    names: ServerNames = None,
+    sources: ImportFrom = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Another file than the gateway's own.")
     ] = None,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hooksdk.cli._console import CommandProblem
-from hooksdk.cli._options import Json, Project
+from hooksdk.cli._options import ImportFrom, Json, Project, ServerNames
 
 mcp_app = typer.Typer(help="Look after files with MCP servers.", no_args_is_help=True)
 
@@ -20,17 +20,8 @@ def _group() -> None:
 
 @mcp_app.command("import")
 def import_servers(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[SERVER]...", help="These alone; by default all.")
-    ] = None,
-    sources: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--from",
-            metavar="CLIENT|FILE",
-            help="A client such as cursor, or a file; may be given several times. By default every client of this machine.",
-        ),
-    ] = None,
+    names: ServerNames = None,
+    sources: ImportFrom = None,
     target: Annotated[
         Path | None,
         typer.Option("--to", metavar="FILE", help="Where they are added; by default the project's mcp.json."),

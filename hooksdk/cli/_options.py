@@ -41,6 +41,16 @@ Plugins = Annotated[
     ),
 ]
 
+ServerNames = Annotated[list[str] | None, typer.Argument(metavar="[SERVER]...", help="These alone; by default all.")]
+ImportFrom = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--from",
+        metavar="CLIENT|FILE",
+        help="A client such as cursor, or a file; may be given several times. By default every client of this machine.",
+    ),
+]
+
 
 def import_plugins(names: Sequence[str] | None) -> tuple[Any, ...]:
     """The modules and classes of `--plugin`, for `Host(plugins=...)`. Raises `PluginError`."""
