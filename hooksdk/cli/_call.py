@@ -12,12 +12,11 @@ from typing import Any
 import anyio
 import typer
 
-from hooksdk import Host, ToolCall, ToolResult
+from hooksdk import ToolCall, ToolResult
 from hooksdk.cli._approver import approver_of
 from hooksdk.cli._console import counted, one_line, print_json, print_line, printable, stderr_console, warnings_shown
-from hooksdk.cli._project import ThrowawayStore, open_servers, project_config
+from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.formats import get_format
-from hooksdk.stores import open_store
 
 
 @dataclass(frozen=True)
@@ -65,10 +64,7 @@ async def _call(wish: Wish) -> tuple[str, str, ToolResult]:
     """The call's status, the tool's id (empty for an unknown one) and the result."""
     config = project_config(wish.project)
     async with AsyncExitStack() as stack:
-        store = ThrowawayStore(open_store(config.store))
-        stack.push_async_callback(store.aclose)
-        host = Host(wish.plugins, store=store, config=config, folder=wish.project, approver=approver_of(wish.approve))
-        await stack.enter_async_context(host)
+        host = await open_host(stack, config, wish.project, wish.plugins, approver_of(wish.approve))
         groups = await open_servers(host, wish.mcp, stderr_console(), project=wish.project)
         session = await stack.enter_async_context(host.session())
         run = await stack.enter_async_context(session.run(workspace_dir=str(wish.project.resolve())))

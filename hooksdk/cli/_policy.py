@@ -17,11 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from hooksdk import Annotations, Approval, ApprovalRequest, Host, Run, Session, Tool, ToolCall, ToolResult
 from hooksdk.cli._console import print_json, safe, stderr_console, stdout_console, warnings_shown
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
-from hooksdk.cli._project import ThrowawayStore, open_servers, project_config
+from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.errors import did_you_mean, problem_text, unknown_key
 from hooksdk.formats import get_format
 from hooksdk.hooks import BeforeToolCall
-from hooksdk.stores import open_store
 
 policy_app = typer.Typer(help="See what the policies say.", no_args_is_help=True)
 POLICY = "tool_policy"
@@ -113,11 +112,7 @@ async def judge(document: CallFile, project: Path, mcp: Sequence[Path], plugins:
     config = project_config(project)
     person = _Nobody([])
     async with AsyncExitStack() as stack:
-        store = ThrowawayStore(open_store(config.store))
-        stack.push_async_callback(store.aclose)
-        host = await stack.enter_async_context(
-            Host(plugins, store=store, config=config, folder=project, approver=person)
-        )
+        host = await open_host(stack, config, project, plugins, person)
         groups = await open_servers(host, mcp, stderr_console())
         session = await stack.enter_async_context(host.session())
         run = await stack.enter_async_context(

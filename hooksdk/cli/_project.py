@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -10,11 +11,12 @@ from rich.console import Console
 
 from hooksdk import Config, Host, MemoryStore
 from hooksdk._transcript.entries import Entry
+from hooksdk.approvals import Approver
 from hooksdk.cli._console import CommandProblem, safe
 from hooksdk.cli._mcp_files import not_trusted, servers_files
 from hooksdk.config import load_config
 from hooksdk.formats import Message
-from hooksdk.stores import SessionLog, Store
+from hooksdk.stores import SessionLog, Store, open_store
 
 if TYPE_CHECKING:
     from hooksdk.mcp import McpServers
@@ -30,6 +32,16 @@ def project_config(project: Path, store: str | Path | None = None) -> Config:
 def store_spec(store: str | Path) -> str:
     """What a configuration calls the store of `--store`: a database's URL stays, anything else is a folder."""
     return str(store) if "://" in str(store) else f"jsonl:{store}"
+
+
+async def open_host(
+    stack: AsyncExitStack, config: Config, project: Path, plugins: Sequence[Any], approver: Approver | None = None
+) -> Host:
+    """A host of the project, until `stack` closes. What it changes in the store ends with the command."""
+    store = ThrowawayStore(open_store(config.store))
+    stack.push_async_callback(store.aclose)
+    host = Host(plugins, store=store, config=config, folder=project, approver=approver)
+    return await stack.enter_async_context(host)
 
 
 async def open_servers(

@@ -24,10 +24,9 @@ from hooksdk.cli._console import (
     stdout_console,
     warnings_shown,
 )
-from hooksdk.cli._project import ThrowawayStore, open_servers, project_config
+from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.config import PluginConfig, fold
 from hooksdk.formats import get_format
-from hooksdk.stores import open_store
 
 SEARCH = "tool_search"
 _OFF = {"off", "false", "no", "0"}
@@ -106,9 +105,7 @@ async def _resolve(
     stack: AsyncExitStack, look: Look, config: Config, prompt: str | None = None
 ) -> tuple[Run, list[dict[str, Any]]]:
     """A run with the tools of the project and its servers, as the model would get them, and how the servers are."""
-    store = ThrowawayStore(open_store(config.store))
-    stack.push_async_callback(store.aclose)
-    host = await stack.enter_async_context(Host(look.plugins, store=store, config=config, folder=look.project))
+    host = await open_host(stack, config, look.project, look.plugins)
     groups = await open_servers(host, look.mcp, stderr_console(), project=look.project)
     run = await _open_run(stack, host, look, prompt)
     await run.resolve_tools([tool for servers in groups for tool in servers.tools()])
