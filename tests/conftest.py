@@ -28,6 +28,20 @@ pytest.register_assert_rewrite("tests.stage")
 # pytest-xdist waits for its workers, and then it warns that they are still running.
 atexit.register(gc.freeze)
 
+LONG = {
+    "test_install.py",
+    "test_mypy.py",
+    "test_new_package.py",
+    "test_padded_cell.py",
+    "test_site.py",
+    "test_typing.py",
+}
+"""What runs other tools for many seconds a test comes first: in the end no worker stands idle while another runs one."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONG)
+
 
 @pytest.fixture
 def anyio_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> object:
