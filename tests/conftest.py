@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import sys
 from collections.abc import Generator, Iterator
 from itertools import count
 from pathlib import Path
@@ -41,6 +42,13 @@ LONG = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONG)
+
+
+def pytest_collection_finish() -> None:
+    """What is there by now stays: where a test collects garbage, it need not be looked through, which takes half a second."""
+    if "hypothesis" in sys.modules:  # it looks for who holds its random numbers, among what is not frozen
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture

@@ -145,7 +145,7 @@ async def test_a_server_that_keeps_dying_is_left_alone_longer_each_time() -> Non
 
 
 def test_one_object_may_be_entered_again_even_on_another_event_loop() -> None:
-    servers = McpServers({"plain": script("plain")})
+    servers = McpServers({"plain": script("quick")})
 
     async def add() -> str:
         async with servers:
