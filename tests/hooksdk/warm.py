@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
+import io
 import json
 import os
 import signal
@@ -140,6 +141,7 @@ def _take_orders(orders: socket.socket) -> Sequence[str] | None:
     # A test run in the background ignores Ctrl-C, and its children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for stream in (sys.stdout, sys.stderr):
+        assert isinstance(stream, io.TextIOWrapper)
         stream.reconfigure(line_buffering=True)  # as on a terminal, and as what reads a pipe line by line wants it
     return order["arguments"]
 

@@ -8,7 +8,8 @@ names = ["grow", "shrink", "vanish"]
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    method, params = request["method"], request.get("params") or {}
+    method: str = request["method"]
+    params: dict[str, Any] = request.get("params") or {}
     if method == "initialize":
         return hello(params, "changing", list_changes=True)
     if method == "tools/list":
