@@ -135,7 +135,7 @@ async def test_a_report_waits_for_nothing_in_the_run():
         host.session("s") as session,
         session.run() as run,
     ):
-        with anyio.fail_after(30):
+        with anyio.fail_after(120):
             await run.resolve_tools([ISSUE])
         over.set()
 

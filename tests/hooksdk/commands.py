@@ -40,15 +40,15 @@ async def hooksdk(
     stdin: str | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Done:
-    """Run the command; without `stdin` there is nothing to read. With `variables` it is a process of its own, since some
-    of them count when Python starts."""
-    variables = environment(folder, server, variables) if variables else None
+    """Run the command; without `stdin` there is nothing to read. With variables of Python's own it is a process of its own,
+    since they count when Python starts."""
+    where = environment(folder, server, variables)
     with anyio.fail_after(200):
-        if variables is None:
-            run_it = partial(run, arguments, folder=folder, environment=environment(folder, server), stdin=stdin or "")
+        if not any(name.startswith("PYTHON") for name in variables or ()):
+            run_it = partial(run, arguments, folder=folder, environment=where, stdin=stdin or "")
             return await anyio.to_thread.run_sync(run_it, abandon_on_cancel=True)
         done = await anyio.run_process(
-            [*COMMAND, *arguments], cwd=folder, env=variables, check=False, input=(stdin or "").encode()
+            [*COMMAND, *arguments], cwd=folder, env=where, check=False, input=(stdin or "").encode()
         )
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 

@@ -50,7 +50,7 @@ def alive(pid: int) -> bool:
     return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-async def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = 120.0) -> None:
     with anyio.fail_after(seconds):
         while not condition():
             await anyio.sleep(0.02)

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from commands import write_user_file
+from warm import Done, run
 
 BASE = {name: value for name, value in os.environ.items() if not name.startswith("HOOKSDK_")}
 
 
-def hooksdk(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def hooksdk(*arguments: str, folder: Path, **environment: str) -> Done:
     """Run the command in a folder of its own, with the user's configuration out of the way."""
-    return subprocess.run(
-        [sys.executable, "-m", "hooksdk", *arguments],
-        cwd=folder,
-        env={**BASE, "XDG_CONFIG_HOME": str(folder / "none"), "COLUMNS": "200", **environment},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    own = {"XDG_CONFIG_HOME": str(folder / "none"), "COLUMNS": "200"}
+    return run(arguments, folder=folder, environment={**BASE, **own, **environment})
 
 
 def test_plugins_list_names_every_built_in_with_its_status(tmp_path: Path) -> None:
     done = hooksdk("plugins", "list", "--json", folder=tmp_path)
-    listed = {plugin["id"]: plugin["status"] for plugin in json.loads(done.stdout)["plugins"]}
-    assert done.returncode == 0
+    listed = {plugin["id"]: plugin["status"] for plugin in done.json()["plugins"]}
+    assert done.code == 0
     assert listed == {
         "catalog_audit": "off",
         "clear_tool_results": "off",
@@ -46,14 +37,14 @@ def test_plugins_list_names_every_built_in_with_its_status(tmp_path: Path) -> No
 
 def test_plugins_list_shows_a_table_with_reasons(tmp_path: Path) -> None:
     done = hooksdk("plugins", "list", folder=tmp_path)
-    assert "tool_search" in done.stdout
-    assert "off unless configured: hooksdk plugins enable trace_file" in done.stdout
+    assert "tool_search" in done.out
+    assert "off unless configured: hooksdk plugins enable trace_file" in done.out
 
 
 def test_a_denied_plugin_is_listed_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "hooksdk.toml").write_text('deny = ["tool_search"]\n')
     done = hooksdk("plugins", "list", "--json", folder=tmp_path)
-    plugin = next(one for one in json.loads(done.stdout)["plugins"] if one["id"] == "tool_search")
+    plugin = next(one for one in done.json()["plugins"] if one["id"] == "tool_search")
     assert (plugin["status"], plugin["reason"]) == ("denied", "denied by the configuration")
 
 
@@ -61,22 +52,22 @@ def test_enabling_writes_the_section_and_keeps_every_comment(tmp_path: Path) -> 
     (tmp_path / "hooksdk.toml").write_text('# ours\nstore = "memory"  # for now\n')
     done = hooksdk("plugins", "enable", "tool-results", folder=tmp_path)
     written = (tmp_path / "hooksdk.toml").read_text()
-    assert done.returncode == 0
+    assert done.code == 0
     assert "# ours" in written
     assert "# for now" in written
-    listed = json.loads(hooksdk("plugins", "list", "--json", folder=tmp_path).stdout)["plugins"]
+    listed = hooksdk("plugins", "list", "--json", folder=tmp_path).json()["plugins"]
     assert next(one for one in listed if one["id"] == "tool_results")["status"] == "loaded"
 
 
 def test_disabling_switches_a_plugin_off(tmp_path: Path) -> None:
-    assert hooksdk("plugins", "disable", "tool_search", folder=tmp_path).returncode == 0
-    listed = json.loads(hooksdk("plugins", "list", "--json", folder=tmp_path).stdout)["plugins"]
+    assert hooksdk("plugins", "disable", "tool_search", folder=tmp_path).code == 0
+    listed = hooksdk("plugins", "list", "--json", folder=tmp_path).json()["plugins"]
     assert next(one for one in listed if one["id"] == "tool_search")["status"] == "off"
 
 
 def test_enabling_in_a_project_that_configures_in_pyproject_writes_there(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n\n[tool.hooksdk]\nstore = "memory"\n')
-    assert hooksdk("plugins", "enable", "tool_results", folder=tmp_path).returncode == 0
+    assert hooksdk("plugins", "enable", "tool_results", folder=tmp_path).code == 0
     assert "[tool.hooksdk.plugins.tool_results]" in (tmp_path / "pyproject.toml").read_text()
     assert not (tmp_path / "hooksdk.toml").exists()
 
@@ -84,26 +75,26 @@ def test_enabling_in_a_project_that_configures_in_pyproject_writes_there(tmp_pat
 def test_enabling_a_plugin_that_is_not_loaded_even_so_says_why(tmp_path: Path) -> None:
     (tmp_path / "hooksdk.toml").write_text('deny = ["tool_policy"]\n')
     done = hooksdk("plugins", "enable", "tool_policy", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "tool_policy is on: hooksdk.toml\n")
-    assert "it is not loaded yet (denied): denied by the configuration" in done.stderr
+    assert (done.code, done.out) == (1, "tool_policy is on: hooksdk.toml\n")
+    assert "it is not loaded yet (denied): denied by the configuration" in done.err
 
 
 def test_enabling_a_built_in_that_needs_settings_says_which_and_what_to_write(tmp_path: Path) -> None:
     done = hooksdk("plugins", "enable", "tool_policy", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "tool_policy is on: hooksdk.toml\n")
+    assert (done.code, done.out) == (1, "tool_policy is on: hooksdk.toml\n")
     told = "no host starts with it yet: [plugins.tool_policy.config]: there are no rules; write one, such as {action = "
-    assert told in done.stderr
+    assert told in done.err
     with (tmp_path / "hooksdk.toml").open("a") as file:
         file.write('config = { rules = [{ action = "deny", tools = "delete_*" }] }\n')
     done = hooksdk("plugins", "enable", "tool_policy", folder=tmp_path)
-    assert done.returncode == 0
-    assert "no host starts" not in done.stderr
+    assert done.code == 0
+    assert "no host starts" not in done.err
 
 
 def test_two_spellings_of_one_plugin_are_told_by_config_show(tmp_path: Path) -> None:
     (tmp_path / "hooksdk.toml").write_text("[plugins.tool-search]\n[plugins.tool_search]\nenabled = false\n")
     done = hooksdk("config", "show", folder=tmp_path)
-    assert "'plugins.tool-search' and 'plugins.tool_search' are one plugin" in done.stderr
+    assert "'plugins.tool-search' and 'plugins.tool_search' are one plugin" in done.err
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no modes there")
@@ -118,7 +109,7 @@ def test_the_project_s_file_can_be_read_by_all_and_keeps_its_mode(tmp_path: Path
 def test_a_section_for_no_plugin_is_told_with_the_list(tmp_path: Path) -> None:
     (tmp_path / "hooksdk.toml").write_text("[plugins.tool_serch]\n")
     done = hooksdk("plugins", "list", folder=tmp_path)
-    assert "[plugins.tool_serch] is for a plugin that is not installed here. Did you mean 'tool_search'?" in done.stderr
+    assert "[plugins.tool_serch] is for a plugin that is not installed here. Did you mean 'tool_search'?" in done.err
 
 
 @pytest.mark.parametrize(
@@ -140,24 +131,24 @@ def test_a_slip_is_one_line_with_what_was_meant(
     arguments: tuple[str, ...], code: int, told: str, tmp_path: Path
 ) -> None:
     done = hooksdk(*arguments, folder=tmp_path)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert told in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert (done.code, done.out) == (code, "")
+    assert told in done.err
+    assert len(done.err.splitlines()) == 1
     assert not (tmp_path / "hooksdk.toml").exists()
 
 
 def test_a_misspelt_setting_names_file_and_setting_and_suggests(tmp_path: Path) -> None:
     (tmp_path / "hooksdk.toml").write_text("[plugins.tool_search]\nenabeld = true\n")
     done = hooksdk("plugins", "list", folder=tmp_path)
-    assert done.returncode == 3
-    assert "hooksdk.toml: 'plugins.tool_search.enabeld' is not a setting. Did you mean 'enabled'?" in done.stderr
+    assert done.code == 3
+    assert "hooksdk.toml: 'plugins.tool_search.enabeld' is not a setting. Did you mean 'enabled'?" in done.err
 
 
 def test_a_plugin_that_is_configured_wrongly_is_told_when_it_is_looked_at_at_runtime(tmp_path: Path) -> None:
     write_user_file(tmp_path, "[plugins.tool_search.config]\nthreshold = 5\n")
     done = hooksdk("plugins", "inspect", "tool_search", "--runtime", "--json", folder=tmp_path)
-    runtime = json.loads(done.stdout)["runtime"]
-    assert done.returncode == 1
+    runtime = done.json()["runtime"]
+    assert done.code == 1
     assert runtime["outcome"] == "refused"
     assert "'threshold' is not a setting. Did you mean 'threshold_pct'?" in runtime["problem"]
     assert runtime["hooks"] == [
@@ -166,17 +157,17 @@ def test_a_plugin_that_is_configured_wrongly_is_told_when_it_is_looked_at_at_run
 
 
 def test_the_version_is_told(tmp_path: Path) -> None:
-    assert hooksdk("--version", folder=tmp_path).stdout.startswith("hooksdk 0.")
+    assert hooksdk("--version", folder=tmp_path).out.startswith("hooksdk 0.")
 
 
 def test_nothing_asked_shows_the_help(tmp_path: Path) -> None:
     done = hooksdk(folder=tmp_path)
-    assert "demo" in done.stdout
-    assert "plugins" in done.stdout
+    assert "demo" in done.out
+    assert "plugins" in done.out
 
 
 @pytest.mark.parametrize("command", [(), ("tools", "list"), ("plugins",)])
 def test_the_short_option_for_help_is_the_long_one(command: tuple[str, ...], tmp_path: Path) -> None:
     short, long = (hooksdk(*command, option, folder=tmp_path) for option in ("-h", "--help"))
-    assert (short.returncode, short.stdout) == (0, long.stdout)
-    assert "Usage" in short.stdout
+    assert (short.code, short.out) == (0, long.out)
+    assert "Usage" in short.out

@@ -6,9 +6,7 @@ import io
 import json
 import os
 import re
-import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +22,7 @@ pytest.importorskip("anthropic", reason="needs the extra `anthropic`")
 
 from commands import COMMAND, Done, environment, hooksdk, install_plugin, write_servers
 from mcp_servers import alive, script, until
+from warm import CAN_FORK, start
 
 from hooksdk.cli._app import run
 from hooksdk.testing import Reply, Turn, call
@@ -184,16 +183,13 @@ async def test_sessions_may_be_kept_in_a_database(
     url = "sqlite:///here.db"
     if database == "postgres":
         url = request.getfixturevalue("postgres").url().replace("hooksdk@", "hooksdk:s3cret@")
-    command = [sys.executable, "-m", "hooksdk", "run", *MODEL, "--session", "s1", "--store", url, "Count."]
+    command = ("run", *MODEL, "--session", "s1", "--store", url, "Count.")
     async with ScriptedServer(lambda turn: f"{len(turn.messages)} messages") as server:
-        keys = {"OPENAI_API_KEY": "any", "OPENAI_BASE_URL": server.openai_url}
-        first, second = [
-            await anyio.run_process(command, cwd=tmp_path, env={**os.environ, **keys}, check=False) for _ in range(2)
-        ]
-    assert (first.stdout, second.stdout) == (b"1 messages\n", b"3 messages\n")
-    assert f"store       {url[:12]}".encode() in second.stderr
-    assert b"look        hooksdk sessions show s1 --store " in second.stderr
-    assert b"s3cret" not in second.stderr
+        first, second = [await hooksdk(*command, folder=tmp_path, server=server) for _ in range(2)]
+    assert (first.out, second.out) == ("1 messages\n", "3 messages\n")
+    assert f"store       {url[:12]}" in second.err
+    assert "look        hooksdk sessions show s1 --store " in second.err
+    assert "s3cret" not in second.err
     assert not list(tmp_path.rglob("*.jsonl"))
 
 
@@ -334,20 +330,21 @@ async def test_two_questions_are_asked_one_after_the_other(tmp_path: Path) -> No
     assert done.err.count("Allow it?") == 2
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.skipif(not CAN_FORK, reason="needs a pseudo-terminal, and commands that are forks")
 async def test_on_a_terminal_the_person_is_asked(tmp_path: Path) -> None:
     (tmp_path / "hooksdk.toml").write_text(ASK)
     servers = write_servers(tmp_path / "mcp.json")
     ours, theirs = os.openpty()
     async with ScriptedServer(add_up) as server:
-        process = subprocess.Popen(
-            [*COMMAND, "run", *MODEL, "--mcp", servers, "Add."], cwd=tmp_path, env=environment(tmp_path, server),
-            stdin=theirs, stderr=theirs, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        with open(tmp_path / "answer", "w") as out:
+            command = start(
+                ["run", *MODEL, "--mcp", servers, "Add."], folder=tmp_path, environment=environment(tmp_path, server),
+                files=[theirs, out.fileno(), theirs],
+            )  # fmt: skip
         os.close(theirs)
         told = await anyio.to_thread.run_sync(read_terminal, ours, "Allow it?", b"y\n")
-        out = await anyio.to_thread.run_sync(lambda: process.communicate(timeout=120)[0])
-    assert (process.returncode, out) == (0, "The answer is 5.\n")
+        code = await anyio.to_thread.run_sync(command.wait)
+    assert (code, (tmp_path / "answer").read_text()) == (0, "The answer is 5.\n")
     assert "Add these?" in told
 
 
@@ -554,7 +551,7 @@ def test_a_slip_on_the_command_line_is_one_line(arguments: tuple[str, ...], told
 # Ctrl-C
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
+@pytest.mark.skipif(not CAN_FORK, reason="sends a signal to a command that is a fork")
 @pytest.mark.parametrize("moment", ["model", "tool"])
 async def test_ctrl_c_ends_the_run_as_cancelled_and_its_servers_with_it(moment: str, tmp_path: Path) -> None:
     (tmp_path / "hooksdk.toml").write_text('[plugins.trace_file.config]\npath = "trace.jsonl"\n')
@@ -573,19 +570,19 @@ async def test_ctrl_c_ends_the_run_as_cancelled_and_its_servers_with_it(moment: 
         return None
 
     async with ScriptedServer(hold) as server:
-        process = subprocess.Popen(
-            [*COMMAND, "run", *MODEL, "--mcp", servers, "Go."], cwd=tmp_path, env=environment(tmp_path, server),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            # A test run in the background ignores Ctrl-C, and its children inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )  # fmt: skip
-        assert process.stderr is not None
-        await waiting.wait()
-        if moment == "tool":
-            await anyio.to_thread.run_sync(read_until, process.stderr, "work")
-        process.send_signal(signal.SIGINT)
-        out, err = await anyio.to_thread.run_sync(lambda: process.communicate(timeout=120))
-        done = Done(process.returncode, out, err)
+        told, progress = os.pipe()
+        with open(os.devnull) as nothing, open(tmp_path / "answer", "w") as out, open(told) as shown:
+            command = start(
+                ["run", *MODEL, "--mcp", servers, "Go."], folder=tmp_path, environment=environment(tmp_path, server),
+                files=[nothing.fileno(), out.fileno(), progress],
+            )  # fmt: skip
+            os.close(progress)
+            await waiting.wait()
+            if moment == "tool":
+                await anyio.to_thread.run_sync(read_until, shown, "work")
+            command.interrupt()
+            err = await anyio.to_thread.run_sync(shown.read)
+            done = Done(await anyio.to_thread.run_sync(command.wait), (tmp_path / "answer").read_text(), err)
     assert (done.code, done.out, done.complaint) == (130, "", "hooksdk: stopped")
     assert "Traceback" not in done.err
     trace = [json.loads(line) for line in (tmp_path / "trace.jsonl").read_text().splitlines()]

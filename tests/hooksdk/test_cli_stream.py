@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,9 +16,10 @@ pytest.importorskip("mcp", reason="needs the extra `mcp`")
 pytest.importorskip("openai", reason="needs the extra `openai`")
 pytest.importorskip("anthropic", reason="needs the extra `anthropic`")
 
-from commands import COMMAND, environment, hooksdk, write_servers
+from commands import environment, hooksdk, write_servers
 from mcp_servers import script
 from rich.cells import cell_len
+from warm import CAN_FORK, start
 
 from hooksdk.testing import Turn, call, say
 from hooksdk.testing.server import ScriptedServer, cut, hang
@@ -29,7 +27,7 @@ from tests.hooksdk.provider_rules import violations
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal"),
+    pytest.mark.skipif(not CAN_FORK, reason="needs a pseudo-terminal, and commands that are forks"),
 ]
 GUARD = """
 from hooksdk import hooks
@@ -71,11 +69,8 @@ async def on_terminal(
         "NO_COLOR": "1",
         **(variables or {}),
     }
-    process = subprocess.Popen(
-        [*COMMAND, "run", *arguments], cwd=folder, env=where, stdin=theirs, stderr=theirs, stdout=out or theirs,
-        # A test run in the background ignores Ctrl-C, and its children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    files = [theirs, theirs if out is None else out.fileno(), theirs]
+    command = start(["run", *arguments], folder=folder, environment=where, files=files)
     os.close(theirs)
 
     def read() -> str:
@@ -86,14 +81,14 @@ async def on_terminal(
                 shown += piece
                 if until is not None and until in shown and not interrupted:
                     interrupted = True
-                    process.send_signal(signal.SIGINT)
+                    command.interrupt()
         except OSError:  # the other end is closed
             pass
         os.close(ours)
         return shown.decode().replace("\r\n", "\n")
 
     shown = await anyio.to_thread.run_sync(read)
-    code = await anyio.to_thread.run_sync(lambda: process.wait(60))
+    code = await anyio.to_thread.run_sync(command.wait)
     return code, re.sub(r"\x1b\[[\d;]*m", "", shown)
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import anyio
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from warm import Done, run
 
 from hooksdk.agent import Limits
 from hooksdk.cli._demo.commits import Commits
@@ -35,7 +37,14 @@ SPREADSHEET = "weather-station.csv"
 LIMITS = Limits(turns=50)
 
 
-def demo(*options: str, **more: Any) -> subprocess.CompletedProcess[str]:
+def demo(*options: str, environment: Mapping[str, str] | None = None, stdin: str = "") -> Done:
+    done = run(["demo", *options], folder=Path.cwd(), environment=environment or os.environ, stdin=stdin)
+    assert "Traceback" not in done.err
+    return done
+
+
+def demo_process(*options: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    """The demo as a process of its own, where it counts how Python starts."""
     done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=200, check=False, **more)
     assert "Traceback" not in done.stderr
     return done
@@ -43,7 +52,7 @@ def demo(*options: str, **more: Any) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    done = demo("--json", "--folder", str(tmp_path_factory.mktemp("demo") / "place"))
+    done = demo_process("--json", "--folder", str(tmp_path_factory.mktemp("demo") / "place"))
     assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout)
 
@@ -135,10 +144,10 @@ def test_on_a_terminal_no_line_is_too_long_and_nothing_is_broken_inside_a_word(w
 
 
 def test_without_a_terminal_each_thing_is_one_plain_line() -> None:
-    done = demo(env={**os.environ, "COLUMNS": "40"})
-    assert "\x1b" not in done.stdout
-    assert "you         Make a spreadsheet of the log of our repository, and check that it is right.\n" in done.stdout
-    assert re.search(r"\ntime          \d+\.\d s from the command to here\n$", done.stdout)
+    done = demo(environment={**os.environ, "COLUMNS": "40"})
+    assert "\x1b" not in done.out
+    assert "you         Make a spreadsheet of the log of our repository, and check that it is right.\n" in done.out
+    assert re.search(r"\ntime          \d+\.\d s from the command to here\n$", done.out)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
@@ -164,7 +173,7 @@ def test_on_a_terminal_there_is_colour_unless_somebody_wants_none(colour: bool) 
 
 def test_the_time_is_that_of_the_clock_from_the_start_of_the_command(tmp_path: Path) -> None:
     begun = time.time()
-    told = json.loads(demo("--json", "--folder", str(tmp_path / "place")).stdout)
+    told = json.loads(demo_process("--json", "--folder", str(tmp_path / "place")).stdout)
     ended = time.time()
     records = [json.loads(line) for line in Path(told["trace"]).read_text().splitlines()]
     # The run is only a part of it, and what comes before the process and after its end is not in it.
@@ -180,20 +189,20 @@ def temporary(tmp_path: Path) -> dict[str, str]:
 
 
 def test_nothing_stays_behind_unless_it_is_kept(tmp_path: Path) -> None:
-    done = demo(env=temporary(tmp_path))
-    assert done.returncode == 0
+    done = demo(environment=temporary(tmp_path))
+    assert done.code == 0
     assert os.listdir(tmp_path / "tmp") == []
-    assert "files         removed; to look at them: hooksdk demo --keep\n" in done.stdout
-    told = json.loads(demo("--json", env={**os.environ, "TMPDIR": str(tmp_path / "tmp")}).stdout)
+    assert "files         removed; to look at them: hooksdk demo --keep\n" in done.out
+    told = json.loads(demo("--json", environment={**os.environ, "TMPDIR": str(tmp_path / "tmp")}).out)
     assert (told["spreadsheet"], told["transcript"], told["trace"], told["complete"]) == (None, None, None, True)
 
 
 def test_kept_files_are_where_it_says(tmp_path: Path) -> None:
-    done = demo("--keep", env=temporary(tmp_path))
+    done = demo("--keep", environment=temporary(tmp_path))
     (folder,) = (tmp_path / "tmp").iterdir()
-    assert f"folder        {folder}\n" in done.stdout
-    assert f"spreadsheet   workspace/{SPREADSHEET}\n" in done.stdout
-    name = re.search(r"transcript    (sessions/\S+\.messages\.jsonl)\n", done.stdout)
+    assert f"folder        {folder}\n" in done.out
+    assert f"spreadsheet   workspace/{SPREADSHEET}\n" in done.out
+    name = re.search(r"transcript    (sessions/\S+\.messages\.jsonl)\n", done.out)
     assert name is not None
     assert (folder / name[1]).is_file()
     assert (folder / "workspace" / SPREADSHEET).is_file()
@@ -203,8 +212,8 @@ def test_kept_files_are_where_it_says(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     done = demo("--folder", str(tmp_path))
-    assert done.returncode == 1
-    assert "is not empty: name a new folder" in done.stderr
+    assert done.code == 1
+    assert "is not empty: name a new folder" in done.err
     assert os.listdir(tmp_path) == ["mine"]
 
 
@@ -233,12 +242,12 @@ def test_an_interrupted_one_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("answer", "made"), [("y\n", True), ("", False)])
 def test_interactive_asks_the_person(answer: str, made: bool, tmp_path: Path) -> None:
     place = tmp_path / "place"
-    done = demo("--interactive", "--folder", str(place), input=answer)
-    assert f"never [N] {answer.strip()}\n" in done.stdout
-    assert done.stdout.index("turn 4") < done.stdout.index("Allow it?"), "the question stands below its call"
+    done = demo("--interactive", "--folder", str(place), stdin=answer)
+    assert f"never [N] {answer.strip()}\n" in done.out
+    assert done.out.index("turn 4") < done.out.index("Allow it?"), "the question stands below its call"
     assert (place / "workspace" / SPREADSHEET).exists() is made
-    assert done.returncode == (0 if made else 1)
-    assert ("I was not allowed to make the spreadsheet" in done.stdout) is not made
+    assert done.code == (0 if made else 1)
+    assert ("I was not allowed to make the spreadsheet" in done.out) is not made
 
 
 # What it needs
@@ -249,10 +258,10 @@ def test_it_needs_neither_git_nor_mcp_nor_any_other_program(tmp_path: Path) -> N
     block.mkdir()
     for name in ("mcp", "openai", "anthropic", "openpyxl"):
         (block / f"{name}.py").write_text(f"raise ModuleNotFoundError('gone', name='{name}')\n")
-    done = demo(env={**os.environ, "PATH": str(tmp_path), "PYTHONPATH": str(block)})
+    done = demo_process(env={**os.environ, "PATH": str(tmp_path), "PYTHONPATH": str(block)})
     assert done.returncode == 0, done.stderr
     assert "30 commits, all of them in" in done.stdout
-    real = demo("--servers", "real", env={**os.environ, "PYTHONPATH": str(block)})
+    real = demo_process("--servers", "real", env={**os.environ, "PYTHONPATH": str(block)})
     assert real.returncode == 1
     assert real.stderr == "hooksdk: --servers real needs mcp: pip install 'hooksdk[demo]'\n"
 

@@ -22,12 +22,17 @@ from rich.console import Console
 pytest.importorskip("mcp", reason="the real servers need the extra `demo`")
 openpyxl = pytest.importorskip("openpyxl", reason="the real servers need the extra `demo`")
 
+from commands import environment
+from warm import run
+
 from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._demo import real
 from hooksdk.cli._demo.play import DemoOptions, play
 from hooksdk.cli._demo.repository import SUBJECTS, make_repository
 
 COMMAND = [sys.executable, "-m", "hooksdk", "demo", "--servers", "real"]
+NEEDED = {name: real.PROGRAMS[name] for name in real.NEEDED}
+"""Those without which there is no demo: each takes seconds of the processor to start."""
 
 
 @pytest.fixture(scope="module")
@@ -102,21 +107,21 @@ def run_here(place: Path) -> str:
     return printed.getvalue()
 
 
-def test_it_leaves_a_file_of_its_servers_that_the_other_commands_take(played: dict[str, Any]) -> None:
-    folder = Path(played["mcp"]).parent
-    done = subprocess.run(
-        [sys.executable, "-m", "hooksdk", "tools", "list", "--mcp", played["mcp"], "--json"],
-        cwd=folder, capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    owners = {tool["id"].split(":")[1] for tool in json.loads(done.stdout)["tools"] if tool["id"].startswith("mcp:")}
-    assert owners == set(real.PROGRAMS)
+def test_it_leaves_a_file_of_its_servers_that_the_other_commands_take(played: dict[str, Any], tmp_path: Path) -> None:
+    left = json.loads(Path(played["mcp"]).read_text())["mcpServers"]
+    assert left == real.entries()  # which have just been started, all of them
+    two = tmp_path / "mcp.json"
+    two.write_text(json.dumps({"mcpServers": {name: left[name] for name in ("git", "time")}}))
+    listed = run(["tools", "list", "--mcp", str(two), "--json"], folder=tmp_path, environment=environment(tmp_path))
+    assert listed.code == 0, listed.err
+    owners = {tool["id"].split(":")[1] for tool in listed.json()["tools"] if tool["id"].startswith("mcp:")}
+    assert owners == {"git", "time"}
 
 
 def test_without_the_bulk_of_the_tools_everything_is_offered_and_the_job_is_done_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(real, "PROGRAMS", {name: real.PROGRAMS[name] for name in ("git", "excel")})
+    monkeypatch.setattr(real, "PROGRAMS", NEEDED)
     told = run_here(tmp_path)
     assert "all are offered" in told
     assert "through tool_call" not in told
@@ -126,7 +131,7 @@ def test_without_the_bulk_of_the_tools_everything_is_offered_and_the_job_is_done
 def test_a_server_that_is_not_needed_and_does_not_start_is_left_out_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(real, "PROGRAMS", {**real.PROGRAMS, "fetch": ["no-such-program"]})
+    monkeypatch.setattr(real, "PROGRAMS", {**NEEDED, "word": real.PROGRAMS["word"], "fetch": ["no-such-program"]})
     told = run_here(tmp_path)
     assert "left out    the MCP server 'fetch'" in told
     assert "30 commits, all of them" in told
@@ -135,7 +140,7 @@ def test_a_server_that_is_not_needed_and_does_not_start_is_left_out_and_said(
 def test_a_server_that_is_needed_and_does_not_start_ends_the_demo_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(real, "PROGRAMS", {**real.PROGRAMS, "excel": ["no-such-program"]})
+    monkeypatch.setattr(real, "PROGRAMS", {**NEEDED, "excel": ["no-such-program"]})
     with pytest.raises(
         CommandProblem, match=r"^the MCP server 'excel' did not start: .*no-such-program.*hooksdk\[demo\]"
     ):
@@ -150,6 +155,15 @@ def test_without_git_it_ends_in_one_line(tmp_path: Path) -> None:
     assert done.stderr.strip() == "hooksdk: --servers real needs git on the PATH: install git, then run it again"
 
 
+WITH_TWO = f"""
+from hooksdk.cli import main
+from hooksdk.cli._demo import real
+
+real.PROGRAMS = {NEEDED}
+main()
+"""
+
+
 def children_of(pid: int) -> list[int]:
     found = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     pairs = [tuple(map(int, line.split())) for line in found.splitlines()]
@@ -161,7 +175,7 @@ def children_of(pid: int) -> list[int]:
 @pytest.mark.parametrize("moment", ["repository", "servers", " +approval"])
 def test_ctrl_c_ends_it_in_one_line_and_leaves_no_process_behind(moment: str, tmp_path: Path) -> None:
     demo = subprocess.Popen(
-        [*COMMAND, "--interactive", "--folder", str(tmp_path / "place")],
+        [sys.executable, "-c", WITH_TWO, "demo", "--servers", "real", "--interactive", "--folder", str(tmp_path / "place")],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
         # A test run in the background ignores Ctrl-C, and its children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),

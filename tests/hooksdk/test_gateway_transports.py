@@ -23,7 +23,7 @@ from tests.hooksdk.gateways import ERAS, gateway, names, source, text_of
 pytestmark = pytest.mark.anyio
 in_both_eras = pytest.mark.parametrize("era", ERAS)
 TOKENS = {"ann": "a" * 20, "bob": "b" * 20}
-PLAIN = Path(__file__).parents[1] / "servers" / "plain.py"
+PLAIN = Path(__file__).parents[1] / "servers" / "quick.py"
 
 NOISY = """
 import os

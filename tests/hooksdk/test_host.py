@@ -209,7 +209,7 @@ async def test_a_host_may_be_left_with_a_run_open() -> None:
     session = await host.session("s").__aenter__()
     run = await session.run().__aenter__()
     await run.record(USER)
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         await host.__aexit__(None, None, None)
         with pytest.raises(SessionClosed):
             await run.__aexit__(None, None, None)

@@ -71,7 +71,7 @@ async def test_the_same_tools_come_back_until_the_list_changes(shared: McpServer
 
 
 async def test_one_name_on_two_servers_is_told_apart_by_the_catalog() -> None:
-    async with McpServers({"one": script("plain"), "two": script("plain")}) as servers:
+    async with McpServers({"one": script("quick"), "two": script("quick")}) as servers:
         catalog = build_catalog(servers.tools())
         assert catalog.sharing("add") == ["one__add", "two__add"]
         execute = catalog[0].execute
@@ -197,7 +197,7 @@ async def test_environment_and_folder_of_the_entry_reach_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WHO", "world")
-    entry = script("plain", env={"GREETING": "hello ${WHO} ${REST:-and all}"}, cwd=str(tmp_path))
+    entry = script("quick", env={"GREETING": "hello ${WHO} ${REST:-and all}"}, cwd=str(tmp_path))
     async with McpServers({"plain": entry}) as servers:
         assert (await use(servers, "environment", name="GREETING")).text == "hello world and all"
         assert (await use(servers, "folder")).text == str(tmp_path.resolve())
@@ -211,12 +211,12 @@ async def test_a_server_that_fails_is_reported_and_the_others_come_up(tmp_path: 
     (tmp_path / "used-up").touch()
     servers = McpServers(
         {
-            "plain": script("plain"),
+            "plain": script("quick"),
             "missing": {"command": "no-such-command-anywhere"},
-            "lost": script("plain", cwd=str(tmp_path / "nowhere")),
+            "lost": script("quick", cwd=str(tmp_path / "nowhere")),
             "crashing": script("dying", str(tmp_path / "used-up"), env={"TOKEN": "s3cret-token"}),
             "refused": {"url": "http://127.0.0.1:9/mcp?key=s3cret-token", "headers": {"X-Key": "s3cret-token"}},
-            "off": script("plain", disabled=True),
+            "off": script("quick", disabled=True),
         },
         on_status=told.append,
     )
@@ -253,7 +253,7 @@ async def test_a_server_that_never_answers_is_given_up_and_ended(tmp_path: Path)
 
 
 async def test_leaving_ends_the_servers_and_further_calls_say_so() -> None:
-    async with McpServers({"plain": script("plain")}) as servers:
+    async with McpServers({"plain": script("quick")}) as servers:
         pid = int((await use(servers, "process_id")).text)
         tool = find(servers, "add")
         assert alive(pid)
@@ -267,7 +267,7 @@ async def test_an_error_in_the_body_comes_out_as_itself_and_ends_the_servers() -
     pids: list[int] = []
 
     async def fail() -> None:
-        async with McpServers({"plain": script("plain")}) as servers:
+        async with McpServers({"plain": script("quick")}) as servers:
             pids.append(int((await use(servers, "process_id")).text))
             raise ZeroDivisionError
 

@@ -77,7 +77,7 @@ async def test_a_server_that_dies_in_a_call_gives_an_error_at_once_and_is_back_f
     told: list[ServerStatus] = []
     async with McpServers({"dying": script("dying")}, on_status=told.append) as servers:
         first = int((await use(servers, "process_id")).text)
-        with anyio.fail_after(30):
+        with anyio.fail_after(120):
             result = await use(servers, "die")
         assert result.is_error
         assert (
@@ -145,7 +145,7 @@ async def test_a_server_that_keeps_dying_is_left_alone_longer_each_time() -> Non
 
 
 def test_one_object_may_be_entered_again_even_on_another_event_loop() -> None:
-    servers = McpServers({"plain": script("plain")})
+    servers = McpServers({"plain": script("quick")})
 
     async def add() -> str:
         async with servers:

@@ -398,10 +398,10 @@ def long_trace(calls: int) -> list[dict[str, Any]]:
 async def test_a_trace_of_100_000_records_makes_a_page_that_a_browser_opens() -> None:
     trace = long_trace(20_000)
     assert len(trace) > 100_000
-    begin = time.monotonic()
+    begin = time.process_time()
     report = build(trace)
     html = render(report)
-    assert time.monotonic() - begin < 60  # a few seconds; only against what grows with the square of it
+    assert time.process_time() - begin < 60  # a few seconds; only against what grows with the square of it
     assert len(html) < 15_000_000
     (run,) = report.runs
     assert run.calls == 20_000
@@ -416,9 +416,9 @@ async def test_a_session_of_10_000_messages_makes_a_page_that_a_browser_opens() 
     for number in range(5_000):
         made = ToolCall(f"c{number}", "read_file", {"path": f"{number}.py"})
         messages += [form.reply("", [made]), *form.result_messages([(made, ToolResult("a line of code\n" * 300))])]
-    begin = time.monotonic()
+    begin = time.process_time()
     html = page(sessions=[StoredSession(session_id="s", messages=messages)])
-    assert time.monotonic() - begin < 60
+    assert time.process_time() - begin < 60
     assert len(html) < 30_000_000
     assert "#9999" in html
     assert "too long for this page" in html

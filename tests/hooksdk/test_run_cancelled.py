@@ -129,7 +129,7 @@ Cancels = Callable[[Work, Waiting], Awaitable[None]]
 async def by_scope(work: Work, waiting: Waiting) -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(work)
-        with anyio.fail_after(30):
+        with anyio.fail_after(120):
             await waiting.reached.wait()
         group.cancel_scope.cancel()
 
@@ -139,7 +139,7 @@ async def by_a_deadline(work: Work, waiting: Waiting) -> None:
         await waiting.reached.wait()
         scope.deadline = anyio.current_time() + 0.02
 
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         async with anyio.create_task_group() as group:
             group.start_soon(end_soon)
             with anyio.CancelScope() as scope:
@@ -148,7 +148,7 @@ async def by_a_deadline(work: Work, waiting: Waiting) -> None:
 
 async def by_task(work: Work, waiting: Waiting) -> None:
     task = asyncio.ensure_future(work())
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         await waiting.reached.wait()
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -158,7 +158,7 @@ async def by_task(work: Work, waiting: Waiting) -> None:
 
 async def by_task_again_and_again(work: Work, waiting: Waiting) -> None:
     task = asyncio.ensure_future(work())
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         await waiting.reached.wait()
     while not task.done():
         task.cancel()

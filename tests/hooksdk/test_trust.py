@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from commands import COMMAND, environment
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
-from warm import Done, run
+from warm import CAN_FORK, Done, run, start
 
 from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, MemoryStore, hooks
 from hooksdk._config.rules import PLUGIN_SETTINGS, SETTINGS
@@ -625,19 +626,23 @@ def test_without_a_terminal_nobody_can_say_yes(desk: Desk) -> None:
     assert not desk.user_file.exists()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.skipif(not CAN_FORK, reason="needs a pseudo-terminal, and commands that are forks")
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 1)])
 def test_on_a_terminal_the_operator_is_asked(answer: str, code: int, desk: Desk) -> None:
     desk.project("plugins_file = true\n")
     own = {**environment(desk.repository.parent), "XDG_CONFIG_HOME": str(desk.xdg), "COLUMNS": "300"}
     ours, theirs = os.openpty()
-    process = subprocess.Popen([*COMMAND, "trust"], cwd=desk.repository, env=own, stdin=theirs, stdout=subprocess.PIPE)
-    os.close(theirs)
-    os.write(ours, answer.encode())
-    out = process.communicate(timeout=120)[0].decode()
+    with tempfile.TemporaryFile("w+") as out:
+        files = [theirs, out.fileno(), theirs]
+        command = start(["trust"], folder=desk.repository, environment=own, files=files)
+        os.close(theirs)
+        os.write(ours, answer.encode())
+        ended = command.wait()
+        out.seek(0)
+        told = out.read()
     os.close(ours)
-    assert (process.returncode, desk.load().plugins_file) == (code, code == 0)
-    assert f"Trust {desk.repository} at this content? [y/N]" in out
+    assert (ended, desk.load().plugins_file) == (code, code == 0)
+    assert f"Trust {desk.repository} at this content? [y/N]" in told
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no modes there")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
+import io
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 CAN_FORK = sys.platform == "linux"
 MODULES = [
@@ -55,19 +56,42 @@ def run(arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str
             input=stdin.encode(), capture_output=True,
         )  # fmt: skip
         return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
-    order = {"arguments": arguments, "folder": str(folder), "environment": dict(environment)}
     theirs, writing = os.pipe()
-    reading, end = os.pipe()
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(reading) as code:
-        socket.send_fds(_warm_process(), [json.dumps(order).encode()], [theirs, out.fileno(), err.fileno(), end])
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        running = start(arguments, folder=folder, environment=environment, files=[theirs, out.fileno(), err.fileno()])
         os.close(theirs)
-        os.close(end)
         with open(writing, "w") as keyboard:
             keyboard.write(stdin)
-        returned = int(code.read())
+        returned = running.wait()
         out.seek(0)
         err.seek(0)
         return Done(returned, out.read().decode(), err.read().decode())
+
+
+class Running:
+    """A command under way: a fork, so no child of this process."""
+
+    def __init__(self, told: IO[str]) -> None:
+        self._told = told
+        self.pid = int(told.readline())
+
+    def interrupt(self) -> None:
+        """What Ctrl-C does."""
+        os.kill(self.pid, signal.SIGINT)
+
+    def wait(self) -> int:
+        """Its code, once it has ended; to be asked for once."""
+        with self._told:
+            return int(self._told.read())
+
+
+def start(arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str], files: Sequence[int]) -> Running:
+    """Start `hooksdk` with these arguments and these files as stdin, stdout and stderr, on Linux."""
+    order = {"arguments": arguments, "folder": str(folder), "environment": dict(environment)}
+    reading, end = os.pipe()
+    socket.send_fds(_warm_process(), [json.dumps(order).encode()], [*files, end])
+    os.close(end)
+    return Running(open(reading))
 
 
 @functools.cache
@@ -100,6 +124,9 @@ def _take_orders(orders: socket.socket) -> Sequence[str] | None:
     orders.close()
     command = os.fork()
     if command != 0:
+        os.write(files[-1], f"{command}\n".encode())
+        for file in files[:-1]:  # whoever reads from the command's end of a pipe waits for the command alone
+            os.close(file)
         _, status = os.waitpid(command, 0)
         os.write(files[-1], str(os.waitstatus_to_exitcode(status)).encode())
         os._exit(0)
@@ -111,6 +138,11 @@ def _take_orders(orders: socket.socket) -> Sequence[str] | None:
     os.chdir(order["folder"])
     os.environ.clear()
     os.environ.update(order["environment"])
+    # A test run in the background ignores Ctrl-C, and its children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for stream in (sys.stdout, sys.stderr):
+        assert isinstance(stream, io.TextIOWrapper)
+        stream.reconfigure(line_buffering=True)  # as on a terminal, and as what reads a pipe line by line wants it
     return order["arguments"]
 
 

@@ -2,37 +2,33 @@
 
 from typing import Any
 
-import anyio
-import mcp_types as types
-from mcp.server.lowlevel import NotificationOptions, Server
-from mcp.server.stdio import stdio_server
+from lines import hello, plain_tool, send, serve_requests, text
 
 names = ["grow", "shrink", "vanish"]
 
 
-async def list_tools(_context: object, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-    at = int(params.cursor) if params and params.cursor else 0
-    tool = types.Tool(name=names[at], description=f"page {at + 1}", input_schema={"type": "object"})
-    return types.ListToolsResult(tools=[tool], next_cursor=str(at + 1) if at + 1 < len(names) else None)
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    method: str = request["method"]
+    params: dict[str, Any] = request.get("params") or {}
+    if method == "initialize":
+        return hello(params, "changing", list_changes=True)
+    if method == "tools/list":
+        at = int(params.get("cursor") or 0)
+        page: dict[str, Any] = {"tools": [plain_tool(names[at], f"page {at + 1}")]}
+        return {**page, "nextCursor": str(at + 1)} if at + 1 < len(names) else page
+    return call(params["name"]) if method == "tools/call" else {}
 
 
-async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-    if params.name == "grow":
+def call(name: str) -> dict[str, Any]:
+    if name == "grow":
         names.append(f"grown_{len(names)}")
-    elif params.name == "shrink":
+    elif name == "shrink":
         names.remove("vanish")
     else:
-        return types.CallToolResult(content=[types.TextContent(text="still here")])
-    await context.session.send_tool_list_changed()
-    return types.CallToolResult(content=[types.TextContent(text=f"{len(names)} tools")])
-
-
-async def main() -> None:
-    server = Server("changing", on_list_tools=list_tools, on_call_tool=call_tool)
-    options = server.create_initialization_options(NotificationOptions(tools_changed=True))
-    async with stdio_server() as (read, write):
-        await server.run(read, write, options)
+        return text("still here")
+    send({"method": "notifications/tools/list_changed"})
+    return text(f"{len(names)} tools")
 
 
 if __name__ == "__main__":
-    anyio.run(main)
+    serve_requests(answer)

@@ -3,27 +3,24 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
-if len(sys.argv) > 1 and Path(sys.argv[1]).exists():
-    sys.exit(f"cannot start: the licence is used up, token {os.environ.get('TOKEN', '-')}")
+from lines import plain_tool, serve, text
 
-from mcp.server.mcpserver import MCPServer
-
-server = MCPServer("dying")
-
-
-@server.tool(structured_output=False)
-async def process_id() -> str:
-    """The server's process id."""
-    return str(os.getpid())
+TOOLS = [
+    plain_tool("process_id", "The server's process id."),
+    plain_tool("die", "End the server in the middle of this call."),
+]
 
 
-@server.tool(structured_output=False)
-async def die() -> str:
-    """End the server in the middle of this call."""
-    print("fatal: out of cheese", file=sys.stderr, flush=True)
-    os._exit(3)
+def call(name: str, _: dict[str, Any]) -> dict[str, Any]:
+    if name == "die":
+        print("fatal: out of cheese", file=sys.stderr, flush=True)
+        os._exit(3)
+    return text(str(os.getpid()))
 
 
 if __name__ == "__main__":
-    server.run()
+    if len(sys.argv) > 1 and Path(sys.argv[1]).exists():
+        sys.exit(f"cannot start: the licence is used up, token {os.environ.get('TOKEN', '-')}")
+    serve("dying", TOOLS, call)

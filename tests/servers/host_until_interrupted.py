@@ -9,7 +9,7 @@ from hooksdk.mcp import McpServers
 
 
 async def main() -> None:
-    entry = {"command": sys.executable, "args": [str(Path(__file__).with_name("plain.py"))]}
+    entry = {"command": sys.executable, "args": [str(Path(__file__).with_name("quick.py"))]}
     async with McpServers({"plain": entry}) as servers:
         tool = next(tool for tool in servers.tools() if tool.name == "process_id")
         assert tool.execute is not None

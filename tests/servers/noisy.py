@@ -2,10 +2,9 @@
 
 import os
 import sys
+from typing import Any
 
-from mcp.server.mcpserver import MCPServer
-
-server = MCPServer("noisy")
+from lines import plain_tool, serve, text
 
 
 def shout() -> None:
@@ -14,13 +13,11 @@ def shout() -> None:
     os.write(1, b"\xff\xfe raw bytes\n")
 
 
-@server.tool(structured_output=False)
-async def greet(name: str) -> str:
-    """Greet somebody, noisily."""
+def greet(_: str, arguments: dict[str, Any]) -> dict[str, Any]:
     shout()
-    return f"hello {name}"
+    return text(f"hello {arguments['name']}")
 
 
 if __name__ == "__main__":
     shout()
-    server.run()
+    serve("noisy", [plain_tool("greet", "Greet somebody, noisily.", {"name": {"type": "string"}})], greet)

@@ -5,34 +5,26 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
-import anyio
-from mcp.server.mcpserver import MCPServer
+from lines import plain_tool, serve, text
 
-server = MCPServer("stalling")
-
-
-@server.tool(structured_output=False)
-async def process_id() -> str:
-    """The server's process id."""
-    return str(os.getpid())
+TOOLS = [
+    plain_tool("process_id", "The server's process id."),
+    plain_tool("slow", "Take for ever; other calls go on."),
+    plain_tool("stall", "Take a minute, and answer nothing else meanwhile."),
+]
 
 
-@server.tool(structured_output=False)
-async def slow() -> str:
-    """Take a minute; other calls go on."""
-    await anyio.sleep(60)
-    return "at last"
-
-
-@server.tool(structured_output=False)
-async def stall() -> str:
-    """Take a minute, and answer nothing else meanwhile."""
-    if len(sys.argv) > 1:
-        Path(sys.argv[1]).touch()
-    time.sleep(60)
-    return "at last"
+def call(name: str, _: dict[str, Any]) -> dict[str, Any] | None:
+    if name == "slow":
+        return None
+    if name == "stall":
+        if len(sys.argv) > 1:
+            Path(sys.argv[1]).touch()
+        time.sleep(60)
+    return text(str(os.getpid()))
 
 
 if __name__ == "__main__":
-    server.run()
+    serve("stalling", TOOLS, call)

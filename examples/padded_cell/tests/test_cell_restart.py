@@ -157,7 +157,9 @@ async def test_the_report_says_what_became_of_the_command(command: Any, expected
 
 @both_loops
 async def test_a_command_that_goes_on_is_left_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running: list[subprocess.Popen[bytes]] = []
     monkeypatch.setattr("padded_cell._restart.WATCHED", 0.05)
+    monkeypatch.setattr("padded_cell._restart._running", running)
     command = ["sh", "-c", f"read line < {tmp_path}/go; echo $line > {tmp_path}/went"]
     subprocess.run(["mkfifo", str(tmp_path / "go")], check=True)
     async with open_host(PaddedCell) as host, host.session("a") as session:
@@ -167,6 +169,8 @@ async def test_a_command_that_goes_on_is_left_to_itself(tmp_path: Path, monkeypa
     with anyio.fail_after(30):
         while not (tmp_path / "went").exists() or (tmp_path / "went").read_text() != "on\n":
             await anyio.sleep(0.005)
+    (process,) = running
+    assert process.wait(30) == 0
 
 
 # Never twice at once
