@@ -27,6 +27,11 @@ NAME = "hooksdk"
 """What the gateway is called in clients' files."""
 Scope = Literal["user", "project"]
 _NEEDED = {"envFile": "its envFile is read by VS Code alone; write its variables into 'env'"}
+_CODEX_START = {"required": True, "startup_timeout_sec": 60}
+"""Codex waits one second for a server that is not required, and goes on without its tools and without a word; for one that is,
+as long as its start may take, and then says that it failed."""
+_CODEX_CALL, _HELD = 300, 60
+"""Seconds that Codex waits for a call by itself, and how much longer one takes here: a server's start, a question."""
 _CACHES = ("archive-v0", "builds-v0", "environments-v2")
 """Folders in uv's cache, which uv empties."""
 
@@ -192,8 +197,13 @@ def gateway_entry(place: ClientFile, options: InstallOptions, target: Path, entr
     if env:
         entry["env"] = env
     variables = sorted(set(re.findall(r"\$\{(?:env:)?([A-Za-z_]\w*)(?::-[^}]*)?\}", json.dumps(entries))))
-    if place.client == "codex" and variables:  # it passes no others on
-        entry["env_vars"] = variables
+    if place.client == "codex":
+        if variables:  # it passes no others on
+            entry["env_vars"] = variables
+        entry |= _CODEX_START
+        longest = max((one["timeout"] for one in entries if isinstance(one.get("timeout"), (int, float))), default=0)
+        if longest + _HELD > _CODEX_CALL:
+            entry["tool_timeout_sec"] = int(longest) + _HELD
     return entry
 
 

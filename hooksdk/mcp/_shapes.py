@@ -22,6 +22,8 @@ _CONTAINERS = (
     ("context_servers",),  # Zed's settings.json
     ("mcp_servers",),  # Codex's config.toml
 )
+MOST_SECONDS = 3600
+"""Who writes a longer `timeout` means milliseconds, as most clients do."""
 _ENTRY_KEYS = {"command", "url", "httpUrl", "serverUrl"}
 """One of them is in every entry that can be used."""
 _EXPECTED = 'expected an object such as {"mcpServers": {"git": {"command": "mcp-server-git"}}}'
@@ -74,7 +76,10 @@ def plain_entry(entry: Entries) -> dict[str, Any]:
         ("startup_timeout_sec", "start_timeout"),
     ):
         if theirs in values and ours not in values:
-            values[ours] = values.pop(theirs)
+            value = values.pop(theirs)
+            # These are seconds for certain, and a `timeout` above this is taken for milliseconds.
+            too_long = theirs.endswith("_sec") and isinstance(value, (int, float)) and value > MOST_SECONDS
+            values[ours] = MOST_SECONDS if too_long else value
     if isinstance(values.get("enabled"), bool):  # Codex, Zed
         values.setdefault("disabled", not values.pop("enabled"))
     if isinstance(variables := values.get("env_vars"), list) and isinstance(values.get("env", {}), Mapping):  # Codex

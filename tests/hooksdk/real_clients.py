@@ -9,8 +9,8 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,8 @@ class Agent:
     configuration: Callable[[ScriptedServer], dict[str, Any]]
     variables: Callable[[ScriptedServer], dict[str, str]]
     servers_key: str = "mcpServers"
+    patience: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What its servers' entries say, so that it waits for one that is not the gateway."""
     opening: Call | None = None
     """What a model does first in this agent when it is not shown the servers' tools at once."""
 
@@ -97,6 +99,7 @@ AGENTS = {
         Agent(
             "codex", "codex", ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"),
             ".codex/config.toml", _codex, lambda _server: {"SCRIPTED_KEY": "none"}, "mcp_servers",
+            {"required": True, "startup_timeout_sec": 120},
         ),
         Agent(
             "gemini", "gemini", ("--yolo", "--skip-trust", "-p"), ".gemini/settings.json", _gemini,
@@ -126,7 +129,7 @@ class Desk:
         self.notes = Scripted(folder / "notes", *tools)
         self.configuration = self.home / agent.file
         self.configuration.parent.mkdir(parents=True, exist_ok=True)
-        content = {**agent.configuration(server), agent.servers_key: {"notes": self.notes.entry}}
+        content = {**agent.configuration(server), agent.servers_key: {"notes": {**self.notes.entry, **agent.patience}}}
         text = tomlkit.dumps(content) if self.configuration.suffix == ".toml" else json.dumps(content, indent=2)
         self.configuration.write_text(text)
         prefixes = ("HOOKSDK_", "OPENAI_", "ANTHROPIC_", "CLAUDE", "CODEX_", "GEMINI_", "GOOGLE_", "QWEN_", "XDG_")
@@ -141,14 +144,7 @@ class Desk:
 
     async def ask(self) -> Done:
         """Start the agent, with the prompt, and wait for its end."""
-        written = self.configuration.read_text()
-        if self.agent.name == "codex":  # it does not wait for servers otherwise, and a machine may be busy
-            slow = "required = true\nstartup_timeout_sec = 120\n"
-            self.configuration.write_text(re.sub(r"(\[mcp_servers\.\w+\]\n)", rf"\1{slow}", written))
-        done = await self._run([str(program(self.agent.program)), *self.agent.arguments, PROMPT])
-        if self.agent.name == "codex":
-            self.configuration.write_text(written)
-        return done
+        return await self._run([str(program(self.agent.program)), *self.agent.arguments, PROMPT])
 
     def configure(self, text: str) -> None:
         """The user's own `config.toml` of hooksdk."""

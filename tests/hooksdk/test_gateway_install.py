@@ -140,13 +140,12 @@ def test_a_file_that_is_broken_now_is_left_alone_and_the_backup_is_named(desk: D
     desk.type("install", "--client", "cursor", "--yes")
     file.write_text("{broken")
     done = desk.type("uninstall", "--client", "cursor", "--yes")
-    assert (done.code, "what it held before is in" in done.err, file.read_text()) == (
-        3,
-        True,
-        "{broken",
-    ) or done.code == 1
-    assert file.read_text() == "{broken"
-    assert desk.records() == ["bak", "json"]
+    assert done.code == 1
+    assert "is not JSON" in done.complaint
+    assert f"what it held before is in {desk.home}/kept/gateway/installed/cursor-" in done.complaint
+    assert done.complaint.endswith("Nothing was changed")
+    assert (file.read_text(), desk.records()) == ("{broken", ["bak", "json"])
+    assert list(desk.servers()) == ["git"]
 
 
 def test_a_server_that_came_back_by_hand_stays_as_it_is_and_the_backup_stays(desk: Desk) -> None:
@@ -269,6 +268,21 @@ def test_codex_passes_on_what_its_servers_read_from_the_environment(desk: Desk) 
     assert desk.servers()["x"]["env"] == {"LANGS": "${LANGS:-}"}
 
 
+def test_codex_waits_for_the_gateway_and_says_when_it_cannot_be_started(desk: Desk) -> None:
+    file = desk.write("home/.codex/config.toml", '[mcp_servers.git]\ncommand = "g"\n')
+    desk.type("install", "--client", "codex", "--yes")
+    entry = tomllib.loads(file.read_text())["mcp_servers"]["hooksdk"]
+    assert (entry["required"], entry["startup_timeout_sec"], "tool_timeout_sec" in entry) == (True, 60, False)
+
+
+def test_codex_gives_a_call_the_time_that_its_servers_had(desk: Desk) -> None:
+    text = '[mcp_servers.slow]\ncommand = "s"\ntool_timeout_sec = 7200\n[mcp_servers.git]\ncommand = "g"\n'
+    file = desk.write("home/.codex/config.toml", text)
+    desk.type("install", "--client", "codex", "--yes")
+    assert desk.servers()["slow"]["timeout"] == 3600  # and not milliseconds
+    assert tomllib.loads(file.read_text())["mcp_servers"]["hooksdk"]["tool_timeout_sec"] == 3660
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -315,6 +329,18 @@ def test_an_import_goes_where_it_is_told(desk: Desk) -> None:
     assert json.loads((desk.project / "mcp.json").read_text())["mcpServers"] == {"git": {"command": "g"}}
     dry = desk.type("import", "--dry-run", "--json").json()
     assert (dry["written"], dry["servers"][0]["outcome"]) == (False, "new")
+
+
+@pytest.mark.parametrize("arguments", [(), ("-o", "../elsewhere.json")])
+def test_a_file_outside_of_the_project_needs_no_trust_and_gets_none(desk: Desk, arguments: tuple[str, ...]) -> None:
+    desk.write(CURSOR, {"mcpServers": {"git": {"command": "g"}}})
+    done = desk.type("import", "--yes", *arguments)
+    assert "trust" not in done.out
+    assert f"look        hooksdk tools list --mcp {arguments[-1] if arguments else desk.servers_file}\n" in done.out
+    assert not (desk.home / ".config" / "hooksdk" / "config.toml").exists()
+    desk.write(CURSOR, {"mcpServers": {"time": {"command": "t"}}})
+    found = desk.type("import", "--yes", "--json", *arguments).json()
+    assert (found["written"], found["trusted"]) == (True, False)
 
 
 # status
