@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 
 import anyio
@@ -75,6 +76,8 @@ async def _serve(options: ServeOptions, streams: tuple[int, int] | None, console
                         print_line(console, "servers", one_line(_known(project)))
                         group.start_soon(write_status)
                         if address is None:
+                            if streams is not None and os.isatty(streams[0]):
+                                print_line(console, "waiting", "for a client at stdin and stdout; Ctrl-C ends it")
                             await gateway.serve_stdio(options.profile, streams=streams)
                         else:
                             await gateway.serve_http(*address, profile=options.profile, on_listening=listening)

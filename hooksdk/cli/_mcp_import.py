@@ -31,7 +31,7 @@ from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp._clients import ClientFile, client_files
 from hooksdk.mcp._config import ENTRY_KEYS, load_file, read_text
 from hooksdk.mcp._fill import BARE_FOLDERS, with_braces
-from hooksdk.mcp._shapes import find_servers, plain_entry
+from hooksdk.mcp._shapes import essence, find_servers, plain_entry
 from hooksdk.stores._files import replace_file
 
 
@@ -191,10 +191,10 @@ def _decide(rows: Sequence[Row], known: Mapping[str, Any], names: Sequence[str])
         if names and row.name not in names:
             row.outcome = "not asked for"
         elif row.name in known:
-            same = plain_entry(known[row.name]) == row.entry
+            same = isinstance(known[row.name], Mapping) and essence(known[row.name]) == essence(row.entry)
             row.outcome = "there already" if same else "left out: the file has another server of this name"
         elif before is not None:
-            same = before.entry == row.entry
+            same = essence(before.entry) == essence(row.entry)
             row.outcome = (
                 f"the same as {before.client}'s" if same else f"left out: {before.client} has another of this name"
             )

@@ -232,6 +232,74 @@ def test_a_server_that_was_changed_in_the_gateways_file_stays_there(desk: Desk) 
     )
 
 
+def claude(desk: Desk) -> Path:
+    """Claude Code's file with servers for everywhere, for the project's folder and for another one."""
+    here = {"allowedTools": [], "mcpServers": {"git": {"command": "g"}}}
+    other = {"mcpServers": {"docs": {"command": "d"}}}
+    projects = {str(desk.project): here, "/elsewhere": other, "/plain": {}}
+    return desk.write(FILES["claude-code"], {"mcpServers": {"time": {"command": "t"}}, "projects": projects})
+
+
+def test_servers_of_a_single_folder_go_to_a_gateway_of_that_folder(desk: Desk) -> None:
+    file = claude(desk)
+    before = file.read_bytes()
+    done = desk.type("install", "--client", "claude-code", "--local", "--yes", "--json").json()
+    settings = json.loads(file.read_text())
+    assert list(settings["mcpServers"]) == ["time"]
+    assert list(settings["projects"]["/elsewhere"]["mcpServers"]) == ["docs"]
+    (entry,) = settings["projects"][str(desk.project)]["mcpServers"].values()
+    assert entry["args"][-4:] == ["--config", done["gateway_file"], "--project", str(desk.project)]
+    assert list(McpServers.from_file(done["gateway_file"]).status) == ["git"]
+    assert not desk.servers_file.exists()
+    assert desk.type("uninstall", "--client", "claude-code", "--local", "--yes").code == 0
+    assert (file.read_bytes(), Path(done["gateway_file"]).exists(), desk.records()) == (before, False, [])
+
+
+def test_servers_of_everywhere_and_of_a_folder_are_taken_and_given_back_in_any_order(desk: Desk) -> None:
+    file = claude(desk)
+    before = json.loads(file.read_text())
+    assert "To take them, type there: hooksdk gateway install --client claude-code --local" in (
+        desk.type("install", "--client", "claude-code", "--yes").out
+    )
+    done = desk.type("install", "--client", "claude-code", "--local", "--yes")
+    assert "undo        hooksdk gateway uninstall --client claude-code --local\n" in done.out
+    both = json.loads(file.read_text())
+    assert list(both["mcpServers"]) == ["hooksdk"]
+    assert list(both["projects"][str(desk.project)]["mcpServers"]) == ["hooksdk-folder"]  # the other would hide it
+    assert "is installed in" in desk.type("install", "--client", "claude-code", "--local", "--yes").complaint
+    assert desk.type("uninstall", "--client", "claude-code", "--yes").code == 0
+    assert desk.type("uninstall", "--client", "claude-code", "--local", "--yes").code == 0
+    assert (json.loads(file.read_text()), desk.records()) == (before, [])
+
+
+def test_servers_of_a_profile_of_vs_code_are_found_and_taken_on_request(desk: Desk) -> None:
+    desk.write(OTHERS["vscode"][0], {"servers": {"git": {"command": "g"}}})
+    profile = desk.write("home/.config/Code/User/profiles/1a/mcp.json", {"servers": {"time": {"command": "t"}}})
+    before = profile.read_bytes()
+    outcomes = {one["server"]: one["outcome"] for one in desk.type("import", "--dry-run", "--json").json()["servers"]}
+    assert outcomes == {"git": "new", "time": "new"}
+    told = (
+        f"time: in {profile}, and stays there. To take them: hooksdk gateway install --client vscode --file {profile}"
+    )
+    assert told in desk.type("install", "--client", "vscode", "--yes").out
+    done = desk.type("install", "--client", "vscode", "--file", profile, "--yes")
+    assert f"undo        hooksdk gateway uninstall --client vscode --file {profile}\n" in done.out
+    assert list(json.loads(profile.read_text())["servers"]) == ["hooksdk"]
+    assert list(desk.servers()) == ["git", "time"]
+    assert desk.type("uninstall", "--client", "vscode", "--file", profile, "--yes").code == 0
+    assert (profile.read_bytes(), list(desk.servers())) == (before, ["git"])
+
+
+def test_entries_that_come_to_the_same_are_one_server(desk: Desk) -> None:
+    desk.write(CURSOR, {"mcpServers": {"git": {"command": "g"}}})
+    desk.write(FILES["claude-code"], {"mcpServers": {"git": {"type": "stdio", "command": "g", "args": [], "env": {}}}})
+    outcomes = [one["outcome"] for one in desk.type("import", "--dry-run", "--json").json()["servers"]]
+    assert outcomes == ["new", "the same as claude-code's"]
+    desk.type("install", "--client", "cursor", "--yes")
+    desk.type("install", "--client", "claude-code", "--yes")
+    assert desk.servers() == {"git": {"command": "g"}}
+
+
 def test_in_a_project_its_own_files_are_used(desk: Desk) -> None:
     file = desk.write("project/.mcp.json", {"mcpServers": {"git": {"command": "g"}}})
     done = desk.type("install", "--client", "claude-code", "--project", "--yes")
@@ -288,12 +356,20 @@ def test_codex_gives_a_call_the_time_that_its_servers_had(desk: Desk) -> None:
     [
         (("--client", "curser"), "Did you mean 'cursor'?"),
         (("--client", "claude-desktop", "--project"), "Claude Desktop has no file of servers in a project"),
+        (("--client", "cursor", "--local"), "Cursor has no servers of a single folder; leave --local out"),
+        (("--client", "claude-code", "--local"), "alone. It has some for: /elsewhere"),
+        (("--client", "claude-code", "--local", "--project"), "are three places: give one of them"),
+        (
+            ("--client", "cursor", "--file", "mcp.toml"),
+            "Cursor keeps its servers in a .json file, and mcp.toml is none",
+        ),
         (("--client", "windsurf"), "is not JSON"),
         (("--client", "zed"), "has a server 'hooksdk' that no installation is recorded of; rename it first"),
     ],
 )
 def test_what_cannot_be_done_is_told(desk: Desk, arguments: tuple[str, ...], problem: str) -> None:
     desk.write(FILES["windsurf"], "{broken")
+    desk.write(FILES["claude-code"], {"projects": {"/elsewhere": {"mcpServers": {"git": {"command": "g"}}}}})
     desk.write(OTHERS["zed"][0], {"context_servers": {"hooksdk": {"command": "x"}}})
     done = desk.type("install", *arguments, "--yes")
     assert done.code in {1, 3}

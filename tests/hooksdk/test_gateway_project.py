@@ -20,6 +20,7 @@ from rich.console import Console
 from scripted_servers import Make, Scripted
 
 from hooksdk import Host
+from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._gateway_project import GatewayProject, ServeOptions
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway
@@ -219,6 +220,27 @@ async def test_a_found_file_that_is_not_trusted_any_more_keeps_its_servers(make:
             await anyio.to_thread.run_sync(lambda: subprocess.run(trust, check=True, capture_output=True))
             assert await names(connected) == ["add", "find"]
             assert project.problem == ""
+        group.cancel_scope.cancel()
+
+
+async def test_where_a_project_has_no_servers_the_users_own_file_counts(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    own, folder = tmp_path / "config" / "hooksdk", tmp_path / "project"
+    own.mkdir(parents=True)
+    folder.mkdir()
+    with pytest.raises(CommandProblem, match="find those of your clients with hooksdk gateway import"):
+        GatewayProject(ServeOptions(project=folder), Console(file=io.StringIO()))
+    write(own, make("one", "add"))
+    project = GatewayProject(ServeOptions(project=folder), Console(file=io.StringIO()))
+    project.gateway = Gateway(project.host, project)
+    async with anyio.create_task_group() as group:
+        await project.start(group)
+        async with project.servers, project.gateway, client(project.gateway) as connected:
+            assert await names(connected) == ["add"]
+            write(own, make("one", "add"), make("two", "find"))
+            assert await names(connected) == ["add", "find"]
         group.cancel_scope.cancel()
 
 
