@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 
@@ -67,7 +68,8 @@ async def _serve(options: ServeOptions, streams: tuple[int, int] | None, console
             # Asked to end: in good order, so that the servers are stopped, too.
             # The host is left last.
             asked = anyio.CancelScope()
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.cancel)
+            with contextlib.suppress(RuntimeError):  # Windows has no such signal; a thread gets none
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.cancel)
             try:
                 await project.start(group)
                 with asked:

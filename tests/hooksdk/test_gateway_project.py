@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +24,7 @@ from scripted_servers import Make, Scripted
 from hooksdk import Host
 from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._gateway_project import GatewayProject, ServeOptions
+from hooksdk.cli._gateway_serve import serve
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway
 from hooksdk.gateway._http import SHORTEST_TOKEN
@@ -283,11 +286,26 @@ async def test_token_files_count_from_the_project_and_what_is_gone_is_not_let_in
 
 # The process
 
+LOUD = """
+import os, subprocess
+from hooksdk import hooks
+print("imported", flush=True)
+class Loud:
+    @hooks.before_tool_call
+    def judge(self, event):
+        print("judged", flush=True)
+        os.write(1, b"written past python\\n")
+        subprocess.run(["echo", "of a child"], check=True)
+"""
+
 
 @pytest.mark.parametrize("how", ["eof", signal.SIGTERM, signal.SIGINT])
-async def test_however_it_is_ended_its_servers_end_and_its_status_goes(make: Make, tmp_path: Path, how: Any) -> None:
+async def test_however_it_is_ended_its_servers_end_its_status_goes_and_stdout_had_the_protocol_alone(
+    make: Make, tmp_path: Path, how: Any
+) -> None:
     one = make("one", "add")
     write(tmp_path, one)
+    (tmp_path / "loud.py").write_text(LOUD)
     command = [
         sys.executable,
         "-m",
@@ -297,6 +315,8 @@ async def test_however_it_is_ended_its_servers_end_and_its_status_goes(make: Mak
         str(tmp_path / "mcp.json"),
         "--project",
         str(tmp_path),
+        "--plugin",
+        str(tmp_path / "loud.py"),
     ]
     hello = {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"},
@@ -310,6 +330,7 @@ async def test_however_it_is_ended_its_servers_end_and_its_status_goes(make: Mak
     try:
         assert process.stdin is not None
         assert process.stdout is not None
+        assert process.stderr is not None
         for request in requests:
             await process.stdin.send(json.dumps({"jsonrpc": "2.0", **request}).encode() + b"\n")
         answers = b""
@@ -324,10 +345,35 @@ async def test_however_it_is_ended_its_servers_end_and_its_status_goes(make: Mak
             process.send_signal(how)
         with anyio.fail_after(60):
             code = await process.wait()
+            answers += b"".join([rest async for rest in process.stdout])
+            said = b"".join([line async for line in process.stderr])
     finally:
         if process.returncode is None:
             process.kill()
         await process.aclose()
     assert code == (0 if how != signal.SIGINT else 130)
+    assert [json.loads(line)["jsonrpc"] for line in answers.splitlines()] == ["2.0"] * len(answers.splitlines())
+    for words in (b"imported", b"judged", b"written past python", b"of a child"):
+        assert words in said
     await until(lambda: not alive(pid))
     assert running_gateways() == []
+
+
+async def test_it_serves_where_there_are_no_signals_to_hear_of(make: Make, tmp_path: Path) -> None:
+    write(tmp_path, make("one", "add"))
+    theirs, ours = os.pipe()
+    read, written = os.pipe()
+    options = ServeOptions(config=(tmp_path / "mcp.json",), project=tmp_path)
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    os.write(ours, json.dumps(ping).encode() + b"\n")
+    codes: list[int] = []
+    # A thread gets no signals, and Windows has none of this kind.
+    thread = threading.Thread(target=lambda: codes.append(serve(options, (theirs, written))), daemon=True)
+    thread.start()
+    with anyio.fail_after(60):
+        answer = await anyio.to_thread.run_sync(os.read, read, 1000)
+        os.close(ours)
+        await anyio.to_thread.run_sync(thread.join)
+    for descriptor in (theirs, read, written):
+        os.close(descriptor)
+    assert (json.loads(answer)["id"], codes) == (1, [0])
