@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -17,7 +18,7 @@ pytest.importorskip("mcp", reason="needs the extra `mcp`")
 from commands import environment
 from warm import Done, run
 
-from hooksdk.gateway._status import ServerLine, StatusFile, is_alive, running_gateways
+from hooksdk.gateway._status import ServerLine, StatusFile, running_gateways
 from hooksdk.mcp import McpServers
 
 
@@ -234,9 +235,9 @@ def test_a_server_that_was_changed_in_the_gateways_file_stays_there(desk: Desk) 
 
 def claude(desk: Desk) -> Path:
     """Claude Code's file with servers for everywhere, for the project's folder and for another one."""
-    here = {"allowedTools": [], "mcpServers": {"git": {"command": "g"}}}
+    here: dict[str, Any] = {"allowedTools": [], "mcpServers": {"git": {"command": "g"}}}
     other = {"mcpServers": {"docs": {"command": "d"}}}
-    projects = {str(desk.project): here, "/elsewhere": other, "/plain": {}}
+    projects: dict[str, Any] = {str(desk.project): here, "/elsewhere": other, "/plain": {}}
     return desk.write(FILES["claude-code"], {"mcpServers": {"time": {"command": "t"}}, "projects": projects})
 
 
@@ -439,17 +440,24 @@ def test_a_running_gateway_shows_how_it_is(desk: Desk) -> None:
     assert desk.type("status").out == "no gateway runs\n"
 
 
-def test_the_file_of_a_gateway_that_was_killed_goes(tmp_path: Path) -> None:
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    file = StatusFile(tmp_path)
-    file.update()
-    (path,) = tmp_path.iterdir()
-    path.rename(tmp_path / f"{ended.pid}-0.json")
-    (tmp_path / "no-number").write_text("x")
+def test_the_gateways_that_run_are_told_and_the_files_of_others_go(tmp_path: Path) -> None:
+    with StatusFile(tmp_path, profile="one") as one, StatusFile(tmp_path, profile="two"):
+        # That of a gateway that was killed: a process has its number, maybe this one, and nobody holds its lock.
+        (ended,) = [path for path in tmp_path.glob("*.json") if json.loads(path.read_bytes())["profile"] == "two"]
+        left = tmp_path / f"{os.getpid()}-0.json"
+        left.write_bytes(ended.read_bytes())
+        left.with_suffix(".lock").touch()
+        half = tmp_path / "1-1.tmp"
+        half.touch()
+        for path in (left.with_suffix(".lock"), half):
+            os.utime(path, (0, 0))
+        assert [found.profile for found in running_gateways(tmp_path)] == ["one", "two"]
+        assert len(list(tmp_path.iterdir())) == 4
+        shutil.rmtree(tmp_path)
+        one.update(calls=1)  # it comes back
+        assert [(found.profile, found.calls) for found in running_gateways(tmp_path)] == [("one", 1)]
     assert running_gateways(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
-    assert is_alive(os.getpid())
 
 
 def test_a_status_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:

@@ -299,9 +299,11 @@ class Loud:
 """
 
 
-@pytest.mark.parametrize("how", ["eof", signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("how", "expected"), [("eof", 0), (signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
+)
 async def test_however_it_is_ended_its_servers_end_its_status_goes_and_stdout_had_the_protocol_alone(
-    make: Make, tmp_path: Path, how: Any
+    make: Make, tmp_path: Path, how: Any, expected: int
 ) -> None:
     one = make("one", "add")
     write(tmp_path, one)
@@ -351,7 +353,7 @@ async def test_however_it_is_ended_its_servers_end_its_status_goes_and_stdout_ha
         if process.returncode is None:
             process.kill()
         await process.aclose()
-    assert code == (0 if how != signal.SIGINT else 130)
+    assert code == expected
     assert [json.loads(line)["jsonrpc"] for line in answers.splitlines()] == ["2.0"] * len(answers.splitlines())
     for words in (b"imported", b"judged", b"written past python", b"of a child"):
         assert words in said
