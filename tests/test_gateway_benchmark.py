@@ -87,7 +87,10 @@ async def test_the_page_says_what_is_listed_and_read_of_four_servers(home: Path,
 async def test_the_page_says_what_is_listed_and_read_of_1860_tools(home: Path, programs: Path) -> None:
     catalog = home / "catalog.json"
     catalog.write_text(json.dumps(bench.many_tools(bench.CATALOGS)), "utf-8")
-    many: dict[str, Any] = {"command": sys.executable, "args": [os.fspath(bench.HERE / "catalog_server.py"), str(catalog)]}
+    many: dict[str, Any] = {
+        "command": sys.executable,
+        "args": [os.fspath(bench.HERE / "catalog_server.py"), str(catalog)],
+    }
     async with standing(home, {"catalog": many, **bench.entries(programs, "time")}) as client:
         assert bench.sizes(await bench.listed(client)) == cell("the same, 1,860 tools")
         way = await bench.way_to(client, OURS, "catalog", "bing_search", "search the web with bing")
