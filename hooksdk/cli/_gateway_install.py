@@ -12,12 +12,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from hooksdk._config.gateway import profile_of
 from hooksdk._config.sources import user_file
 from hooksdk._config.trust import is_inside, resolve
 from hooksdk.cli._client_text import ClientText, Hunk
 from hooksdk.cli._console import CommandProblem, counted, print_json, safe, stdout_console
 from hooksdk.cli._diff import confirm, print_diff, secrets_of
 from hooksdk.cli._gateway_records import Change, Record, digest_of, read_bytes, read_record, write_bytes
+from hooksdk.cli._json_text import with_servers
+from hooksdk.config import read_config
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp._clients import CLIENTS, ClientFile, client_places
 from hooksdk.mcp._config import ENTRY_KEYS, check_entry
@@ -169,6 +172,8 @@ def make_plan(options: InstallOptions) -> Plan:
     """What would change. Raises `CommandProblem` and `ConfigError` where it cannot be done."""
     project = options.project.absolute()
     place = find_place(options.client, options.scope, project, options.file)
+    if options.profile:
+        _need_profile(options.profile, project)
     if (known := read_record(options.client, place.path, place.keys)) is not None:
         raise CommandProblem(
             f"the gateway is installed in {known.target.file} already: hooksdk gateway uninstall "
@@ -227,6 +232,14 @@ def make_plan(options: InstallOptions) -> Plan:
     )
 
 
+def _need_profile(name: str, project: Path) -> None:
+    """Raise `CommandProblem` for a profile without which the gateway would end at once, and the client have no tools."""
+    try:
+        profile_of(read_config(folder=project)[0].gateway, name)
+    except ValueError as error:
+        raise CommandProblem(f"--profile: {error}") from None
+
+
 def gateway_entry(place: ClientFile, options: InstallOptions, target: Path, entries: list[Any]) -> dict[str, Any]:
     """How the client starts the gateway: this interpreter by its full path, since programs with windows often have no PATH.
     `-P` keeps modules of the folder that it is started in from being imported."""
@@ -255,16 +268,6 @@ def gateway_entry(place: ClientFile, options: InstallOptions, target: Path, entr
         if longest + _HELD > _CODEX_CALL:
             entry["tool_timeout_sec"] = int(longest) + _HELD
     return entry
-
-
-def with_servers(text: str, entries: Mapping[str, Any]) -> str:
-    """The text of a file of servers with these added."""
-    from hooksdk.cli._json_text import set_member
-
-    text = text if text.strip("\ufeff \t\r\n") else '{\n  "mcpServers": {}\n}\n'
-    for name, entry in entries.items():
-        text = set_member(text, ["mcpServers"], name, entry)
-    return text
 
 
 def _taken_over(place: ClientFile, name: str, entry: object) -> tuple[dict[str, Any], list[str], str]:

@@ -25,8 +25,7 @@ from hooksdk.cli._console import (
 )
 from hooksdk.cli._diff import confirm, print_diff, secrets_of
 from hooksdk.cli._edit import record_trust
-from hooksdk.cli._gateway_install import with_servers
-from hooksdk.cli._json_text import set_member
+from hooksdk.cli._json_text import set_member, with_servers
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp._clients import ClientFile, client_files
 from hooksdk.mcp._config import ENTRY_KEYS, load_file, read_text

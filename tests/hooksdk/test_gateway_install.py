@@ -97,6 +97,7 @@ def test_the_gateway_takes_a_clients_place_and_leaves_no_trace(desk: Desk, clien
 
 def test_the_client_starts_the_gateway_by_full_paths(desk: Desk) -> None:
     file = desk.write(CURSOR, {"mcpServers": {"git": {"command": "g"}}})
+    desk.write("home/.config/hooksdk/config.toml", "[gateway.profiles.work]\n")
     desk.type("install", "--client", "cursor", "--profile", "work", "--yes")
     entry = json.loads(file.read_text())["mcpServers"]["hooksdk"]
     started = ["-P", "-m", "hooksdk", "gateway", "--config", str(desk.servers_file), "--profile", "work"]
@@ -357,6 +358,7 @@ def test_codex_gives_a_call_the_time_that_its_servers_had(desk: Desk) -> None:
     [
         (("--client", "curser"), "Did you mean 'cursor'?"),
         (("--client", "claude-desktop", "--project"), "Claude Desktop has no file of servers in a project"),
+        (("--client", "cursor", "--profile", "wrok"), "there is no profile 'wrok'. Did you mean 'work'?"),
         (("--client", "cursor", "--local"), "Cursor has no servers of a single folder; leave --local out"),
         (("--client", "claude-code", "--local"), "alone. It has some for: /elsewhere"),
         (("--client", "claude-code", "--local", "--project"), "are three places: give one of them"),
@@ -370,6 +372,7 @@ def test_codex_gives_a_call_the_time_that_its_servers_had(desk: Desk) -> None:
 )
 def test_what_cannot_be_done_is_told(desk: Desk, arguments: tuple[str, ...], problem: str) -> None:
     desk.write(FILES["windsurf"], "{broken")
+    desk.write("home/.config/hooksdk/config.toml", "[gateway.profiles.work]\n")
     desk.write(FILES["claude-code"], {"projects": {"/elsewhere": {"mcpServers": {"git": {"command": "g"}}}}})
     desk.write(OTHERS["zed"][0], {"context_servers": {"hooksdk": {"command": "x"}}})
     done = desk.type("install", *arguments, "--yes")
