@@ -3,6 +3,7 @@ and `REAL_CLIENTS=FOLDER` lets the tests find them; nothing is installed here.""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -196,7 +197,15 @@ class Desk:
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+            self._end_daemons()
             os.close(ours)
+
+    def _end_daemons(self) -> None:
+        """Codex leaves programs behind that it has installed into its home, each in a session of its own."""
+        for place in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if place.read_bytes().startswith(os.fsencode(self.home)):
+                    os.kill(int(place.parent.name), signal.SIGKILL)
 
     def configure(self, text: str) -> None:
         """The user's own `config.toml` of hooksdk."""
