@@ -138,6 +138,8 @@ def _look(options: ImportOptions) -> list[Row]:
         except ConfigError as error:
             stderr_console().print(f"[yellow]left out[/]   {safe(error)}", soft_wrap=True)
             continue
+        for notice in shape.notices:
+            stderr_console().print(f"[yellow]note[/]       {safe(f'{one.path}: {notice}')}", soft_wrap=True)
         bare = one.path.parent.name in BARE_FOLDERS
         for name, entry in shape.entries.items():
             if isinstance(entry, Mapping):

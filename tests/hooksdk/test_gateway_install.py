@@ -423,6 +423,13 @@ def test_a_file_outside_of_the_project_needs_no_trust_and_gets_none(desk: Desk, 
     assert (found["written"], found["trusted"]) == (True, False)
 
 
+def test_an_import_takes_the_servers_of_this_folder_and_names_those_of_others(desk: Desk) -> None:
+    claude(desk)
+    done = desk.type("import", "--yes")
+    assert list(desk.servers()) == ["time", "git"]
+    assert "the servers of other projects are left out: /elsewhere" in done.err
+
+
 # status
 
 
