@@ -36,7 +36,7 @@ def serve(
             "--config",
             metavar="FILE",
             help="A file with the MCP servers behind the gateway; may be given several times. By default the project's "
-            "mcp.json and .mcp.json, once trusted.",
+            "mcp.json and .mcp.json, once trusted, and else the gateway's own, which `gateway import` fills.",
         ),
     ] = None,
     profile: Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -21,6 +21,15 @@ Client = Annotated[
 ]
 InProject = Annotated[
     bool, typer.Option("--project/--user", help="The file of this folder's project, or your own for all projects.")
+]
+InFolder = Annotated[
+    bool, typer.Option("--local", help="Claude Code's servers of this folder alone, which it keeps in your own file.")
+]
+OfFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--file", metavar="FILE", help="Another file of the client, such as that of one of VS Code's profiles."
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it unasked.")]
@@ -53,6 +62,8 @@ def import_servers(
 def install(
     client: Client,
     in_project: InProject = False,
+    in_folder: InFolder = False,
+    file: OfFile = None,
     profile: Annotated[
         str, typer.Option("--profile", metavar="NAME", help="The profile of the configuration that the client gets.")
     ] = "",
@@ -65,7 +76,7 @@ def install(
     from hooksdk.cli import _gateway_install
 
     options = _gateway_install.InstallOptions(
-        client=client, scope="project" if in_project else "user", profile=profile, dry_run=dry_run, yes=yes, as_json=as_json
+        client=client, scope=_scope(in_project, in_folder, file), file=file, profile=profile, dry_run=dry_run, yes=yes, as_json=as_json
     )  # fmt: skip
     raise typer.Exit(_gateway_install.install(options))
 
@@ -73,6 +84,8 @@ def install(
 def uninstall(
     client: Client,
     in_project: InProject = False,
+    in_folder: InFolder = False,
+    file: OfFile = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: Json = False,
@@ -82,7 +95,7 @@ def uninstall(
     from hooksdk.cli import _gateway_uninstall
 
     options = _gateway_uninstall.UninstallOptions(
-        client=client, scope="project" if in_project else "user", dry_run=dry_run, yes=yes, as_json=as_json
+        client=client, scope=_scope(in_project, in_folder, file), file=file, dry_run=dry_run, yes=yes, as_json=as_json
     )  # fmt: skip
     raise typer.Exit(_gateway_uninstall.uninstall(options))
 
@@ -93,6 +106,12 @@ def status(as_json: Json = False) -> None:
     from hooksdk.cli import _gateway_status
 
     raise typer.Exit(_gateway_status.show_status(as_json=as_json))
+
+
+def _scope(in_project: bool, in_folder: bool, file: Path | None) -> Literal["user", "project", "local"]:
+    if in_project + in_folder + (file is not None) > 1:
+        raise CommandProblem("--project, --local and --file are three places: give one of them")
+    return "project" if in_project else "local" if in_folder else "user"
 
 
 def _need_mcp() -> None:

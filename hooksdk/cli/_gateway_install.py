@@ -5,30 +5,56 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from hooksdk._config.gateway import profile_of
 from hooksdk._config.sources import user_file
 from hooksdk._config.trust import is_inside, resolve
 from hooksdk.cli._client_text import ClientText, Hunk
 from hooksdk.cli._console import CommandProblem, counted, print_json, safe, stdout_console
 from hooksdk.cli._diff import confirm, print_diff, secrets_of
 from hooksdk.cli._gateway_records import Change, Record, digest_of, read_bytes, read_record, write_bytes
+from hooksdk.cli._json_text import with_servers
+from hooksdk.config import read_config
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp._clients import CLIENTS, ClientFile, client_places
 from hooksdk.mcp._config import ENTRY_KEYS, check_entry
 from hooksdk.mcp._fill import BARE_FOLDERS, with_braces
-from hooksdk.mcp._shapes import plain_entry
+from hooksdk.mcp._shapes import essence, plain_entry, project_of, projects_of
 
 NAME = "hooksdk"
 """What the gateway is called in clients' files."""
-Scope = Literal["user", "project"]
+FOLDER_NAME = "hooksdk-folder"
+"""The same for the servers of a single folder. Of two servers of one name Claude Code would take only one."""
+Scope = Literal["user", "project", "local"]
 _NEEDED = {"envFile": "its envFile is read by VS Code alone; write its variables into 'env'"}
+_CODEX_START = {"required": True, "startup_timeout_sec": 60}
+"""Codex waits one second for a server that is not required, and goes on without its tools and without a word; for one that is,
+as long as its start may take, and then says that it failed."""
+_CODEX_CALL, _HELD = 300, 60
+"""Seconds that Codex waits for a call by itself, and how much longer one takes here: a server's start, a question."""
 _CACHES = ("archive-v0", "builds-v0", "environments-v2")
 """Folders in uv's cache, which uv empties."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstallOptions:
+    """What the command line asks for."""
+
+    client: str
+    scope: Scope = "user"
+    file: Path | None = None
+    """Another file of the client's."""
+    profile: str = ""
+    project: Path = field(default_factory=Path)
+    dry_run: bool = False
+    yes: bool = False
+    as_json: bool = False
 
 
 @dataclass
@@ -43,42 +69,70 @@ class Plan:
     gateway_before: bytes | None
     gateway_after: str
     record: Record
+    options: InstallOptions
     stay: dict[str, str] = field(default_factory=dict[str, str])
     """The servers that stay in the client's file, each with the reason."""
     notes: list[str] = field(default_factory=list[str])
     secrets: set[str] = field(default_factory=set[str])
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstallOptions:
-    """What the command line asks for."""
-
-    client: str
-    scope: Scope = "user"
-    profile: str = ""
-    project: Path = field(default_factory=Path)
-    dry_run: bool = False
-    yes: bool = False
-    as_json: bool = False
-
-
 def gateway_file(scope: Scope, project: Path) -> Path:
-    """The gateway's own file of servers: the user's, or the project's."""
-    return project / "mcp.json" if scope == "project" else user_file(os.environ).with_name("mcp.json")
+    """The gateway's own file of servers: the user's, the project's, or the user's own for a single folder."""
+    if scope == "project":
+        return project / "mcp.json"
+    own = user_file(os.environ)
+    if scope == "user":
+        return own.with_name("mcp.json")
+    digest = digest_of(os.fsencode(project))[:8]
+    return own.parent / "folders" / f"{project.name}-{digest}.json"
 
 
-def find_place(client: str, scope: Scope, project: Path) -> ClientFile:
-    """The file that a client writes itself. Raises `CommandProblem` for a client that is none, or has no file of this scope."""
+def find_place(client: str, scope: Scope, project: Path, file: Path | None = None) -> ClientFile:
+    """The file that a client writes itself, or another one of the same kind. Raises `CommandProblem` for a client that is none,
+    or has no file of this scope."""
     if client not in CLIENTS:
         known = did_you_mean(client, CLIENTS) or f" Clients: {', '.join(CLIENTS)}"
         raise CommandProblem(f"'{client}' is no client that is known here.{known}")
-    places = [one for one in client_places(project.absolute()) if one.client == client]
+    places = [one for one in client_places(project) if one.client == client]
+    if scope == "local":
+        return _folder_place(client, project, places)
     found = next((one for one in places if one.own == (scope == "user")), None)
     if found is None:
         raise CommandProblem(f"{CLIENTS[client]} has no file of servers in a project; leave --project out")
+    if file is not None:
+        if file.suffix != found.path.suffix:
+            raise CommandProblem(
+                f"{CLIENTS[client]} keeps its servers in a {found.path.suffix} file, and {file} is none"
+            )
+        return replace(found, path=file.expanduser().absolute())
     if not found.own and is_inside(found.path, project) and not resolve(found.path).is_relative_to(resolve(project)):
         raise CommandProblem(f"{found.path} is a link that leads out of the project; nothing is written through it")
     return found
+
+
+def _folder_place(client: str, project: Path, places: list[ClientFile]) -> ClientFile:
+    """Where Claude Code has the servers of a single folder: in the user's file, which no repository brings."""
+    if client != "claude-code":
+        raise CommandProblem(f"{CLIENTS[client]} has no servers of a single folder; leave --local out")
+    own = next(one for one in places if one.own)
+    text = ClientText(own.path, own.keys)
+    settings = text.read(_decode(own.path, read_bytes(own.path)))
+    projects = projects_of(settings)
+    known: Any = settings.get("projects")
+    name = project_of(projects, project) or project_of(
+        cast("dict[str, Any]", known) if isinstance(known, dict) else {}, project
+    )
+    if name is None:
+        others = f" It has some for: {', '.join(projects)}" if projects else ""
+        raise CommandProblem(f"{own.path} has no servers for {project} alone.{others}")
+    return replace(own, keys=("projects", name, "mcpServers"))
+
+
+def typed(client: str, scope: Scope, file: Path | str | None) -> str:
+    """The options that mean this place."""
+    return " ".join([
+        f"--client {client}", *([] if scope == "user" else [f"--{scope}"]), *([] if file is None else [f"--file {shlex.quote(str(file))}"])
+    ])  # fmt: skip
 
 
 def install(options: InstallOptions) -> int:
@@ -117,17 +171,22 @@ def install(options: InstallOptions) -> int:
 def make_plan(options: InstallOptions) -> Plan:
     """What would change. Raises `CommandProblem` and `ConfigError` where it cannot be done."""
     project = options.project.absolute()
-    place = find_place(options.client, options.scope, project)
-    if (known := read_record(options.client, place.path)) is not None:
+    place = find_place(options.client, options.scope, project, options.file)
+    if options.profile:
+        _need_profile(options.profile, project)
+    if (known := read_record(options.client, place.path, place.keys)) is not None:
         raise CommandProblem(
-            f"the gateway is installed in {known.target.file} already: hooksdk gateway uninstall --client {options.client}"
-            f"{' --project' if options.scope == 'project' else ''} takes it out first"
+            f"the gateway is installed in {known.target.file} already: hooksdk gateway uninstall "
+            f"{typed(options.client, options.scope, options.file)} takes it out first"
         )
+    called = FOLDER_NAME if options.scope == "local" else NAME
     text, before = ClientText(place.path, place.keys), read_bytes(place.path)
     old = _decode(place.path, before)
     servers = text.servers(old)
-    if NAME in servers:
-        raise CommandProblem(f"{place.path} has a server '{NAME}' that no installation is recorded of; rename it first")
+    if called in servers:
+        raise CommandProblem(
+            f"{place.path} has a server '{called}' that no installation is recorded of; rename it first"
+        )
     target = gateway_file(options.scope, project)
     gateway = ClientText(target, ("mcpServers",))
     if is_inside(target, project) and not resolve(target).is_relative_to(resolve(project)):
@@ -146,9 +205,9 @@ def make_plan(options: InstallOptions) -> Plan:
             notes.append(
                 f"{name}: the gateway has no {', '.join(repr(one) for one in dropped)}, so that does not count any more"
             )
-        here = name if there.get(name, plain) == plain else f"{name}-{options.client}"
+        here = name if _is_same(there, name, plain) else f"{name}-{options.client}"
         if here != name:
-            if there.get(here, plain) != plain:
+            if not _is_same(there, here, plain):
                 stay[name] = f"{target} has other servers of the names {name} and {here}"
                 continue
             notes.append(f"{name}: is called {here} there, since {target} has another server of this name")
@@ -159,17 +218,26 @@ def make_plan(options: InstallOptions) -> Plan:
         gateway_after = with_servers(gateway_after, added)
         gateway.read(gateway_after)
     entry = gateway_entry(place, options, target, list(added.values()))
-    after = text.replace(old, list(names), NAME, entry)
+    after = text.replace(old, list(names), called, entry)
     hunk = Hunk.between(old, after)
     record = Record(
-        client=options.client, scope=options.scope, name=NAME, keys=list(place.keys), taken=list(names),
+        client=options.client, scope=options.scope, name=called, keys=list(place.keys), taken=list(names),
         hunk=[hunk.start, hunk.old_end, hunk.new], target=_change(place.path, before, after.encode()),
         gateway=_change(target, gateway_before, gateway_after.encode()), servers=names, added=added,
     )  # fmt: skip
     secrets = secrets_of([*servers.values(), *there.values()])
-    if others := _projects_of(text.read(old)):
-        notes.append(f"servers of single projects in {place.path} stay as they are: {', '.join(others)}")
-    return Plan(place, text, before, after, gateway, gateway_before, gateway_after, record, stay, notes, secrets)
+    notes += _elsewhere(place, options, text.read(old))
+    return Plan(
+        place, text, before, after, gateway, gateway_before, gateway_after, record, options, stay, notes, secrets
+    )
+
+
+def _need_profile(name: str, project: Path) -> None:
+    """Raise `CommandProblem` for a profile without which the gateway would end at once, and the client have no tools."""
+    try:
+        profile_of(read_config(folder=project)[0].gateway, name)
+    except ValueError as error:
+        raise CommandProblem(f"--profile: {error}") from None
 
 
 def gateway_entry(place: ClientFile, options: InstallOptions, target: Path, entries: list[Any]) -> dict[str, Any]:
@@ -179,7 +247,7 @@ def gateway_entry(place: ClientFile, options: InstallOptions, target: Path, entr
         raise CommandProblem("this Python does not know where it is; start hooksdk from a virtual environment")
     args = ["-P", "-m", "hooksdk", "gateway", "--config", str(target)]
     args += ["--profile", options.profile] if options.profile else []
-    args += ["--project", str(options.project.absolute())] if options.scope == "project" else []
+    args += ["--project", str(options.project.absolute())] if options.scope != "user" else []
     entry: dict[str, Any] = {"command": sys.executable, "args": args}
     if place.client == "vscode":
         entry = {"type": "stdio", **entry}
@@ -192,19 +260,14 @@ def gateway_entry(place: ClientFile, options: InstallOptions, target: Path, entr
     if env:
         entry["env"] = env
     variables = sorted(set(re.findall(r"\$\{(?:env:)?([A-Za-z_]\w*)(?::-[^}]*)?\}", json.dumps(entries))))
-    if place.client == "codex" and variables:  # it passes no others on
-        entry["env_vars"] = variables
+    if place.client == "codex":
+        if variables:  # it passes no others on
+            entry["env_vars"] = variables
+        entry |= _CODEX_START
+        longest = max((one["timeout"] for one in entries if isinstance(one.get("timeout"), (int, float))), default=0)
+        if longest + _HELD > _CODEX_CALL:
+            entry["tool_timeout_sec"] = int(longest) + _HELD
     return entry
-
-
-def with_servers(text: str, entries: Mapping[str, Any]) -> str:
-    """The text of a file of servers with these added."""
-    from hooksdk.cli._json_text import set_member
-
-    text = text if text.strip("\ufeff \t\r\n") else '{\n  "mcpServers": {}\n}\n'
-    for name, entry in entries.items():
-        text = set_member(text, ["mcpServers"], name, entry)
-    return text
 
 
 def _taken_over(place: ClientFile, name: str, entry: object) -> tuple[dict[str, Any], list[str], str]:
@@ -235,11 +298,42 @@ def _taken_over(place: ClientFile, name: str, entry: object) -> tuple[dict[str, 
     return plain, [key for key in whole if key not in ENTRY_KEYS and key not in ignored], ""
 
 
-def _projects_of(settings: Mapping[str, Any]) -> list[str]:
-    """The folders for which Claude Code has servers of their own."""
-    projects: Any = settings.get("projects")
-    found = cast("dict[str, Any]", projects).items() if isinstance(projects, dict) else ()
-    return [name for name, one in found if isinstance(one, dict) and cast("dict[str, Any]", one).get("mcpServers")]
+def _is_same(there: Mapping[str, Any], name: str, entry: Mapping[str, Any]) -> bool:
+    """True where nothing else has this name."""
+    return name not in there or (isinstance(there[name], Mapping) and essence(there[name]) == essence(entry))
+
+
+def _elsewhere(place: ClientFile, options: InstallOptions, settings: Mapping[str, Any]) -> list[str]:
+    """Which servers the client has in other places, and how they are taken over."""
+    if options.scope != "user" or options.file is not None:
+        return []
+    notes: list[str] = []
+    if place.client == "claude-code" and (folders := projects_of(settings)):
+        notes.append(
+            f"servers of single folders stay as they are: {', '.join(folders)}. To take them, type there: "
+            f"hooksdk gateway install {typed(options.client, 'local', None)}"
+        )
+    others = [
+        one
+        for one in client_places(options.project)
+        if one.client == place.client and one.own and one.path != place.path
+    ]
+    for one in others:
+        if one.path.is_file() and (names := _names_in(one)):
+            take = (
+                f". To take them: hooksdk gateway install {typed(options.client, 'user', one.path)}"
+                if one.keys == place.keys
+                else ""
+            )
+            notes.append(f"{', '.join(names)}: in {one.path}, and stays there{take}")
+    return notes
+
+
+def _names_in(place: ClientFile) -> list[str]:
+    try:
+        return list(ClientText(place.path, place.keys).servers(_decode(place.path, read_bytes(place.path))))
+    except (ConfigError, CommandProblem):  # whoever names that file is told
+        return []
 
 
 def _change(path: Path, before: bytes | None, after: bytes) -> Change:
@@ -298,5 +392,5 @@ def _print_done(plan: Plan) -> None:
     if plan.before is not None:
         console.print(f"backup      {safe(record.backup)}", soft_wrap=True)
     console.print(f"now         quit {title} and start it again", soft_wrap=True)
-    scope = " --project" if record.scope == "project" else ""
-    console.print(f"undo        hooksdk gateway uninstall --client {record.client}{scope}", soft_wrap=True)
+    undo = typed(record.client, plan.options.scope, plan.options.file)
+    console.print(f"undo        hooksdk gateway uninstall {safe(undo)}", soft_wrap=True)

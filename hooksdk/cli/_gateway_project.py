@@ -18,6 +18,7 @@ from hooksdk._config.watch import FileWatch
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.cli._console import CommandProblem, one_line, print_line, safe
+from hooksdk.cli._gateway_install import gateway_file
 from hooksdk.cli._mcp_files import DEFAULT_NAMES, not_trusted, servers_files
 from hooksdk.cli._project import store_spec
 from hooksdk.cli._servers import ServerWatch, read_mcp_files
@@ -68,7 +69,10 @@ class GatewayProject:
         config = _with_bridge(self._watch.config)
         files = dict.fromkeys(options.config, "") or self._find(config)
         if not files:
-            raise CommandProblem("there are no MCP servers: give a file with --config FILE")
+            raise CommandProblem(
+                "there are no MCP servers: give a file with --config FILE, or find those of your clients with "
+                "hooksdk gateway import"
+            )
         self.files = tuple(map(str, files))
         self.servers = read_mcp_files(
             list(files), self._tell_status, files, relay=config.gateway.relay, lazy=True,
@@ -152,10 +156,12 @@ class GatewayProject:
     def _all_places(self) -> list[Path]:
         """Where files with servers may be, and what says so."""
         project, named = self._options.project, self._watch.config.mcp or DEFAULT_NAMES
-        return [*(project / Path(name).expanduser() for name in named), *config_files(project, os.environ)]
+        own = gateway_file("user", project)
+        return [*(project / Path(name).expanduser() for name in named), own, *config_files(project, os.environ)]
 
     def _find(self, config: Config) -> dict[Path, str]:
-        """The project's files of servers. One that is not trusted any more counts as it was."""
+        """The project's files of servers; where it has none, the gateway's own. One that is not trusted any more counts as it
+        was."""
         files, unknown = servers_files(self._options.project, config)
         for trust in unknown:
             self._console.print(
@@ -163,6 +169,9 @@ class GatewayProject:
             )
             if trust.folder in self._own:
                 files[trust.folder] = self._own[trust.folder]
+        own = gateway_file("user", self._options.project)
+        if not files and own.is_file():
+            files = {own: ""}
         if files and not self._own:
             print_line(self._console, "servers", one_line(f"of {', '.join(map(str, files))}"))
         self._own = files

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ class Record:
     @property
     def place(self) -> Path:
         """Where the record is."""
-        return record_path(self.client, Path(self.target.file))
+        return record_path(self.client, Path(self.target.file), self.keys)
 
     @property
     def backup(self) -> Path:
@@ -87,15 +88,15 @@ class Record:
             self.backup.unlink(missing_ok=True)
 
 
-def record_path(client: str, file: Path) -> Path:
-    """Where the record about a client's file is."""
-    digest = hashlib.sha256(os.fsencode(file)).hexdigest()[:16]
-    return state_folder() / "installed" / f"{client}-{digest}.json"
+def record_path(client: str, file: Path, keys: Sequence[str] = ()) -> Path:
+    """Where the record about a client's file is, or about one of several places in it for servers."""
+    name = b"\0".join(map(os.fsencode, (str(file), *keys[:-1])))
+    return state_folder() / "installed" / f"{client}-{hashlib.sha256(name).hexdigest()[:16]}.json"
 
 
-def read_record(client: str, file: Path) -> Record | None:
+def read_record(client: str, file: Path, keys: Sequence[str] = ()) -> Record | None:
     """What is recorded about a client's file. Raises `CommandProblem` for a record that cannot be read."""
-    path = record_path(client, file)
+    path = record_path(client, file, keys)
     return _read(path) if path.exists() else None
 
 

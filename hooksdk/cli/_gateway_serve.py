@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import signal
 
 import anyio
@@ -66,7 +68,8 @@ async def _serve(options: ServeOptions, streams: tuple[int, int] | None, console
             # Asked to end: in good order, so that the servers are stopped, too.
             # The host is left last.
             asked = anyio.CancelScope()
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.cancel)
+            with contextlib.suppress(RuntimeError):  # Windows has no such signal; a thread gets none
+                asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.cancel)
             try:
                 await project.start(group)
                 with asked:
@@ -75,6 +78,8 @@ async def _serve(options: ServeOptions, streams: tuple[int, int] | None, console
                         print_line(console, "servers", one_line(_known(project)))
                         group.start_soon(write_status)
                         if address is None:
+                            if streams is not None and os.isatty(streams[0]):
+                                print_line(console, "waiting", "for a client at stdin and stdout; Ctrl-C ends it")
                             await gateway.serve_stdio(options.profile, streams=streams)
                         else:
                             await gateway.serve_http(*address, profile=options.profile, on_listening=listening)

@@ -31,6 +31,8 @@ class UninstallOptions:
 
     client: str
     scope: Scope = "user"
+    file: Path | None = None
+    """Another file of the client's."""
     project: Path = field(default_factory=Path)
     dry_run: bool = False
     yes: bool = False
@@ -52,8 +54,8 @@ class Return:
 
 def uninstall(options: UninstallOptions) -> int:
     """Show what would change, ask, and do it."""
-    place = find_place(options.client, options.scope, options.project.absolute())
-    record = read_record(options.client, place.path)
+    place = find_place(options.client, options.scope, options.project.absolute(), options.file)
+    record = read_record(options.client, place.path, place.keys)
     if record is None:
         raise CommandProblem(f"no installation of the gateway is recorded for {place.path}")
     others = [one for one in all_records() if one.place != record.place and one.gateway.file == record.gateway.file]

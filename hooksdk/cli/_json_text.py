@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[{}\[\],:]|[^\s{}\[\],:"/\ufeff]+', re.DOTALL)
 _OPENING, _CLOSING = {"{", "["}, {"}", "]"}
@@ -89,6 +90,14 @@ def remove_member(text: str, keys: Sequence[str], name: str) -> str:
     before = span.members[at - 1] if at else None
     if member.comma is None and before is not None and before.comma is not None:
         text = _replaced(text, before.comma, before.comma + 1, "")
+    return text
+
+
+def with_servers(text: str, entries: Mapping[str, Any]) -> str:
+    """The text of a file of servers with these added."""
+    text = text if text.strip("\ufeff \t\r\n") else '{\n  "mcpServers": {}\n}\n'
+    for name, entry in entries.items():
+        text = set_member(text, ["mcpServers"], name, entry)
     return text
 
 

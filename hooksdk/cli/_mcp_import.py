@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,13 +25,12 @@ from hooksdk.cli._console import (
 )
 from hooksdk.cli._diff import confirm, print_diff, secrets_of
 from hooksdk.cli._edit import record_trust
-from hooksdk.cli._gateway_install import with_servers
-from hooksdk.cli._json_text import set_member
+from hooksdk.cli._json_text import set_member, with_servers
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp._clients import ClientFile, client_files
 from hooksdk.mcp._config import ENTRY_KEYS, load_file, read_text
 from hooksdk.mcp._fill import BARE_FOLDERS, with_braces
-from hooksdk.mcp._shapes import find_servers, plain_entry
+from hooksdk.mcp._shapes import essence, find_servers, plain_entry
 from hooksdk.stores._files import replace_file
 
 
@@ -86,12 +86,13 @@ def import_servers(options: ImportOptions) -> int:
     known: Any = document.setdefault("mcpServers", {})
     if not isinstance(known, dict):
         raise ConfigError(str(options.target), ("'mcpServers' must be an object",))
-    if not is_inside(target, options.project):  # there nobody asks for trust
+    inside = is_inside(target, options.project)
+    if not inside:  # there nobody asks for trust
         for row in rows:
             row.outcome = "" if row.own else f"left out: the project's own, and {target} is not: --from {row.path}"
     _decide(rows, cast("dict[str, Any]", known), options.names)
     new = [row for row in rows if row.outcome == "new"]
-    trusted = (not held or before is None or before.trusted) and all(row.own for row in new)
+    trusted = inside and (not held or before is None or before.trusted) and all(row.own for row in new)
     old, text = "", ""
     if new:
         old = target.read_bytes().decode() if target.exists() else ""
@@ -107,7 +108,7 @@ def import_servers(options: ImportOptions) -> int:
     if write:
         resolve(target).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(resolve(target), text.encode(), mode=0o600)
-        if trusted and is_inside(target, options.project):
+        if trusted:
             written = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
             record_trust(replace(look_up_file(target, known_files), digest=written))
     if options.as_json:
@@ -124,7 +125,7 @@ def import_servers(options: ImportOptions) -> int:
             }
         )
     else:
-        _print(options, rows, new, trusted=trusted)
+        _print(options, rows, new, inside=inside, trusted=trusted)
     return 0
 
 
@@ -137,6 +138,8 @@ def _look(options: ImportOptions) -> list[Row]:
         except ConfigError as error:
             stderr_console().print(f"[yellow]left out[/]   {safe(error)}", soft_wrap=True)
             continue
+        for notice in shape.notices:
+            stderr_console().print(f"[yellow]note[/]       {safe(f'{one.path}: {notice}')}", soft_wrap=True)
         bare = one.path.parent.name in BARE_FOLDERS
         for name, entry in shape.entries.items():
             if isinstance(entry, Mapping):
@@ -189,10 +192,10 @@ def _decide(rows: Sequence[Row], known: Mapping[str, Any], names: Sequence[str])
         if names and row.name not in names:
             row.outcome = "not asked for"
         elif row.name in known:
-            same = plain_entry(known[row.name]) == row.entry
+            same = isinstance(known[row.name], Mapping) and essence(known[row.name]) == essence(row.entry)
             row.outcome = "there already" if same else "left out: the file has another server of this name"
         elif before is not None:
-            same = before.entry == row.entry
+            same = essence(before.entry) == essence(row.entry)
             row.outcome = (
                 f"the same as {before.client}'s" if same else f"left out: {before.client} has another of this name"
             )
@@ -213,7 +216,7 @@ def _with_new(text: str, target: Path, new: Sequence[Row]) -> str:
     return text
 
 
-def _print(options: ImportOptions, rows: Sequence[Row], new: Sequence[Row], *, trusted: bool) -> None:
+def _print(options: ImportOptions, rows: Sequence[Row], new: Sequence[Row], *, inside: bool, trusted: bool) -> None:
     table = [[printable(row.name), row.client, row.outcome, printable(row.what)] for row in rows]
     print_columns(("server", "client", "outcome", "what it is"), table)
     console = stdout_console()
@@ -228,8 +231,9 @@ def _print(options: ImportOptions, rows: Sequence[Row], new: Sequence[Row], *, t
     console.print(f"{added}, which you trust now" if trusted else added, soft_wrap=True)
     if any(_has_value(row.entry) for row in new):
         console.print("It holds the keys that the clients' files hold: keep it out of version control", soft_wrap=True)
-    if trusted:
-        console.print("look        hooksdk tools list", soft_wrap=True)
+    if trusted or not inside:
+        where = "" if inside else f" --mcp {safe(shlex.quote(str(options.target)))}"
+        console.print(f"look        hooksdk tools list{where}", soft_wrap=True)
         return
     theirs = sorted({str(row.path) for row in new if not row.own})
     why = f"servers of {', '.join(theirs)} are the project's, not yours" if theirs else "you did not trust what it held"

@@ -1,12 +1,12 @@
 """What runs: a small file for each gateway, which `hooksdk gateway status` reads. It goes when the gateway ends; that of one that
-was killed goes when it is next looked at."""
+was killed goes when it is next looked at: a lock beside it, which the system lets go with the process, says that it runs. The
+number of a process does not: after a restart of the machine another one has it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, final
+
+from hooksdk.stores._locks import is_held, lock, unlock
+
+_BEGINNING = 60.0
+"""Seconds for which a lock or a half-written file without a status is left alone: a gateway may be about to write it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +103,8 @@ class StatusFile:
             profile=profile,
         )  # fmt: skip
 
+        self._lock: int | None = None
+
     @property
     def status(self) -> GatewayStatus:
         """What was written last."""
@@ -111,16 +118,31 @@ class StatusFile:
         self._status = replace(new, changed=time.time())
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._hold()
             beside = self._path.with_suffix(".tmp")
             fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(fd, "w", encoding="utf-8") as file:
                 json.dump(self._status.as_dict(), file)
             beside.replace(self._path)
 
+    def _hold(self) -> None:
+        """Take the lock, before there is a status to look at."""
+        place = _lock_of(self._path)
+        if self._lock is None or not place.exists():
+            if self._lock is not None:
+                os.close(self._lock)
+            self._lock = os.open(place, os.O_RDWR | os.O_CREAT, 0o600)
+            lock(self._lock)
+
     def close(self) -> None:
         """The gateway ends: the file goes."""
-        with contextlib.suppress(OSError):
-            self._path.unlink(missing_ok=True)
+        if self._lock is not None:
+            unlock(self._lock)
+            os.close(self._lock)
+            self._lock = None
+        for path in (self._path, _lock_of(self._path)):
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         self.update()
@@ -144,40 +166,22 @@ def running_gateways(folder: Path | None = None) -> list[GatewayStatus]:
     """Every gateway of this user that runs, the oldest first. Files of those that have ended are removed."""
     found: list[GatewayStatus] = []
     for path in (folder or state_folder() / "running").glob("*"):
-        pid = int(path.name.partition("-")[0]) if path.name.partition("-")[0].isdigit() else 0
-        if not pid or not is_alive(pid):
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
-        elif path.suffix == ".json":
-            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # one that ends just now
-                found.append(_read(json.loads(path.read_bytes())))
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # one that ends just now
+            if path.suffix == ".json":
+                if _lock_of(path).exists() and is_held(_lock_of(path)):
+                    found.append(_read(json.loads(path.read_bytes())))
+                else:
+                    path.unlink()
+            elif time.time() - path.stat().st_mtime > _BEGINNING and not (path.suffix == ".lock" and is_held(path)):
+                path.unlink()
     return sorted(found, key=lambda one: one.started)
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_suffix(".lock")
 
 
 def _read(fields: Mapping[str, Any]) -> GatewayStatus:
     known: dict[str, Any] = {name: one for name, one in fields.items() if name in GatewayStatus.__dataclass_fields__}
     known |= {"servers": tuple(ServerLine(**one) for one in fields["servers"]), "config": tuple(fields["config"])}
     return GatewayStatus(**known)
-
-
-def is_alive(pid: int) -> bool:
-    """True while a process of this number runs, whoever it belongs to."""
-    if sys.platform == "win32":  # there os.kill would end it
-        import ctypes
-
-        limited_query, still_active = 0x1000, 259
-        kernel = ctypes.windll.kernel32
-        handle = kernel.OpenProcess(limited_query, False, pid)
-        if not handle:
-            return False
-        code = ctypes.c_ulong()
-        kernel.GetExitCodeProcess(handle, ctypes.byref(code))
-        kernel.CloseHandle(handle)
-        return code.value == still_active
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -56,7 +56,7 @@ class McpServers:
 
     `servers` is the usual `mcpServers` mapping of server names to entries: `command`, `args`, `env` and `cwd` for a
     local program, or `url` and `headers` for one behind streamable HTTP; `type`, `disabled`, `timeout` (seconds that
-    one call may take) and `start_timeout` for both. `${VAR}`, `${env:VAR}` and `${VAR:-default}` are filled from the
+    one call may take), `start_timeout` and `idle` for both. `${VAR}`, `${env:VAR}` and `${VAR:-default}` are filled from the
     environment. A wrong entry raises `ConfigError`, and in a file counts as a server that failed; an unknown key is ignored,
     logged and listed in `notices`.
 
@@ -68,8 +68,8 @@ class McpServers:
     With `lazy` entering starts nothing that was listed before: such a server is started by the first call of one of its
     tools. The others are started in the background, and have tools when they have answered; `ready()` waits for that.
     What servers offer is kept in the user's cache folder, or in the folder `listings`, and asked anew after a day or when the
-    server's program is another. With `idle`, a server that was not called for so many seconds is ended until the next call;
-    without it, one that was called once runs until the end.
+    server's program is another. With `idle`, a server that was not called for so many seconds is ended until the next call
+    (that of its entry counts first); without it, one that was called once runs until the end.
 
     `relay` names what servers may ask of the client whose call they are serving: `elicitation`, `sampling`, `roots`. That is a
     client of a `Gateway`; elsewhere nobody answers, and without `relay` servers are told that there is no such thing.

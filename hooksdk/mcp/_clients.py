@@ -37,7 +37,8 @@ def client_files(project: Path, *, home: Path | None = None, env: Mapping[str, s
 
 
 def client_places(project: Path, *, home: Path | None = None, env: Mapping[str, str] | None = None) -> list[ClientFile]:
-    """The clients' files, whether they exist or not, in the same order. Of one client the first is where it writes itself."""
+    """The clients' files, whether they exist or not (those of VS Code's profiles where they do), in the same order. Of one client
+    the first is where it writes itself."""
     home, env = home or Path.home(), os.environ if env is None else env
     return [*_of_project(project), *_of_user(home, env)]
 
@@ -60,6 +61,8 @@ def _of_user(home: Path, env: Mapping[str, str]) -> Iterator[ClientFile]:
     yield ClientFile("cursor", home / ".cursor" / "mcp.json")
     yield ClientFile("vscode", code / "mcp.json", keys=("servers",))
     yield ClientFile("vscode", code / "settings.json", keys=("mcp", "servers"))
+    for path in sorted(code.glob("profiles/*/mcp.json")):
+        yield ClientFile("vscode", path, keys=("servers",))
     yield ClientFile(
         "cline", code / "globalStorage" / "saoudrizwan.claude-dev" / "settings" / "cline_mcp_settings.json"
     )

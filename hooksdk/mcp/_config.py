@@ -32,7 +32,7 @@ from pydantic import (
 from hooksdk._config.sources import is_too_deep
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp._fill import BARE_FOLDERS, AskInput, Filling, read_inputs
-from hooksdk.mcp._shapes import Shape, find_servers, plain_entry
+from hooksdk.mcp._shapes import MOST_SECONDS, Shape, find_servers, plain_entry
 
 _STREAMABLE_HTTP = ("http", "streamable-http", "streamable_http", "streamablehttp")
 _EXAMPLE = '{"command": "mcp-server-git"} or {"url": "http://127.0.0.1:8000/mcp"}'
@@ -48,12 +48,11 @@ ENTRY_KEYS = {
     "disabled": "true or false",
     "timeout": "a number of seconds above 0, such as 60",
     "start_timeout": "a number of seconds above 0, such as 30",
+    "idle": "a number of seconds above 0, such as 600",
 }
 """The keys of an entry, and what each one holds."""
 _LONGEST = 1e9
 """What `timeout` may be at most; more is no time that anybody means."""
-_MOST_SECONDS = 3600
-"""Who writes a longer `timeout` means milliseconds, as most clients do."""
 _TEXT = r'"(?:[^"\\]|\\.)*+"?'
 """One that does not end goes to the end: to look for its end once more from each quote in it would take hours."""
 _COMMENT = re.compile(rf"{_TEXT}|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
@@ -97,6 +96,8 @@ class ServerSpec(BaseModel):
     """Seconds that one call may take, where the entry says so. Most clients write milliseconds."""
     start_timeout: _Seconds | None = None
     """Seconds that a start may take, where the entry says so."""
+    idle: _Seconds | None = None
+    """Seconds without a call after which a lazy server is ended, where the entry says so."""
     _secrets: list[str] = PrivateAttr(default_factory=list[str])
     """Values that no message may hold, longest first."""
 
@@ -174,7 +175,7 @@ def _read(shape: Shape, where: str, filling: Filling) -> Reading:
         filling.secrets = set()
         notices = [f"the key '{key}' is unknown and ignored.{did_you_mean(key, ENTRY_KEYS)}" for key in unknown]
         for key in ("timeout", "start_timeout"):
-            if isinstance(seconds := values.get(key), (int, float)) and _MOST_SECONDS < seconds <= _LONGEST:
+            if isinstance(seconds := values.get(key), (int, float)) and MOST_SECONDS < seconds <= _LONGEST:
                 values[key] = seconds / 1000
                 notices.append(
                     f"'{key}' is taken for milliseconds: {seconds:g} seconds would be {seconds / 3600:.1f} hours"

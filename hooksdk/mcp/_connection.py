@@ -261,7 +261,7 @@ class Connection:
     async def _until_end(self, life: Life) -> None:
         """Wait for the end of a start, or bring it about when nobody has called the server for long."""
         while not life.ended.is_set():
-            idle = self._terms.idle
+            idle = self.spec.idle or self._terms.idle
             limit = idle if life.called else min(_UNCALLED_REST, idle or _UNCALLED_REST)
             if limit is None or self._terms.listings is None:
                 await life.ended.wait()

@@ -22,6 +22,8 @@ _CONTAINERS = (
     ("context_servers",),  # Zed's settings.json
     ("mcp_servers",),  # Codex's config.toml
 )
+MOST_SECONDS = 3600
+"""Who writes a longer `timeout` means milliseconds, as most clients do."""
 _ENTRY_KEYS = {"command", "url", "httpUrl", "serverUrl"}
 """One of them is in every entry that can be used."""
 _EXPECTED = 'expected an object such as {"mcpServers": {"git": {"command": "mcp-server-git"}}}'
@@ -47,7 +49,7 @@ def find_servers(data: Entries, where: str, *, folder: Path, from_file: bool) ->
         if inner is not None and not _is_entry(inner):
             shape = Shape(inner, _list(holder.get("inputs")))
             return _with_project(shape, data, folder) if path == ("mcpServers",) else shape
-    if _projects(data):
+    if projects_of(data):
         return _with_project(Shape({}), data, folder)
     if any(_is_entry(value) for value in data.values()):
         return Shape(data)
@@ -74,7 +76,10 @@ def plain_entry(entry: Entries) -> dict[str, Any]:
         ("startup_timeout_sec", "start_timeout"),
     ):
         if theirs in values and ours not in values:
-            values[ours] = values.pop(theirs)
+            value = values.pop(theirs)
+            # These are seconds for certain, and a `timeout` above this is taken for milliseconds.
+            too_long = theirs.endswith("_sec") and isinstance(value, (int, float)) and value > MOST_SECONDS
+            values[ours] = MOST_SECONDS if too_long else value
     if isinstance(values.get("enabled"), bool):  # Codex, Zed
         values.setdefault("disabled", not values.pop("enabled"))
     if isinstance(variables := values.get("env_vars"), list) and isinstance(values.get("env", {}), Mapping):  # Codex
@@ -85,6 +90,14 @@ def plain_entry(entry: Entries) -> dict[str, Any]:
     if headers and isinstance(values.get("headers", {}), Mapping):
         values["headers"] = {**cast("Entries", values.get("headers", {})), **headers}
     return values
+
+
+def essence(entry: Entries) -> dict[str, Any]:
+    """What an entry comes to. Clients write the same one with and without what says nothing: `"type": "stdio"`, an empty `env`."""
+    plain = plain_entry(entry)
+    return {
+        key: value for key, value in plain.items() if value not in ({}, [], "") and key not in {"type", "transport"}
+    }
 
 
 def _codex_headers(values: dict[str, Any]) -> dict[str, str]:
@@ -118,7 +131,13 @@ def _is_entry(value: object) -> bool:
     return any(key in entry and not _is_entry(entry[key]) for key in _ENTRY_KEYS)
 
 
-def _projects(data: Entries) -> Entries:
+def project_of(projects: Entries, folder: Path) -> str | None:
+    """What the project is called there that a folder is in; None where it is in none."""
+    names = {Path(name): name for name in projects}
+    return next((names[one] for one in (folder, *folder.parents) if one in names), None)
+
+
+def projects_of(data: Entries) -> Entries:
     """Claude Code's projects with servers of their own: folder to servers."""
     projects: Any = data.get("projects")
     if not isinstance(projects, Mapping):
@@ -129,8 +148,8 @@ def _projects(data: Entries) -> Entries:
 
 def _with_project(shape: Shape, data: Entries, folder: Path) -> Shape:
     """The servers of everywhere and those of the folder's own project, which win."""
-    projects = _projects(data)
-    here = next((str(one) for one in (folder, *folder.parents) if str(one) in projects), None)
+    projects = projects_of(data)
+    here = project_of(projects, folder)
     others = [name for name in projects if name != here]
     if not others:
         return Shape({**shape.entries, **projects.get(here or "", {})}, shape.inputs)

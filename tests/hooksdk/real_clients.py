@@ -3,14 +3,17 @@ and `REAL_CLIENTS=FOLDER` lets the tests find them; nothing is installed here.""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import termios
 import tomllib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +56,14 @@ class Agent:
     configuration: Callable[[ScriptedServer], dict[str, Any]]
     variables: Callable[[ScriptedServer], dict[str, str]]
     servers_key: str = "mcpServers"
+    patience: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What its servers' entries say, so that it waits for one that is not the gateway."""
+    at_terminal: Sequence[str] = ()
+    """Before the prompt, when a person is there."""
+    dialog: Sequence[tuple[str, str]] = ()
+    """What the person reads when a policy asks, without blanks, and the keys that say yes to it."""
+    at_home: Callable[[Path], dict[str, Any]] = lambda _project: {}
+    """What its configuration says so that it asks a person nothing about itself."""
     opening: Call | None = None
     """What a model does first in this agent when it is not shown the servers' tools at once."""
 
@@ -62,6 +73,13 @@ def _claude(server: ScriptedServer) -> dict[str, str]:
         "ANTHROPIC_BASE_URL": server.anthropic_url, "ANTHROPIC_API_KEY": "none", "DISABLE_AUTOUPDATER": "1",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_TELEMETRY": "1", "DISABLE_ERROR_REPORTING": "1",
         "MCP_TIMEOUT": "120000", "MCP_CONNECTION_NONBLOCKING": "0",
+    }  # fmt: skip
+
+
+def _at_claudes_home(project: Path) -> dict[str, Any]:
+    return {
+        "hasCompletedOnboarding": True, "theme": "dark", "customApiKeyResponses": {"approved": ["none"], "rejected": []},
+        "projects": {str(project): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}},
     }  # fmt: skip
 
 
@@ -93,10 +111,15 @@ AGENTS = {
         Agent(
             "claude-code", "claude", ("--allowedTools", "mcp__hooksdk", "mcp__notes", "-p"), ".claude.json",
             lambda _server: {}, _claude, opening=Call("WaitForMcpServers"),
+            at_terminal=("--allowedTools", "mcp__hooksdk", "--"), at_home=_at_claudes_home,
+            dialog=(('argumentpath:"a"', "\x1b[C"), ("allowforthissession", "\r"), ("Decision:allow", "\r")),
         ),
         Agent(
             "codex", "codex", ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"),
             ".codex/config.toml", _codex, lambda _server: {"SCRIPTED_KEY": "none"}, "mcp_servers",
+            {"required": True, "startup_timeout_sec": 120},
+            at_home=lambda project: {"projects": {str(project): {"trust_level": "trusted"}}},
+            dialog=(("AllowthehooksdkMCPserver", "\r"), ("1.allow", "\r")),
         ),
         Agent(
             "gemini", "gemini", ("--yolo", "--skip-trust", "-p"), ".gemini/settings.json", _gemini,
@@ -126,7 +149,11 @@ class Desk:
         self.notes = Scripted(folder / "notes", *tools)
         self.configuration = self.home / agent.file
         self.configuration.parent.mkdir(parents=True, exist_ok=True)
-        content = {**agent.configuration(server), agent.servers_key: {"notes": self.notes.entry}}
+        content = {
+            **agent.configuration(server),
+            **agent.at_home(self.project),
+            agent.servers_key: {"notes": {**self.notes.entry, **agent.patience}},
+        }
         text = tomlkit.dumps(content) if self.configuration.suffix == ".toml" else json.dumps(content, indent=2)
         self.configuration.write_text(text)
         prefixes = ("HOOKSDK_", "OPENAI_", "ANTHROPIC_", "CLAUDE", "CODEX_", "GEMINI_", "GOOGLE_", "QWEN_", "XDG_")
@@ -141,14 +168,44 @@ class Desk:
 
     async def ask(self) -> Done:
         """Start the agent, with the prompt, and wait for its end."""
-        written = self.configuration.read_text()
-        if self.agent.name == "codex":  # it does not wait for servers otherwise, and a machine may be busy
-            slow = "required = true\nstartup_timeout_sec = 120\n"
-            self.configuration.write_text(re.sub(r"(\[mcp_servers\.\w+\]\n)", rf"\1{slow}", written))
-        done = await self._run([str(program(self.agent.program)), *self.agent.arguments, PROMPT])
-        if self.agent.name == "codex":
-            self.configuration.write_text(written)
-        return done
+        return await self._run([str(program(self.agent.program)), *self.agent.arguments, PROMPT])
+
+    async def sit_down(self) -> None:
+        """Start the agent in a terminal, with the prompt, and answer as the person whom a policy asks. Ends it afterwards."""
+        ours, theirs = os.openpty()
+        termios.tcsetwinsize(theirs, (50, 140))
+        process = await anyio.open_process(
+            [str(program(self.agent.program)), *self.agent.at_terminal, PROMPT],
+            cwd=self.project, env={**self._environment, "TERM": "xterm-256color"},
+            stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        )  # fmt: skip
+        os.close(theirs)
+        seen = b""
+        try:
+            for words, keys in self.agent.dialog:
+                seen = b""
+                with anyio.fail_after(TIME_LIMIT):
+                    while words not in _words(seen):
+                        seen += await anyio.to_thread.run_sync(os.read, ours, 65536, abandon_on_cancel=True)
+                await anyio.sleep(1)  # it may not take keys before it has drawn itself
+                os.write(ours, keys.encode())
+            with anyio.fail_after(TIME_LIMIT):
+                while "Theend:" not in _words(seen):
+                    seen += await anyio.to_thread.run_sync(os.read, ours, 65536, abandon_on_cancel=True)
+        except TimeoutError:
+            raise AssertionError(f"not seen in the terminal: {_words(seen)[-2000:]}") from None
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+            self._end_daemons()
+            os.close(ours)
+
+    def _end_daemons(self) -> None:
+        """Codex leaves programs behind that it has installed into its home, each in a session of its own."""
+        for place in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if place.read_bytes().startswith(os.fsencode(self.home)):
+                    os.kill(int(place.parent.name), signal.SIGKILL)
 
     def configure(self, text: str) -> None:
         """The user's own `config.toml` of hooksdk."""
@@ -175,12 +232,19 @@ class Desk:
         return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+def _words(drawn: bytes) -> str:
+    """What a terminal was told to draw, without blanks and without the ways of the cursor."""
+    plain = re.sub(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[^\[\]])", "", drawn.decode(errors="replace"))
+    return "".join(plain.split())
+
+
 class Plan:
     """A model that takes one step after another, and then says what the last one brought. What an agent asks besides, such
     as for a title, is answered with a word."""
 
     def __init__(self, agent: Agent, *steps: tuple[str, dict[str, Any]]) -> None:
         self.opening = agent.opening
+        self.openings = 20
         self.steps = list(steps)
         self.asked = 0
         self.offered: list[str] = []
@@ -191,9 +255,8 @@ class Plan:
     def __call__(self, turn: Turn) -> Call | str:
         names = [name for name in turn.offered if "hooksdk" in name or "notes" in name]
         if not names:
-            opening, self.opening = self.opening, None
-            if opening is None or opening.tool not in turn.offered:
-                self.opening = opening
+            opening, self.openings = self.opening, self.openings - 1
+            if opening is None or opening.tool not in turn.offered or self.openings < 0:
                 return "Fine."
             return opening
         self.offered = self.offered or names

@@ -84,6 +84,20 @@ async def test_an_agent_works_behind_the_gateway_that_was_installed_in_its_serve
     assert desk.servers() == before
 
 
+@pytest.mark.parametrize("name", [name for name, agent in AGENTS.items() if agent.dialog])
+async def test_a_person_at_an_agents_terminal_is_asked_and_says_yes(tmp_path: Path, name: str):
+    agent = AGENTS[name]
+    program(agent.program)
+    plan = Plan(agent, ("tool_call", {"name": "mail_note", "arguments": {"path": "a"}}))
+    async with ScriptedServer(plan) as server:
+        desk = Desk(tmp_path, agent, server, *NOTES)
+        desk.configure(RULES + "\n[gateway.approvals]\nwait = 120\n")
+        await desk.gateway("install")
+        await desk.sit_down()
+    assert "mail_note by" in plan.results[0].text
+    assert desk.notes.asked.count("tools/call") == 1
+
+
 async def test_an_agents_requests_are_smaller_with_the_gateway(tmp_path: Path, agent: Agent):
     tokens: list[int] = []
     for installs in (False, True):

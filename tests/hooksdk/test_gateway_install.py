@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -17,7 +18,7 @@ pytest.importorskip("mcp", reason="needs the extra `mcp`")
 from commands import environment
 from warm import Done, run
 
-from hooksdk.gateway._status import ServerLine, StatusFile, is_alive, running_gateways
+from hooksdk.gateway._status import ServerLine, StatusFile, running_gateways
 from hooksdk.mcp import McpServers
 
 
@@ -96,6 +97,7 @@ def test_the_gateway_takes_a_clients_place_and_leaves_no_trace(desk: Desk, clien
 
 def test_the_client_starts_the_gateway_by_full_paths(desk: Desk) -> None:
     file = desk.write(CURSOR, {"mcpServers": {"git": {"command": "g"}}})
+    desk.write("home/.config/hooksdk/config.toml", "[gateway.profiles.work]\n")
     desk.type("install", "--client", "cursor", "--profile", "work", "--yes")
     entry = json.loads(file.read_text())["mcpServers"]["hooksdk"]
     started = ["-P", "-m", "hooksdk", "gateway", "--config", str(desk.servers_file), "--profile", "work"]
@@ -140,13 +142,12 @@ def test_a_file_that_is_broken_now_is_left_alone_and_the_backup_is_named(desk: D
     desk.type("install", "--client", "cursor", "--yes")
     file.write_text("{broken")
     done = desk.type("uninstall", "--client", "cursor", "--yes")
-    assert (done.code, "what it held before is in" in done.err, file.read_text()) == (
-        3,
-        True,
-        "{broken",
-    ) or done.code == 1
-    assert file.read_text() == "{broken"
-    assert desk.records() == ["bak", "json"]
+    assert done.code == 1
+    assert "is not JSON" in done.complaint
+    assert f"what it held before is in {desk.home}/kept/gateway/installed/cursor-" in done.complaint
+    assert done.complaint.endswith("Nothing was changed")
+    assert (file.read_text(), desk.records()) == ("{broken", ["bak", "json"])
+    assert list(desk.servers()) == ["git"]
 
 
 def test_a_server_that_came_back_by_hand_stays_as_it_is_and_the_backup_stays(desk: Desk) -> None:
@@ -233,6 +234,74 @@ def test_a_server_that_was_changed_in_the_gateways_file_stays_there(desk: Desk) 
     )
 
 
+def claude(desk: Desk) -> Path:
+    """Claude Code's file with servers for everywhere, for the project's folder and for another one."""
+    here: dict[str, Any] = {"allowedTools": [], "mcpServers": {"git": {"command": "g"}}}
+    other = {"mcpServers": {"docs": {"command": "d"}}}
+    projects: dict[str, Any] = {str(desk.project): here, "/elsewhere": other, "/plain": {}}
+    return desk.write(FILES["claude-code"], {"mcpServers": {"time": {"command": "t"}}, "projects": projects})
+
+
+def test_servers_of_a_single_folder_go_to_a_gateway_of_that_folder(desk: Desk) -> None:
+    file = claude(desk)
+    before = file.read_bytes()
+    done = desk.type("install", "--client", "claude-code", "--local", "--yes", "--json").json()
+    settings = json.loads(file.read_text())
+    assert list(settings["mcpServers"]) == ["time"]
+    assert list(settings["projects"]["/elsewhere"]["mcpServers"]) == ["docs"]
+    (entry,) = settings["projects"][str(desk.project)]["mcpServers"].values()
+    assert entry["args"][-4:] == ["--config", done["gateway_file"], "--project", str(desk.project)]
+    assert list(McpServers.from_file(done["gateway_file"]).status) == ["git"]
+    assert not desk.servers_file.exists()
+    assert desk.type("uninstall", "--client", "claude-code", "--local", "--yes").code == 0
+    assert (file.read_bytes(), Path(done["gateway_file"]).exists(), desk.records()) == (before, False, [])
+
+
+def test_servers_of_everywhere_and_of_a_folder_are_taken_and_given_back_in_any_order(desk: Desk) -> None:
+    file = claude(desk)
+    before = json.loads(file.read_text())
+    assert "To take them, type there: hooksdk gateway install --client claude-code --local" in (
+        desk.type("install", "--client", "claude-code", "--yes").out
+    )
+    done = desk.type("install", "--client", "claude-code", "--local", "--yes")
+    assert "undo        hooksdk gateway uninstall --client claude-code --local\n" in done.out
+    both = json.loads(file.read_text())
+    assert list(both["mcpServers"]) == ["hooksdk"]
+    assert list(both["projects"][str(desk.project)]["mcpServers"]) == ["hooksdk-folder"]  # the other would hide it
+    assert "is installed in" in desk.type("install", "--client", "claude-code", "--local", "--yes").complaint
+    assert desk.type("uninstall", "--client", "claude-code", "--yes").code == 0
+    assert desk.type("uninstall", "--client", "claude-code", "--local", "--yes").code == 0
+    assert (json.loads(file.read_text()), desk.records()) == (before, [])
+
+
+def test_servers_of_a_profile_of_vs_code_are_found_and_taken_on_request(desk: Desk) -> None:
+    desk.write(OTHERS["vscode"][0], {"servers": {"git": {"command": "g"}}})
+    profile = desk.write("home/.config/Code/User/profiles/1a/mcp.json", {"servers": {"time": {"command": "t"}}})
+    before = profile.read_bytes()
+    outcomes = {one["server"]: one["outcome"] for one in desk.type("import", "--dry-run", "--json").json()["servers"]}
+    assert outcomes == {"git": "new", "time": "new"}
+    told = (
+        f"time: in {profile}, and stays there. To take them: hooksdk gateway install --client vscode --file {profile}"
+    )
+    assert told in desk.type("install", "--client", "vscode", "--yes").out
+    done = desk.type("install", "--client", "vscode", "--file", profile, "--yes")
+    assert f"undo        hooksdk gateway uninstall --client vscode --file {profile}\n" in done.out
+    assert list(json.loads(profile.read_text())["servers"]) == ["hooksdk"]
+    assert list(desk.servers()) == ["git", "time"]
+    assert desk.type("uninstall", "--client", "vscode", "--file", profile, "--yes").code == 0
+    assert (profile.read_bytes(), list(desk.servers())) == (before, ["git"])
+
+
+def test_entries_that_come_to_the_same_are_one_server(desk: Desk) -> None:
+    desk.write(CURSOR, {"mcpServers": {"git": {"command": "g"}}})
+    desk.write(FILES["claude-code"], {"mcpServers": {"git": {"type": "stdio", "command": "g", "args": [], "env": {}}}})
+    outcomes = [one["outcome"] for one in desk.type("import", "--dry-run", "--json").json()["servers"]]
+    assert outcomes == ["new", "the same as claude-code's"]
+    desk.type("install", "--client", "cursor", "--yes")
+    desk.type("install", "--client", "claude-code", "--yes")
+    assert desk.servers() == {"git": {"command": "g"}}
+
+
 def test_in_a_project_its_own_files_are_used(desk: Desk) -> None:
     file = desk.write("project/.mcp.json", {"mcpServers": {"git": {"command": "g"}}})
     done = desk.type("install", "--client", "claude-code", "--project", "--yes")
@@ -269,17 +338,42 @@ def test_codex_passes_on_what_its_servers_read_from_the_environment(desk: Desk) 
     assert desk.servers()["x"]["env"] == {"LANGS": "${LANGS:-}"}
 
 
+def test_codex_waits_for_the_gateway_and_says_when_it_cannot_be_started(desk: Desk) -> None:
+    file = desk.write("home/.codex/config.toml", '[mcp_servers.git]\ncommand = "g"\n')
+    desk.type("install", "--client", "codex", "--yes")
+    entry = tomllib.loads(file.read_text())["mcp_servers"]["hooksdk"]
+    assert (entry["required"], entry["startup_timeout_sec"], "tool_timeout_sec" in entry) == (True, 60, False)
+
+
+def test_codex_gives_a_call_the_time_that_its_servers_had(desk: Desk) -> None:
+    text = '[mcp_servers.slow]\ncommand = "s"\ntool_timeout_sec = 7200\n[mcp_servers.git]\ncommand = "g"\n'
+    file = desk.write("home/.codex/config.toml", text)
+    desk.type("install", "--client", "codex", "--yes")
+    assert desk.servers()["slow"]["timeout"] == 3600  # and not milliseconds
+    assert tomllib.loads(file.read_text())["mcp_servers"]["hooksdk"]["tool_timeout_sec"] == 3660
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (("--client", "curser"), "Did you mean 'cursor'?"),
         (("--client", "claude-desktop", "--project"), "Claude Desktop has no file of servers in a project"),
+        (("--client", "cursor", "--profile", "wrok"), "there is no profile 'wrok'. Did you mean 'work'?"),
+        (("--client", "cursor", "--local"), "Cursor has no servers of a single folder; leave --local out"),
+        (("--client", "claude-code", "--local"), "alone. It has some for: /elsewhere"),
+        (("--client", "claude-code", "--local", "--project"), "are three places: give one of them"),
+        (
+            ("--client", "cursor", "--file", "mcp.toml"),
+            "Cursor keeps its servers in a .json file, and mcp.toml is none",
+        ),
         (("--client", "windsurf"), "is not JSON"),
         (("--client", "zed"), "has a server 'hooksdk' that no installation is recorded of; rename it first"),
     ],
 )
 def test_what_cannot_be_done_is_told(desk: Desk, arguments: tuple[str, ...], problem: str) -> None:
     desk.write(FILES["windsurf"], "{broken")
+    desk.write("home/.config/hooksdk/config.toml", "[gateway.profiles.work]\n")
+    desk.write(FILES["claude-code"], {"projects": {"/elsewhere": {"mcpServers": {"git": {"command": "g"}}}}})
     desk.write(OTHERS["zed"][0], {"context_servers": {"hooksdk": {"command": "x"}}})
     done = desk.type("install", *arguments, "--yes")
     assert done.code in {1, 3}
@@ -317,6 +411,25 @@ def test_an_import_goes_where_it_is_told(desk: Desk) -> None:
     assert (dry["written"], dry["servers"][0]["outcome"]) == (False, "new")
 
 
+@pytest.mark.parametrize("arguments", [(), ("-o", "../elsewhere.json")])
+def test_a_file_outside_of_the_project_needs_no_trust_and_gets_none(desk: Desk, arguments: tuple[str, ...]) -> None:
+    desk.write(CURSOR, {"mcpServers": {"git": {"command": "g"}}})
+    done = desk.type("import", "--yes", *arguments)
+    assert "trust" not in done.out
+    assert f"look        hooksdk tools list --mcp {arguments[-1] if arguments else desk.servers_file}\n" in done.out
+    assert not (desk.home / ".config" / "hooksdk" / "config.toml").exists()
+    desk.write(CURSOR, {"mcpServers": {"time": {"command": "t"}}})
+    found = desk.type("import", "--yes", "--json", *arguments).json()
+    assert (found["written"], found["trusted"]) == (True, False)
+
+
+def test_an_import_takes_the_servers_of_this_folder_and_names_those_of_others(desk: Desk) -> None:
+    claude(desk)
+    done = desk.type("import", "--yes")
+    assert list(desk.servers()) == ["time", "git"]
+    assert "the servers of other projects are left out: /elsewhere" in done.err
+
+
 # status
 
 
@@ -337,17 +450,24 @@ def test_a_running_gateway_shows_how_it_is(desk: Desk) -> None:
     assert desk.type("status").out == "no gateway runs\n"
 
 
-def test_the_file_of_a_gateway_that_was_killed_goes(tmp_path: Path) -> None:
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    file = StatusFile(tmp_path)
-    file.update()
-    (path,) = tmp_path.iterdir()
-    path.rename(tmp_path / f"{ended.pid}-0.json")
-    (tmp_path / "no-number").write_text("x")
+def test_the_gateways_that_run_are_told_and_the_files_of_others_go(tmp_path: Path) -> None:
+    with StatusFile(tmp_path, profile="one") as one, StatusFile(tmp_path, profile="two"):
+        # That of a gateway that was killed: a process has its number, maybe this one, and nobody holds its lock.
+        (ended,) = [path for path in tmp_path.glob("*.json") if json.loads(path.read_bytes())["profile"] == "two"]
+        left = tmp_path / f"{os.getpid()}-0.json"
+        left.write_bytes(ended.read_bytes())
+        left.with_suffix(".lock").touch()
+        half = tmp_path / "1-1.tmp"
+        half.touch()
+        for path in (left.with_suffix(".lock"), half):
+            os.utime(path, (0, 0))
+        assert [found.profile for found in running_gateways(tmp_path)] == ["one", "two"]
+        assert len(list(tmp_path.iterdir())) == 4
+        shutil.rmtree(tmp_path)
+        one.update(calls=1)  # it comes back
+        assert [(found.profile, found.calls) for found in running_gateways(tmp_path)] == [("one", 1)]
     assert running_gateways(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
-    assert is_alive(os.getpid())
 
 
 def test_a_status_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,7 +22,9 @@ from rich.console import Console
 from scripted_servers import Make, Scripted
 
 from hooksdk import Host
+from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._gateway_project import GatewayProject, ServeOptions
+from hooksdk.cli._gateway_serve import serve
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway
 from hooksdk.gateway._http import SHORTEST_TOKEN
@@ -222,6 +226,27 @@ async def test_a_found_file_that_is_not_trusted_any_more_keeps_its_servers(make:
         group.cancel_scope.cancel()
 
 
+async def test_where_a_project_has_no_servers_the_users_own_file_counts(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    own, folder = tmp_path / "config" / "hooksdk", tmp_path / "project"
+    own.mkdir(parents=True)
+    folder.mkdir()
+    with pytest.raises(CommandProblem, match="find those of your clients with hooksdk gateway import"):
+        GatewayProject(ServeOptions(project=folder), Console(file=io.StringIO()))
+    write(own, make("one", "add"))
+    project = GatewayProject(ServeOptions(project=folder), Console(file=io.StringIO()))
+    project.gateway = Gateway(project.host, project)
+    async with anyio.create_task_group() as group:
+        await project.start(group)
+        async with project.servers, project.gateway, client(project.gateway) as connected:
+            assert await names(connected) == ["add"]
+            write(own, make("one", "add"), make("two", "find"))
+            assert await names(connected) == ["add", "find"]
+        group.cancel_scope.cancel()
+
+
 # What a client is shown
 
 
@@ -261,11 +286,28 @@ async def test_token_files_count_from_the_project_and_what_is_gone_is_not_let_in
 
 # The process
 
+LOUD = """
+import os, subprocess
+from hooksdk import hooks
+print("imported", flush=True)
+class Loud:
+    @hooks.before_tool_call
+    def judge(self, event):
+        print("judged", flush=True)
+        os.write(1, b"written past python\\n")
+        subprocess.run(["echo", "of a child"], check=True)
+"""
 
-@pytest.mark.parametrize("how", ["eof", signal.SIGTERM, signal.SIGINT])
-async def test_however_it_is_ended_its_servers_end_and_its_status_goes(make: Make, tmp_path: Path, how: Any) -> None:
+
+@pytest.mark.parametrize(
+    ("how", "expected"), [("eof", 0), (signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
+)
+async def test_however_it_is_ended_its_servers_end_its_status_goes_and_stdout_had_the_protocol_alone(
+    make: Make, tmp_path: Path, how: Any, expected: int
+) -> None:
     one = make("one", "add")
     write(tmp_path, one)
+    (tmp_path / "loud.py").write_text(LOUD)
     command = [
         sys.executable,
         "-m",
@@ -275,6 +317,8 @@ async def test_however_it_is_ended_its_servers_end_and_its_status_goes(make: Mak
         str(tmp_path / "mcp.json"),
         "--project",
         str(tmp_path),
+        "--plugin",
+        str(tmp_path / "loud.py"),
     ]
     hello = {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"},
@@ -288,6 +332,7 @@ async def test_however_it_is_ended_its_servers_end_and_its_status_goes(make: Mak
     try:
         assert process.stdin is not None
         assert process.stdout is not None
+        assert process.stderr is not None
         for request in requests:
             await process.stdin.send(json.dumps({"jsonrpc": "2.0", **request}).encode() + b"\n")
         answers = b""
@@ -302,10 +347,35 @@ async def test_however_it_is_ended_its_servers_end_and_its_status_goes(make: Mak
             process.send_signal(how)
         with anyio.fail_after(60):
             code = await process.wait()
+            answers += b"".join([rest async for rest in process.stdout])
+            said = b"".join([line async for line in process.stderr])
     finally:
         if process.returncode is None:
             process.kill()
         await process.aclose()
-    assert code == (0 if how != signal.SIGINT else 130)
+    assert code == expected
+    assert [json.loads(line)["jsonrpc"] for line in answers.splitlines()] == ["2.0"] * len(answers.splitlines())
+    for words in (b"imported", b"judged", b"written past python", b"of a child"):
+        assert words in said
     await until(lambda: not alive(pid))
     assert running_gateways() == []
+
+
+async def test_it_serves_where_there_are_no_signals_to_hear_of(make: Make, tmp_path: Path) -> None:
+    write(tmp_path, make("one", "add"))
+    theirs, ours = os.pipe()
+    read, written = os.pipe()
+    options = ServeOptions(config=(tmp_path / "mcp.json",), project=tmp_path)
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    os.write(ours, json.dumps(ping).encode() + b"\n")
+    codes: list[int] = []
+    # A thread gets no signals, and Windows has none of this kind.
+    thread = threading.Thread(target=lambda: codes.append(serve(options, (theirs, written))), daemon=True)
+    thread.start()
+    with anyio.fail_after(60):
+        answer = await anyio.to_thread.run_sync(os.read, read, 1000)
+        os.close(ours)
+        await anyio.to_thread.run_sync(thread.join)
+    for descriptor in (theirs, read, written):
+        os.close(descriptor)
+    assert (json.loads(answer)["id"], codes) == (1, [0])

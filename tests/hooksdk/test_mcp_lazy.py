@@ -366,6 +366,17 @@ async def test_an_unused_server_is_ended_and_started_by_the_next_call(make: Make
         assert (await use(servers, "add")).text == f"add by {one.pids[1]}"
 
 
+async def test_each_server_may_have_its_own_rest(make: Make) -> None:
+    one, two = make("one", "add"), make("two", "find")
+    await listed(one, two)
+    entries = {"one": {**one.entry, "idle": 0.05}, "two": {**two.entry, "idle": 1000}}
+    async with McpServers(entries, lazy=True, idle=500) as servers:
+        await use(servers, "add")
+        await use(servers, "find")
+        await until(lambda: servers.status["one"].state == "idle")
+        assert (alive(one.pids[0]), alive(two.pids[0])) == (False, True)
+
+
 async def test_a_call_that_takes_long_keeps_its_server(make: Make) -> None:
     one = make("one", "wait")
     await listed(one)
