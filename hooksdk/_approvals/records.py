@@ -85,7 +85,7 @@ class ApprovalRecords:
     def __init__(self, path: str | os.PathLike[str] | None = None, *, clock: Callable[[], float] = time.time) -> None:
         self.path = state_folder() / FILE_NAME if path is None else Path(path).expanduser()
         self._clock = clock
-        self._key = b""
+        self._key: bytes | None = None
 
     async def list(self) -> Sequence[ApprovalRecord]:
         """All that are kept, by number: those that were used or have expired for a week. One that is damaged is left out,

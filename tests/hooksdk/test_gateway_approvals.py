@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -355,6 +356,21 @@ async def test_a_forged_state_is_refused(changes: dict[str, Any], clock: Clock, 
         state = await asked(stage.connected)
         assert "it is no ticket of ours" in await answer(stage.connected, forged(state, **changes))
     assert stage.tools.executed == []
+
+
+async def test_a_state_is_signed_with_a_key_of_the_records_that_no_other_records_have(
+    clock: Clock, tmp_path: Path
+) -> None:
+    async with at_gateway(clock, tmp_path, person=Person(clock)) as stage:
+        state = await asked(stage.connected)
+        claims = base64.urlsafe_b64decode(state.split(".")[0] + "==")
+        keys = await stage.records.key(), await ApprovalRecords(tmp_path / "others.db").key()
+        signed = [hmac.digest(key, b"hooksdk approval\0" + claims, "sha256") for key in (*keys, b"")]
+        own, *strange = [f"{state.split('.')[0]}.{base64.urlsafe_b64encode(one).decode().rstrip('=')}" for one in signed]
+        assert own == state
+        for one in strange:
+            assert "it is no ticket of ours" in await answer(stage.connected, one)
+    assert (min(map(len, keys)), stage.tools.executed) == (32, [])
 
 
 @pytest.mark.parametrize("state", ["", ".", "x.y", "a.b.c", "\u00e9.\u00e9", "W10.W10", "=" * 999])
