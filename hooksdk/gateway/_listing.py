@@ -8,8 +8,9 @@ from typing import Any, final
 
 import mcp_types as types
 
+from hooksdk._catalog.names import full_names, readings
 from hooksdk._config.gateway import Expose
-from hooksdk._schema.values import clip
+from hooksdk._schema.values import as_object, clip
 from hooksdk.calls import ToolCall
 from hooksdk.catalog import Catalog
 from hooksdk.gateway._long_results import OWNER, RECALL
@@ -19,6 +20,8 @@ from hooksdk.tools import Annotations, Tool
 SEARCH, DESCRIBE, CALL = "tool_search", "tool_describe", "tool_call"
 READ_ONLY = "_readonly"
 """What the name of the bridge's second way of calling ends with."""
+MOST_BRIDGES = 3
+"""A call of the bridge in a call of the bridge, so many deep, is seen through when it is counted; it runs nothing."""
 OWNERS_CHARS = 160
 """Characters that the names of the servers may take in the listing."""
 
@@ -73,11 +76,17 @@ class HintTrust:
 class Listing:
     """The tools of one session as its client is told of them."""
 
-    def __init__(self, catalog: Catalog, offered: Sequence[Tool], expose: Expose, trust: HintTrust) -> None:
+    def __init__(
+        self, catalog: Catalog, offered: Sequence[Tool], expose: Expose, trust: HintTrust, given: Sequence[Tool] = ()
+    ) -> None:
+        """`given` are all tools that there are, the withheld among them."""
         bridges = {tool.own_name: tool for tool in offered if tool.bridge}
         self._call = bridges.get(CALL)
         self._trust = trust
-        self._withheld = catalog.withheld
+        self._catalog = catalog
+        granted = {tool.id for tool in catalog}
+        withheld = [tool for tool in given if tool.id not in granted]
+        self._withheld = {*catalog.withheld, *(name for tool in withheld for name in (tool.id, *full_names(tool)))}
         if expose == "direct" or not bridges:
             shown = list(catalog)
         else:
@@ -106,9 +115,17 @@ class Listing:
         """What those of the listing do."""
 
     def is_withheld(self, name: str, arguments: dict[str, Any]) -> bool:
-        """True for a call of a tool that the client may not use, by its own name or through the bridge."""
-        bridged = self._call is not None and name in (self._call.name, self._call.name + READ_ONLY)
-        return str(arguments.get("name") if bridged else name) in self._withheld
+        """True for a call of a tool that the client may not use, by whichever of its names, and through the bridge."""
+        called: object = name
+        given: object = arguments
+        for _ in range(MOST_BRIDGES):
+            if self._call is None or called not in (self._call.name, self._call.name + READ_ONLY):
+                break
+            written = as_object(given)
+            called, given = written.get("name"), written.get("arguments")
+        if not isinstance(called, str) or self._catalog.meant(called) is not None:
+            return False
+        return not self._withheld.isdisjoint(readings(called))
 
     def recall(self, arguments: str) -> str | None:
         """How `recall-tool-result` is called with these arguments; None where it may not be."""

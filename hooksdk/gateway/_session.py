@@ -23,6 +23,7 @@ from hooksdk.errors import ApprovalPending, HookSDKError
 from hooksdk.gateway._approvals import ClientApprovals
 from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._counts import Counts
+from hooksdk.gateway._heirs import Place, leave
 from hooksdk.gateway._listing import HintTrust, Listing
 from hooksdk.gateway._long_results import OWNER, RECALL, LongResults
 from hooksdk.gateway._results import as_mcp, error
@@ -30,10 +31,12 @@ from hooksdk.gateway._sources import Sources
 from hooksdk.host import Host
 from hooksdk.mcp._relay import current_client
 from hooksdk.patterns import ToolPattern
-from hooksdk.run import Run
+from hooksdk.run import JudgedCall, Run
 from hooksdk.tools import Tool
 
 Request = ServerRequestContext[Any, Any]
+MOST_WAITING = 200
+"""Calls of a session that may wait for approvals; of more, the newest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +65,18 @@ class SessionParts:
     counts: Counts
     config: GatewayConfig
     approver: Approver | None
+    place: Place
     publish_change: Callable[[], Any]
     """Tells the clients that listen in the stateless protocol."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A call that waits for an approval."""
+
+    call_id: str
+    judged: JudgedCall
+    since: float
 
 
 @final
@@ -71,7 +84,7 @@ class GatewaySession:
     """One client's session. It is kept by a task of its own, since a run is entered and left by the same one."""
 
     def __init__(self, parts: SessionParts, identity: Identity, *, idle: float | None) -> None:
-        self.id = f"gateway-{uuid.uuid4().hex}"
+        self.id = parts.place.enter()
         self.identity = identity
         self.ended = anyio.Event()
         """Set once its run and its session are closed."""
@@ -90,14 +103,14 @@ class GatewaySession:
         self._listing: Listing | None = None
         self._peer: ServerSession | None = None
         """The client, if it may be told of changes at any time."""
-        self._waiting: dict[str, list[str]] = {}
-        """Ids of calls that wait for an approval, by what stands for name and arguments: made again, a call has its id, and
-        is not judged anew."""
+        self._waiting: dict[str, list[Waiting]] = {}
+        """Calls that wait for an approval, by what stands for name and arguments: made again, a call has its id, and is not
+        judged anew."""
         approver = parts.approver
         self._client_approvals = (
             ClientApprovals(
-                approver, f"{self.id} {identity.name}", f"{identity.name}, at the client",
-                ask_client=parts.config.approvals.client, clock=monotonic,
+                approver, self.id, identity.requester, f"{identity.name}, at the client",
+                ask_client=parts.config.approvals.client, is_over=parts.place.is_over, clock=monotonic,
             )
             if isinstance(approver, ApprovalDesk) else None
         )  # fmt: skip
@@ -133,6 +146,7 @@ class GatewaySession:
             logger.exception("session '%s' of the gateway ended with an error: %s", self.id, problem)
         finally:
             self.closing = True
+            leave(self.id)
             self.ended.set()
 
     async def _wait(self) -> None:
@@ -152,10 +166,16 @@ class GatewaySession:
         self._leave.set()
         await self.ended.wait()
 
+    def supersede(self) -> None:
+        """Others take its place: what it has asked is theirs, unless a call holds on for the answer."""
+        self.closing = True
+        if not self._requests:
+            leave(self.id)
+
     async def retire(self) -> None:
         """Others have taken its place: it ends once its requests are answered, by the rules that they began under. Its client
         is told that the tools may be others."""
-        self.closing = True
+        self.supersede()
         await self._tell_change()
         while self._requests:
             self._at_rest = anyio.Event()
@@ -201,28 +221,50 @@ class GatewaySession:
         listing = await self._resolved()
         if listing.is_withheld(name, arguments):
             self._parts.counts.withheld()
+        await self._give_up_old()
         same = digest_of([name, arguments])
-        call_id = self._id_of(same)
+        before = self._take_waiting(same)
+        call_id = before.call_id if before else f"call-{uuid.uuid4().hex[:16]}"
+        call, trust = listing.call(call_id, name, arguments)
+        assert self._run is not None
+        judged = await self._run.judge(call, only=trust.why_not if trust else None)
         try:
-            call, trust = listing.call(call_id, name, arguments)
-            assert self._run is not None
-            result = await self._run.call_tool(call, only=trust.why_not if trust else None)
+            result = await judged.execute()
         except ApprovalPending as pending:
-            self._waiting.setdefault(same, []).append(call_id)
+            since = before.since if before else monotonic()
+            self._waiting.setdefault(same, []).append(Waiting(call_id, judged, since))
             if asker is not None:
                 return await asker.waiting_result(name, pending, answered=params.request_state is not None)
             title = pending.request.title if pending.request else name
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
         return as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
 
-    def _id_of(self, same: str) -> str:
-        """The id of a call that waits and is made again; a new one where none does, or somebody makes it at this moment."""
-        if not (ids := self._waiting.get(same)):
-            return f"call-{uuid.uuid4().hex[:16]}"
-        call_id = ids.pop()
-        if not ids:
+    def _take_waiting(self, same: str) -> Waiting | None:
+        """A call that waits and is made again; None where none does, or somebody makes it at this moment."""
+        if not (waiting := self._waiting.get(same)):
+            return None
+        one = waiting.pop()
+        if not waiting:
             del self._waiting[same]
-        return call_id
+        return one
+
+    async def _give_up_old(self) -> None:
+        """End calls that were not made again before their approval expired, or for which too many others wait: a client may
+        stay for weeks."""
+        ages = sorted(one.since for waiting in self._waiting.values() for one in waiting)
+        oldest = monotonic() - self._parts.config.approvals.keep
+        if len(ages) > MOST_WAITING:
+            oldest = max(oldest, ages[-MOST_WAITING - 1])
+        if not ages or ages[0] > oldest:
+            return
+        all_waiting = [(same, one) for same, waiting in self._waiting.items() for one in waiting]
+        self._waiting = {}
+        for same, one in all_waiting:
+            if one.since > oldest:
+                self._waiting.setdefault(same, []).append(one)
+        for _same, one in all_waiting:
+            if one.since <= oldest:
+                await one.judged.refuse("it was not made again in time")
 
     async def refresh(self) -> None:
         """Look whether the tools have changed, and tell the client."""
@@ -242,7 +284,7 @@ class GatewaySession:
             if self._listing is not None and given == self._given:
                 return self._listing
             offered = await run.resolve_tools([*tools, *self.results.tools], missing=missing)
-            before, listing = self._listing, Listing(run.tools, offered, self._expose, self._trust)
+            before, listing = self._listing, Listing(run.tools, offered, self._expose, self._trust, tools)
             self._given, self._listing = given, listing
         if before is not None and before.tools != listing.tools:
             await self._parts.publish_change()

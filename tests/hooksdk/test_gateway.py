@@ -107,6 +107,37 @@ async def test_what_is_denied_runs_on_no_way(era: str, by: str, name: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("name", "arguments", "blocked"),
+    [
+        ("delete_note", {"path": "a"}, 1),
+        ("notes__delete_note", {"path": "a"}, 1),
+        ("mcp:notes:delete_note", {"path": "a"}, 1),
+        ("functions.delete_note", {"path": "a"}, 1),
+        ("tool_call", {"name": "notes.delete_note", "arguments": {"path": "a"}}, 1),
+        ("tool_call_readonly", {"name": "delete_note", "arguments": {"path": "a"}}, 1),
+        ("tool_call", {"name": "tool_call", "arguments": {"name": "delete_note", "arguments": {"path": "a"}}}, 1),
+        ("tool_call_readonly", {"name": "task_1", "arguments": {"path": "a"}}, 1),
+        ("read_note", {"path": "blocked"}, 1),
+        ("no_such_tool", {}, 0),
+        ("tool_call", {"name": 3}, 0),
+        ("tool_call", {}, 0),
+        ("read_note", {"path": "a"}, 0),
+    ],
+)
+async def test_blocked_counts_what_somebody_forbids_by_whatever_name_and_no_mistakes(
+    name: str, arguments: dict[str, Any], blocked: int
+) -> None:
+    class Judges:
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> Block | None:
+            return Block("no") if event.arguments["path"] == "blocked" else None
+
+    async with gateway(source(30), Withholds, Judges, search=True) as made, client(made) as connected:
+        await connected.call_tool(name, arguments)
+        assert made.counts.as_dict()["blocked"] == blocked
+
+
+@pytest.mark.parametrize(
     ("trusted", "name", "runs"),
     [
         ([], "read_note", False),
@@ -336,6 +367,7 @@ async def test_a_run_that_a_plugin_blocks_is_told_in_the_result() -> None:
 
     async with gateway(source(), Closed) as made, client(made) as connected:
         assert "closed for today" in text_of(await connected.call_tool("read_note", {"path": "a"}))
+        assert made.counts.as_dict()["blocked"] == 1
 
 
 async def test_a_profile_that_there_is_not_is_told_with_the_nearest() -> None:

@@ -14,11 +14,11 @@ import anyio
 import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
 
 from hooksdk.errors import ConfigError
 from hooksdk.gateway._http import check_address, parse_address
 from tests.hooksdk.gateways import ERAS, gateway, names, source, text_of
+from tests.hooksdk.gateways import http_client as client
 
 pytestmark = pytest.mark.anyio
 in_both_eras = pytest.mark.parametrize("era", ERAS)
@@ -52,16 +52,6 @@ async def listening(config: dict[str, Any] | None = None) -> AsyncGenerator[tupl
         await ready.wait()
         yield made, urls[0]
         group.cancel_scope.cancel()
-
-
-@asynccontextmanager
-async def client(url: str, era: str, token: str = "") -> AsyncGenerator[Client]:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    async with (
-        httpx2.AsyncClient(headers=headers) as http,
-        Client(streamable_http_client(url, http_client=http), mode=era) as connected,
-    ):
-        yield connected
 
 
 @pytest.fixture
