@@ -106,7 +106,7 @@ class Gateway:
         return SessionParts(
             host=host, sources=self._sources, counts=self.counts, config=config, approver=approver,
             place=Place(str(self._own_folder.resolve()), *self._sources.files()),
-            publish_change=self._publish_change,
+            start_soon=self._start_soon, publish_change=self._publish_change,
         )  # fmt: skip
 
     def _desk_of(self, settings: ApprovalSettings) -> ApprovalDesk:
@@ -181,6 +181,11 @@ class Gateway:
                 session = GatewaySession(self._parts, identity, idle=idle)
                 await self._group.start(self._keep, key, session, context)
             return session
+
+    def _start_soon(self, *task: Any) -> None:
+        if self._group is None:
+            raise HookSDKError("the gateway is closed")
+        self._group.start_soon(*task)
 
     async def _keep(self, key: str, session: GatewaySession, context: Request, *, task_status: Any) -> None:
         self._sessions[key] = session
@@ -373,8 +378,8 @@ class _Server(Server[str]):
         token = current_request.set(context)
         try:
             session: GatewaySession = await self._session_of(context)
-            with session.at_work(context):
-                return await session.call(params, context.protocol_version)
+            with session.at_work(context) as client:
+                return await session.call(params, context, client)
         except HookSDKError as problem:
             if isinstance(problem, RunBlocked):  # by a plugin, and with it all of the client's calls
                 self._counts.withheld()

@@ -124,13 +124,14 @@ class ClientApprovals:
         """Write the answer that a request brings, if it brings one; what to say to a request whose ticket is worth nothing."""
         if params.request_state is None:
             return None
+        arrived = self._clock()
         try:
             record = await self._tickets.redeem(params.request_state, self._holder, is_left=self._is_left)
         except TicketRefused as problem:
             logger.warning("an answer to an approval was refused: %s", problem)
             return error(f"'{params.name}' was not run: the answer to its approval does not count, since {problem}.")
         answer = (params.input_responses or {}).get(INPUT)
-        taken = self._clock() - self._asked.pop(record.number, self._clock() - HASTE)
+        taken = arrived - self._asked.pop(record.number, arrived - HASTE)
         if isinstance(answer, types.ElicitResult) and (approval := self._read(answer, taken)) is not None:
             with contextlib.suppress(NotWaiting):  # somebody else was first: that answer counts
                 await self._desk.records.answer(record.number, approval)

@@ -24,6 +24,7 @@ from hooksdk.gateway._approvals import ClientApprovals
 from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._heirs import Place, leave
+from hooksdk.gateway._held_calls import PREFIX, Answer, HeldCalls
 from hooksdk.gateway._listing import HintTrust, Listing
 from hooksdk.gateway._long_results import OWNER, RECALL, LongResults
 from hooksdk.gateway._results import as_mcp, error
@@ -66,6 +67,8 @@ class SessionParts:
     config: GatewayConfig
     approver: Approver | None
     place: Place
+    start_soon: Callable[..., Any]
+    """Starts a task that may outlive a request."""
     publish_change: Callable[[], Any]
     """Tells the clients that listen in the stateless protocol."""
 
@@ -114,6 +117,7 @@ class GatewaySession:
             )
             if isinstance(approver, ApprovalDesk) else None
         )  # fmt: skip
+        self._held = HeldCalls()
         self._expose: Expose = identity.profile.expose or parts.config.expose
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
@@ -183,16 +187,24 @@ class GatewaySession:
         await self.leave()
 
     @contextmanager
-    def at_work(self, context: Request) -> Generator[None]:
+    def at_work(self, context: Request) -> Generator[CallingClient]:
         """While a request is served the session does not count as idle."""
-        self._requests += 1
         if context.session.can_send_request:  # a connection that lasts
             self._peer = context.session
-        token = current_client.set(CallingClient(self.id, context, self._parts.config.relay))
+        client = CallingClient(self.id, context, self._parts.config.relay)
+        token = current_client.set(client)
+        try:
+            with self._busy():
+                yield client
+        finally:
+            current_client.reset(token)
+
+    @contextmanager
+    def _busy(self) -> Generator[None]:
+        self._requests += 1
         try:
             yield
         finally:
-            current_client.reset(token)
             self._requests -= 1
             self._last = anyio.current_time()
             self._parts.counts.touch()
@@ -211,18 +223,30 @@ class GatewaySession:
         self._parts.counts.listed(listing.tokens_direct, listing.tokens)
         return list(listing.tools)
 
-    async def call(
-        self, params: types.CallToolRequestParams, protocol_version: str
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        """Take one call past every policy, and run it. One that waited for an approval goes on from there."""
-        name, arguments, asker = params.name, params.arguments or {}, self._client_approvals
+    async def call(self, params: types.CallToolRequestParams, context: Request, client: CallingClient) -> Answer:
+        """Take one call past every policy, and run it. One that waited for an approval, or for answers to what its server has
+        asked, goes on from there."""
+        same = digest_of([params.name, params.arguments or {}])
+        if (params.request_state or "").startswith(PREFIX):
+            return await self._held.go_on(params, same, context)
+        asker = self._client_approvals
         if asker is not None and (refusal := await asker.take_answer(params)) is not None:
             return refusal
+        if not client.may_be_asked_by_result:
+            return await self._run_call(params, same, context.protocol_version)
+
+        async def work() -> Answer:
+            with self._busy():
+                return await self._run_call(params, same, context.protocol_version)
+
+        return await self._held.begin(same, client, self._parts.start_soon, work)
+
+    async def _run_call(self, params: types.CallToolRequestParams, same: str, protocol_version: str) -> Answer:
+        name, arguments, asker = params.name, params.arguments or {}, self._client_approvals
         listing = await self._resolved()
         if listing.is_withheld(name, arguments):
             self._parts.counts.withheld()
         await self._give_up_old()
-        same = digest_of([name, arguments])
         before = self._take_waiting(same)
         call_id = before.call_id if before else f"call-{uuid.uuid4().hex[:16]}"
         call, trust = listing.call(call_id, name, arguments)
