@@ -241,7 +241,7 @@ async def listen(
         address = listener.getsockname()
         shown = f"[{address[0]}]" if ":" in address[0] else address[0]
         on_listening(f"http://{shown}:{address[1]}{PATH}")
-        config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+        config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2)
         server = Server(config)
         over = anyio.Event()
         log = logging.getLogger("uvicorn.error")

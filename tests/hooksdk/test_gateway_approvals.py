@@ -57,8 +57,14 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
+        self.disk = 0.0
+        """Seconds that each look into the records takes."""
 
     def __call__(self) -> float:
+        return self.now
+
+    def of_records(self) -> float:
+        self.now += self.disk
         return self.now
 
 
@@ -109,7 +115,7 @@ async def at_gateway(
     wait: float = 0, channels: Sequence[Any] = (), config: dict[str, Any] | None = None, files: Sequence[str] = (),
     folder: str = "here",
 ) -> AsyncGenerator[Stage]:  # fmt: skip
-    tools, records = source(), ApprovalRecords(base / "approvals.db", clock=clock)
+    tools, records = source(), ApprovalRecords(base / "approvals.db", clock=clock.of_records)
     tools.files = files
     desk = ApprovalDesk(records, wait=wait, channels=channels)
     async with (
@@ -377,9 +383,11 @@ async def test_while_a_client_asks_somebody_else_may_answer(clock: Clock, tmp_pa
 
 
 @in_both_eras
+@pytest.mark.parametrize("disk", [0, 0.2])
 async def test_a_client_that_refuses_faster_than_anybody_reads_is_not_asked_any_more(
-    era: str, clock: Clock, tmp_path: Path
+    era: str, disk: float, clock: Clock, tmp_path: Path
 ) -> None:
+    clock.disk = disk
     person = Person(clock, [DECLINE] * 9, seconds=0.01)
     async with at_gateway(clock, tmp_path, era=era, person=person) as stage:
         assert (await stage.call()).startswith("Blocked"), "one no in haste is a no"

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.anyio
 in_both_eras = pytest.mark.parametrize("era", ERAS)
 KINDS = ["elicitation", "sampling", "roots"]
 TOOLS = ["elicit", "sample", "roots"]
+may_ask = pytest.mark.parametrize("relay", [[], KINDS], ids=["servers ask nothing", "servers may ask"])
 
 
 @asynccontextmanager
@@ -57,14 +58,18 @@ def answering(who: str) -> dict[str, Any]:
 
 
 @in_both_eras
-async def test_progress_of_a_server_reaches_the_call_it_is_about(tmp_path: Path, era: str) -> None:
+@may_ask
+async def test_progress_of_a_server_reaches_the_call_it_is_about(tmp_path: Path, era: str, relay: list[str]) -> None:
     told: list[tuple[float, float | None, str | None]] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         told.append((progress, total, message))
 
     ways: list[tuple[str, dict[str, Any]]] = [("count", {}), ("tool_call", {"name": "count", "arguments": {}})]
-    async with asking(tmp_path / "notes", search=True) as made, client(made, era) as connected:
+    async with (
+        asking(tmp_path / "notes", relay, search=True) as made,
+        client(made, era, **answering("ann")) as connected,
+    ):
         for way in ways:
             assert text_of(await connected.call_tool(*way, progress_callback=hear)) == "counted"
             assert text_of(await connected.call_tool(*way)) == "counted"
@@ -72,15 +77,20 @@ async def test_progress_of_a_server_reaches_the_call_it_is_about(tmp_path: Path,
 
 
 @in_both_eras
+@may_ask
 async def test_a_call_that_its_client_cancels_is_cancelled_at_its_server_and_others_go_on(
-    tmp_path: Path, era: str
+    tmp_path: Path, era: str, relay: list[str]
 ) -> None:
     notes = tmp_path / "notes"
 
     def noted(text: str) -> int:
         return notes.read_text().split().count(text) if notes.exists() else 0
 
-    async with asking(notes) as made, client(made, era) as connected, anyio.create_task_group() as group:
+    async with (
+        asking(notes, relay) as made,
+        client(made, era, **answering("ann")) as connected,
+        anyio.create_task_group() as group,
+    ):
         scope = anyio.CancelScope()
 
         async def call_and_cancel() -> None:
