@@ -26,7 +26,7 @@ from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._heirs import Place, leave
 from hooksdk.gateway._held_calls import PREFIX, Answer, HeldCalls
 from hooksdk.gateway._listing import HintTrust, Listing
-from hooksdk.gateway._long_results import OWNER, RECALL, LongResults
+from hooksdk.gateway._long_results import LongResults, is_recall
 from hooksdk.gateway._results import as_mcp, error
 from hooksdk.gateway._sources import Sources
 from hooksdk.host import Host
@@ -345,7 +345,7 @@ def _narrowing(identity: Identity) -> Callable[[Tool], str | None]:
             return reason
         if any(pattern.matches(tool) for pattern in deny):
             return reason
-        if tool.owner == OWNER and tool.own_name == RECALL:
+        if is_recall(tool):
             return None
         return None if allow is None or any(pattern.matches(tool) for pattern in allow) else reason
 

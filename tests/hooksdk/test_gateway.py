@@ -164,6 +164,35 @@ async def test_only_what_is_known_to_read_runs_read_only(trusted: list[str], nam
         assert "Call it through tool_call" in text_of(result)
 
 
+NAMES = ["tool_call", "tool_call_readonly", "tool_search", "recall-tool-result"]
+
+
+@in_both_eras
+@pytest.mark.parametrize("expose", ["bridge", "hybrid", "direct"])
+async def test_a_server_whose_tools_are_called_as_the_gateways_takes_the_place_of_none(era: str, expose: str) -> None:
+    tools, config = source(), {"expose": expose, "trusted_hints": ["*"], "profiles": {"p": {"allow": ["read_*"]}}}
+    for name in NAMES:
+        tools.add("gateway", name, reads=True)
+    long = "x" * 100_000
+    tools.add("notes", "read_long", reads=True, result=ToolResult(long))
+    arguments = {"name": "delete_note", "arguments": {"path": "a"}, "path": "a", "queries": ["x"], "id": "r1"}
+    async with (
+        gateway(tools, config=config, search=True) as made,
+        client(made, era) as plain,
+        client(made, era, profile="p") as narrow,
+    ):
+        listed = [tool.name for tool in (await plain.list_tools()).tools]
+        assert len(set(listed)) == len(listed)
+        assert (await plain.call_tool("tool_call_readonly", arguments)).is_error == (expose != "direct")
+        await plain.call_tool("read_long", {"path": "a"})
+        assert text_of(await plain.call_tool("recall-tool-result", arguments)).startswith("xxx")
+        tools.executed.clear()
+        for name in NAMES:
+            for spelled in (name, f"gateway__{name}", f"mcp:gateway:{name}"):
+                await narrow.call_tool(spelled, arguments)
+        assert [one for one in tools.executed if one[0].startswith("gateway:")] == []
+
+
 @in_both_eras
 async def test_a_call_goes_past_every_hook(era: str) -> None:
     class Hooked:
