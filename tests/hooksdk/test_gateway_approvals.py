@@ -318,6 +318,32 @@ async def test_arguments_that_a_plugin_rewrites_to_others_after_the_grant_do_not
     assert stage.tools.executed == [("notes:delete_note", {"path": "0"})], "what was shown, and nothing else"
 
 
+@in_both_eras
+async def test_a_call_that_is_cancelled_while_its_approval_waits_keeps_its_number(
+    era: str, clock: Clock, tmp_path: Path
+) -> None:
+    asked = anyio.Event()
+
+    async def told(_record: ApprovalRecord) -> None:
+        asked.set()
+
+    async with at_gateway(clock, tmp_path, era=era, wait=1000, channels=[told]) as stage:
+        async with anyio.create_task_group() as group:
+            group.start_soon(stage.call)
+            await asked.wait()
+            group.cancel_scope.cancel()
+        assert await stage.states() == ["pending"]
+        (session,) = stage.made.sessions
+        with anyio.fail_after(30):
+            while not session.stats["tool_calls"]:
+                await anyio.sleep(0.01)
+        assert stage.tools.executed == []
+        await stage.records.answer(1, Approval(True))
+        assert "ran with" in await stage.call()
+        assert await stage.states() == ["used"]
+    assert len(stage.tools.executed) == 1
+
+
 # At the client
 
 
