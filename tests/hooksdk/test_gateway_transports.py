@@ -103,6 +103,21 @@ async def test_who_has_no_token_or_comes_from_a_strange_page_is_refused(
         assert made.sessions == ()
 
 
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+async def test_a_session_is_closed_to_another_token_that_knows_its_id(method: str, tokens: dict[str, Any]) -> None:
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    accept = {"Accept": "application/json, text/event-stream"}
+    async with listening(tokens) as (_, url), httpx2.AsyncClient(headers=accept) as http:
+        ann, bob = ({"Authorization": f"Bearer {token}"} for token in TOKENS.values())
+        opened = await http.post(url, json=begin, headers=ann)
+        session = {"mcp-session-id": opened.headers["mcp-session-id"]}
+        body = ask if method == "POST" else None
+        assert (await http.request(method, url, headers={**bob, **session}, json=body)).status_code == 404
+        assert (await http.post(url, json=ask, headers={**ann, **session})).status_code == 200
+
+
 async def test_without_tokens_only_this_machine_is_answered_and_by_its_name() -> None:
     async with listening() as (_, url), httpx2.AsyncClient() as http:
         assert (await http.post(url, json={}, headers={"Host": "evil.example"})).status_code == 421
