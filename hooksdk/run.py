@@ -287,11 +287,13 @@ class Run(AsyncOnly):
         judged = await judge_call(self._state, CallInProgress(call, runs_at_once=True, only=only))
         return await judged.execute()
 
-    async def judge(self, call: ToolCall | GivenMessage) -> JudgedCall:
+    async def judge(
+        self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None
+    ) -> JudgedCall:
         """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
-        One that was judged before and waits is not judged again: its approver is asked."""
+        One that was judged before and waits is not judged again: its approver is asked. `only` is as for `call_tool`."""
         self._state.check_open()
-        return await judge_call(self._state, CallInProgress(call_in(call, self.pending, "run.judge(...)")))
+        return await judge_call(self._state, CallInProgress(call_in(call, self.pending, "run.judge(...)"), only=only))
 
     # Between turns
 

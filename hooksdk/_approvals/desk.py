@@ -61,16 +61,18 @@ class ApprovalDesk:
         return await self.ask(request)
 
     async def ask(
-        self, request: ApprovalRequest, *, channels: Sequence[Channel] = (), wait: float | None = None
-    ) -> Approval | Later:
-        """Ask about one call, over these channels as well, and for as many seconds: with 0 until every channel was asked."""
+        self, request: ApprovalRequest, *, channels: Sequence[Channel] = (), wait: float | None = None,
+        is_over: Callable[[str], bool] | None = None,
+    ) -> Approval | Later:  # fmt: skip
+        """Ask about one call, over these channels as well, and for as many seconds: with 0 until every channel was asked.
+        A question or an answer that a session has left which `is_over`, by its id, is taken over."""
         patient = (self.wait if wait is None else wait) > 0
         longest = SHARE * min(request.timeout, MAX_TIMEOUT)
         until = anyio.current_time() + (min(self.wait if wait is None else wait, longest) if patient else longest)
         waited_for: int | None = None
         while True:
             try:
-                record, answer = await self.records.ask(request, keep=self.keep, waited_for=waited_for)
+                record, answer = await self.records.ask(request, keep=self.keep, waited_for=waited_for, is_over=is_over)
             except ValueError as problem:
                 return Approval(False, str(problem))
             if answer is not None:

@@ -85,7 +85,7 @@ class ApprovalRecords:
     def __init__(self, path: str | os.PathLike[str] | None = None, *, clock: Callable[[], float] = time.time) -> None:
         self.path = state_folder() / FILE_NAME if path is None else Path(path).expanduser()
         self._clock = clock
-        self._key = b""
+        self._key: bytes | None = None
 
     async def list(self) -> Sequence[ApprovalRecord]:
         """All that are kept, by number: those that were used or have expired for a week. One that is damaged is left out,
@@ -118,25 +118,27 @@ class ApprovalRecords:
         return await self._step(work)
 
     async def ask(
-        self, request: ApprovalRequest, *, keep: float = DAY, waited_for: int | None = None
-    ) -> tuple[ApprovalRecord, Approval | None]:
+        self, request: ApprovalRequest, *, keep: float = DAY, waited_for: int | None = None,
+        is_over: Callable[[str], bool] | None = None,
+    ) -> tuple[ApprovalRecord, Approval | None]:  # fmt: skip
         """The record of this question, and the answer to it if there is one: it counts as used from now on. Where none waits
         and none is answered, the record is made, to expire in `keep` seconds. Whoever has `waited_for` a record takes its no
-        also where another call has taken that. Raises `ValueError` for what nobody can be asked about, and `StoreError`."""
+        also where another call has taken that. Where this session has no such record it takes over one of a session that
+        `is_over`, by its id: of the same requester about the same call. Raises `ValueError` for what nobody can be asked about, and `StoreError`."""
         asked = record_of(request, made=0.0, expires=0.0)
 
         def work(database: sqlite3.Connection, now: float) -> tuple[ApprovalRecord, Approval | None]:
             query = (
                 "select * from approvals where key = ? and state in ('granted', 'denied', 'pending') order by number"
             )
-            for row in database.execute(query, [asked.key]).fetchall():
-                record = _read(row)
-                if record is None or record.key != asked.key:
-                    continue
-                if record.answer is not None:
-                    record = replace(record, state="used")
-                    _write(database, record)
-                return record, record.answer
+            found = (_read(row) for row in database.execute(query, [asked.key]).fetchall())
+            own = [record for record in found if record is not None and record.key == asked.key]
+            if not own and is_over is not None:
+                own = _taken_over(database, asked, is_over)
+            if own:
+                oldest = replace(own[0], state="used") if own[0].answer is not None else own[0]
+                _write(database, oldest)
+                return oldest, oldest.answer
             before = None if waited_for is None else _find(database, waited_for)
             if before and before.key == asked.key and before.answer and not before.answer.granted:
                 return before, before.answer
@@ -187,9 +189,10 @@ class ApprovalRecords:
     async def key(self) -> bytes:
         """The secret with which tickets to these records are signed. Raises `StoreError`."""
         if self._key is None:
-            self._key = await self._step(
+            key: bytes = await self._step(
                 lambda database, _now: database.execute("select key from signing").fetchone()[0]
             )
+            self._key = key
         return self._key
 
     async def _step(self, work: Callable[[sqlite3.Connection, float], T]) -> T:
@@ -261,6 +264,24 @@ def _read(row: sqlite3.Row) -> ApprovalRecord | None:
         logger.warning("approval %s is damaged, and counts for nothing: %s", row["number"], error)
         return None
     return record
+
+
+def _taken_over(
+    database: sqlite3.Connection, asked: ApprovalRecord, is_over: Callable[[str], bool]
+) -> list[ApprovalRecord]:
+    """The oldest record of this question that a session has left, as this session's."""
+    rows = database.execute(
+        "select * from approvals where state in ('granted', 'denied', 'pending') order by number"
+    ).fetchall()
+    for row in rows:
+        if is_over(row["session"]) and (left := _read(row)) is not None:
+            record = replace(left, session=asked.session)
+            if record.key == asked.key:
+                move = "update approvals set session = ?, key = ? where number = ?"
+                database.execute(move, [record.session, record.key, record.number])
+                _write(database, record)
+                return [record]
+    return []
 
 
 def _insert(database: sqlite3.Connection, record: ApprovalRecord) -> ApprovalRecord:

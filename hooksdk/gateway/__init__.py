@@ -23,16 +23,28 @@ from anyio.abc import TaskGroup
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
 from hooksdk._config.gateway import ApprovalSettings, GatewayConfig, Profile, Token, profile_of
+from hooksdk._config.watch import FileWatch
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.approvals import ApprovalDesk, Approver
-from hooksdk.errors import ConfigError, HookSDKError
+from hooksdk.errors import ConfigError, HookSDKError, RunBlocked
 from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._counts import Counts
-from hooksdk.gateway._http import check_address, http_app, listen, principal_of, read_tokens, session_key
+from hooksdk.gateway._heirs import Place
+from hooksdk.gateway._http import (
+    check_address,
+    http_app,
+    listen,
+    principal_of,
+    read_tokens,
+    reread_tokens,
+    session_key,
+    token_files,
+)
 from hooksdk.gateway._results import error
 from hooksdk.gateway._session import GatewaySession, Identity, Request, SessionParts
 from hooksdk.gateway._sources import Sources, ToolSource
@@ -78,6 +90,8 @@ class Gateway:
         self._parts = self._parts_of(host)
         self._tokens: dict[str, str] | None = None
         """Those that clients come in with; None where the gateway has read none."""
+        self._token_files = FileWatch([])
+        self._asks_tokens = False
         self._profiles: set[str | None] = set()
         """Those that it serves."""
         self._group: TaskGroup | None = None
@@ -91,7 +105,8 @@ class Gateway:
         approver = self._approver or host.approver or self._desk_of(config.approvals)
         return SessionParts(
             host=host, sources=self._sources, counts=self.counts, config=config, approver=approver,
-            publish_change=self._publish_change,
+            place=Place(str(self._own_folder.resolve()), *self._sources.files()),
+            start_soon=self._start_soon, publish_change=self._publish_change,
         )  # fmt: skip
 
     def _desk_of(self, settings: ApprovalSettings) -> ApprovalDesk:
@@ -122,8 +137,7 @@ class Gateway:
         assert group is not None
         try:
             with anyio.CancelScope(shield=True):
-                for session in [*self._sessions.values(), *self._retiring]:
-                    await session.leave()
+                await self._end_all()
         finally:
             group.cancel_scope.cancel()
             await group.__aexit__(None, None, None)
@@ -168,6 +182,11 @@ class Gateway:
                 await self._group.start(self._keep, key, session, context)
             return session
 
+    def _start_soon(self, *task: Any) -> None:
+        if self._group is None:
+            raise HookSDKError("the gateway is closed")
+        self._group.start_soon(*task)
+
     async def _keep(self, key: str, session: GatewaySession, context: Request, *, task_status: Any) -> None:
         self._sessions[key] = session
         try:
@@ -175,6 +194,12 @@ class Gateway:
         finally:
             if self._sessions.get(key) is session:
                 del self._sessions[key]
+
+    async def _end_all(self) -> None:
+        """End all sessions at once: one that takes long holds nobody up."""
+        async with anyio.create_task_group() as leaving:
+            for session in [*self._sessions.values(), *self._retiring]:
+                leaving.start_soon(session.leave)
 
     async def end(self, key: str) -> None:
         """The client of this key is gone: end its session, if it has one."""
@@ -187,7 +212,7 @@ class Gateway:
         """Raises `ConfigError` where the gateway, as it runs, could not go on with this configuration."""
         for profile in self._profiles:
             _profile_of(config, profile)
-        if self._tokens is not None and bool(self._tokens) != bool(self.read_tokens(config)):
+        if self._tokens is not None and self._asks_tokens != bool(self.read_tokens(config)):
             raise ConfigError(
                 "gateway.tokens", ("whether clients need a token is settled at the start: start it again",)
             )
@@ -201,13 +226,12 @@ class Gateway:
         parts = self._parts_of(host)
         self.check(parts.config)
         if self._tokens is not None:
-            tokens = self.read_tokens(parts.config)
-            self._tokens.clear()
-            self._tokens.update(tokens)
+            self._learn_tokens(parts.config, read_tokens)
         self._parts = parts
         sessions, self._sessions = self._sessions, {}
         for key, session in sessions.items():
             self._retiring[session] = key
+            session.supersede()
             self._group.start_soon(self._retire, session)
         await self._publish_change()
 
@@ -248,13 +272,18 @@ class Gateway:
         self.identity("local", profile, transport="http")
         self._profiles.add(profile)
         if tokens is None:
-            tokens = self._tokens = self.read_tokens()
+            tokens = self._tokens = {}
+            self._learn_tokens(self.config, read_tokens)
+            self._asks_tokens = bool(tokens)
+        asks = bool(tokens)
 
         async def session_of(context: Request) -> GatewaySession:
             await self._sources.catch_up()
             request = context.request
             assert request is not None
             name = principal_of(request)
+            if asks and name not in tokens:  # it went just now
+                raise MCPError(types.INVALID_REQUEST, "this token is not let in any more")
             token = self.config.tokens.get(name)
             identity = self.identity(name, (token.profile if token else None) or profile, transport="http")
             return await self.session(
@@ -265,11 +294,27 @@ class Gateway:
         async def nothing(_server: Server[str]) -> AsyncGenerator[str]:
             yield ""
 
-        return http_app(_Server(self, session_of, nothing), self.config, tokens, self.end)
+        return http_app(_Server(self, session_of, nothing), self.config, tokens, self.end, self._catch_up_tokens)
+
+    async def _catch_up_tokens(self) -> None:
+        await self._sources.catch_up()
+        if self._tokens is not None and self._token_files.changed():
+            self._learn_tokens(self.config, reread_tokens)
+
+    def _learn_tokens(self, config: GatewayConfig, read: Callable[..., dict[str, str]]) -> None:
+        assert self._tokens is not None
+        self._token_files = FileWatch(token_files(config, self._own_folder))  # looks before it is read
+        tokens = read(config, os.environ, self._own_folder)
+        self._tokens.clear()
+        self._tokens.update(tokens)
+
+    @property
+    def _own_folder(self) -> Path:
+        return self._folder or Path.cwd()
 
     def read_tokens(self, config: GatewayConfig | None = None) -> dict[str, str]:
         """The bearer tokens of the configuration, by name. Raises `ConfigError` for one that cannot be had."""
-        return read_tokens(config or self.config, os.environ, self._folder or Path.cwd())
+        return read_tokens(config or self.config, os.environ, self._own_folder)
 
     async def serve_http(
         self, host: str = "127.0.0.1", port: int = 0, *, profile: str | None = None,
@@ -278,7 +323,7 @@ class Gateway:
         """Serve clients over streamable HTTP until the program is told to stop; `on_listening` is told the URL. Raises
         `ConfigError` for an address that others can reach where the configuration has no tokens. On asyncio alone."""
         check_address(host, self.read_tokens())
-        await listen(self.http_app(profile=profile), host, port, on_listening)
+        await listen(self.http_app(profile=profile), host, port, on_listening, self._end_all)
 
     async def serve_stdio(self, profile: str | None = None, *, streams: tuple[int, int] | None = None) -> None:
         """Serve the client at this process's stdin and stdout until it leaves; what is printed meanwhile goes to stderr.
@@ -293,6 +338,7 @@ class _Server(Server[str]):
 
     def __init__(self, gateway: Gateway, session_of: Any, lifespan: Any) -> None:
         self._session_of = session_of
+        self._counts = gateway.counts
         super().__init__(
             NAME, version=importlib.metadata.version("hooksdk"), instructions=INSTRUCTIONS, lifespan=lifespan,
             get_tool_input_schema=_no_header_schema, on_list_tools=self._list_tools, on_call_tool=self._call_tool, on_subscriptions_listen=gateway.listen,
@@ -332,9 +378,11 @@ class _Server(Server[str]):
         token = current_request.set(context)
         try:
             session: GatewaySession = await self._session_of(context)
-            with session.at_work(context):
-                return await session.call(params, context.protocol_version)
-        except HookSDKError as problem:  # such as a run that a plugin blocks
+            with session.at_work(context) as client:
+                return await session.call(params, context, client)
+        except HookSDKError as problem:
+            if isinstance(problem, RunBlocked):  # by a plugin, and with it all of the client's calls
+                self._counts.withheld()
             return error(f"'{params.name}' was not run: {describe(problem)}")
         finally:
             current_request.reset(token)

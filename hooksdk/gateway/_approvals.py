@@ -15,6 +15,7 @@ from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hooksdk._approvals.console import MAX_ARGUMENTS, MAX_CHARS, MAX_QUESTIONS, clip_visibly, visible
+from hooksdk._approvals.request import digest_of
 from hooksdk._approvals.tickets import TicketRefused, Tickets
 from hooksdk._config.gateway import ApprovalSettings
 from hooksdk._schema.values import canonical, clip
@@ -42,6 +43,8 @@ HASTE = 0.05
 HASTY_ANSWERS = 2
 """So many noes in such haste, one after the other, come from a client that shows nobody the question."""
 REFUSAL = "the person at the client said no"
+MOST_ASKED = 200
+"""Questions that went out with results whose time is remembered."""
 INPUT = "approval"
 """The name of the question in an `InputRequiredResult`."""
 ANSWERS = {
@@ -80,15 +83,20 @@ def desk_of(settings: ApprovalSettings, environment: Mapping[str, str] = os.envi
 
 @final
 class ClientApprovals:
-    """How the person at one session's client is asked. `holder` stands for the session and whoever has its token; `clock` says
-    how long a client took to answer."""
+    """How the person at one session's client is asked. `requester` is who has the session, `by` how the person
+    is called who answers there; `is_over` says of another session's id
+    that nobody has it any more, and that this one may go on with what it has asked; `clock` says how long a client took to
+    answer."""
 
     def __init__(
-        self, desk: ApprovalDesk, holder: str, by: str, *, ask_client: bool, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+        self, desk: ApprovalDesk, session_id: str, requester: Mapping[str, Any], by: str, *, ask_client: bool, is_over: Callable[[str], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         self._desk = desk
+        self._is_over = is_over
         self._tickets = Tickets(desk.records)
-        self._holder = holder
+        self._who = digest_of(requester)
+        self._holder = f"{session_id} {self._who}"
         self._by = by
         self._clock = clock
         self._shows = ask_client
@@ -101,28 +109,29 @@ class ClientApprovals:
         """The approver of the session."""
         context = current_request.get()
         if context is None or not self._can_show(context):
-            return await self._desk.ask(request)
+            return await self._desk.ask(request, is_over=self._is_over)
         if _asks_by_result(context):
-            return await self._desk.ask(request, wait=0)
+            return await self._desk.ask(request, wait=0, is_over=self._is_over)
 
         async def client(record: ApprovalRecord) -> Approval | None:
             asked = self._clock()
             answer = await context.session.elicit_form(message_of(record), _SCHEMA, context.request_id)
             return self._read(answer, self._clock() - asked)
 
-        return await self._desk.ask(request, channels=[client])
+        return await self._desk.ask(request, channels=[client], is_over=self._is_over)
 
     async def take_answer(self, params: types.CallToolRequestParams) -> types.CallToolResult | None:
         """Write the answer that a request brings, if it brings one; what to say to a request whose ticket is worth nothing."""
         if params.request_state is None:
             return None
+        arrived = self._clock()
         try:
-            record = await self._tickets.redeem(params.request_state, self._holder)
+            record = await self._tickets.redeem(params.request_state, self._holder, is_left=self._is_left)
         except TicketRefused as problem:
             logger.warning("an answer to an approval was refused: %s", problem)
             return error(f"'{params.name}' was not run: the answer to its approval does not count, since {problem}.")
         answer = (params.input_responses or {}).get(INPUT)
-        taken = self._clock() - self._asked.pop(record.number, self._clock() - HASTE)
+        taken = arrived - self._asked.pop(record.number, arrived - HASTE)
         if isinstance(answer, types.ElicitResult) and (approval := self._read(answer, taken)) is not None:
             with contextlib.suppress(NotWaiting):  # somebody else was first: that answer counts
                 await self._desk.records.answer(record.number, approval)
@@ -141,6 +150,8 @@ class ClientApprovals:
         if context is not None and not answered and _asks_by_result(context) and self._can_show(context):
             ticket = await self._tickets.issue(record, self._holder)
             self._asked[record.number] = self._clock()
+            if len(self._asked) > MOST_ASKED:
+                del self._asked[next(iter(self._asked))]
             form = types.ElicitRequestFormParams(message=message_of(record), requested_schema=_SCHEMA)
             return types.InputRequiredResult(
                 input_requests={INPUT: types.ElicitRequest(params=form)}, request_state=ticket
@@ -150,6 +161,10 @@ class ClientApprovals:
             "Only a person can give it. Call it again with the same arguments once they have; until then go on with "
             "something else."
         )
+
+    def _is_left(self, holder: str) -> bool:
+        session_id, _, who = holder.partition(" ")
+        return who == self._who and self._is_over(session_id)
 
     def _can_show(self, context: Request) -> bool:
         said = context.session.client_capabilities

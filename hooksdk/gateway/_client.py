@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, final
 
 import mcp_types as types
@@ -10,35 +10,56 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+Request = ServerRequestContext[Any, Any]
 
 
 @final
 class CallingClient:
-    """The client of one request."""
+    """The client of one call."""
 
-    def __init__(self, session_id: str, context: ServerRequestContext[Any, Any], allowed: Collection[str]) -> None:
+    def __init__(self, session_id: str, context: Request, allowed: Collection[str]) -> None:
         """`allowed` is what servers may ask: `elicitation`, `sampling`, `roots`."""
         self.id = session_id
-        self._context = context
+        self.context: Request | None = context
+        """Its request; None while it has none open, of a call that is held."""
+        self.ask_by_result: Callable[[types.InputRequest], Awaitable[types.InputResponse | types.ErrorData]] | None = (
+            None
+        )
+        """How it is asked where its protocol has no requests from servers."""
+        self._declared = context.session.client_capabilities
         self._allowed = allowed
+
+    @property
+    def may_be_asked_by_result(self) -> bool:
+        """True where servers may ask it something, and only the result of its call can do so."""
+        assert self.context is not None
+        said = self._declared or types.ClientCapabilities()
+        declared = {"elicitation": said.elicitation, "sampling": said.sampling, "roots": said.roots}
+        able = any(declared[kind] is not None for kind in self._allowed)
+        return able and self.context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Tell it with the token of its request; nothing where it gave none."""
-        await self._context.session.report_progress(progress, total, message)
+        if self.context is not None:
+            await self.context.session.report_progress(progress, total, message)
 
     async def ask(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
         """Ask it, if the operator allows it and it has said that it can answer."""
-        session = self._context.session
-        kind, able = _needed(request, session.client_capabilities)
+        kind, able = _needed(request, self._declared)
         if kind not in self._allowed:
             return _refused(f"{kind} is not allowed here")
-        if not session.can_send_request:
-            return _refused("the client's protocol has no requests from servers")
         if not able:
             return _refused(f"the client has not declared that it can answer this {kind}")
-        metadata = ServerMessageMetadata(related_request_id=self._context.request_id)
+        if self.ask_by_result is not None:
+            return await self.ask_by_result(request)
+        context = self.context
+        if context is None or not context.session.can_send_request:
+            return _refused("the client cannot be asked while it waits")
+        metadata = ServerMessageMetadata(related_request_id=context.request_id)
         try:
-            return await _send(session, request, metadata)
+            return await _send(context.session, request, metadata)
         except MCPError as problem:
             return problem.error
 

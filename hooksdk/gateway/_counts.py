@@ -44,7 +44,8 @@ class Counts:
         self._tokens_listed += listed
 
     def withheld(self) -> None:
-        """A tool was called that the client may not use, and that it was not told of."""
+        """A call was refused before it could be one of a run: of a tool that the client may not use and was not told of, or
+        where a plugin lets the client do nothing."""
         self._withheld += 1
 
     def counted(self, approver: Approver | None) -> Approver | None:

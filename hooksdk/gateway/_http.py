@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import logging
 import socket
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, final
@@ -27,6 +28,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hooksdk._config.gateway import GatewayConfig
+from hooksdk._tasks.background import logger
 from hooksdk.errors import ConfigError
 
 PATH = "/mcp"
@@ -37,23 +39,46 @@ SHORTEST_TOKEN = 16
 def read_tokens(config: GatewayConfig, environment: Mapping[str, str], folder: Path) -> dict[str, str]:
     """The tokens of the configuration, by name. Raises `ConfigError` for one that is not there, too short, or another's."""
     tokens: dict[str, str] = {}
-    for name, place in config.tokens.items():
-        where = f"the variable {place.env}" if place.env else f"the file {place.file}"
-        try:
-            text = environment.get(place.env or "", "") if place.env else _read(folder, place.file or "")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"gateway.tokens.{name}", (f"{where} cannot be read: {error}",)) from None
-        token = text.strip()
-        if not token:
-            raise ConfigError(f"gateway.tokens.{name}", (f"{where} holds no token",))
-        if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-            cure = 'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
-            problem = f"{where} must hold {SHORTEST_TOKEN} or more letters, digits and signs in one line; {cure}"
-            raise ConfigError(f"gateway.tokens.{name}", (problem,))
-        if token in tokens.values():
-            raise ConfigError(f"gateway.tokens.{name}", ("another name has the same token; give each its own",))
-        tokens[name] = token
+    for name in config.tokens:
+        tokens[name] = _read_token(name, config, environment, folder, tokens)
     return tokens
+
+
+def reread_tokens(config: GatewayConfig, environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Those tokens that can be had now: one whose file is gone or broken lets nobody in, and the log says why."""
+    tokens: dict[str, str] = {}
+    for name in config.tokens:
+        try:
+            tokens[name] = _read_token(name, config, environment, folder, tokens)
+        except ConfigError as problem:
+            logger.warning("the token lets nobody in any more: %s", problem)
+    return tokens
+
+
+def token_files(config: GatewayConfig, folder: Path) -> list[Path]:
+    """The files that the tokens are in."""
+    return [folder / Path(token.file).expanduser() for token in config.tokens.values() if token.file]
+
+
+def _read_token(
+    name: str, config: GatewayConfig, environment: Mapping[str, str], folder: Path, others: Mapping[str, str]
+) -> str:
+    place = config.tokens[name]
+    where = f"the variable {place.env}" if place.env else f"the file {place.file}"
+    try:
+        text = environment.get(place.env or "", "") if place.env else _read(folder, place.file or "")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"gateway.tokens.{name}", (f"{where} cannot be read: {error}",)) from None
+    token = text.strip()
+    if not token:
+        raise ConfigError(f"gateway.tokens.{name}", (f"{where} holds no token",))
+    if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        cure = 'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
+        problem = f"{where} must hold {SHORTEST_TOKEN} or more letters, digits and signs in one line; {cure}"
+        raise ConfigError(f"gateway.tokens.{name}", (problem,))
+    if token in others.values():
+        raise ConfigError(f"gateway.tokens.{name}", ("another name has the same token; give each its own",))
+    return token
 
 
 def _read(folder: Path, name: str) -> str:
@@ -88,13 +113,15 @@ def is_loopback(host: str) -> bool:
 
 @final
 class _Verifier:
-    """Knows the tokens."""
+    """Knows the tokens. `catch_up` brings them up to date before each request: what is gone lets nobody in."""
 
-    def __init__(self, tokens: Mapping[str, str]) -> None:
+    def __init__(self, tokens: Mapping[str, str], catch_up: Callable[[], Awaitable[Any]]) -> None:
         self._tokens = tokens
+        self._catch_up = catch_up
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """Whose token it is; the time that this takes says nothing of the tokens."""
+        await self._catch_up()
         found = [
             name for name, known in self._tokens.items() if hmac.compare_digest(known.encode(), token.encode("utf-8"))
         ]
@@ -162,8 +189,9 @@ def session_key(request: Request, protocol_version: str) -> str:
 
 
 def http_app(
-    server: Server[Any], config: GatewayConfig, tokens: Mapping[str, str], on_leave: Callable[[str], Any]
-) -> Starlette:
+    server: Server[Any], config: GatewayConfig, tokens: Mapping[str, str], on_leave: Callable[[str], Any],
+    catch_up: Callable[[], Awaitable[Any]],
+) -> Starlette:  # fmt: skip
     """The ASGI application."""
     manager = StreamableHTTPSessionManager(server, session_idle_timeout=config.idle)
 
@@ -178,7 +206,7 @@ def http_app(
     inner: ASGIApp = RequireAuthMiddleware(handle, []) if tokens else handle
     middleware = [Middleware(_Door, frozenset(config.origins), by_name=not tokens, on_leave=on_leave)]
     if tokens:
-        middleware.append(Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(_Verifier(tokens))))
+        middleware.append(Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(_Verifier(tokens, catch_up))))
     return Starlette(routes=[Route(PATH, _Endpoint(inner))], middleware=middleware, lifespan=lifespan)
 
 
@@ -193,30 +221,46 @@ class _Endpoint:
         await self._app(scope, receive, send)
 
 
-async def listen(app: Starlette, host: str, port: int, on_listening: Callable[[str], Any]) -> None:
-    """Serve it until the program is told to stop, or the caller is cancelled. `on_listening` is told the address. Raises
-    `ConfigError` for an address that cannot be had."""
+async def listen(
+    app: Starlette, host: str, port: int, on_listening: Callable[[str], Any], on_stop: Callable[[], Awaitable[None]]
+) -> None:
+    """Serve it until the program is told to stop, or the caller is cancelled. `on_listening` is told the address; `on_stop` is
+    awaited before connections are closed, to end what is under way there. Raises `ConfigError` for an address that cannot be
+    had."""
     import uvicorn
+
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            await on_stop()
+            await super().shutdown(sockets)
+
+    def is_news(_record: logging.LogRecord) -> bool:  # of streams that are cut off at the end everybody knows
+        return not server.should_exit
 
     with _bound(host, port) as listener:
         address = listener.getsockname()
         shown = f"[{address[0]}]" if ":" in address[0] else address[0]
         on_listening(f"http://{shown}:{address[1]}{PATH}")
         config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2)
-        server = uvicorn.Server(config)
+        server = Server(config)
         over = anyio.Event()
+        log = logging.getLogger("uvicorn.error")
+        log.addFilter(is_news)
 
         async def serve() -> None:
             with anyio.CancelScope(shield=True):  # it ends by itself when it is told to
                 await server.serve(sockets=[listener])
             over.set()
 
-        async with anyio.create_task_group() as group:
-            group.start_soon(serve)
-            try:
-                await over.wait()
-            finally:
-                server.should_exit = True
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(serve)
+                try:
+                    await over.wait()
+                finally:
+                    server.should_exit = True
+        finally:
+            log.removeFilter(is_news)
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -8,17 +8,20 @@ from typing import Any, final
 
 import mcp_types as types
 
+from hooksdk._catalog.names import full_names, readings
 from hooksdk._config.gateway import Expose
-from hooksdk._schema.values import clip
+from hooksdk._schema.values import as_object, clip
 from hooksdk.calls import ToolCall
 from hooksdk.catalog import Catalog
-from hooksdk.gateway._long_results import OWNER, RECALL
+from hooksdk.gateway._long_results import RECALL, is_recall
 from hooksdk.schema import estimate_tokens
 from hooksdk.tools import Annotations, Tool
 
 SEARCH, DESCRIBE, CALL = "tool_search", "tool_describe", "tool_call"
 READ_ONLY = "_readonly"
 """What the name of the bridge's second way of calling ends with."""
+MOST_BRIDGES = 3
+"""A call of the bridge in a call of the bridge, so many deep, is seen through when it is counted; it runs nothing."""
 OWNERS_CHARS = 160
 """Characters that the names of the servers may take in the listing."""
 
@@ -73,11 +76,17 @@ class HintTrust:
 class Listing:
     """The tools of one session as its client is told of them."""
 
-    def __init__(self, catalog: Catalog, offered: Sequence[Tool], expose: Expose, trust: HintTrust) -> None:
+    def __init__(
+        self, catalog: Catalog, offered: Sequence[Tool], expose: Expose, trust: HintTrust, given: Sequence[Tool] = ()
+    ) -> None:
+        """`given` are all tools that there are, the withheld among them."""
         bridges = {tool.own_name: tool for tool in offered if tool.bridge}
         self._call = bridges.get(CALL)
         self._trust = trust
-        self._withheld = catalog.withheld
+        self._catalog = catalog
+        granted = {tool.id for tool in catalog}
+        withheld = [tool for tool in given if tool.id not in granted]
+        self._withheld = {*catalog.withheld, *(name for tool in withheld for name in (tool.id, *full_names(tool)))}
         if expose == "direct" or not bridges:
             shown = list(catalog)
         else:
@@ -86,16 +95,22 @@ class Listing:
                 known = {tool.name for tool in shown}
                 shown += [tool for tool in catalog if tool.name not in known and trust.why_not(tool) is None]
         names = {tool.name for tool in shown}
-        self._recall = next((tool.name for tool in catalog if (tool.owner, tool.own_name) == (OWNER, RECALL)), None)
+        self._recall = next((tool.name for tool in catalog if is_recall(tool)), None)
         hidden = [tool for tool in catalog if tool.name not in {*names, self._recall}]
         # One that is asked for is there before there is anything to find: what comes later is found then.
         bridged = bool(hidden) or (expose == "bridge" and bool(bridges))
         if not bridged:
             shown = [*shown, *(tool for tool in catalog if tool.name == self._recall and tool.name not in names)]
+        # Where the bridge is listed its names are its own; a tool that is called alike goes by its owner's name, too.
+        reading = None if self._call is None else self._call.name + READ_ONLY
+        self._reading = reading if bridged or reading is None or catalog.get(reading) is None else None
         self._bridged = self._call is not None and self._recall not in {tool.name for tool in shown}
         self.tools: tuple[types.Tool, ...] = (
             *(_bridges(list(bridges.values()), _owners(hidden, catalog.missing)) if bridged else ()),
-            *map(_as_mcp, shown),
+            *(
+                _as_mcp(tool, name=f"{tool.owner}__{tool.own_name}" if tool.name == self._reading else "")
+                for tool in shown
+            ),
         )
         self.tokens_direct = catalog.tokens
         """What the schemas of all tools cost, in estimated tokens."""
@@ -106,21 +121,29 @@ class Listing:
         """What those of the listing do."""
 
     def is_withheld(self, name: str, arguments: dict[str, Any]) -> bool:
-        """True for a call of a tool that the client may not use, by its own name or through the bridge."""
-        bridged = self._call is not None and name in (self._call.name, self._call.name + READ_ONLY)
-        return str(arguments.get("name") if bridged else name) in self._withheld
+        """True for a call of a tool that the client may not use, by whichever of its names, and through the bridge."""
+        called: object = name
+        given: object = arguments
+        for _ in range(MOST_BRIDGES):
+            if self._call is None or called not in (self._call.name, self._reading):
+                break
+            written = as_object(given)
+            called, given = written.get("name"), written.get("arguments")
+        if not isinstance(called, str) or self._catalog.meant(called) is not None:
+            return False
+        return not self._withheld.isdisjoint(readings(called))
 
     def recall(self, arguments: str) -> str | None:
         """How `recall-tool-result` is called with these arguments; None where it may not be."""
         if self._recall is None:
             return None
         if self._bridged and self._call is not None:
-            return f'{self._call.name}{READ_ONLY} {{"name": "{self._recall}", "arguments": {arguments}}}'
+            return f'{self._reading or self._call.name} {{"name": "{self._recall}", "arguments": {arguments}}}'
         return f"{self._recall} {arguments}"
 
     def call(self, call_id: str, name: str, arguments: dict[str, Any]) -> tuple[ToolCall, HintTrust | None]:
         """The call that a client makes, and what holds for it besides the policies."""
-        if self._call is not None and name == self._call.name + READ_ONLY:
+        if self._call is not None and name == self._reading:
             return ToolCall(call_id, self._call.name, arguments), self._trust
         if name == RECALL and self._recall is not None:  # whatever it is listed as beside a plugin's
             name = self._recall
@@ -158,14 +181,14 @@ def _owners(tools: Sequence[Tool], missing: Iterable[str]) -> str:
     return ", ".join(kept)
 
 
-def _as_mcp(tool: Tool, annotations: Annotations | None = None) -> types.Tool:
+def _as_mcp(tool: Tool, annotations: Annotations | None = None, name: str = "") -> types.Tool:
     """A tool with its true schema and annotations. Its output schema stays out: a plugin may change what comes back, and
     clients refuse a result that does not fit."""
     parameters = tool.parameters
     if parameters is None:
         parameters = _object({}, [])
     return types.Tool(
-        name=tool.name, title=tool.label or None, description=tool.description or None,
+        name=name or tool.name, title=tool.label or None, description=tool.description or None,
         input_schema={"type": "object", **parameters}, annotations=_hints(annotations or tool.annotations),
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ from mcp.shared.exceptions import MCPError
 from hooksdk._schema.values import clip
 from hooksdk.calls import ToolResult
 from hooksdk.errors import did_you_mean
+from hooksdk.gateway._results import whole
 from hooksdk.gateway._text import cut_after, cut_before, page_end
 from hooksdk.tools import Annotations, Tool
 
@@ -154,7 +155,11 @@ class LongResults:
         """What the client may read, the newest first."""
         return [
             types.Resource(
-                uri=kept.uri, name=kept.id, title=f"Result of {kept.tool}", mime_type="text/plain", size=kept.size
+                uri=kept.uri,
+                name=kept.id,
+                title=whole(f"Result of {clip(kept.tool, 200)}"),
+                mime_type="text/plain",
+                size=kept.size,
             )
             for kept in reversed(self._kept.values())
         ]
@@ -163,11 +168,17 @@ class LongResults:
         """The whole of a result. Raises `MCPError` for one that this session does not have."""
         kept = self._find(uri)
         if isinstance(kept, str) or not uri.startswith(PREFIX):
-            raise MCPError(types.INVALID_PARAMS, kept if isinstance(kept, str) else f"resources begin with {PREFIX}")
-        text = kept.text.encode("utf-8", "replace").decode()  # half a character cannot be sent
+            raise MCPError(
+                types.INVALID_PARAMS, whole(kept) if isinstance(kept, str) else f"resources begin with {PREFIX}"
+            )
         return types.ReadResourceResult(
-            contents=[types.TextResourceContents(uri=kept.uri, mime_type="text/plain", text=text)]
+            contents=[types.TextResourceContents(uri=kept.uri, mime_type="text/plain", text=whole(kept.text))]
         )
+
+
+def is_recall(tool: Tool) -> bool:
+    """True for the gateway's own tool; a server may call itself and its tool as it likes."""
+    return (tool.source, tool.owner, tool.own_name) == ("plugin", OWNER, RECALL)
 
 
 def text_of(block: Mapping[str, Any]) -> str | None:

@@ -23,17 +23,21 @@ from hooksdk.errors import ApprovalPending, HookSDKError
 from hooksdk.gateway._approvals import ClientApprovals
 from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._counts import Counts
+from hooksdk.gateway._heirs import Place, leave
+from hooksdk.gateway._held_calls import PREFIX, Answer, HeldCalls
 from hooksdk.gateway._listing import HintTrust, Listing
-from hooksdk.gateway._long_results import OWNER, RECALL, LongResults
+from hooksdk.gateway._long_results import LongResults, is_recall
 from hooksdk.gateway._results import as_mcp, error
 from hooksdk.gateway._sources import Sources
 from hooksdk.host import Host
 from hooksdk.mcp._relay import current_client
 from hooksdk.patterns import ToolPattern
-from hooksdk.run import Run
+from hooksdk.run import JudgedCall, Run
 from hooksdk.tools import Tool
 
 Request = ServerRequestContext[Any, Any]
+MOST_WAITING = 200
+"""Calls of a session that may wait for approvals; of more, the newest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +66,20 @@ class SessionParts:
     counts: Counts
     config: GatewayConfig
     approver: Approver | None
+    place: Place
+    start_soon: Callable[..., Any]
+    """Starts a task that may outlive a request."""
     publish_change: Callable[[], Any]
     """Tells the clients that listen in the stateless protocol."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A call that waits for an approval."""
+
+    call_id: str
+    judged: JudgedCall
+    since: float
 
 
 @final
@@ -71,7 +87,7 @@ class GatewaySession:
     """One client's session. It is kept by a task of its own, since a run is entered and left by the same one."""
 
     def __init__(self, parts: SessionParts, identity: Identity, *, idle: float | None) -> None:
-        self.id = f"gateway-{uuid.uuid4().hex}"
+        self.id = parts.place.enter()
         self.identity = identity
         self.ended = anyio.Event()
         """Set once its run and its session are closed."""
@@ -90,17 +106,18 @@ class GatewaySession:
         self._listing: Listing | None = None
         self._peer: ServerSession | None = None
         """The client, if it may be told of changes at any time."""
-        self._waiting: dict[str, list[str]] = {}
-        """Ids of calls that wait for an approval, by what stands for name and arguments: made again, a call has its id, and
-        is not judged anew."""
+        self._waiting: dict[str, list[Waiting]] = {}
+        """Calls that wait for an approval, by what stands for name and arguments: made again, a call has its id, and is not
+        judged anew."""
         approver = parts.approver
         self._client_approvals = (
             ClientApprovals(
-                approver, f"{self.id} {identity.name}", f"{identity.name}, at the client",
-                ask_client=parts.config.approvals.client, clock=monotonic,
+                approver, self.id, identity.requester, f"{identity.name}, at the client",
+                ask_client=parts.config.approvals.client, is_over=parts.place.is_over, clock=monotonic,
             )
             if isinstance(approver, ApprovalDesk) else None
         )  # fmt: skip
+        self._held = HeldCalls()
         self._expose: Expose = identity.profile.expose or parts.config.expose
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
@@ -133,6 +150,7 @@ class GatewaySession:
             logger.exception("session '%s' of the gateway ended with an error: %s", self.id, problem)
         finally:
             self.closing = True
+            leave(self.id)
             self.ended.set()
 
     async def _wait(self) -> None:
@@ -152,10 +170,16 @@ class GatewaySession:
         self._leave.set()
         await self.ended.wait()
 
+    def supersede(self) -> None:
+        """Others take its place: what it has asked is theirs, unless a call holds on for the answer."""
+        self.closing = True
+        if not self._requests:
+            leave(self.id)
+
     async def retire(self) -> None:
         """Others have taken its place: it ends once its requests are answered, by the rules that they began under. Its client
         is told that the tools may be others."""
-        self.closing = True
+        self.supersede()
         await self._tell_change()
         while self._requests:
             self._at_rest = anyio.Event()
@@ -163,16 +187,24 @@ class GatewaySession:
         await self.leave()
 
     @contextmanager
-    def at_work(self, context: Request) -> Generator[None]:
+    def at_work(self, context: Request) -> Generator[CallingClient]:
         """While a request is served the session does not count as idle."""
-        self._requests += 1
         if context.session.can_send_request:  # a connection that lasts
             self._peer = context.session
-        token = current_client.set(CallingClient(self.id, context, self._parts.config.relay))
+        client = CallingClient(self.id, context, self._parts.config.relay)
+        token = current_client.set(client)
+        try:
+            with self._busy():
+                yield client
+        finally:
+            current_client.reset(token)
+
+    @contextmanager
+    def _busy(self) -> Generator[None]:
+        self._requests += 1
         try:
             yield
         finally:
-            current_client.reset(token)
             self._requests -= 1
             self._last = anyio.current_time()
             self._parts.counts.touch()
@@ -191,38 +223,72 @@ class GatewaySession:
         self._parts.counts.listed(listing.tokens_direct, listing.tokens)
         return list(listing.tools)
 
-    async def call(
-        self, params: types.CallToolRequestParams, protocol_version: str
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        """Take one call past every policy, and run it. One that waited for an approval goes on from there."""
-        name, arguments, asker = params.name, params.arguments or {}, self._client_approvals
+    async def call(self, params: types.CallToolRequestParams, context: Request, client: CallingClient) -> Answer:
+        """Take one call past every policy, and run it. One that waited for an approval, or for answers to what its server has
+        asked, goes on from there."""
+        same = digest_of([params.name, params.arguments or {}])
+        if (params.request_state or "").startswith(PREFIX):
+            return await self._held.go_on(params, same, context)
+        asker = self._client_approvals
         if asker is not None and (refusal := await asker.take_answer(params)) is not None:
             return refusal
+        if not client.may_be_asked_by_result:
+            return await self._run_call(params, same, context.protocol_version)
+
+        async def work() -> Answer:
+            with self._busy():
+                return await self._run_call(params, same, context.protocol_version)
+
+        return await self._held.begin(same, client, self._parts.start_soon, work)
+
+    async def _run_call(self, params: types.CallToolRequestParams, same: str, protocol_version: str) -> Answer:
+        name, arguments, asker = params.name, params.arguments or {}, self._client_approvals
         listing = await self._resolved()
         if listing.is_withheld(name, arguments):
             self._parts.counts.withheld()
-        same = digest_of([name, arguments])
-        call_id = self._id_of(same)
+        await self._give_up_old()
+        before = self._take_waiting(same)
+        call_id = before.call_id if before else f"call-{uuid.uuid4().hex[:16]}"
+        call, trust = listing.call(call_id, name, arguments)
+        assert self._run is not None
+        judged = await self._run.judge(call, only=trust.why_not if trust else None)
         try:
-            call, trust = listing.call(call_id, name, arguments)
-            assert self._run is not None
-            result = await self._run.call_tool(call, only=trust.why_not if trust else None)
+            result = await judged.execute()
         except ApprovalPending as pending:
-            self._waiting.setdefault(same, []).append(call_id)
+            since = before.since if before else monotonic()
+            self._waiting.setdefault(same, []).append(Waiting(call_id, judged, since))
             if asker is not None:
                 return await asker.waiting_result(name, pending, answered=params.request_state is not None)
             title = pending.request.title if pending.request else name
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
         return as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
 
-    def _id_of(self, same: str) -> str:
-        """The id of a call that waits and is made again; a new one where none does, or somebody makes it at this moment."""
-        if not (ids := self._waiting.get(same)):
-            return f"call-{uuid.uuid4().hex[:16]}"
-        call_id = ids.pop()
-        if not ids:
+    def _take_waiting(self, same: str) -> Waiting | None:
+        """A call that waits and is made again; None where none does, or somebody makes it at this moment."""
+        if not (waiting := self._waiting.get(same)):
+            return None
+        one = waiting.pop()
+        if not waiting:
             del self._waiting[same]
-        return call_id
+        return one
+
+    async def _give_up_old(self) -> None:
+        """End calls that were not made again before their approval expired, or for which too many others wait: a client may
+        stay for weeks."""
+        ages = sorted(one.since for waiting in self._waiting.values() for one in waiting)
+        oldest = monotonic() - self._parts.config.approvals.keep
+        if len(ages) > MOST_WAITING:
+            oldest = max(oldest, ages[-MOST_WAITING - 1])
+        if not ages or ages[0] > oldest:
+            return
+        all_waiting = [(same, one) for same, waiting in self._waiting.items() for one in waiting]
+        self._waiting = {}
+        for same, one in all_waiting:
+            if one.since > oldest:
+                self._waiting.setdefault(same, []).append(one)
+        for _same, one in all_waiting:
+            if one.since <= oldest:
+                await one.judged.refuse("it was not made again in time")
 
     async def refresh(self) -> None:
         """Look whether the tools have changed, and tell the client."""
@@ -242,7 +308,7 @@ class GatewaySession:
             if self._listing is not None and given == self._given:
                 return self._listing
             offered = await run.resolve_tools([*tools, *self.results.tools], missing=missing)
-            before, listing = self._listing, Listing(run.tools, offered, self._expose, self._trust)
+            before, listing = self._listing, Listing(run.tools, offered, self._expose, self._trust, tools)
             self._given, self._listing = given, listing
         if before is not None and before.tools != listing.tools:
             await self._parts.publish_change()
@@ -279,7 +345,7 @@ def _narrowing(identity: Identity) -> Callable[[Tool], str | None]:
             return reason
         if any(pattern.matches(tool) for pattern in deny):
             return reason
-        if tool.owner == OWNER and tool.own_name == RECALL:
+        if is_recall(tool):
             return None
         return None if allow is None or any(pattern.matches(tool) for pattern in allow) else reason
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, final
 
 import anyio
@@ -19,7 +20,8 @@ class ToolSource(Protocol):
 
     What else a source has of that one's is used: `missing`, the owners whose tools should be there and why they are not;
     `catch_up()`, awaited before each request, which answers None where nothing has changed; `tools_known()`, which waits until the tools of
-    all owners are known for the first time.
+    all owners are known for the first time; `files`, the paths of the files that describe the owners: approvals are found again
+    after a restart by a gateway in front of the same ones.
     """
 
     def tools(self) -> Sequence[Tool]:
@@ -46,6 +48,14 @@ class Sources:
             known: Mapping[str, str] = getattr(source, "missing", {})
             missing |= known
         return tools, missing
+
+    def files(self) -> list[str]:
+        """Where the owners are described."""
+        named: list[str] = []
+        for source in self._sources:
+            paths: Sequence[str] = getattr(source, "files", ())
+            named += [str(Path(path).resolve()) for path in paths]
+        return named
 
     async def catch_up(self) -> None:
         """Let the sources apply what has changed on their side."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
@@ -15,6 +18,7 @@ from mcp.server.stdio import stdio_server
 
 CHUNK = 64 * 1024
 STDIN, STDOUT, STDERR = 0, 1, 2
+_SURROGATE = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
 
 
 @contextmanager
@@ -56,9 +60,9 @@ class _Lines:
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 if line.strip():
-                    yield line.decode("utf-8", "replace")
+                    yield _readable(line)
         if rest.strip():
-            yield rest.decode("utf-8", "replace")
+            yield _readable(rest)
 
     async def _read(self) -> bytes:
         try:
@@ -66,6 +70,16 @@ class _Lines:
         except (OSError, ValueError, NotImplementedError):  # a file, which is always ready
             return await anyio.to_thread.run_sync(os.read, self._descriptor, CHUNK, abandon_on_cancel=True)
         return os.read(self._descriptor, CHUNK)
+
+
+def _readable(line: bytes) -> str:
+    """The line as text. A model may write half of an emoji, which clients send as an escape that nobody could read: without a
+    sign that stands for it the call would never be answered."""
+    text = line.decode("utf-8", "replace")
+    if _SURROGATE.search(text):
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.dumps(json.loads(text), ensure_ascii=False).encode("utf-8", "replace").decode()
+    return text
 
 
 @final

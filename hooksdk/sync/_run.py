@@ -246,10 +246,10 @@ class Run(Opened[run_side.Run]):
         answer. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
         return self._call("call_tool", call, only=only)
 
-    def judge(self, call: ToolCall | GivenMessage) -> JudgedCall:
+    def judge(self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None) -> JudgedCall:
         """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
-        One that was judged before and waits is not judged again: its approver is asked."""
-        return JudgedCall(self._call("judge", call), self.portal)
+        One that was judged before and waits is not judged again: its approver is asked. `only` is as for `call_tool`."""
+        return JudgedCall(self._call("judge", call, only=only), self.portal)
 
     @contextmanager
     def compaction(self) -> Generator[Compaction, None, None]:

@@ -6,9 +6,12 @@ import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import httpx2
 from mcp import Client, types
+from mcp.client.streamable_http import streamable_http_client
 
 from hooksdk import Annotations, Host, Tool, ToolResult
 from hooksdk.gateway import Gateway, GatewayConfig
@@ -23,6 +26,7 @@ class Source:
 
     executed: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
     listed: list[Tool] = field(default_factory=list[Tool])
+    files: Sequence[str] = ()
 
     def add(self, owner: str, name: str, *, reads: bool | None = None, result: ToolResult | None = None) -> None:
         async def execute(arguments: dict[str, Any]) -> ToolResult | str:
@@ -64,12 +68,13 @@ async def gateway(
     config: Mapping[str, Any] | None = None,
     search: bool = False,
     approver: Any = None,
+    folder: Path | None = None,
 ) -> AsyncGenerator[Gateway]:
     """A gateway; `config` is its `[gateway]`."""
     settings = GatewayConfig.model_validate(config or {})
     async with (
         Host(plugins=plugins, config=SEARCH_ON if search else None) as host,
-        Gateway(host, tools, config=settings, approver=approver) as made,
+        Gateway(host, tools, config=settings, approver=approver, folder=folder) as made,
     ):
         yield made
 
@@ -80,6 +85,17 @@ async def client(
 ) -> AsyncGenerator[Client]:
     """The official client at it, in this process."""
     async with Client(gateway.server(profile), mode=era, **options) as connected:
+        yield connected
+
+
+@asynccontextmanager
+async def http_client(url: str, era: str, token: str = "", **options: Any) -> AsyncGenerator[Client]:
+    """The official client at a gateway that listens there."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        Client(streamable_http_client(url, http_client=http), mode=era, **options) as connected,
+    ):
         yield connected
 
 

@@ -107,6 +107,37 @@ async def test_what_is_denied_runs_on_no_way(era: str, by: str, name: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("name", "arguments", "blocked"),
+    [
+        ("delete_note", {"path": "a"}, 1),
+        ("notes__delete_note", {"path": "a"}, 1),
+        ("mcp:notes:delete_note", {"path": "a"}, 1),
+        ("functions.delete_note", {"path": "a"}, 1),
+        ("tool_call", {"name": "notes.delete_note", "arguments": {"path": "a"}}, 1),
+        ("tool_call_readonly", {"name": "delete_note", "arguments": {"path": "a"}}, 1),
+        ("tool_call", {"name": "tool_call", "arguments": {"name": "delete_note", "arguments": {"path": "a"}}}, 1),
+        ("tool_call_readonly", {"name": "task_1", "arguments": {"path": "a"}}, 1),
+        ("read_note", {"path": "blocked"}, 1),
+        ("no_such_tool", {}, 0),
+        ("tool_call", {"name": 3}, 0),
+        ("tool_call", {}, 0),
+        ("read_note", {"path": "a"}, 0),
+    ],
+)
+async def test_blocked_counts_what_somebody_forbids_by_whatever_name_and_no_mistakes(
+    name: str, arguments: dict[str, Any], blocked: int
+) -> None:
+    class Judges:
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> Block | None:
+            return Block("no") if event.arguments["path"] == "blocked" else None
+
+    async with gateway(source(30), Withholds, Judges, search=True) as made, client(made) as connected:
+        await connected.call_tool(name, arguments)
+        assert made.counts.as_dict()["blocked"] == blocked
+
+
+@pytest.mark.parametrize(
     ("trusted", "name", "runs"),
     [
         ([], "read_note", False),
@@ -131,6 +162,35 @@ async def test_only_what_is_known_to_read_runs_read_only(trusted: list[str], nam
     assert (not result.is_error, bool(tools.executed), judged) == (runs, runs, [name] if runs else [])
     if not runs:
         assert "Call it through tool_call" in text_of(result)
+
+
+NAMES = ["tool_call", "tool_call_readonly", "tool_search", "recall-tool-result"]
+
+
+@in_both_eras
+@pytest.mark.parametrize("expose", ["bridge", "hybrid", "direct"])
+async def test_a_server_whose_tools_are_called_as_the_gateways_takes_the_place_of_none(era: str, expose: str) -> None:
+    tools, config = source(), {"expose": expose, "trusted_hints": ["*"], "profiles": {"p": {"allow": ["read_*"]}}}
+    for name in NAMES:
+        tools.add("gateway", name, reads=True)
+    long = "x" * 100_000
+    tools.add("notes", "read_long", reads=True, result=ToolResult(long))
+    arguments = {"name": "delete_note", "arguments": {"path": "a"}, "path": "a", "queries": ["x"], "id": "r1"}
+    async with (
+        gateway(tools, config=config, search=True) as made,
+        client(made, era) as plain,
+        client(made, era, profile="p") as narrow,
+    ):
+        listed = [tool.name for tool in (await plain.list_tools()).tools]
+        assert len(set(listed)) == len(listed)
+        assert (await plain.call_tool("tool_call_readonly", arguments)).is_error == (expose != "direct")
+        await plain.call_tool("read_long", {"path": "a"})
+        assert text_of(await plain.call_tool("recall-tool-result", arguments)).startswith("xxx")
+        tools.executed.clear()
+        for name in NAMES:
+            for spelled in (name, f"gateway__{name}", f"mcp:gateway:{name}"):
+                await narrow.call_tool(spelled, arguments)
+        assert [one for one in tools.executed if one[0].startswith("gateway:")] == []
 
 
 @in_both_eras
@@ -336,6 +396,7 @@ async def test_a_run_that_a_plugin_blocks_is_told_in_the_result() -> None:
 
     async with gateway(source(), Closed) as made, client(made) as connected:
         assert "closed for today" in text_of(await connected.call_tool("read_note", {"path": "a"}))
+        assert made.counts.as_dict()["blocked"] == 1
 
 
 async def test_a_profile_that_there_is_not_is_told_with_the_nearest() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import json
+import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,9 +17,11 @@ import anyio
 import pytest
 from mcp import Client, types
 
-from hooksdk import hooks
+from hooksdk import Host, hooks
 from hooksdk.approvals import Approval, ApprovalDesk, ApprovalRecord, ApprovalRecords
-from hooksdk.hooks import Ask, BeforeToolCall, Rewrite, RewriteToolCall
+from hooksdk.gateway import Gateway
+from hooksdk.gateway._heirs import Place, leave
+from hooksdk.hooks import AfterToolCall, Ask, BeforeToolCall, Rewrite, RewriteToolCall
 from tests.hooksdk.gateways import ERAS, Source, client, gateway, source, text_of
 
 pytestmark = pytest.mark.anyio
@@ -53,8 +57,14 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
+        self.disk = 0.0
+        """Seconds that each look into the records takes."""
 
     def __call__(self) -> float:
+        return self.now
+
+    def of_records(self) -> float:
+        self.now += self.disk
         return self.now
 
 
@@ -84,6 +94,8 @@ class Stage:
     clock: Clock
     connected: Client
     connect: Callable[..., Any]
+    desk: ApprovalDesk
+    made: Gateway
 
     async def call(self, name: str = CALL[0], arguments: dict[str, Any] | None = None) -> str:
         return text_of(await self.connected.call_tool(name, CALL[1] if arguments is None else arguments))
@@ -99,16 +111,18 @@ def clock() -> Clock:
 
 @asynccontextmanager
 async def at_gateway(
-    clock: Clock, folder: Path, *, era: str = "auto", person: Person | None = None, plugins: Sequence[Any] = (Asks,),
-    wait: float = 0, channels: Sequence[Any] = (), config: dict[str, Any] | None = None,
+    clock: Clock, base: Path, *, era: str = "auto", person: Person | None = None, plugins: Sequence[Any] = (Asks,),
+    wait: float = 0, channels: Sequence[Any] = (), config: dict[str, Any] | None = None, files: Sequence[str] = (),
+    folder: str = "here",
 ) -> AsyncGenerator[Stage]:  # fmt: skip
-    tools, records = source(), ApprovalRecords(folder / "approvals.db", clock=clock)
+    tools, records = source(), ApprovalRecords(base / "approvals.db", clock=clock.of_records)
+    tools.files = files
     desk = ApprovalDesk(records, wait=wait, channels=channels)
     async with (
-        gateway(tools, *plugins, approver=desk, config=config) as made,
+        gateway(tools, *plugins, approver=desk, config=config, folder=base / folder) as made,
         client(made, era, elicitation_callback=person) as connected,
     ):
-        yield Stage(tools, records, clock, connected, partial(client, made, era))
+        yield Stage(tools, records, clock, connected, partial(client, made, era), desk, made)
 
 
 @pytest.fixture(autouse=True)
@@ -187,13 +201,104 @@ async def test_of_equal_calls_at_once_one_grant_runs_one(era: str, clock: Clock,
 
 
 @in_both_eras
-async def test_a_gateway_that_was_started_anew_asks_anew(era: str, clock: Clock, tmp_path: Path) -> None:
+async def test_an_answer_that_came_while_the_gateway_was_started_anew_is_found_and_counts_once(
+    era: str, clock: Clock, tmp_path: Path
+) -> None:
     async with at_gateway(clock, tmp_path, era=era) as stage:
+        assert "number 1" in await stage.call()
+    async with at_gateway(clock, tmp_path, era=era) as stage:
+        assert "number 1" in await stage.call(), "the question has its number still"
+    await stage.records.answer(1, Approval(True))
+    async with at_gateway(clock, tmp_path, era=era) as stage:
+        assert "number 2" in await stage.call(arguments={"path": "b"})
+        assert "ran with" in await stage.call()
+        assert "number 3" in await stage.call()
+    assert len(stage.tools.executed) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"folder": "elsewhere"},
+        {"config": {"profiles": {"p": {"requester": {"id": "bob"}}}, "profile": "p"}},
+        {"files": ["other.json"]},
+    ],
+    ids=["folder", "requester", "servers"],
+)
+async def test_an_answer_from_before_a_restart_is_for_nobody_else_and_for_no_other_servers(
+    other: dict[str, Any], clock: Clock, tmp_path: Path
+) -> None:
+    async with at_gateway(clock, tmp_path) as stage:
         await stage.call()
         await stage.records.answer(1, Approval(True))
-    async with at_gateway(clock, tmp_path, era=era) as stage:
+    async with at_gateway(clock, tmp_path, **other) as stage:
         assert "number 2" in await stage.call()
     assert stage.tools.executed == []
+
+
+async def test_what_a_gateway_has_asked_that_runs_in_another_process_is_not_taken_over(tmp_path: Path) -> None:
+    place = Place("here")
+    ours = place.enter()
+    theirs = {
+        pid: ours.replace(f"-{os.getpid()}-", f"-{pid}-").replace(ours[-4:], "0000")
+        for pid in (os.getppid(), 2**22 + 1)
+    }
+    assert [place.is_over(one) for one in (ours, *theirs.values())] == [False, False, True]
+    leave(ours)
+    assert place.is_over(ours)
+    assert not Place("elsewhere").is_over(ours)
+
+
+@in_both_eras
+async def test_a_changed_configuration_leaves_waiting_approvals_as_they_are(
+    era: str, clock: Clock, tmp_path: Path
+) -> None:
+    async with at_gateway(clock, tmp_path, era=era) as stage, Host(plugins=[Asks], approver=stage.desk) as other:
+        await stage.call()
+        await stage.made.use(other)
+        assert "number 1" in await stage.call()
+        await stage.records.answer(1, Approval(True))
+        assert "ran with" in await stage.call()
+    assert len(stage.tools.executed) == 1
+
+
+@in_both_eras
+async def test_calls_that_nobody_makes_again_are_given_up_once_their_approval_has_expired(
+    era: str, clock: Clock, tmp_path: Path
+) -> None:
+    ended: list[tuple[str, str]] = []
+
+    class Watches:
+        @hooks.after_tool_call
+        def note(self, event: AfterToolCall) -> None:
+            ended.append((str(event.arguments["path"]), event.status))
+
+    async with at_gateway(clock, tmp_path, era=era, plugins=(Asks, Watches)) as stage:
+        for path in "abc":
+            await stage.call(arguments={"path": path})
+            clock.now += 10 * 3600
+        assert ended == []
+        assert "number 4" in await stage.call(arguments={"path": "a"}), "it is asked anew"
+        assert ended == [("a", "blocked")]
+        await stage.records.answer(2, Approval(True))
+        await stage.call(arguments={"path": "b"})
+    assert ("b", "ok") in ended
+
+
+async def test_of_many_calls_that_wait_the_newest_are_remembered(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hooksdk.gateway._session.MOST_WAITING", 2)
+    async with at_gateway(clock, tmp_path) as stage:
+        for path in "abcd":
+            await stage.call(arguments={"path": path})
+            clock.now += 1
+        (session,) = stage.made.sessions
+        assert session.stats["tool_calls"] == {"blocked": 1}
+        assert judged == [*"abcd"]
+        await stage.call(arguments={"path": "d"})
+        await stage.call(arguments={"path": "a"})
+        assert judged == [*"abcd", "a"]
 
 
 async def test_arguments_that_a_plugin_rewrites_to_others_after_the_grant_do_not_run(
@@ -211,6 +316,32 @@ async def test_arguments_that_a_plugin_rewrites_to_others_after_the_grant_do_not
         assert stage.tools.executed == []
         await stage.call()
     assert stage.tools.executed == [("notes:delete_note", {"path": "0"})], "what was shown, and nothing else"
+
+
+@in_both_eras
+async def test_a_call_that_is_cancelled_while_its_approval_waits_keeps_its_number(
+    era: str, clock: Clock, tmp_path: Path
+) -> None:
+    asked = anyio.Event()
+
+    async def told(_record: ApprovalRecord) -> None:
+        asked.set()
+
+    async with at_gateway(clock, tmp_path, era=era, wait=1000, channels=[told]) as stage:
+        async with anyio.create_task_group() as group:
+            group.start_soon(stage.call)
+            await asked.wait()
+            group.cancel_scope.cancel()
+        assert await stage.states() == ["pending"]
+        (session,) = stage.made.sessions
+        with anyio.fail_after(30):
+            while not session.stats["tool_calls"]:
+                await anyio.sleep(0.01)
+        assert stage.tools.executed == []
+        await stage.records.answer(1, Approval(True))
+        assert "ran with" in await stage.call()
+        assert await stage.states() == ["used"]
+    assert len(stage.tools.executed) == 1
 
 
 # At the client
@@ -278,9 +409,11 @@ async def test_while_a_client_asks_somebody_else_may_answer(clock: Clock, tmp_pa
 
 
 @in_both_eras
+@pytest.mark.parametrize("disk", [0, 0.2])
 async def test_a_client_that_refuses_faster_than_anybody_reads_is_not_asked_any_more(
-    era: str, clock: Clock, tmp_path: Path
+    era: str, disk: float, clock: Clock, tmp_path: Path
 ) -> None:
+    clock.disk = disk
     person = Person(clock, [DECLINE] * 9, seconds=0.01)
     async with at_gateway(clock, tmp_path, era=era, person=person) as stage:
         assert (await stage.call()).startswith("Blocked"), "one no in haste is a no"
@@ -357,6 +490,23 @@ async def test_a_forged_state_is_refused(changes: dict[str, Any], clock: Clock, 
     assert stage.tools.executed == []
 
 
+async def test_a_state_is_signed_with_a_key_of_the_records_that_no_other_records_have(
+    clock: Clock, tmp_path: Path
+) -> None:
+    async with at_gateway(clock, tmp_path, person=Person(clock)) as stage:
+        state = await asked(stage.connected)
+        claims = base64.urlsafe_b64decode(state.split(".")[0] + "==")
+        keys = await stage.records.key(), await ApprovalRecords(tmp_path / "others.db").key()
+        signed = [hmac.digest(key, b"hooksdk approval\0" + claims, "sha256") for key in (*keys, b"")]
+        own, *strange = [
+            f"{state.split('.')[0]}.{base64.urlsafe_b64encode(one).decode().rstrip('=')}" for one in signed
+        ]
+        assert own == state
+        for one in strange:
+            assert "it is no ticket of ours" in await answer(stage.connected, one)
+    assert (min(map(len, keys)), stage.tools.executed) == (32, [])
+
+
 @pytest.mark.parametrize("state", ["", ".", "x.y", "a.b.c", "\u00e9.\u00e9", "W10.W10", "=" * 999])
 async def test_what_is_no_state_is_refused(state: str, clock: Clock, tmp_path: Path) -> None:
     async with at_gateway(clock, tmp_path, person=Person(clock)) as stage:
@@ -376,12 +526,17 @@ async def test_another_clients_state_is_refused(clock: Clock, tmp_path: Path) ->
     assert len(stage.tools.executed) == 1
 
 
-async def test_a_state_from_before_a_restart_is_refused(clock: Clock, tmp_path: Path) -> None:
+async def test_a_state_from_before_a_restart_counts_for_its_requester_once(clock: Clock, tmp_path: Path) -> None:
+    strangers = {"profiles": {"p": {"requester": {"id": "bob"}}}, "profile": "p"}
     async with at_gateway(clock, tmp_path, person=Person(clock)) as stage:
         state = await asked(stage.connected)
-    async with at_gateway(clock, tmp_path, person=Person(clock)) as stage:
+    async with at_gateway(clock, tmp_path, person=Person(clock), config=strangers) as stage:
         assert "it was given to another client" in await answer(stage.connected, state)
-    assert stage.tools.executed == []
+        assert stage.tools.executed == []
+    async with at_gateway(clock, tmp_path, person=Person(clock)) as stage:
+        assert "ran with" in await answer(stage.connected, state)
+        assert "does not count" in await answer(stage.connected, state)
+    assert len(stage.tools.executed) == 1
 
 
 async def test_an_expired_state_and_one_that_was_answered_elsewhere_are_refused(clock: Clock, tmp_path: Path) -> None:

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from mcp import Client
+from mcp.shared.exceptions import MCPError
 from mcp_servers import alive, until
 from rich.console import Console
 from scripted_servers import Make, Scripted
@@ -30,7 +32,7 @@ from hooksdk.gateway import Gateway
 from hooksdk.gateway._http import SHORTEST_TOKEN
 from hooksdk.gateway._status import running_gateways
 from hooksdk.mcp import McpServers
-from tests.hooksdk.gateways import SEARCH_ON, client, gateway, names, source, text_of
+from tests.hooksdk.gateways import ERAS, SEARCH_ON, client, gateway, http_client, names, source, text_of
 
 pytestmark = [
     pytest.mark.anyio,
@@ -282,6 +284,56 @@ async def test_token_files_count_from_the_project_and_what_is_gone_is_not_let_in
         assert made.read_tokens() == {"ann": "a" * SHORTEST_TOKEN}
         with pytest.raises(ConfigError, match="start it again"):
             made.check(Host(config=SEARCH_ON).config.gateway)
+
+
+@asynccontextmanager
+async def listening(made: Gateway) -> AsyncGenerator[str]:
+    """The URL at which it serves meanwhile."""
+    urls: list[str] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: made.serve_http(on_listening=urls.append))
+        await until(lambda: urls)
+        yield urls[0]
+        group.cancel_scope.cancel()
+
+
+def own_settings(home: Path, *names: str) -> None:
+    """The user's own configuration, with a token of each name."""
+    (home / "config" / "hooksdk").mkdir(parents=True, exist_ok=True)
+    lines = [f'[gateway.tokens.{name}]\nfile = "{name}.token"\n' for name in names]
+    (home / "config" / "hooksdk" / "config.toml").write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("how", ["configuration", "file removed", "file rewritten"])
+async def test_a_token_that_was_removed_stops_the_next_request_of_its_open_session(
+    make: Make, tmp_path: Path, home: Path, era: str, how: str
+) -> None:
+    own_settings(home, "ann", "bob")
+    files = {name: tmp_path / f"{name}.token" for name in ("ann", "bob")}
+    for name, file in files.items():
+        file.write_text(name * SHORTEST_TOKEN)
+    one = make("one", "add")
+    async with (
+        serving(tmp_path, one) as project,
+        listening(project.gateway) as url,
+        http_client(url, era, "ann" * SHORTEST_TOKEN) as ann,
+        http_client(url, era, "bob" * SHORTEST_TOKEN) as bob,
+    ):
+        assert "add by" in await call(bob, "add")
+        assert "add by" in await call(ann, "add")
+        if how == "configuration":
+            own_settings(home, "ann")
+        elif how == "file removed":
+            files["bob"].unlink()
+        else:
+            files["bob"].write_text("another" * SHORTEST_TOKEN)
+        with pytest.raises((MCPError, httpx2.HTTPError)):
+            await call(bob, "add")
+        assert "add by" in await call(ann, "add")
+        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {'bob' * SHORTEST_TOKEN}"}) as http:
+            assert (await http.post(url, json={})).status_code == 401
+    assert one.asked.count("tools/call") == 3
 
 
 # The process

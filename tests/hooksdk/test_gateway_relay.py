@@ -25,6 +25,7 @@ pytestmark = pytest.mark.anyio
 in_both_eras = pytest.mark.parametrize("era", ERAS)
 KINDS = ["elicitation", "sampling", "roots"]
 TOOLS = ["elicit", "sample", "roots"]
+may_ask = pytest.mark.parametrize("relay", [[], KINDS], ids=["servers ask nothing", "servers may ask"])
 
 
 @asynccontextmanager
@@ -57,14 +58,18 @@ def answering(who: str) -> dict[str, Any]:
 
 
 @in_both_eras
-async def test_progress_of_a_server_reaches_the_call_it_is_about(tmp_path: Path, era: str) -> None:
+@may_ask
+async def test_progress_of_a_server_reaches_the_call_it_is_about(tmp_path: Path, era: str, relay: list[str]) -> None:
     told: list[tuple[float, float | None, str | None]] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         told.append((progress, total, message))
 
     ways: list[tuple[str, dict[str, Any]]] = [("count", {}), ("tool_call", {"name": "count", "arguments": {}})]
-    async with asking(tmp_path / "notes", search=True) as made, client(made, era) as connected:
+    async with (
+        asking(tmp_path / "notes", relay, search=True) as made,
+        client(made, era, **answering("ann")) as connected,
+    ):
         for way in ways:
             assert text_of(await connected.call_tool(*way, progress_callback=hear)) == "counted"
             assert text_of(await connected.call_tool(*way)) == "counted"
@@ -72,15 +77,20 @@ async def test_progress_of_a_server_reaches_the_call_it_is_about(tmp_path: Path,
 
 
 @in_both_eras
+@may_ask
 async def test_a_call_that_its_client_cancels_is_cancelled_at_its_server_and_others_go_on(
-    tmp_path: Path, era: str
+    tmp_path: Path, era: str, relay: list[str]
 ) -> None:
     notes = tmp_path / "notes"
 
     def noted(text: str) -> int:
         return notes.read_text().split().count(text) if notes.exists() else 0
 
-    async with asking(notes) as made, client(made, era) as connected, anyio.create_task_group() as group:
+    async with (
+        asking(notes, relay) as made,
+        client(made, era, **answering("ann")) as connected,
+        anyio.create_task_group() as group,
+    ):
         scope = anyio.CancelScope()
 
         async def call_and_cancel() -> None:
@@ -98,31 +108,99 @@ async def test_a_call_that_its_client_cancels_is_cancelled_at_its_server_and_oth
         group.cancel_scope.cancel()
 
 
-async def test_what_a_server_asks_reaches_the_client_of_its_call(tmp_path: Path) -> None:
+@in_both_eras
+async def test_what_a_server_asks_reaches_the_client_of_its_call(tmp_path: Path, era: str) -> None:
     async with (
         asking(tmp_path / "notes", KINDS) as made,
-        client(made, "legacy", **answering("ann")) as ann,
-        client(made, "legacy", **answering("bob")) as bob,
+        client(made, era, **answering("ann")) as ann,
+        client(made, era, **answering("bob")) as bob,
     ):
         await bob.call_tool("echo")
         answers = [text_of(await ann.call_tool(tool)) for tool in TOOLS]
     assert answers == ["accept {'name': 'ann'}", "day of ann", "file:///ann"]
 
 
-async def test_a_server_that_nobody_allowed_to_ask_is_refused(tmp_path: Path) -> None:
-    async with asking(tmp_path / "notes") as made, client(made, "legacy", **answering("ann")) as connected:
+@in_both_eras
+async def test_a_server_that_nobody_allowed_to_ask_is_refused(tmp_path: Path, era: str) -> None:
+    async with asking(tmp_path / "notes") as made, client(made, era, **answering("ann")) as connected:
         for tool in TOOLS:
             result = await connected.call_tool(tool)
             assert (result.is_error, "not supported" in text_of(result)) == (True, True)
 
 
-async def test_a_client_that_cannot_answer_is_not_asked(tmp_path: Path) -> None:
+@in_both_eras
+async def test_a_client_that_cannot_answer_is_not_asked(tmp_path: Path, era: str) -> None:
     async with asking(tmp_path / "notes", KINDS) as made:
-        async with client(made, "legacy") as undeclared:
-            for tool in TOOLS:
-                assert "the client has not declared" in text_of(await undeclared.call_tool(tool))
-        async with client(made, **answering("ann")) as modern:
-            assert "no requests from servers" in text_of(await modern.call_tool("elicit"))
+        only_roots = {"list_roots_callback": answering("ann")["list_roots_callback"]}
+        async with client(made, era, **only_roots) as connected:
+            for tool in ("elicit", "sample"):
+                assert "the client has not declared" in text_of(await connected.call_tool(tool))
+            assert text_of(await connected.call_tool("roots")) == "file:///ann"
+        async with client(made, era) as undeclared:
+            assert "the client has not declared" in text_of(await undeclared.call_tool("roots"))
+
+
+async def begin(connected: Client, name: str, **arguments: Any) -> types.InputRequiredResult:
+    """Make a call whose result is a question."""
+    result = await connected.session.call_tool(name, arguments, allow_input_required=True)
+    assert isinstance(result, types.InputRequiredResult)
+    return result
+
+
+async def go_on(connected: Client, name: str, state: str | None, answers: Any, **arguments: Any) -> str:
+    """Make it again, with answers."""
+    result = await connected.session.call_tool(
+        name, arguments, input_responses=answers, request_state=state, allow_input_required=True
+    )
+    return "asked" if isinstance(result, types.InputRequiredResult) else text_of(result)
+
+
+async def test_a_call_that_waits_for_its_clients_answer_is_that_clients_alone_and_goes_on_once(tmp_path: Path) -> None:
+    async with (
+        asking(tmp_path / "notes", KINDS) as made,
+        client(made, **answering("ann")) as ann,
+        client(made, **answering("bob")) as bob,
+    ):
+        asked = await begin(ann, "elicit")
+        ((key, question),) = (asked.input_requests or {}).items()
+        assert isinstance(question, types.ElicitRequest)
+        assert question.params.message == "Who are you?"
+        yes = {key: types.ElicitResult(action="accept", content={"name": "bob"})}
+        closed = "the answer belongs to no call that is open"
+        assert closed in await go_on(bob, "elicit", asked.request_state, yes)
+        assert closed in await go_on(ann, "echo", asked.request_state, yes)
+        assert closed in await go_on(ann, "elicit", asked.request_state, yes, more=1)
+        assert closed in await go_on(ann, "elicit", "call-guess", yes)
+        assert await go_on(ann, "elicit", asked.request_state, yes) == "accept {'name': 'bob'}"
+        assert closed in await go_on(ann, "elicit", asked.request_state, yes)
+
+
+async def test_an_answer_that_is_left_out_is_asked_for_again_and_one_of_another_kind_is_none(tmp_path: Path) -> None:
+    async with asking(tmp_path / "notes", KINDS) as made, client(made, **answering("ann")) as ann:
+        asked = await begin(ann, "elicit")
+        again = await ann.session.call_tool(
+            "elicit", {}, input_responses={}, request_state=asked.request_state, allow_input_required=True
+        )
+        assert isinstance(again, types.InputRequiredResult)
+        assert again.input_requests == asked.input_requests
+        assert again.request_state != asked.request_state
+        (key,) = again.input_requests or {}
+        roots = {key: types.ListRootsResult.model_validate({"roots": []})}
+        said = await go_on(ann, "elicit", again.request_state, roots)
+        assert "the client answered a elicitation/create with a ListRootsResult" in said
+
+
+async def test_of_calls_whose_clients_do_not_answer_the_oldest_are_given_up_and_all_end_with_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hooksdk.gateway._held_calls.MOST_HELD", 1)
+    async with asking(tmp_path / "notes", KINDS) as made:
+        async with client(made, **answering("ann")) as ann:
+            first = await begin(ann, "elicit")
+            second = await begin(ann, "elicit", more=1)
+            assert "belongs to no call" in await go_on(ann, "elicit", first.request_state, {})
+            assert await go_on(ann, "elicit", second.request_state, {}, more=1) == "asked"
+        assert made.sessions == ()
 
 
 class Ann:

@@ -137,6 +137,37 @@ async def test_a_secret_is_masked_in_what_is_kept() -> None:
         assert "{{secret:KEY}} of the long report" in text
 
 
+@in_both_eras
+@pytest.mark.parametrize("size", [1, 5_000], ids=["short", "long"])
+async def test_a_secret_is_masked_wherever_a_result_has_it(era: str, size: int) -> None:
+    class Provides:
+        @hooks.resolve_secrets
+        def provide(self, event: hooks.ResolveSecrets) -> hooks.Secrets:
+            return hooks.Secrets({"KEY": "sk-canary-1234567890"})
+
+    tools = source()
+
+    async def echo(arguments: dict[str, Any]) -> ToolResult:
+        key = f"{arguments['path']} is the key\n" * size
+        blocks: list[dict[str, Any]] = [
+            {"type": "text", "text": key, "_meta": {"example.org/key": key}},
+            {"type": "resource", "resource": {"uri": "file:///key", "text": key}},
+            {"type": "resource_link", "name": key[:60], "uri": "file:///key", "description": key[:60]},
+        ]
+        return ToolResult(blocks=blocks, structured={"keys": [key]}, meta={"example.org/key": key[:60]})
+
+    tools.listed = [*tools.listed, replace(tools.listed[0], name="echo", execute=echo)]
+    async with gateway(tools, Provides) as made, client(made, era) as connected:
+        said: list[types.Result] = [await connected.call_tool("echo", {"path": "{{secret:KEY}}"})]
+        for resource in (await connected.list_resources()).resources:
+            said.append(await connected.read_resource(resource.uri))
+            said.append(await connected.call_tool(RECALL, {"id": resource.name}))
+        texts = [one.model_dump_json(by_alias=True) for one in said]
+    assert len(texts) == (1 if size == 1 else 3)
+    assert ["canary" in text for text in texts] == [False] * len(texts)
+    assert all("{{secret:KEY}} is the key" in text for text in texts)
+
+
 async def test_recalling_goes_past_policies_like_every_call() -> None:
     class Withholds:
         @hooks.narrow_tools

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
@@ -14,11 +15,13 @@ import anyio
 import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
 
+from hooksdk import ToolResult
 from hooksdk.errors import ConfigError
+from hooksdk.gateway import Gateway
 from hooksdk.gateway._http import check_address, parse_address
 from tests.hooksdk.gateways import ERAS, gateway, names, source, text_of
+from tests.hooksdk.gateways import http_client as client
 
 pytestmark = pytest.mark.anyio
 in_both_eras = pytest.mark.parametrize("era", ERAS)
@@ -52,16 +55,6 @@ async def listening(config: dict[str, Any] | None = None) -> AsyncGenerator[tupl
         await ready.wait()
         yield made, urls[0]
         group.cancel_scope.cancel()
-
-
-@asynccontextmanager
-async def client(url: str, era: str, token: str = "") -> AsyncGenerator[Client]:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    async with (
-        httpx2.AsyncClient(headers=headers) as http,
-        Client(streamable_http_client(url, http_client=http), mode=era) as connected,
-    ):
-        yield connected
 
 
 @pytest.fixture
@@ -110,6 +103,21 @@ async def test_who_has_no_token_or_comes_from_a_strange_page_is_refused(
         assert made.sessions == ()
 
 
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+async def test_a_session_is_closed_to_another_token_that_knows_its_id(method: str, tokens: dict[str, Any]) -> None:
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    accept = {"Accept": "application/json, text/event-stream"}
+    async with listening(tokens) as (_, url), httpx2.AsyncClient(headers=accept) as http:
+        ann, bob = ({"Authorization": f"Bearer {token}"} for token in TOKENS.values())
+        opened = await http.post(url, json=begin, headers=ann)
+        session = {"mcp-session-id": opened.headers["mcp-session-id"]}
+        body = ask if method == "POST" else None
+        assert (await http.request(method, url, headers={**bob, **session}, json=body)).status_code == 404
+        assert (await http.post(url, json=ask, headers={**ann, **session})).status_code == 200
+
+
 async def test_without_tokens_only_this_machine_is_answered_and_by_its_name() -> None:
     async with listening() as (_, url), httpx2.AsyncClient() as http:
         assert (await http.post(url, json={}, headers={"Host": "evil.example"})).status_code == 421
@@ -148,6 +156,60 @@ async def test_over_stdio_prints_of_plugins_do_not_disturb_the_protocol(era: str
         (name, *_) = await names(connected)
         await connected.call_tool(name, {})
         assert name in await names(connected)
+
+
+async def exchange(made: Gateway, *calls: tuple[str, str]) -> list[Any]:
+    """What is answered over stdio to these calls, each a name and arguments as JSON texts; None for one without an answer."""
+    (reads, to_gateway), (from_gateway, writes) = os.pipe(), os.pipe()
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    lines = [json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})]
+    for number, (name, arguments) in enumerate(calls, start=1):
+        parameters = f'{{"name": {name}, "arguments": {arguments}}}'
+        lines.append(f'{{"jsonrpc": "2.0", "id": {number}, "method": "tools/call", "params": {parameters}}}')
+    answers: dict[int, Any] = {}
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: made.serve_stdio(streams=(reads, writes)))
+        with os.fdopen(from_gateway, "rb") as answered:
+            for number, line in enumerate(lines):
+                os.write(to_gateway, line.encode() + b"\n")
+                with anyio.fail_after(30):
+                    text = await anyio.to_thread.run_sync(answered.readline, abandon_on_cancel=True)
+                answers[number] = json.loads(text)["result"]
+            os.close(to_gateway)
+    for descriptor in (reads, writes):
+        os.close(descriptor)
+    return list(answers.values())[1:]
+
+
+async def test_what_cannot_be_sent_as_json_breaks_no_connection() -> None:
+    tools = source()
+    tools.add("odd", "half", result=ToolResult("half \ud83d of it", structured={"text": "\ud83d"}))
+    tools.add("odd", "nothing", result=ToolResult("", blocks=[], structured={"text": "\ud83d"}))
+    tools.add("odd", "nan", result=ToolResult("none", structured={"x": float("nan")}))
+    tools.add("odd", "long", result=ToolResult("\ud83d\n" * 40_000))
+    path = '{"path": "a"}'
+    async with gateway(tools) as made:
+        half, nothing, _nan, long, recalled, unknown, last = await exchange(
+            made, ('"half"', path), ('"nothing"', path), ('"nan"', path), ('"long"', path),
+            ('"recall-tool-result"', '{"id": "r1"}'), (r'"\ud83d"', path), ('"read_note"', path),
+        )  # fmt: skip
+    assert half["content"] == [{"type": "text", "text": "half ? of it"}]
+    assert nothing["content"][0]["text"] == "The tool ran, and its result cannot be sent as JSON."
+    assert "characters are left out" in long["content"][0]["text"]
+    assert recalled["content"][0]["text"].startswith("?\n?")
+    assert unknown["isError"]
+    assert "ran with" in last["content"][0]["text"]
+
+
+async def test_half_a_character_that_a_model_writes_is_answered_and_whole_ones_stay() -> None:
+    async with gateway(source()) as made:
+        half, whole = await exchange(
+            made,
+            ('"read_note"', r'{"path": "broken \uD83D here"}'),
+            ('"read_note"', r'{"path": "\ud83d\ude00 \u00e9"}'),
+        )
+    assert "broken ? here" in half["content"][0]["text"]
+    assert json.loads(whole["content"][0]["text"].partition("ran with ")[2]) == {"path": "\U0001f600 \u00e9"}
 
 
 def test_the_end_of_stdin_ends_it_and_stdout_stays_empty(tmp_path: Path) -> None:
