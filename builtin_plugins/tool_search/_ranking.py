@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, compress, pairwise
+from itertools import chain, pairwise
 
 from builtin_plugins.tool_search._entries import FIRST, NAME, OWNER, Document
 from builtin_plugins.tool_search._lexicon import Kind, abbreviations, capabilities, initials, kinds, phrases, synonyms
@@ -126,14 +126,14 @@ class Bm25Ranker:
         plain = set(split_words(_QUOTED_TEXT.sub(" ", text)) if _QUOTE.search(text) else texts)
         full_scores = self._sum(all_words, plain)
         own_scores = self._with_clauses(full_scores, clauses, plain)
-        scores = own_scores | self._weighed(own_scores, only_reads(text))
-        floor = self._floor(all_words)
         exact = self._postings.names.get(squeeze(text), ())
+        scores = self._weighed(own_scores, limit, reads=only_reads(text))
         if exact:
             scores |= dict.fromkeys(exact, max(scores.values(), default=0.0) + 1.0)
-        cut = min(heapq.nlargest(limit, scores.values())) if len(scores) > limit else 0.0
+        cut = heapq.nlargest(limit, scores.values())[-1] if len(scores) > limit else 0.0
         ids = self._postings.ids
         best = sorted([(-score, ids[number], number) for number, score in scores.items() if score >= cut])[:limit]
+        floor = self._floor(all_words)
         rare = self._idf(1) if self._size >= _TELLING else 0.0
         return [
             Ranked(name, -score, weak=False)
@@ -142,13 +142,18 @@ class Bm25Ranker:
             for score, name, number in best
         ]
 
-    def _weighed(self, scores: Mapping[int, float], reads: bool) -> dict[int, float]:
-        """The scores of the best hits, by what they do and by how well their owner's other tools fit."""
-        least = _STRONG * max(scores.values(), default=0.0)
-        strong = {number: score for number, score in scores.items() if score >= least}
+    def _weighed(self, scores: Sequence[float], limit: int, *, reads: bool) -> dict[int, float]:
+        """The scores of the best hits, by what they do and by how well their owner's other tools fit; of all hits where
+        one of the others may be among so many."""
+        least = _STRONG * max(scores)
+        strong = {number: score for number, score in enumerate(scores) if score >= least > 0.0}
         if reads:
-            strong = {number: score * self._purposes[number] for number, score in strong.items()}
-        return {number: strong[number] + share for number, share in self._owners.shares(strong).items()}
+            purposes = self._purposes
+            strong = {number: score * purposes[number] for number, score in strong.items()}
+        weighed = {number: strong[number] + share for number, share in self._owners.shares(strong).items()}
+        if sum([score >= least for score in weighed.values()]) >= limit:
+            return weighed
+        return {number: score for number, score in enumerate(scores) if score} | weighed
 
     def _floor(self, words: Sequence[_Word]) -> float:
         """Tell the score up to which a hit is weak.
@@ -174,29 +179,27 @@ class Bm25Ranker:
         forms = (term, *self._short_forms.get(term, ()), *synonyms().get(term, ()))
         return any(self._term(form).prominent for form in forms if form in self._index)
 
-    def _with_clauses(
-        self, full: dict[int, float], clauses: Sequence[Sequence[_Word]], plain: set[str]
-    ) -> dict[int, float]:
+    def _with_clauses(self, full: list[float], clauses: Sequence[Sequence[_Word]], plain: set[str]) -> list[float]:
         """The scores of a whole query, with the best that a tool has in one of its clauses."""
-        if len(clauses) < _CLAUSES or not full:
+        top = max(full)
+        if len(clauses) < _CLAUSES or not top:
             return full
-        best: dict[int, float] = {}
+        best = [0.0] * self._size
         for clause in clauses:
             part = self._sum(clause, plain)
-            top = max(part.values(), default=1.0)
-            for number, score in part.items():
-                best[number] = max(best.get(number, 0.0), score / top)
-        top = max(full.values())
+            most = max(part) or 1.0
+            best = [max(score, own / most) if own else score for score, own in zip(best, part, strict=True)]
         whole, share = (1 - _CLAUSE_SHARE) / top, _CLAUSE_SHARE
-        return {number: whole * score + share * best.get(number, 0.0) for number, score in full.items()}
+        return [whole * score + share * own if score else 0.0 for score, own in zip(full, best, strict=True)]
 
-    def _sum(self, words: Sequence[_Word], plain: set[str]) -> dict[int, float]:
+    def _sum(self, words: Sequence[_Word], plain: set[str]) -> list[float]:
+        """What the words add to each tool, by its number."""
         sums = [0.0] * self._size
         unique = _unique(words)
         for word in unique:
-            weight = _UNSURE if plain and word.text not in plain else 1.0
-            for number, value in zip(word.numbers, word.values, strict=True):
-                sums[number] += weight * value
+            values = [_UNSURE * value for value in word.values] if plain and word.text not in plain else word.values
+            for number, value in zip(word.numbers, values, strict=True):
+                sums[number] += value
         pairs = {(one.text, two.text): (one, two) for one, two in pairwise(words)}
         for key, (one, two) in pairs.items():
             values = self._pairs.get(key)
@@ -211,7 +214,7 @@ class Bm25Ranker:
         name_words = self._postings.name_words
         for number, hits in Counter(chain.from_iterable([word.in_name for word in unique])).items():
             sums[number] *= 1 + _NAME_COVERAGE * min(1.0, hits / name_words[number])
-        return dict(zip(compress(range(len(sums)), sums), filter(None, sums), strict=True))
+        return sums
 
     def _kinds_of(self, words: Sequence[_Word], plain: set[str]) -> Iterator[_Values]:
         """What the kinds add of which the words name one, each kind once; one that the words name themselves is none."""
