@@ -2,10 +2,11 @@
 
     python benchmarks/prefetch.py [--queries 60] [--data FOLDER] [--json]
 
-Three tables. The share of the right tools that are shown at once, over the public retrieval sets in ../shared (a query of
+Four tables. The share of the right tools that are shown at once, over the public retrieval sets in ../shared (a query of
 theirs is taken for the prompt), for several numbers of tools and budgets. The tokens of the tools in a first request, at
 three sizes of catalog (livemcp's tools, or these and as many of the next set as are needed), with the bridge alone and with
-prefetch: median and maximum over livemcp's queries. And the time that prefetch adds to `resolve_tools`, with a warm index.
+prefetch: median and maximum over livemcp's queries. The time that prefetch takes, with a warm index, stands beside them. And
+what is shown for prompts that no tool is for.
 Tokens are characters by four.
 """
 
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from _idle_prompts import IDLE_PROMPTS
 from offered_tokens import tools_of
 from quality import module_of, share_of_right
 
@@ -108,6 +110,16 @@ async def milliseconds(tools: Sequence[Tool], prompts: Sequence[str]) -> float:
     return statistics.median(best)
 
 
+async def idle(size: int, data: Path) -> dict[str, Any]:
+    """What is shown for prompts that no tool is for, every second of them apart."""
+    tools = catalog_of(size, data)
+    row: dict[str, Any] = {"tools": size}
+    for name, prompts in (("even", IDLE_PROMPTS[::2]), ("odd", IDLE_PROMPTS[1::2])):
+        shown = [len(await prefetched(tools, [prompt], 6, 2_000, WARM)) for prompt in prompts]
+        row[name] = {"prompts": len(prompts), "nothing": shown.count(0), "mean": statistics.fmean(shown)}
+    return row
+
+
 def show(measured: dict[str, Any]) -> None:
     if table := measured.get("shares"):
         print(f"| tools | {' | '.join(f'{budget:,}' for budget in BUDGETS)} |\n|---|{'---|' * len(BUDGETS)}")
@@ -131,12 +143,18 @@ def show(measured: dict[str, Any]) -> None:
             f"| {one['tools']:,} | {one['direct']:,} | {one['bridge']['median']:,.0f} | {one['prefetch']['median']:,.0f} "
             f"| {one['prefetch']['most']:,} | {one['milliseconds']:.1f} |"
         )
+    print("\n| tools in the catalog | prompts | nothing shown | tools shown, mean |\n|---|---|---|---|")
+    for one in measured["idle"]:
+        for name in ("even", "odd"):
+            cell = one[name]
+            print(f"| {one['tools']:,} | {cell['prompts']} {name} | {cell['nothing']} | {cell['mean']:.1f} |")
 
 
 async def measure(data: Path, queries: int) -> dict[str, Any]:
     return {
         "shares": await shares(data, queries) if queries else {},
         "requests": [await request(size, data, 60) for size in SIZES],
+        "idle": [await idle(size, data) for size in SIZES],
     }
 
 

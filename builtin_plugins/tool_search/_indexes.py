@@ -6,14 +6,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 from builtin_plugins.tool_search.rankers import Document, Ranker, RankerFactory
-from hooksdk import Tool
+from hooksdk import Annotations, Tool
 
 MAX_TOOLS = 100_000
 """Tools in all catalogs together whose rankers are kept, at 2 to 3 kB each."""
 _FEWEST = 4  # so many catalogs are kept, however large they are
+_OWNER, _FINGERPRINT, _ANNOTATIONS = map(attrgetter, ("owner", "fingerprint", "annotations"))
 _SMALLEST = 500  # tools that a catalog counts as at least, since a ranker also remembers queries
 
 
@@ -49,7 +51,8 @@ class Indexes:
 
     def of(self, tools: Sequence[Tool]) -> Ranker:
         """The ranker of these tools."""
-        key = tuple((tool.owner, tool.fingerprint, _read_only(tool)) for tool in tools)
+        # Three long tuples, since one for each tool takes twice as long to make, and a large catalog is looked up often.
+        key = (*map(_OWNER, tools),), (*map(_FINGERPRINT, tools),), (*map(_read_only, map(_ANNOTATIONS, tools)),)
         with self._lock:
             if key in self._rankers:
                 self._rankers.move_to_end(key)
@@ -66,10 +69,10 @@ class Indexes:
 def _document(tool: Tool) -> Document:
     return Document(
         id=tool.name, name=tool.name, description=tool.description, parameters=_Parameters(tool), owner=tool.owner,
-        fingerprint=tool.fingerprint, read_only=_read_only(tool),
+        fingerprint=tool.fingerprint, read_only=_read_only(tool.annotations),
     )  # fmt: skip
 
 
-def _read_only(tool: Tool) -> bool | None:
+def _read_only(annotations: Annotations) -> bool | None:
     """What the annotations say; a tool that destroys is none that reads, whatever else they say."""
-    return False if tool.annotations.destructive else tool.annotations.read_only
+    return False if annotations.destructive else annotations.read_only

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 import anyio
@@ -32,6 +33,7 @@ HALF_LIFE = 30.0
 MAX_TOOLS, MAX_WORDS = 300, 60
 """Tools that are remembered, those used last, and words of each."""
 _MAX_QUERIES, _QUERY_WORDS, _CERTAIN = 10, 24, 2.0
+_SURE = 0.5  # strength from which on a tool that was called after such words is never weak
 _DAY = 86_400.0
 _TOOL, _SALT = "used:", "salt"
 
@@ -207,8 +209,13 @@ def lifted(hits: Sequence[Ranked], strengths: Mapping[str, float]) -> list[Ranke
     """These hits in their new order. A tool that was not found is found, by its lift alone."""
     top = max([hit.score for hit in hits], default=1.0)
     scores = {hit.id: hit.score for hit in hits}
-    weak = {hit.id: hit.weak for hit in hits}
+    found = {hit.id: hit for hit in hits}
     for name, strength in strengths.items():
         scores[name] = scores.get(name, 0.0) + LIFT * top * min(1.0, strength)
     order = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
-    return [Ranked(name, score, weak.get(name, False) and strengths.get(name, 0.0) < 0.5) for name, score in order]
+    return [
+        replace(found[name], score=score)
+        if name in found and strengths.get(name, 0.0) < _SURE
+        else Ranked(name, score, weak=False)
+        for name, score in order
+    ]

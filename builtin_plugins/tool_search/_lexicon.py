@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from itertools import product
 
 from builtin_plugins.tool_search._stems import stem
 
@@ -77,6 +78,12 @@ def reading_verbs() -> frozenset[str]:
 def changing_verbs() -> frozenset[str]:
     """Verbs that ask for a change, as they are written."""
     return frozenset(word for line in _lines("changing") for word in line)
+
+
+@cache
+def answer_beginnings() -> frozenset[tuple[str, ...]]:
+    """How sentences begin that ask for words rather than for a tool, as they are written."""
+    return frozenset(words for line in _lines("answers") for words in product(*[place.split("|") for place in line]))
 
 
 @cache

@@ -1,5 +1,6 @@
 """What the tools of one owner say of each other: a query that fits several of them rather means that owner."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -22,12 +23,13 @@ class Owners:
 
     def shares(self, scores: Mapping[int, float]) -> dict[int, float]:
         """What to add to each score: a share of the mean of its owner's best. A tool that has no owner is its own."""
-        best: dict[str, list[float]] = {}
+        owners = self._owners
+        best: defaultdict[str, list[float]] = defaultdict(list)
         for number, score in scores.items():
-            best.setdefault(self._owners[number], []).append(score)
+            best[owners[number]].append(score)
         means = {
             owner: sum(sorted(values, reverse=True)[:_COUNTED]) / self._counted[owner]
             for owner, values in best.items()
             if owner
         }
-        return {number: _SHARE * means.get(self._owners[number], score) for number, score in scores.items()}
+        return {number: _SHARE * means.get(owners[number], score) for number, score in scores.items()}

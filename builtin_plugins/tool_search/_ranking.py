@@ -8,38 +8,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, compress, pairwise
-from typing import Protocol
+from itertools import chain, pairwise
 
 from builtin_plugins.tool_search._entries import FIRST, NAME, OWNER, Document
 from builtin_plugins.tool_search._lexicon import Kind, abbreviations, capabilities, initials, kinds, phrases, synonyms
 from builtin_plugins.tool_search._owners import Owners
 from builtin_plugins.tool_search._postings import FIELD_BITS, FIELD_MASK, Postings
 from builtin_plugins.tool_search._purpose import only_reads, purpose
+from builtin_plugins.tool_search._ranked import Ranked
 from builtin_plugins.tool_search._spelling import Spellings
 from builtin_plugins.tool_search._stems import stem
 from builtin_plugins.tool_search._vocabulary import by_stem
 from builtin_plugins.tool_search._weights import K1, WEIGHTS, Gains
 from builtin_plugins.tool_search._words import split_words, squeeze
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """A tool that fits a query, and how well."""
-
-    id: str
-    score: float
-    weak: bool
-    """The tool covers so little of the query that it is probably not what was asked for."""
-
-
-class Ranker(Protocol):
-    """Anything that orders a catalog by a query."""
-
-    def search(self, query: str, limit: int) -> list[Ranked]:
-        """Answer at most `limit` tools, the best first."""
-        ...
-
 
 _PROMINENT = frozenset({NAME, FIRST, OWNER})
 # The weight of a word that was derived (a pair, a synonym, ...), as a share of one that stands in the query.
@@ -53,6 +34,7 @@ _STRONG = 0.25  # the share of the best score from which on a hit is weighed by 
 _PURPOSE = {"change": 0.8, "read": 1.03}  # how the score of a tool that does so changes where a query asks to know
 # Hits are judged weak by their share of a full score: below _LACKING when a capability is missing from the catalog.
 _JUDGED_WORDS, _LACKING, _SHORT, _WEAK = 6, 0.5, 3, 0.15
+_TELLING = 20  # tools of a catalog from which on the rarity of a word tells something
 
 _QUERY_LIMIT = 512
 _MAX_VALUES, _RECORD = 2_000_000, 20  # values that the record of one word counts as, besides its own
@@ -142,42 +124,54 @@ class Bm25Ranker:
                 clauses.append(self._find(words))
         all_words = [word for clause in clauses for word in clause]
         plain = set(split_words(_QUOTED_TEXT.sub(" ", text)) if _QUOTE.search(text) else texts)
-        own_scores = self._score(all_words, clauses, plain)
-        scores = own_scores | self._weighed(own_scores, only_reads(text))
-        floor = self._floor(all_words)
+        full_scores = self._sum(all_words, plain)
+        own_scores = self._with_clauses(full_scores, clauses, plain)
         exact = self._postings.names.get(squeeze(text), ())
+        scores = self._weighed(own_scores, limit, reads=only_reads(text))
         if exact:
             scores |= dict.fromkeys(exact, max(scores.values(), default=0.0) + 1.0)
-        cut = min(heapq.nlargest(limit, scores.values())) if len(scores) > limit else 0.0
+        cut = heapq.nlargest(limit, scores.values())[-1] if len(scores) > limit else 0.0
         ids = self._postings.ids
         best = sorted([(-score, ids[number], number) for number, score in scores.items() if score >= cut])[:limit]
+        floor = self._floor(all_words)
+        rare = self._idf(1) if self._size >= _TELLING else 0.0
         return [
-            Ranked(name, -score, number not in exact and own_scores[number] <= floor) for score, name, number in best
+            Ranked(name, -score, weak=False)
+            if number in exact
+            else Ranked(name, -score, own_scores[number] <= floor, full_scores[number] / rare if rare else None)
+            for score, name, number in best
         ]
 
-    def _weighed(self, scores: Mapping[int, float], reads: bool) -> dict[int, float]:
-        """The scores of the best hits, by what they do and by how well their owner's other tools fit."""
-        least = _STRONG * max(scores.values(), default=0.0)
-        strong = {number: score for number, score in scores.items() if score >= least}
+    def _weighed(self, scores: Sequence[float], limit: int, *, reads: bool) -> dict[int, float]:
+        """The scores of the best hits, by what they do and by how well their owner's other tools fit; of all hits where
+        one of the others may be among so many."""
+        least = _STRONG * max(scores)
+        strong = {number: score for number, score in enumerate(scores) if score >= least > 0.0}
         if reads:
-            strong = {number: score * self._purposes[number] for number, score in strong.items()}
-        return {number: strong[number] + share for number, share in self._owners.shares(strong).items()}
+            purposes = self._purposes
+            strong = {number: score * purposes[number] for number, score in strong.items()}
+        weighed = {number: strong[number] + share for number, share in self._owners.shares(strong).items()}
+        if sum([score >= least for score in weighed.values()]) >= limit:
+            return weighed
+        return {number: score for number, score in enumerate(scores) if score} | weighed
 
     def _floor(self, words: Sequence[_Word]) -> float:
         """Tell the score up to which a hit is weak.
 
-        Correct paraphrases score as low as wrong answers do, so only short queries are judged: those that name a
-        capability which nothing in the catalog is about, and those whose words a hit hardly has.
+        Correct paraphrases score as low as wrong answers do, so only short queries are judged: those that name
+        capabilities of which the catalog has few or none (in the shortest one missing is enough, a longer one may name
+        several), and those whose words a hit hardly has.
         """
         terms = {word.stem: word.idf for word in _unique(words)}
         if len(terms) > _JUDGED_WORDS:
             return 0.0
-        missing = [term for term in terms if not self._is_about(term)]
+        missing = {term for term in terms if not self._is_about(term)}
+        wanted = capabilities().intersection(terms)
+        absent = wanted & missing
         lacks = (
-            bool(missing)
+            (bool(absent) if len(terms) <= _SHORT else 2 * len(absent) > len(wanted))
             and max(terms[term] for term in missing) >= max(terms.values())
-            and not capabilities().isdisjoint(missing)
-        )
+        )  # fmt: skip
         least = _LACKING if lacks else _WEAK if len(terms) <= _SHORT else 0.0
         return least * sum(terms.values()) * WEIGHTS[NAME] / (WEIGHTS[NAME] + K1)
 
@@ -185,27 +179,27 @@ class Bm25Ranker:
         forms = (term, *self._short_forms.get(term, ()), *synonyms().get(term, ()))
         return any(self._term(form).prominent for form in forms if form in self._index)
 
-    def _score(self, words: Sequence[_Word], clauses: Sequence[Sequence[_Word]], plain: set[str]) -> dict[int, float]:
-        full = self._sum(words, plain)
-        if len(clauses) < _CLAUSES or not full:
+    def _with_clauses(self, full: list[float], clauses: Sequence[Sequence[_Word]], plain: set[str]) -> list[float]:
+        """The scores of a whole query, with the best that a tool has in one of its clauses."""
+        top = max(full)
+        if len(clauses) < _CLAUSES or not top:
             return full
-        best: dict[int, float] = {}
+        best = [0.0] * self._size
         for clause in clauses:
             part = self._sum(clause, plain)
-            top = max(part.values(), default=1.0)
-            for number, score in part.items():
-                best[number] = max(best.get(number, 0.0), score / top)
-        top = max(full.values())
+            most = max(part) or 1.0
+            best = [max(score, own / most) if own else score for score, own in zip(best, part, strict=True)]
         whole, share = (1 - _CLAUSE_SHARE) / top, _CLAUSE_SHARE
-        return {number: whole * score + share * best.get(number, 0.0) for number, score in full.items()}
+        return [whole * score + share * own if score else 0.0 for score, own in zip(full, best, strict=True)]
 
-    def _sum(self, words: Sequence[_Word], plain: set[str]) -> dict[int, float]:
+    def _sum(self, words: Sequence[_Word], plain: set[str]) -> list[float]:
+        """What the words add to each tool, by its number."""
         sums = [0.0] * self._size
         unique = _unique(words)
         for word in unique:
-            weight = _UNSURE if plain and word.text not in plain else 1.0
-            for number, value in zip(word.numbers, word.values, strict=True):
-                sums[number] += weight * value
+            values = [_UNSURE * value for value in word.values] if plain and word.text not in plain else word.values
+            for number, value in zip(word.numbers, values, strict=True):
+                sums[number] += value
         pairs = {(one.text, two.text): (one, two) for one, two in pairwise(words)}
         for key, (one, two) in pairs.items():
             values = self._pairs.get(key)
@@ -220,7 +214,7 @@ class Bm25Ranker:
         name_words = self._postings.name_words
         for number, hits in Counter(chain.from_iterable([word.in_name for word in unique])).items():
             sums[number] *= 1 + _NAME_COVERAGE * min(1.0, hits / name_words[number])
-        return dict(zip(compress(range(len(sums)), sums), filter(None, sums), strict=True))
+        return sums
 
     def _kinds_of(self, words: Sequence[_Word], plain: set[str]) -> Iterator[_Values]:
         """What the kinds add of which the words name one, each kind once; one that the words name themselves is none."""
@@ -296,9 +290,13 @@ class Bm25Ranker:
         if own in self._index or any(other in self._index for other in self._short_forms.get(own, ())):
             return (word,)
         phrase = phrases().get(word, ())
-        if phrase and all(map(self._is_known, phrase)):
+        if phrase and all(map(self._is_known, phrase)) and (own not in capabilities() or self._stands(phrase)):
             return phrase
         return self._split(word, 3) or (word,)
+
+    def _stands(self, phrase: Sequence[str]) -> bool:
+        """Whether a tool has the words of a phrase side by side."""
+        return all(self._neighbours(stem(one), stem(two)) for one, two in pairwise(phrase))
 
     def _split(self, word: str, most: int) -> tuple[str, ...]:
         for cut in range(3, len(word) - 2):

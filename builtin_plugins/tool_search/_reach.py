@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 
 from builtin_plugins.tool_search._config import Config
+from builtin_plugins.tool_search._purpose import wants_words
 from builtin_plugins.tool_search.rankers import Ranker
 from hooksdk import PluginState, Tool
 
@@ -28,6 +29,8 @@ MAX_STEPS = 8
 """Sentences of a prompt that are searched one by one, beside the whole of it."""
 BEST_HITS = 2
 """Hits of one query that are revealed at most."""
+EVIDENCE, EVIDENCE_BESIDE_WORDS = 0.37, 0.74
+"""What has to speak for a hit that is prefetched (see `Ranked.evidence`), and where words are asked for rather than a tool."""
 _STEP_END = re.compile(r"(?<=[.!?;])\s+|[\u3002\uff01\uff1f\uff1b]|\n+|,?\s+(?:and\s+)?then\s+")
 
 
@@ -134,7 +137,9 @@ def steps(prompt: str) -> list[str]:
 
 
 def _hits(ranker: Ranker, query: str, count: int) -> list[str]:
-    return [hit.id for hit in ranker.search(query, count) if not hit.weak]
+    least = EVIDENCE_BESIDE_WORDS if wants_words(query) else EVIDENCE
+    hits = ranker.search(query, count)
+    return [hit.id for hit in hits if not hit.weak and (hit.evidence is None or hit.evidence >= least)]
 
 
 def _in_turns(lists: Iterable[Sequence[str]]) -> Iterator[str]:

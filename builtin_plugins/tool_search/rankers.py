@@ -22,7 +22,8 @@ from itertools import islice
 from typing import Any, TypeVar, cast
 
 from builtin_plugins.tool_search._entries import Document, entries
-from builtin_plugins.tool_search._ranking import Bm25Ranker, Ranked, Ranker
+from builtin_plugins.tool_search._ranked import Ranked, Ranker
+from builtin_plugins.tool_search._ranking import Bm25Ranker
 from builtin_plugins.tool_search._stems import stem
 from builtin_plugins.tool_search._words import split_words
 from hooksdk.errors import did_you_mean

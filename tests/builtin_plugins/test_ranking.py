@@ -231,6 +231,47 @@ def test_a_right_answer_is_not_weak(office: Bm25Ranker, query: str):
     assert not office.search(query, 1)[0].weak
 
 
+def test_one_missing_capability_makes_the_hits_of_a_longer_query_weak_only_where_it_names_no_other():
+    ranker = Bm25Ranker(
+        [
+            *(
+                tool(f"{verb}_container", f"{verb.title()} a container.")
+                for verb in ("create", *(f"verb{n}" for n in range(9)))
+            ),
+            *(tool(f"tool{n}", f"Filler word{n}.") for n in range(99)),
+        ]
+    )
+    assert ranker.search("postgres container", 1)[0].weak
+    assert not ranker.search("spin up a postgres container and print lines", 1)[0].weak
+
+
+def test_a_short_form_that_no_tool_has_is_not_read_as_words_that_stand_apart():
+    others = [
+        *(tool(f"send_{thing}", f"Send a {thing}.") for thing in ("message", "parcel", "fax", "crate", "signal")),
+        tool("split_text", "Split a text."),
+        *(tool(f"tool{n}") for n in range(99)),
+    ]
+    assert "split_text" not in found(Bm25Ranker(others), "send sms")
+    together = Bm25Ranker([*others, tool("push", "Send a text message to a phone.")])
+    assert "push" in found(together, "send sms")
+
+
+def test_what_speaks_for_a_hit_does_not_shrink_with_the_length_of_the_query():
+    ranker = Bm25Ranker([tool("mow_lawn", "Mow the lawn."), *(tool(f"tool{n}", f"Filler word{n}.") for n in range(99))])
+    short, long = (
+        ranker.search(query, 1)[0].evidence
+        for query in ("mow lawn now", "mow lawn before uncle Oscar comes home on Friday")
+    )
+    assert short is not None
+    assert short == long
+
+
+def test_the_tool_of_an_exact_name_and_those_of_a_tiny_catalog_have_no_evidence(office: Bm25Ranker):
+    ranker = Bm25Ranker([tool("mow_lawn", "Mow the lawn."), *(tool(f"tool{n}") for n in range(99))])
+    assert ranker.search("mow_lawn", 1)[0].evidence is None
+    assert office.search("issue on github", 1)[0].evidence is None
+
+
 def test_a_hit_that_hardly_has_a_word_of_a_short_query_is_weak():
     filler = [tool(f"tool{n}", f"Filler word{n}.") for n in range(300)]
     schema = {"properties": {"x": {"description": "something about a piano and many other things " * 3}}}

@@ -12,7 +12,7 @@ import pytest
 from searching import BRIDGE, CREATE_ISSUE, GET_FORECAST, READ_FILE, SEND_EMAIL, configuration, filler, make
 
 from builtin_plugins.tool_search import ToolSearch
-from builtin_plugins.tool_search._reach import steps
+from builtin_plugins.tool_search._reach import nearest, steps
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, Ranked
 from hooksdk import Host, MemoryStore, Run, Session, Tool, ToolCall, hooks
 from hooksdk.formats import get_format
@@ -116,6 +116,52 @@ async def test_below_the_threshold_the_catalog_is_offered_as_it_is() -> None:
     async with hosted(enabled="auto") as host, host.session() as session, asked(session, "send an email") as run:
         assert names(run) == [tool.name for tool in run.tools]
         assert run.stats["prefetched"] == 0
+
+
+HOUSE = [
+    *TOOLS,
+    make("write_note", "Write a note into the diary.", "notes", text="string"),
+    make("get_joke", "Get a joke.", "fun", topic="string"),
+    *(make(f"{verb}_{thing}", f"{verb.title()} the {thing}.", "house") for verb in ("clean", "paint") for thing in
+      ("kitchen", "cellar", "garage", "attic", "fence", "roof", "porch", "stairs", "gate", "hedge")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Hello!",
+        "Thanks, that is great.",
+        "Write a short poem about the sea in autumn.",
+        "Could you explain what a closure is, with an example?",
+        "Why is the sky blue?",
+        "Should I paint with oil or with watercolours as a beginner?",
+    ],
+)
+async def test_a_prompt_that_no_tool_is_for_prefetches_nothing(prompt: str) -> None:
+    async with hosted() as host, host.session() as session, asked(session, prompt, HOUSE) as run:
+        assert names(run) == ["read_file", *BRIDGE]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "right"),
+    [
+        ("Write a note into my diary: the cellar is dry.", "write_note"),
+        ("Tell me a joke about elephants.", "get_joke"),
+        ("How do I clean the garage?", "clean_garage"),
+    ],
+)
+async def test_a_request_for_words_still_prefetches_the_tool_that_it_names(prompt: str, right: str) -> None:
+    async with hosted() as host, host.session() as session, asked(session, prompt, HOUSE) as run:
+        assert right in names(run)
+
+
+def test_a_hit_of_a_ranker_that_tells_no_evidence_is_prefetched() -> None:
+    class Names:
+        def search(self, query: str, limit: int) -> list[Ranked]:
+            return [Ranked("told", 1.0, weak=False, evidence=0.1), Ranked("untold", 0.5, weak=False)][:limit]
+
+    assert nearest(Names(), ["Why is the sky blue?"], 6) == ["untold"]
 
 
 async def test_a_tool_that_does_not_fit_the_budget_is_passed_over_for_the_next_smaller_one() -> None:
