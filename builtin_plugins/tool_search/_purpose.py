@@ -11,32 +11,10 @@ from builtin_plugins.tool_search._words import name_words
 _LONGEST = 8  # words of a query that is judged: a longer one asks for several things
 _VERB_PLACES = 3  # words of a name among which its verb is looked for: git_commit, mail_send_message
 _WORD = re.compile(r"[a-z]+")
-_POLITE = frozenset(
-    [
-        "and",
-        "but",
-        "can",
-        "could",
-        "hello",
-        "help",
-        "hey",
-        "hi",
-        "me",
-        "no",
-        "now",
-        "ok",
-        "okay",
-        "please",
-        "so",
-        "thanks",
-        "then",
-        "to",
-        "will",
-        "would",
-        "yes",
-        "you",
-    ]
-)
+_POLITE = frozenset([
+    "and", "but", "can", "could", "hello", "help", "hey", "hi", "me", "no", "now", "ok",
+    "okay", "please", "so", "thanks", "then", "to", "will", "would", "yes", "you",
+])  # fmt: skip
 _BEGINNING, _LONGEST_BEGINNING = 100, 4  # characters that are read, words that a beginning has at most
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import uuid
+from functools import lru_cache
+from pathlib import Path
 from typing import final
 
 from hooksdk._approvals.request import digest_of
-from hooksdk.gateway._status import is_alive
+from hooksdk.gateway._status import running_gateways, state_folder
+from hooksdk.stores._locks import is_held, lock
 
 _open: set[str] = set()
 """Ids of this process's sessions that are not over."""
@@ -23,19 +26,46 @@ class Place:
 
     def enter(self) -> str:
         """The id of a new session here."""
-        session_id = f"{self._prefix}{os.getpid()}-{uuid.uuid4().hex}"
+        session_id = f"{self._prefix}{_this_process(os.getpid())}-{uuid.uuid4().hex}"
         _open.add(session_id)
         return session_id
 
     def is_over(self, session_id: str) -> bool:
-        """True for a session of this place that nobody has any more; also where its process was killed. A number that another
-        process has by now is taken for the old one: then people are asked anew."""
+        """True for a session of this place that nobody has any more; also where its process was killed."""
         if not session_id.startswith(self._prefix) or session_id in _open:
             return False
-        pid = session_id.removeprefix(self._prefix).partition("-")[0]
-        return pid.isdecimal() and (int(pid) == os.getpid() or not is_alive(int(pid)))
+        process = session_id.removeprefix(self._prefix).partition("-")[0]
+        return process == _this_process(os.getpid()) or _is_gone(process)
 
 
 def leave(session_id: str) -> None:
     """The session is over."""
     _open.discard(session_id)
+
+
+@lru_cache
+def _this_process(_pid: int) -> str:
+    """A name that no other process has. Its lock, which the system lets go with the process, says that it runs; where there
+    can be none, the name is one of which nobody knows whether it runs."""
+    name = uuid.uuid4().hex[:16]
+    try:
+        path = _lock_of(name)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        running_gateways()  # sweeps away what earlier ones have left
+        lock(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError:
+        return f"unknown{name}"
+    return name
+
+
+def _is_gone(process: str) -> bool:
+    try:
+        return process.isalnum() and not process.startswith("unknown") and not is_held(_lock_of(process))
+    except FileNotFoundError:  # it was swept away with other traces of gateways that have ended
+        return True
+    except OSError:
+        return False
+
+
+def _lock_of(process: str) -> Path:
+    return state_folder() / "running" / f"{process}.lock"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,7 +20,9 @@ from hooksdk import Host, hooks
 from hooksdk.approvals import Approval, ApprovalDesk, ApprovalRecord, ApprovalRecords
 from hooksdk.gateway import Gateway
 from hooksdk.gateway._heirs import Place, leave
+from hooksdk.gateway._status import state_folder
 from hooksdk.hooks import AfterToolCall, Ask, BeforeToolCall, Rewrite, RewriteToolCall
+from hooksdk.stores._locks import lock
 from tests.hooksdk.gateways import ERAS, Source, client, gateway, source, text_of
 
 pytestmark = pytest.mark.anyio
@@ -236,14 +237,18 @@ async def test_an_answer_from_before_a_restart_is_for_nobody_else_and_for_no_oth
     assert stage.tools.executed == []
 
 
-async def test_what_a_gateway_has_asked_that_runs_in_another_process_is_not_taken_over(tmp_path: Path) -> None:
+async def test_what_a_gateway_has_asked_that_runs_in_another_process_is_not_taken_over() -> None:
     place = Place("here")
     ours = place.enter()
-    theirs = {
-        pid: ours.replace(f"-{os.getpid()}-", f"-{pid}-").replace(ours[-4:], "0000")
-        for pid in (os.getppid(), 2**22 + 1)
-    }
-    assert [place.is_over(one) for one in (ours, *theirs.values())] == [False, False, True]
+    prefix, _, rest = ours.removeprefix("gateway-").partition("-")
+    running = state_folder() / "running"
+    running.mkdir(parents=True, exist_ok=True)
+    (running / "alive.lock").touch()
+    (running / "killed.lock").touch()
+    with (running / "alive.lock").open("r+b") as file:
+        assert lock(file.fileno())
+        others = [f"gateway-{prefix}-{process}-{rest}" for process in ("alive", "killed", "swept", "unknown1")]
+        assert [place.is_over(one) for one in (ours, *others)] == [False, False, True, True, False]
     leave(ours)
     assert place.is_over(ours)
     assert not Place("elsewhere").is_over(ours)
