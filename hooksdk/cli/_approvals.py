@@ -53,7 +53,7 @@ def list_approvals(as_json: Json = False, project: Project = Path(), store: Fold
     if as_json:
         print_json({"schema": 1, "approvals": [one.as_dict() for one in remembered]})
     elif not remembered:
-        print("No approvals are remembered.")
+        print("No approvals are remembered. Calls that wait for one: hooksdk approvals")
     else:
         headings = ("id", "answer", "tool", "arguments", "asked by", "counts in", "answered", "by", "until")
         print_columns(headings, [_row(one) for one in remembered])

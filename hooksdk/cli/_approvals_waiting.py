@@ -167,7 +167,7 @@ def _lines(record: ApprovalRecord) -> Sequence[tuple[str, str]]:
             lines.append(("", question.description))
     lines.append(("tool", record.tool))
     lines += [("argument", f"{name} = {canonical(value)}") for name, value in record.arguments.items()]
-    lines += [("session", record.session), ("asked for by", record.requester or "-")]
+    lines += [("session", record.session), ("requester", record.requester or "-")]
     lines += [("asked", date(record.made)), ("until", date(record.expires))]
     if record.answer is not None:
         said = f"{'yes' if record.answer.granted else 'no'} by {record.answer.by or '-'} {record.answer.reason}"
