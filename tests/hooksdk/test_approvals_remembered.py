@@ -358,7 +358,10 @@ async def test_the_command_lists_what_is_remembered_and_revokes_it(tmp_path: Pat
     revoked = await hooksdk("approvals", "revoke", "--all", "--json", *store, folder=tmp_path)
     assert revoked.json() == {"schema": 1, "revoked": 1}
     listing = await hooksdk("approvals", "list", *store, folder=tmp_path)
-    assert (listing.code, listing.out) == (0, "No approvals are remembered. Calls that wait for one: hooksdk approvals\n")
+    assert (listing.code, listing.out) == (
+        0,
+        "No approvals are remembered. Calls that wait for one: hooksdk approvals\n",
+    )
 
 
 async def test_the_command_says_what_it_cannot_revoke(tmp_path: Path) -> None:
