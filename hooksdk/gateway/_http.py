@@ -228,7 +228,6 @@ async def listen(
     awaited before connections are closed, to end what is under way there. Raises `ConfigError` for an address that cannot be
     had."""
     import uvicorn
-    from sse_starlette.sse import AppStatus
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -253,8 +252,6 @@ async def listen(
                 await server.serve(sockets=[listener])
             over.set()
 
-        # At the signal it would cut off the streams in which `on_stop` has open calls answered.
-        AppStatus.enable_automatic_graceful_drain = False
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(serve)
@@ -263,7 +260,6 @@ async def listen(
                 finally:
                     server.should_exit = True
         finally:
-            AppStatus.enable_automatic_graceful_drain = True
             log.removeFilter(is_news)
 
 

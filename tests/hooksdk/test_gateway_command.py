@@ -101,7 +101,9 @@ async def test_a_gateway_over_http_ends_cleanly_with_clients_and_calls_open(
             if process.returncode is None:
                 process.kill()
     assert code == (130 if how == signal.SIGINT else 0)
-    assert sorted(results) == ["'hang' was cancelled while it ran."] * len(ERAS)
+    # A stream that is cut off at the signal loses its answer; nothing else is said to anybody.
+    assert len(results) == len(ERAS)
+    assert set(results) <= {"'hang' was cancelled while it ran.", "no answer"}
     assert notes.read_text().count("cancelled") == len(ERAS)
     told = [line.split()[0] for line in lines.decode().splitlines()]
     assert told == ["policies", "servers", "serving", *(["hooksdk:"] if how == signal.SIGINT else [])], lines.decode()
