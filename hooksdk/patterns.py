@@ -8,7 +8,7 @@ from typing import Literal, Protocol, final, get_args
 
 from hooksdk.errors import HookSDKError, did_you_mean
 
-__all__ = ["SOURCES", "PatternError", "Source", "ToolPattern"]
+__all__ = ["SOURCES", "PatternError", "Source", "ToolPattern", "check_patterns"]
 
 Source = Literal["host", "mcp", "plugin", "client"]
 """Who brings a tool: the host itself, an MCP server, a plugin, or the program behind the conversation."""
@@ -80,3 +80,11 @@ def _compile(glob: str) -> re.Pattern[str]:
     first, *middle, last = segments
     # Between two stars the leftmost match is as good as any other: it is never tried again, so hostile patterns stay cheap.
     return re.compile(first + "".join(f"(?>.*?{segment})" for segment in middle) + ".*" + last, re.DOTALL)
+
+
+def check_patterns(texts: list[str]) -> list[str]:
+    """The same texts, all of them patterns: for a setting such as `Annotated[list[str], pydantic.AfterValidator(check_patterns)]`.
+    Raises `PatternError` for the first that is none."""
+    for text in texts:
+        ToolPattern(text)
+    return texts

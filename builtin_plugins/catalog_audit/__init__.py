@@ -13,10 +13,10 @@ import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 import anyio
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from builtin_plugins.catalog_audit._definition import Records, fingerprint_of, new_record, owner_of
 from builtin_plugins.catalog_audit._log import report
@@ -24,7 +24,7 @@ from builtin_plugins.catalog_audit._review import Action, Finding, KnownNames, R
 from hooksdk import Storage, Tool, hooks
 from hooksdk.errors import did_you_mean
 from hooksdk.hooks import AfterToolsResolved, NarrowTools, Withhold
-from hooksdk.patterns import SOURCES, ToolPattern
+from hooksdk.patterns import SOURCES, ToolPattern, check_patterns
 
 __all__ = ["CatalogAudit", "Finding", "Review", "fingerprint_of"]
 
@@ -59,7 +59,7 @@ class CatalogAudit:
         """What happens with a tool whose texts look like orders to the model."""
         approved: dict[str, str] = Field(default_factory=dict)
         """Definitions that are right: tool id to fingerprint, as the log shows them."""
-        exclude: list[str] = Field(default_factory=list[str])
+        exclude: Annotated[list[str], AfterValidator(check_patterns)] = Field(default_factory=list[str])
         """Patterns of tools that are not audited."""
 
         @field_validator("approved")
@@ -72,13 +72,6 @@ class CatalogAudit:
                     raise ValueError(f"'{tool_id}' is not a tool's id, such as mcp:github:create_issue.{advice}")
                 if not re.fullmatch(r"[0-9a-f]{16}", fingerprint):
                     raise ValueError(f"'{tool_id}' = '{fingerprint}': a fingerprint is 16 hex digits, as in the report")
-            return value
-
-        @field_validator("exclude")
-        @classmethod
-        def _check_exclude(cls, value: list[str]) -> list[str]:
-            for pattern in value:
-                ToolPattern(pattern)
             return value
 
     @classmethod

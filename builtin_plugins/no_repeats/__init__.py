@@ -7,13 +7,13 @@ are looked at: not those of tools that say they only read, nor those that code o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from hooksdk import Tool, ToolResult, hooks, schema
 from hooksdk.hooks import AgentEnd, AgentStart, Answer, BeforeToolCall, TransformToolResult
-from hooksdk.patterns import ToolPattern
+from hooksdk.patterns import ToolPattern, check_patterns
 
 __all__ = ["NoRepeats"]
 
@@ -52,19 +52,14 @@ class NoRepeats:
         """Settings."""
 
         model_config = ConfigDict(extra="forbid")
-        leave_out: list[str] = Field(default_factory=list[str], alias="except")
+        leave_out: Annotated[list[str], AfterValidator(check_patterns)] = Field(
+            default_factory=list[str], alias="except"
+        )
         """Patterns of tools that may be called again, such as one that runs tests."""
         scope: Literal["run", "session"] = "run"
         """`run`: what the same run has done counts; `session`: what earlier runs did since the session was opened, too."""
         forget_on_change: bool = False
         """Whether another call that may have changed something, and succeeded, makes every call a new one."""
-
-        @field_validator("leave_out")
-        @classmethod
-        def _check_patterns(cls, value: list[str]) -> list[str]:
-            for pattern in value:
-                ToolPattern(pattern)
-            return value
 
     def __init__(self, config: Config) -> None:
         self._config = config

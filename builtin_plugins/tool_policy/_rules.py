@@ -7,7 +7,16 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Any, Literal, cast, final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from builtin_plugins.tool_policy._commands import CommandReader, check_program
 from builtin_plugins.tool_policy._conditions import EVERY, Condition, Targets
@@ -17,7 +26,7 @@ from builtin_plugins.tool_policy._patterns import says_part_of_a_name, wildcard
 from hooksdk import Annotations, Tool, schema
 from hooksdk.errors import did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import Event
-from hooksdk.patterns import SOURCES, ToolPattern
+from hooksdk.patterns import SOURCES, ToolPattern, check_patterns
 
 Action = Literal["allow", "deny", "ask"]
 GRAVITY: dict[Action, int] = {"deny": 0, "ask": 1, "allow": 2}
@@ -123,7 +132,7 @@ class Rule(_Strict):
     """One rule. Everything that it says must hold; what it leaves out holds always."""
 
     action: Action
-    tools: Texts = Field(default_factory=lambda: ["*"])
+    tools: Annotated[Texts, AfterValidator(check_patterns)] = Field(default_factory=lambda: ["*"])
     """Patterns: `delete_*`, `mcp:github:*`."""
     annotations: dict[str, bool] | None = None
     """What the tool says of itself. What it does not say never allows anything; for a deny and an ask MCP's defaults
@@ -150,13 +159,6 @@ class Rule(_Strict):
     title: str = ""
     """What the person is asked."""
     severity: Literal["info", "warning", "critical"] = "warning"
-
-    @field_validator("tools")
-    @classmethod
-    def _check_tools(cls, value: list[str]) -> list[str]:
-        for text in value:
-            ToolPattern(text)
-        return value
 
     @field_validator("annotations")
     @classmethod

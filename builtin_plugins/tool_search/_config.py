@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from builtin_plugins.tool_search._names import BRIDGES, LEGAL
 from builtin_plugins.tool_search._sandbox import is_installed
@@ -16,7 +16,7 @@ from builtin_plugins.tool_search._sentences import DESCRIPTIONS
 from builtin_plugins.tool_search._vocabulary import Vocabulary, leaves
 from builtin_plugins.tool_search.rankers import load_ranker
 from hooksdk.config import ProjectSettings
-from hooksdk.patterns import ToolPattern
+from hooksdk.patterns import check_patterns
 
 logger = logging.getLogger("hooksdk.tool_search")
 
@@ -53,7 +53,7 @@ class Config(BaseModel):
     """Hits for one query at most, 1 to 50."""
     search_default_limit: int = 5
     """Hits for one query unless the model gives a number, at most as many."""
-    pinned: list[str] = Field(default_factory=list[str])
+    pinned: Annotated[list[str], AfterValidator(check_patterns)] = Field(default_factory=list[str])
     """Patterns of tools that are always shown."""
     prefetch: int = 6
     """Tools nearest to what the user asked that are shown directly, 0 to 50; 0: none."""
@@ -160,13 +160,6 @@ class Config(BaseModel):
     @classmethod
     def _check_ranker(cls, value: str) -> str:
         load_ranker(value)
-        return value
-
-    @field_validator("pinned")
-    @classmethod
-    def _check_pinned(cls, value: list[str]) -> list[str]:
-        for pattern in value:
-            ToolPattern(pattern)
         return value
 
 

@@ -9,7 +9,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hooksdk.errors import did_you_mean
-from hooksdk.patterns import ToolPattern
+from hooksdk.patterns import check_patterns
 
 Expose = Literal["auto", "bridge", "direct", "hybrid"]
 Asked = Literal["elicitation", "sampling", "roots"]
@@ -27,14 +27,8 @@ def _none_or_enough(value: int) -> int:
     return value
 
 
-def _known_patterns(value: list[str]) -> list[str]:
-    for text in value:
-        ToolPattern(text)
-    return value
-
-
 Texts = Annotated[list[str], pydantic.BeforeValidator(_as_list)]
-Patterns = Annotated[list[str], pydantic.BeforeValidator(_as_list), pydantic.AfterValidator(_known_patterns)]
+Patterns = Annotated[list[str], pydantic.BeforeValidator(_as_list), pydantic.AfterValidator(check_patterns)]
 
 
 class _Strict(BaseModel):
