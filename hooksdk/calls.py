@@ -8,8 +8,9 @@ from typing import Any, Literal, final
 
 from hooksdk import schema
 from hooksdk._door.checks import check, each
-from hooksdk._schema.values import Fresh, readable
+from hooksdk._schema.fresh import Fresh
 from hooksdk.errors import WrongArgument
+from hooksdk.values import readable
 
 __all__ = ["Origin", "ResultInfo", "ToolCall", "ToolResult", "TrimReceipt"]
 

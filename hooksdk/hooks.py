@@ -13,7 +13,7 @@ from hooksdk._firing.answers import Ask, Replace, Rewrite, Secrets
 from hooksdk._firing.event import Answer, Around, AroundRun, Block, CallEvent, Checked, Event, RunInfo, Trace
 from hooksdk._firing.granted import Granted
 from hooksdk._firing.hook import GRANTS, Hook, define
-from hooksdk._schema.values import Fresh
+from hooksdk._schema.fresh import Fresh
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import did_you_mean

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
-from hooksdk._schema.values import Fresh
+from hooksdk._schema.fresh import Fresh
 from hooksdk.calls import Origin
 
 __all__ = [

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 from hooksdk._schema.explain import Problem, explain, render
 from hooksdk._schema.keywords import local_target
 from hooksdk._schema.repair import repair_arguments
-from hooksdk._schema.values import (
+from hooksdk._schema.work import TooMuchWork, survey
+from hooksdk.values import (
     BadArguments,
     JsonObject,
     Uncloneable,
@@ -27,7 +28,6 @@ from hooksdk._schema.values import (
     fingerprint,
     parse_arguments,
 )
-from hooksdk._schema.work import TooMuchWork, survey
 
 if TYPE_CHECKING:
     from hooksdk._schema.engine import Compiled

@@ -14,8 +14,8 @@ from hooksdk._door.checks import check, check_function, check_number, refuse
 from hooksdk._firing.marks import TOOL_MARK, is_own, note_marked
 from hooksdk._firing.signature import Executor, locate, read_signature, takes_context
 from hooksdk._schema.definitions import read_definition
+from hooksdk._schema.fresh import Fresh, peek
 from hooksdk._schema.plain import SdkObject
-from hooksdk._schema.values import Fresh, peek
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ToolSchemaError, WrongArgument, did_you_mean
 from hooksdk.patterns import SOURCES, Source

@@ -14,7 +14,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from hooksdk._approvals.request import Approval, ApprovalRequest
-from hooksdk._schema.values import Uncloneable, canonical
+from hooksdk.values import Uncloneable, canonical
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -17,7 +17,7 @@ from hooksdk._approvals.request import (
     requester_of,
 )
 from hooksdk._firing.event import Checked
-from hooksdk._schema.values import peek
+from hooksdk._schema.fresh import peek
 from hooksdk.calls import ToolCall
 from hooksdk.tools import Source, Tool
 

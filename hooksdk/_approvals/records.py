@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, TypeVar, final
 from hooksdk._approvals.record import ApprovalRecord, read_stored, record_of
 from hooksdk._approvals.request import Approval, ApprovalRequest
 from hooksdk._door.places import state_folder
-from hooksdk._schema.values import canonical
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread
 from hooksdk.errors import HostError, StoreError
+from hooksdk.values import canonical
 
 if TYPE_CHECKING:
     import sqlite3

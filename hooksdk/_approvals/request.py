@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 from hooksdk import schema
 from hooksdk._firing.event import Checked
-from hooksdk._schema.values import Fresh, Uncloneable, canonical, clip, peek
+from hooksdk._schema.fresh import Fresh, peek
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import Attempt, describe, is_uncatchable
 from hooksdk.calls import ToolCall
 from hooksdk.tools import Tool
+from hooksdk.values import Uncloneable, canonical, clip
 
 MAX_TIMEOUT = 600.0
 """Seconds that a person may be asked for at most."""

@@ -12,7 +12,7 @@ from typing import Any, final
 
 from hooksdk._approvals.record import ApprovalRecord
 from hooksdk._approvals.records import ApprovalRecords
-from hooksdk._schema.values import canonical
+from hooksdk.values import canonical
 
 
 class TicketRefused(ValueError):

@@ -16,9 +16,9 @@ import anyio
 
 from hooksdk._approvals.record import ApprovalRecord
 from hooksdk._approvals.request import SCOPES, Approval
-from hooksdk._schema.values import clip
 from hooksdk._tasks.shielding import in_abandonable_thread
 from hooksdk.errors import ConfigError
+from hooksdk.values import clip
 
 MAX_ANSWER = 64 * 1024
 """Bytes of an answer that are read."""

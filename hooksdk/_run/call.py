@@ -15,7 +15,7 @@ from hooksdk._firing.signature import own_result
 from hooksdk._run import refusals
 from hooksdk._run.asking import ask_person, read_question
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
-from hooksdk._schema.values import Fresh, peek
+from hooksdk._schema.fresh import Fresh, peek
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import ToolError

@@ -19,7 +19,7 @@ from hooksdk._run.call import policy_failed
 from hooksdk._run.parts import PluginStorage
 from hooksdk._run.secrets import MIN_MASKED, SecretMask, fill, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
-from hooksdk._schema.values import peek
+from hooksdk._schema.fresh import peek
 from hooksdk._tasks.limits import Attempt, describe
 from hooksdk._tasks.shielding import in_abandonable_thread
 from hooksdk.calls import Origin, ToolCall, ToolResult

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hooksdk._schema.values import clip
 from hooksdk.catalog import Catalog
+from hooksdk.values import clip
 
 
 def no_such_tool(name: str, catalog: Catalog, call_hint: str) -> str:

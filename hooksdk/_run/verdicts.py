@@ -11,11 +11,12 @@ from typing import Any, cast, final
 from hooksdk._approvals.request import Approval, Question, definition_of, digest_of
 from hooksdk._firing.event import RunInfo
 from hooksdk._run.secrets import SecretMask
-from hooksdk._schema.values import BadArguments, as_object, parse_arguments, peek
+from hooksdk._schema.fresh import peek
 from hooksdk._tasks.background import logger
 from hooksdk.calls import Origin, ToolCall
 from hooksdk.tools import Tool
 from hooksdk.transcript import Transcript
+from hooksdk.values import BadArguments, as_object, parse_arguments
 
 STATE = "hooksdk.verdicts"
 """The name of its state in the session. No plugin has it: `PluginStates` gives no ids that begin like this."""

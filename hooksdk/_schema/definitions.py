@@ -6,7 +6,7 @@ from typing import Any
 
 from hooksdk._door.checks import refuse
 from hooksdk._schema.plain import plain
-from hooksdk._schema.values import JsonObject, as_list, as_object, is_list, is_object
+from hooksdk.values import JsonObject, as_list, as_object, is_list, is_object
 
 _SCHEMAS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
 """Where the schema of the arguments stands: OpenAI's, Anthropic's, MCP's, Gemini's."""

@@ -18,8 +18,8 @@ from referencing.jsonschema import specification_with
 
 from hooksdk._schema.keywords import prepare
 from hooksdk._schema.patterns import Pattern
-from hooksdk._schema.values import as_object, is_list, is_object
 from hooksdk._schema.work import Size, TooMuchWork, survey, work
+from hooksdk.values import as_object, is_list, is_object
 
 MAX_SCHEMA_VALUES = 20_000
 """The largest schema seen among real tools has 5,000."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
-from hooksdk._schema.values import clip, clone, kind_of
 from hooksdk.errors import nearest
+from hooksdk.values import clip, clone, kind_of
 
 MAX_PROBLEMS = 10
 MAX_MESSAGE = 300

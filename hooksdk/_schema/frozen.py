@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, cast, final
 
-from hooksdk._schema.values import Fresh, clone, peek
+from hooksdk._schema.fresh import Fresh, peek
 from hooksdk.errors import ReadOnlyArguments
+from hooksdk.values import clone
 
 _CHANGES = (
     "__delitem__", "__iadd__", "__imul__", "__ior__", "__setitem__", "append", "clear", "extend", "insert", "pop", "popitem",

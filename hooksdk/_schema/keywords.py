@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from hooksdk._schema.patterns import MAX_STATES, Pattern
-from hooksdk._schema.values import JsonObject, is_list, is_object
+from hooksdk.values import JsonObject, is_list, is_object
 
 TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 HOLD_SCHEMA = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from hooksdk._schema.values import is_list, is_object
+from hooksdk.values import is_list, is_object
 
 _LEVELS = 6
 """How deep an SDK's object may stand in a message of plain dicts and lists."""

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from hooksdk._schema.keywords import HOLD_LIST, HOLD_MAP, HOLD_SCHEMA, TYPES, local_target
-from hooksdk._schema.values import JsonObject, as_list, as_object, is_list, is_object
+from hooksdk.values import JsonObject, as_list, as_object, is_list, is_object
 
 _STEPS = 16
 """How many `$ref`s and nested combinations are followed before words take over; cycles end here."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from hooksdk._schema.keywords import local_target
-from hooksdk._schema.values import BadArguments, kind_of, read_json
+from hooksdk.values import BadArguments, kind_of, read_json
 
 _WRAPPERS = frozenset(("arguments", "args", "input", "parameters", "params"))
 _WORDS = {"true": True, "True": True, "false": False, "False": False}

@@ -15,7 +15,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from hooksdk._schema.values import MAX_DEPTH, MAX_DIGITS
+from hooksdk.values import MAX_DEPTH, MAX_DIGITS
 
 MAX_VALUES = 50_000
 """Five thousand rows of a table with nine columns."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from hooksdk._schema.values import is_list, is_object
+from hooksdk.values import is_list, is_object
 
 Change = dict[str, Any]
 """`{value}` takes the place of all; `{set, drop, inside}` are an object's new keys, lost keys and changed values;

@@ -7,10 +7,10 @@ import math
 from typing import Any
 
 from hooksdk import schema
-from hooksdk._schema.values import clip, is_object
 from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import StoreError
+from hooksdk.values import clip, is_object
 
 
 def encode(value: object) -> bytes:

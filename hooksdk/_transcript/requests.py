@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from hooksdk._schema.values import is_list
 from hooksdk._transcript.encoding import encode
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.journal import Ledger
@@ -14,6 +13,7 @@ from hooksdk._transcript.trims import MIN_SHARE_SAVED, TOO_SHORT, saves_enough, 
 from hooksdk.calls import TrimReceipt
 from hooksdk.errors import UnknownResult, nearest
 from hooksdk.formats._shared import marks
+from hooksdk.values import is_list
 
 Plan = tuple[TrimReceipt, Entry | None]
 """What to answer, and the journal entry of a request that is accepted."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hooksdk import schema
-from hooksdk._schema.values import clip
 from hooksdk.formats._shared import clean as encodable
+from hooksdk.values import clip
 
 MAX_SUMMARY = 2_000
 """Characters that a plugin's or model's summary may keep."""

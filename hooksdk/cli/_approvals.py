@@ -120,9 +120,9 @@ def _with_store(project: Path, folder: str | None, look: Callable[[Remembered], 
 
 
 def _row(one: RememberedApproval) -> Sequence[str]:
-    from hooksdk._schema.values import clip
     from hooksdk.cli._approvals_waiting import date
     from hooksdk.cli._console import printable
+    from hooksdk.values import clip
 
     equal = [f"{name} = {value!r}" for name, value in (one.arguments or {}).items()]
     pattern = clip(", ".join(equal), MAX_ARGUMENTS) or "any"

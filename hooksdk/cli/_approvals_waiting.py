@@ -145,7 +145,7 @@ def _document(record: ApprovalRecord) -> dict[str, Any]:
 
 
 def _row(record: ApprovalRecord) -> Sequence[str]:
-    from hooksdk._schema.values import clip
+    from hooksdk.values import clip
 
     cells = (
         str(record.number), record.state, record.questions[0].severity, clip(record.title, MAX_TITLE), record.tool,
@@ -158,7 +158,7 @@ def _row(record: ApprovalRecord) -> Sequence[str]:
 def _lines(record: ApprovalRecord) -> Sequence[tuple[str, str]]:
     """Label and text of each line; others' words stay in theirs."""
     from hooksdk._approvals.console import visible
-    from hooksdk._schema.values import canonical
+    from hooksdk.values import canonical
 
     lines = [("number", str(record.number)), ("state", record.state)]
     for question in record.questions:
@@ -176,7 +176,7 @@ def _lines(record: ApprovalRecord) -> Sequence[tuple[str, str]]:
 
 
 def _json(record: ApprovalRecord) -> str:
-    from hooksdk._schema.values import canonical
+    from hooksdk.values import canonical
 
     return canonical(dict(record.arguments))
 

@@ -15,9 +15,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from hooksdk._schema.values import clip
-from hooksdk._tasks.background import logger
 from hooksdk.errors import HookSDKError
+from hooksdk.values import clip
+
+logger = logging.getLogger("hooksdk")
 
 _LAST_COLUMN_CELLS = 20
 """Cells that the last column of a table has at least, however narrow the terminal."""

@@ -24,7 +24,6 @@ from hooksdk._plugins.handlers import judging_line
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._plugins.registry import Registry
 from hooksdk._run.unmatched import near_tools
-from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.cli._doctor import Finding
 from hooksdk.cli._doctor_store import examine_store
@@ -33,6 +32,8 @@ from hooksdk.config import fold
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 from hooksdk.records import Record, Unmatched
 from hooksdk.stores import JsonlStore, open_store
+
+logger = logging.getLogger("hooksdk")
 
 SESSION_SECONDS = 90.0
 """Seconds for what has time limits of its own: servers that start, sessions that open and close."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ from rich.console import Console
 from hooksdk import Host
 from hooksdk._config.sources import config_files
 from hooksdk._config.watch import FileWatch
-from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.cli._console import CommandProblem, one_line, print_line, safe
 from hooksdk.cli._gateway_install import gateway_file
@@ -28,6 +28,8 @@ from hooksdk.gateway._status import ServerLine
 from hooksdk.mcp import Reload, ServerStatus
 from hooksdk.stores import open_store
 from hooksdk.tools import Tool
+
+logger = logging.getLogger("hooksdk")
 
 BRIDGED = {"bridge", "hybrid"}
 SEARCH = "tool_search"

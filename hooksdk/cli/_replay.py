@@ -12,7 +12,6 @@ import anyio
 
 from hooksdk import Config, Host, Tool
 from hooksdk._plugins.plugin import plugin_id_of
-from hooksdk._schema.values import clip
 from hooksdk.cli._console import (
     CommandProblem,
     counted,
@@ -34,6 +33,7 @@ from hooksdk.testing._replay_tools import read_catalog
 from hooksdk.testing._snapshots import changed_names, differences, read_snapshot, snapshot_of, write_snapshot
 from hooksdk.testing._theatre import RunOptions
 from hooksdk.testing._verdicts import CallVerdict, Replay
+from hooksdk.values import clip
 
 ARGUMENTS_CHARS = 48
 """Of a call's arguments in the table at most."""

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from hooksdk._schema.values import as_list, as_object, clip
 from hooksdk._transcript.encoding import encode
 from hooksdk._transcript.results import Record
 from hooksdk.calls import ToolCall
@@ -29,6 +28,7 @@ from hooksdk.cli._sessions_look import Damaged, Look, look_at, place_of, with_st
 from hooksdk.formats import Message
 from hooksdk.formats._shared import describe
 from hooksdk.stores import Store
+from hooksdk.values import as_list, as_object, clip
 
 TEXT_CHARS, TEXT_LINES = 600, 8
 """Of each text at most, without `--full`."""

@@ -12,9 +12,9 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
 from hooksdk import records
-from hooksdk._schema.values import clip
 from hooksdk.cli._console import counted, first_line, one_line, print_line, printable, safe
 from hooksdk.hooks import Trace
+from hooksdk.values import clip
 
 MARKS = {"ok": "[green]✓[/]", "answered": "[green]✓[/]", "blocked": "[red]✗[/]"}
 FINE = ("ok", "answered")

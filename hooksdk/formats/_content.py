@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from hooksdk import schema
-from hooksdk._schema.values import JsonObject, as_list, as_object, is_list
 from hooksdk.calls import ToolResult
 from hooksdk.formats._base import FoundResult
+from hooksdk.values import JsonObject, as_list, as_object, is_list
 
 IMAGE_TOKENS = 1_600
 """What an image counts as: about what Anthropic's documentation gives for one of 1.15 megapixels, to which larger ones are

@@ -9,10 +9,10 @@ from typing import Any, cast
 from hooksdk import schema
 from hooksdk._door.checks import check_mapping, refuse
 from hooksdk._schema.plain import is_sdk_object, plain
-from hooksdk._schema.values import as_object, is_list, is_mapping, is_object, is_sequence
 from hooksdk.calls import ToolCall
 from hooksdk.errors import WrongArgument
 from hooksdk.formats._base import Message, MessageFormat
+from hooksdk.values import as_object, is_list, is_mapping, is_object, is_sequence
 
 _PARSED = {"parsed", "parsed_arguments", "parsed_output"}
 """What the SDKs' `parse()` adds to answers; requests refuse it."""

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from hooksdk import schema
 from hooksdk._schema.provider import provider_schema
-from hooksdk._schema.values import UNREADABLE, JsonObject, as_list, as_object, is_list, is_object
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats._base import FoundResult, Message, MessageFormat
 from hooksdk.tools import Tool
+from hooksdk.values import UNREADABLE, JsonObject, as_list, as_object, is_list, is_object
 
 NO_MESSAGE = "The tool failed without a message."
 """Stands where an error result has no text; an empty error is refused by Anthropic and tells a model nothing."""

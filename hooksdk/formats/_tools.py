@@ -10,9 +10,9 @@ from hooksdk._door.checks import each, refuse
 from hooksdk._firing.marks import TOOL_MARK
 from hooksdk._schema.definitions import definitions_in
 from hooksdk._schema.plain import SdkObject, is_sdk_object
-from hooksdk._schema.values import is_mapping
 from hooksdk.errors import WrongArgument
 from hooksdk.tools import Tool
+from hooksdk.values import is_mapping
 
 GivenTool = Tool | Callable[..., Any] | Mapping[str, Any] | SdkObject
 """A tool, a function that becomes one, or a definition in a provider's JSON, as a dict or as the SDK's object."""

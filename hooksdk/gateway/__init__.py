@@ -9,6 +9,7 @@ Needs `pip install 'hooksdk[mcp]'`.
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -28,7 +29,6 @@ from starlette.applications import Starlette
 
 from hooksdk._config.gateway import ApprovalSettings, GatewayConfig, Profile, Token, profile_of
 from hooksdk._config.watch import FileWatch
-from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.approvals import ApprovalDesk, Approver
 from hooksdk.errors import ConfigError, HookSDKError, RunBlocked
@@ -50,6 +50,8 @@ from hooksdk.gateway._session import GatewaySession, Identity, Request, SessionP
 from hooksdk.gateway._sources import Sources, ToolSource
 from hooksdk.gateway._stdio import own_streams, serve_streams
 from hooksdk.host import Host
+
+logger = logging.getLogger("hooksdk")
 
 __all__ = ["Gateway", "GatewayConfig", "Profile", "Token", "ToolSource", "current_request"]
 

@@ -4,6 +4,7 @@ the client's answer is only written into it."""
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -18,8 +19,6 @@ from hooksdk._approvals.console import MAX_ARGUMENTS, MAX_CHARS, MAX_QUESTIONS, 
 from hooksdk._approvals.request import digest_of
 from hooksdk._approvals.tickets import TicketRefused, Tickets
 from hooksdk._config.gateway import ApprovalSettings
-from hooksdk._schema.values import canonical, clip
-from hooksdk._tasks.background import logger
 from hooksdk.approvals import (
     Approval,
     ApprovalDesk,
@@ -32,6 +31,9 @@ from hooksdk.approvals import (
 )
 from hooksdk.errors import ApprovalPending, ConfigError
 from hooksdk.gateway._results import error
+from hooksdk.values import canonical, clip
+
+logger = logging.getLogger("hooksdk")
 
 Request = ServerRequestContext[Any, Any]
 

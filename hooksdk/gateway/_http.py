@@ -28,8 +28,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hooksdk._config.gateway import GatewayConfig
-from hooksdk._tasks.background import logger
 from hooksdk.errors import ConfigError
+
+logger = logging.getLogger("hooksdk")
 
 PATH = "/mcp"
 SHORTEST_TOKEN = 16

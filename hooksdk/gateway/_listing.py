@@ -10,12 +10,12 @@ import mcp_types as types
 
 from hooksdk._catalog.names import full_names, readings
 from hooksdk._config.gateway import Expose
-from hooksdk._schema.values import as_object, clip
 from hooksdk.calls import ToolCall
 from hooksdk.catalog import Catalog
 from hooksdk.gateway._long_results import RECALL, is_recall
 from hooksdk.schema import estimate_tokens
 from hooksdk.tools import Annotations, Tool
+from hooksdk.values import as_object, clip
 
 SEARCH, DESCRIBE, CALL = "tool_search", "tool_describe", "tool_call"
 READ_ONLY = "_readonly"

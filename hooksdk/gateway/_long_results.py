@@ -10,12 +10,12 @@ from typing import Any, cast, final
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from hooksdk._schema.values import clip
 from hooksdk.calls import ToolResult
 from hooksdk.errors import did_you_mean
 from hooksdk.gateway._results import whole
 from hooksdk.gateway._text import cut_after, cut_before, page_end
 from hooksdk.tools import Annotations, Tool
+from hooksdk.values import clip
 
 RECALL = "recall-tool-result"
 OWNER = "gateway"

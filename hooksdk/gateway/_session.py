@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -17,7 +18,6 @@ from mcp.server.session import ServerSession
 
 from hooksdk._approvals.request import digest_of
 from hooksdk._config.gateway import Expose, GatewayConfig, Profile
-from hooksdk._tasks.background import logger
 from hooksdk.approvals import ApprovalDesk, Approver
 from hooksdk.errors import ApprovalPending, HookSDKError
 from hooksdk.gateway._approvals import ClientApprovals
@@ -34,6 +34,8 @@ from hooksdk.mcp._relay import current_client
 from hooksdk.patterns import ToolPattern
 from hooksdk.run import JudgedCall, Run
 from hooksdk.tools import Tool
+
+logger = logging.getLogger("hooksdk")
 
 Request = ServerRequestContext[Any, Any]
 MOST_WAITING = 200
@@ -144,10 +146,10 @@ class GatewaySession:
                 if run is not None:
                     self._parts.counts.closed(run)
                 await session.close("closed" if self._leave.is_set() else "idle")
-        except Exception as problem:
+        except Exception:
             if self._listing is None:
                 raise  # to whoever opens it
-            logger.exception("session '%s' of the gateway ended with an error: %s", self.id, problem)
+            logger.exception("session '%s' of the gateway ended with an error", self.id)
         finally:
             self.closing = True
             leave(self.id)

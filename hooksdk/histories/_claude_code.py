@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hooksdk._schema.values import JsonObject, as_list, as_object
 from hooksdk.histories._draft import Draft
 from hooksdk.histories._native import put
 from hooksdk.histories._source import Source
+from hooksdk.values import JsonObject, as_list, as_object
 
 TARGET = "anthropic"
 _SPEAKERS = ("user", "assistant")

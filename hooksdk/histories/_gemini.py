@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hooksdk._schema.values import JsonObject, as_list, as_object, is_object
 from hooksdk.histories._draft import Draft, call_block, json_text, media_block, text_block
 from hooksdk.histories._source import Source
+from hooksdk.values import JsonObject, as_list, as_object, is_object
 
 TARGET = "openai-chat"
 _OUTPUT_KEYS = ("output", "result", "error")

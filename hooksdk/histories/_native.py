@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hooksdk._schema.values import JsonObject, as_list, as_object
 from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, checked
 from hooksdk._transcript.pairing import paired
@@ -12,6 +11,7 @@ from hooksdk.formats import Message, MessageFormat, get_format
 from hooksdk.formats._shared import encodable
 from hooksdk.histories._draft import Draft, text_block
 from hooksdk.histories._source import HistoryError, Source
+from hooksdk.values import JsonObject, as_list, as_object
 
 _BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "document")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from hooksdk import schema
-from hooksdk._schema.values import JsonObject, as_object, clip, is_list, is_object, kind_of
 from hooksdk.errors import HookSDKError
+from hooksdk.values import JsonObject, as_object, clip, is_list, is_object, kind_of
 
 _DUMP = "Pass plain dicts; most libraries have a function for it, such as model_dump(mode='json')"
 _GUESS = "Leave the format out to have it guessed, or correct this item"

@@ -10,6 +10,7 @@ Needs `pip install 'hooksdk[mcp]'`. Works on asyncio and trio.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -21,7 +22,6 @@ from typing import Any, NamedTuple, Self
 import anyio
 import mcp_types as types
 
-from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolResult
 from hooksdk.catalog import ToolContext
 from hooksdk.errors import ConfigError, did_you_mean
@@ -36,6 +36,8 @@ from hooksdk.mcp._offered import hints
 from hooksdk.mcp._relay import ASKED, RunningCall
 from hooksdk.mcp._status import CallFailed, ServerStatus, State
 from hooksdk.tools import Tool
+
+logger = logging.getLogger("hooksdk")
 
 __all__ = ["AskInput", "McpServers", "Reload", "ServerInput", "ServerStatus", "State"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,13 +14,14 @@ from mcp.client.session import ClientSession, IncomingMessage
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from hooksdk._tasks.background import logger
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._life import Life, Terms
 from hooksdk.mcp._offered import check_offered
 from hooksdk.mcp._relay import Callers, RunningCall, send_call
 from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus
 from hooksdk.mcp._transport import all_tools, client_info, first_cause, one_line, serving
+
+logger = logging.getLogger("hooksdk")
 
 _MAX_PAUSE = 60.0
 """Seconds between two attempts to start a server that keeps failing, at most."""

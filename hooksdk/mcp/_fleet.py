@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextvars
+import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
-from hooksdk._tasks.background import logger
 from hooksdk.mcp._config import Reading
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._files import Reload, Wanted
 from hooksdk.mcp._life import Terms
 from hooksdk.mcp._status import removed
 from hooksdk.mcp._transport import NoiseFilter
+
+logger = logging.getLogger("hooksdk")
 
 _STOP_TIMEOUT = 2.0
 """Seconds that servers have to end in good order before what still runs is cancelled."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import re
 import sys
@@ -22,9 +23,10 @@ from typing import Any
 import mcp_types as types
 from pydantic import TypeAdapter, ValidationError
 
-from hooksdk._tasks.background import logger
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._transport import resolve_command
+
+logger = logging.getLogger("hooksdk")
 
 FORMAT = 1
 """Raised when what is in a file, or what a file's name is made of, means something else than before."""

@@ -24,8 +24,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
-from hooksdk._tasks.background import logger
 from hooksdk.mcp._config import ServerSpec
+
+logger = logging.getLogger("hooksdk")
 
 _STDERR_BYTES = 4096
 """How much of the end of a server's stderr is kept."""

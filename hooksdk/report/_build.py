@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hooksdk._schema.values import is_object
 from hooksdk.errors import HookSDKError
 from hooksdk.report._join import explain_trims, join
 from hooksdk.report._model import Report, Run, Session, Step
 from hooksdk.report._stored import StoredSession, read_stored
 from hooksdk.report._texts import Room
 from hooksdk.report._trace import read_runs
+from hooksdk.values import is_object
 
 RUNS_SHOWN = 40
 STEPS_SHOWN = 12_000

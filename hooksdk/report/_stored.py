@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hooksdk import schema
-from hooksdk._schema.values import as_list, as_object
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.results import Record
@@ -17,6 +16,7 @@ from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 from hooksdk.formats._shared import describe
 from hooksdk.report import _model as model
 from hooksdk.report._texts import Room, arguments_text, as_text, as_texts
+from hooksdk.values import as_list, as_object
 
 BILL_MESSAGES = 1_000
 """Up to so many messages a page has bills: they take time that grows with the square of it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from hooksdk._schema.values import as_list
 from hooksdk.report._model import Text
+from hooksdk.values import as_list
 
 SHOWN_CHARS, SHOWN_LINES = 1_200, 16
 """Of each text at most, before it is opened."""

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from hooksdk._schema.values import as_object, is_list
 from hooksdk.report._model import (
     Approval,
     Catalog,
@@ -21,6 +20,7 @@ from hooksdk.report._model import (
     WithheldTools,
 )
 from hooksdk.report._texts import as_count, as_number, as_text, as_texts
+from hooksdk.values import as_object, is_list
 
 Record = Mapping[str, Any]
 """One line of a trace: `time`, `kind`, `session_id` and so on, and the kind's own fields."""

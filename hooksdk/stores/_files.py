@@ -11,6 +11,7 @@ import contextlib
 import errno
 import hashlib
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -21,10 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from hooksdk._tasks.background import logger
 from hooksdk._transcript.encoding import encode_for
 from hooksdk.errors import StoreError, TranscriptChanged
 from hooksdk.stores._lines import LineTable, is_whole, parse_line
+
+logger = logging.getLogger("hooksdk")
 
 BINARY = getattr(os, "O_BINARY", 0)
 CHUNK = 1 << 20

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hooksdk._tasks.background import logger
 from hooksdk.stores._files import BINARY, Covered, write_all
 from hooksdk.stores._lines import LineTable
+
+logger = logging.getLogger("hooksdk")
 
 MIN_BYTES = 1_000_000
 """Less is read faster than an index is written and checked."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +10,6 @@ from typing import TypeVar, TypeVarTuple, final
 
 import anyio
 
-from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread, run_shielded
 from hooksdk._transcript.encoding import encode
 from hooksdk._transcript.entries import Entry
@@ -20,6 +20,8 @@ from hooksdk.formats import Message
 from hooksdk.stores._files import AppendFile, replace_file
 from hooksdk.stores._index import Index, is_due, read_index, write_index
 from hooksdk.stores._locks import Lease
+
+logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
 P = TypeVarTuple("P")

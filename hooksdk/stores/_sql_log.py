@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, final
 
 import anyio
 
-from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread, run_shielded
 from hooksdk._transcript.encoding import encode_for
 from hooksdk._transcript.entries import Entry
@@ -21,6 +21,8 @@ from hooksdk.stores.jsonl import file_name
 
 if TYPE_CHECKING:
     from hooksdk.stores._database import Database, Transaction
+
+logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
 

@@ -12,6 +12,7 @@ import asyncio
 import functools
 import importlib.util
 import json
+import logging
 import os
 import socket
 import uuid
@@ -20,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from hooksdk._config.sources import split_store
-from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import cancel_requests
 from hooksdk._tasks.shielding import keep_trying, run_shielded
 from hooksdk._transcript.encoding import encode_for
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import URL
 
     from hooksdk.stores._database import Database, Transaction
+
+logger = logging.getLogger("hooksdk")
 
 __all__ = ["SqlLog", "SqlStore"]
 

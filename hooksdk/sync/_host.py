@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -9,11 +10,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, final
 
 from hooksdk import host as async_side
-from hooksdk._tasks.background import logger
 from hooksdk.config import Config
 from hooksdk.sync._plain import Approver, Restart, as_async
 from hooksdk.sync._portal import Opened, Portal
 from hooksdk.transcript import Store
+
+logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
 BETWEEN_LOOKS = 1.0

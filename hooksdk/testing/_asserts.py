@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from hooksdk._schema.values import clip
 from hooksdk.approvals import ApprovalRequest
 from hooksdk.calls import ToolResult
 from hooksdk.hooks import AfterToolCall
 from hooksdk.run import JudgedCall
 from hooksdk.testing._session import Played
 from hooksdk.testing._verdicts import CallVerdict
+from hooksdk.values import clip
 
 Settled = Played | AfterToolCall | JudgedCall | CallVerdict | ToolResult
 """What the assertions take: a run that was played (its only call, or that of `tool=`), one of its calls, a call that was

@@ -11,7 +11,6 @@ from typing import Any
 import anyio
 
 from hooksdk._plugins.files import is_file, plugins_at
-from hooksdk._schema.values import as_object
 from hooksdk.config import Config, load_config
 from hooksdk.formats import Message, get_format
 from hooksdk.histories import History, HistoryError, read_history
@@ -22,6 +21,7 @@ from hooksdk.testing._replay_tools import GivenCatalog, complete_catalog, read_c
 from hooksdk.testing._session import check_installed
 from hooksdk.testing._theatre import RunOptions, Theatre
 from hooksdk.testing._verdicts import Replay
+from hooksdk.values import as_object
 
 Source = str | Path | Sequence[Message] | History
 """A file of any history that `read_history` takes, messages, or a `History`."""

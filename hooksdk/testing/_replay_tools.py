@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from hooksdk._schema.values import as_object, is_list, is_object, kind_of
 from hooksdk.catalog import build_catalog
 from hooksdk.errors import ConfigError
 from hooksdk.patterns import SOURCES
 from hooksdk.testing._exchanges import BRIDGE, Asked, Exchange, real_call
 from hooksdk.tools import Annotations, Tool
+from hooksdk.values import as_object, is_list, is_object, kind_of
 
 GivenCatalog = Iterable[Tool | Callable[..., Any]] | str | Path
 """Tools, functions that become tools of the host, or a JSON file of definitions."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hooksdk._approvals.request import digest_of
-from hooksdk._schema.values import as_list, as_object, is_list, is_object
 from hooksdk.errors import ConfigError
 from hooksdk.testing._verdicts import CallVerdict, Replay
+from hooksdk.values import as_list, as_object, is_list, is_object
 
 SCHEMA = 1
 _DIGEST_CHARS = 12

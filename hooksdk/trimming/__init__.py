@@ -23,7 +23,6 @@ from typing import cast
 from hooksdk import schema
 from hooksdk._door.checks import each
 from hooksdk._schema.plain import plain
-from hooksdk._schema.values import as_list, as_object, is_object
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, checked
@@ -33,6 +32,7 @@ from hooksdk.calls import ResultInfo, ToolResult
 from hooksdk.errors import ConfigError, HookSDKError
 from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
 from hooksdk.formats._content import result_of
+from hooksdk.values import as_list, as_object, is_object
 
 __all__ = ["NotTrimmed", "guess_format", "list_results", "problem", "read", "repair", "trim"]
 

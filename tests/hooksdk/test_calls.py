@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hooksdk import ToolCall, ToolResult
-from hooksdk._schema.values import peek
+from hooksdk._schema.fresh import peek
 
 IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 CALLS = [

@@ -20,7 +20,6 @@ from rich.console import Console
 
 from hooksdk import Config, Host, ResultInfo, Session, Tool, schema
 from hooksdk._config.sources import without_password
-from hooksdk._tasks.background import logger
 from hooksdk.agent import Outcome, run_agent
 from hooksdk.cli._approver import ask_here, grant_all
 from hooksdk.cli._clock import seconds_since_start
@@ -35,6 +34,8 @@ from hooksdk.cli._project import store_spec
 from hooksdk.cli._timeline import Timeline
 from hooksdk.hooks import Trace
 from hooksdk.testing import ScriptedModel
+
+logger = logging.getLogger("hooksdk")
 
 OFFICE = (Commits, Tables, Files, Texts, Times, Numbers)
 """The plugins of the light demo."""

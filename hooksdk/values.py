@@ -1,4 +1,4 @@
-"""JSON values: copy, compare, measure, read; and fields that hand out a fresh copy at each access."""
+"""JSON values: copy, compare, measure, read."""
 
 from __future__ import annotations
 
@@ -6,24 +6,51 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from pathlib import PurePath
-from typing import Any, Generic, NoReturn, TypeGuard, TypeVar, cast, overload
+from typing import Any, NoReturn, TypeGuard, TypeVar, cast
 from uuid import UUID
 
 from hooksdk.errors import HookSDKError
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_DIGITS",
+    "MAX_VALUES",
+    "UNREADABLE",
+    "BadArguments",
+    "JsonObject",
+    "Uncloneable",
+    "as_list",
+    "as_object",
+    "canonical",
+    "clip",
+    "clone",
+    "compact",
+    "estimate_tokens",
+    "fingerprint",
+    "is_list",
+    "is_mapping",
+    "is_object",
+    "is_sequence",
+    "kind_of",
+    "parse_arguments",
+    "read_json",
+    "readable",
+]
 
 JsonObject = dict[str, Any]
 """What a JSON object becomes in Python."""
 T = TypeVar("T")
 MAX_DEPTH = 200
+"""How deep a value may be nested."""
 MAX_VALUES = 250_000
+"""How many values one value may hold in all."""
 MAX_DIGITS = 308
-"""No float has more, so larger numbers cannot be calculated with."""
+"""Of a number. No float has more, so larger numbers cannot be calculated with."""
 _KINDS: dict[type, str] = {
     bool: "boolean",
     int: "integer",
@@ -256,46 +283,3 @@ def as_object(value: object) -> JsonObject:
 def as_list(value: object) -> list[Any]:
     """The value if it is a JSON array, else an empty one."""
     return value if is_list(value) else []
-
-
-class Fresh(Generic[T]):
-    """A dataclass field that hands out a copy of its value at each access, so that no reader can change what another
-    one sees. The value itself is stored uncopied: whoever makes the instance must not change it afterwards.
-
-    `Fresh()` is a required field, `Fresh(None)` one with a default; `field(default=Fresh(None), ...)` works as well.
-    """
-
-    def __init__(self, *default: T) -> None:
-        self._default = default
-        self._name = ""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> T: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> T: ...
-    def __get__(self, instance: object | None, owner: type) -> Any:
-        if instance is None:  # the dataclass asks for the default
-            if not self._default:
-                raise AttributeError(self._name)
-            return self._default[0]
-        return clone(instance.__dict__[self._name].value)
-
-    def __set__(self, instance: object, value: T) -> None:
-        # `field(default=Fresh(None))` gives the field itself where no value is passed.
-        instance.__dict__[self._name] = _Stored(self._default[0] if value is self else value)
-
-
-def peek(instance: object, name: str) -> Any:
-    """The stored value of a `Fresh` field itself, without a copy. For hooksdk's own code only: never change what it
-    answers, and hand it to nobody who might."""
-    return instance.__dict__[name].value
-
-
-@dataclass(slots=True)
-class _Stored:
-    """Keeps `vars(instance)` from being a way to the value itself."""
-
-    value: Any
