@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast, final
 
-from hooksdk._transcript.encoding import encode
 from hooksdk.errors import StoreError
-from hooksdk.stores._files import BINARY, replace_file
-from hooksdk.stores._locks import lock, unlock
+from hooksdk.stores.files import BINARY, replace_file
+from hooksdk.stores.locks import lock, unlock
+from hooksdk.transcript import encode
 
 
 @final

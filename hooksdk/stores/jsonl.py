@@ -18,19 +18,18 @@ from typing import Any, cast, final
 
 import anyio
 
-from hooksdk._door.places import state_folder
-from hooksdk._tasks.shielding import in_thread, keep_trying, run_shielded
-from hooksdk._transcript.encoding import encode_for
-from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.storage import unknown_session
+from hooksdk.config import state_folder
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
-from hooksdk.stores._files import AppendFile, with_advice
+from hooksdk.stores._append_file import AppendFile
 from hooksdk.stores._jsonl_log import VERSION, JsonlLog, with_header
-from hooksdk.stores._locks import Lease
 from hooksdk.stores._values import ValueFile
+from hooksdk.stores.files import with_advice
+from hooksdk.stores.locks import Lease
+from hooksdk.tasks import in_thread, keep_trying, run_shielded
+from hooksdk.transcript import Entry, encode_for, unknown_session
 
-__all__ = ["VERSION", "JsonlLog", "JsonlStore", "file_name"]
+__all__ = ["VERSION", "JsonlLog", "JsonlStore", "ValueFile", "file_name"]
 
 
 def file_name(name: str) -> str:

@@ -7,13 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from hooksdk._tasks.shielding import keep_trying
-from hooksdk._transcript.encoding import encode_for
-from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.messages import EncodedMessages, MessageSource
-from hooksdk._transcript.storage import MessageReader, unknown_session
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
+from hooksdk.tasks import keep_trying
+from hooksdk.transcript import EncodedMessages, Entry, MessageReader, MessageSource, encode_for, unknown_session
 
 __all__ = ["MemoryLog", "MemoryStore"]
 

@@ -20,16 +20,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from hooksdk._config.sources import split_store
-from hooksdk._tasks.limits import cancel_requests
-from hooksdk._tasks.shielding import keep_trying, run_shielded
-from hooksdk._transcript.encoding import encode_for
-from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.storage import unknown_session
+from hooksdk.config import split_store
 from hooksdk.errors import ConfigError, SessionBusy, StoreError
 from hooksdk.formats import Message
 from hooksdk.stores._sql_log import JOURNAL, MESSAGES, RENEW, SqlLog, read_rows
 from hooksdk.stores.jsonl import file_name
+from hooksdk.tasks import cancel_requests, keep_trying, run_shielded
+from hooksdk.transcript import Entry, encode_for, unknown_session
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL

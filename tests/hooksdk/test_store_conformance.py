@@ -15,7 +15,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store, _database, _files
+from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store, _database, files
 from hooksdk.testing import Fault, StoreCase, check_fault, store_cases
 
 KINDS = ["memory", "jsonl", "sqlite", "postgres"]
@@ -68,7 +68,7 @@ def broken_files(fault: Fault) -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in names:
             patch.setattr(os, name, breaking(name))
-        patch.setattr(_files, "_sync", os.fdatasync)
+        patch.setattr(files, "_sync", os.fdatasync)
         yield
 
 
