@@ -10,7 +10,7 @@ import builtins
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Literal, final
 
-from hooksdk._transcript.encoding import encode, encode_for
+from hooksdk._transcript.encoding import encode, encode_for, is_same
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.messages import EncodedMessages, MessageSource
@@ -40,6 +40,7 @@ __all__ = [
     "TranscriptEditor",
     "encode",
     "encode_for",
+    "is_same",
     "unknown_session",
     "view",
 ]

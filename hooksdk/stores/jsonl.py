@@ -27,7 +27,7 @@ from hooksdk.stores._values import ValueFile
 from hooksdk.stores.files import with_advice
 from hooksdk.stores.locks import Lease
 from hooksdk.tasks import in_thread, keep_trying, run_shielded
-from hooksdk.transcript import Entry, encode_for, unknown_session
+from hooksdk.transcript import Entry, encode_for, is_same, unknown_session
 
 __all__ = ["VERSION", "JsonlLog", "JsonlStore", "ValueFile", "file_name"]
 
@@ -166,16 +166,32 @@ class JsonlStore:
         """Store a JSON value; durable when this returns."""
         fresh = json.loads(encode_for(f"storage '{space}'", value))
 
-        def put(values: dict[str, Any]) -> None:
+        def put(values: dict[str, Any]) -> bool:
             values[key] = fresh
+            return True
 
         await run_shielded(in_thread, lambda: self._space(space).change(put))
+
+    async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
+        """Put `new` in the place of `old`, if that is what is stored now; None stands for no value. Durable when this returns."""
+        place = f"storage '{space}'"
+        fresh = json.loads(encode_for(place, new))
+
+        def swap(values: dict[str, Any]) -> bool:
+            if not is_same(place, values.get(key), old):
+                return False
+            values[key] = fresh
+            if new is None:
+                del values[key]
+            return True
+
+        return await run_shielded(in_thread, lambda: self._space(space).change(swap))
 
     async def delete_value(self, space: str, key: str) -> None:
         """Remove a value; one that is not there is no error."""
 
-        def drop(values: dict[str, Any]) -> None:
-            values.pop(key, None)
+        def drop(values: dict[str, Any]) -> bool:
+            return values.pop(key, values) is not values
 
         await run_shielded(in_thread, lambda: self._space(space).change(drop))
 

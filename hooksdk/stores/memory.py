@@ -10,7 +10,15 @@ from typing import Any, final
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
 from hooksdk.tasks import keep_trying
-from hooksdk.transcript import EncodedMessages, Entry, MessageReader, MessageSource, encode_for, unknown_session
+from hooksdk.transcript import (
+    EncodedMessages,
+    Entry,
+    MessageReader,
+    MessageSource,
+    encode_for,
+    is_same,
+    unknown_session,
+)
 
 __all__ = ["MemoryLog", "MemoryStore"]
 
@@ -164,6 +172,17 @@ class MemoryStore:
     async def set_value(self, space: str, key: str, value: Any) -> None:
         """Store a JSON value."""
         self._values.setdefault(space, {})[key] = encode_for(f"storage '{space}'", value)
+
+    async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
+        """Put `new` in the place of `old`, if that is what is stored now; None stands for no value."""
+        place, values = f"storage '{space}'", self._values.setdefault(space, {})
+        line = None if new is None else encode_for(place, new)
+        if not is_same(place, json.loads(values.get(key, b"null")), old):
+            return False
+        values.pop(key, None)
+        if line is not None:
+            values[key] = line
+        return True
 
     async def delete_value(self, space: str, key: str) -> None:
         """Remove a value; one that is not there is no error."""
