@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hooksdk.cli._call_command import call_tool
 from hooksdk.cli._groups import LaterGroups
 from hooksdk.cli._options import Json, Mcp, Plugins, Project, Store, import_plugins
-from hooksdk.cli._replay_command import replay
+from hooksdk.cli._replay.command import replay
+from hooksdk.cli._tools.call_command import call_tool
 from hooksdk.errors import ConfigError, HookSDKError
 
 INTERRUPTED = 130
@@ -109,7 +109,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _model(text: str) -> str:
-    from hooksdk.cli._provider import check_model
+    from hooksdk.cli._run.provider import check_model
 
     return check_model(text)
 
@@ -209,8 +209,8 @@ def run_agent(
 
     The answer goes to stdout, everything else to stderr. Keys come from OPENAI_API_KEY and ANTHROPIC_API_KEY.
     """
-    from hooksdk.cli._provider import ModelOptions
-    from hooksdk.cli._run import RunOptions, read_prompt, run_prompt
+    from hooksdk.cli._run.prompt import RunOptions, read_prompt, run_prompt
+    from hooksdk.cli._run.provider import ModelOptions
 
     if approve is False and prompt in (None, "-"):
         raise typer.BadParameter("--ask reads answers from stdin, so the prompt cannot come from there too")
@@ -240,7 +240,8 @@ def doctor(
     project: Project = Path(),
 ) -> None:
     """Find what is wrong here: lost policies, missing grants, dead rules, patterns without a tool, servers, the store."""
-    from hooksdk.cli import _doctor, _mcp_files
+    from hooksdk.cli._doctor import examination
+    from hooksdk.cli._mcp import files
     from hooksdk.config import read_config
 
     files = dict.fromkeys(mcp or (), "") or _mcp_files.servers_files(project, read_config(folder=project)[0])[0]
@@ -302,7 +303,7 @@ def list_tools(
     project: Project = Path(),
 ) -> None:
     """List the tools that a model would get here, with the tokens that each costs."""
-    from hooksdk.cli import _tools
+    from hooksdk.cli._tools import look
 
     look = _tools.Look(
         project=project, mcp=tuple(mcp or ()), plugins=import_plugins(plugin), context_window=context_window, as_json=as_json
@@ -321,7 +322,7 @@ def search_tools(
     project: Project = Path(),
 ) -> None:
     """Show what tool search would answer a model here, or show it for a prompt, with the tokens that it costs."""
-    from hooksdk.cli import _tools
+    from hooksdk.cli._tools import look
 
     if not all(query.strip() for query in queries):
         raise typer.BadParameter("a query is empty", param_hint="QUERY")
@@ -347,7 +348,7 @@ def audit_tools(
 
     The code is 1 when something is reported.
     """
-    from hooksdk.cli import _audit
+    from hooksdk.cli._tools import audit
 
     options = _audit.AuditOptions(
         project=project, mcp=tuple(mcp or ()), plugins=import_plugins(plugin), approve=tuple(approve or ()),
@@ -363,7 +364,7 @@ def show_config(
     project: Project = Path(),
 ) -> None:
     """Show the configuration that counts here, and what does not count and why. No plugin is imported."""
-    from hooksdk.cli._config import show
+    from hooksdk.cli._config.show import show
 
     raise typer.Exit(show(project, origin=origin, as_json=as_json))
 
@@ -377,7 +378,7 @@ def trust(
     as_json: Json = False,
 ) -> None:
     """Show what a folder's configuration would widen, such as running its plugins file, and trust it until it changes."""
-    from hooksdk.cli import _trust
+    from hooksdk.cli._config import trust
 
     if show_list + remove + yes > 1 or (as_json and not show_list):
         raise typer.BadParameter("--list, --remove and --yes exclude each other, and --json goes with --list")

@@ -17,9 +17,10 @@ import anyio
 import pytest
 from searching import CATALOG, CREATE_ISSUE, READ_FILE, SEND_EMAIL, Search, configuration, make, searching
 
-from builtin_plugins.tool_search import ToolSearch, _code_mode
-from builtin_plugins.tool_search._sandbox import COMPUTING, Outcome, Sandbox
-from builtin_plugins.tool_search._script import Limits
+from builtin_plugins.tool_search import ToolSearch
+from builtin_plugins.tool_search._script import tool
+from builtin_plugins.tool_search._script.sandbox import COMPUTING, Outcome, Sandbox
+from builtin_plugins.tool_search._script.script import Limits
 from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, Tool, ToolCall, ToolResult, hooks
 from hooksdk.hooks import (
     AfterToolCall,

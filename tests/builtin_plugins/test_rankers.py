@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from searching import CATALOG, searching
 
-from builtin_plugins.tool_search import _weights
-from builtin_plugins.tool_search._indexes import Indexes
-from builtin_plugins.tool_search._stems import stem
+from builtin_plugins.tool_search._ranking import weights
+from builtin_plugins.tool_search._ranking.indexes import Indexes
+from builtin_plugins.tool_search._ranking.stems import stem
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, RankBm25Ranker, Ranked, Ranker, load_ranker
 from hooksdk import Tool
 from hooksdk.errors import ConfigError

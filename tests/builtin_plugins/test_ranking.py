@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from builtin_plugins.tool_search import _words
-from builtin_plugins.tool_search._entries import entries
-from builtin_plugins.tool_search._stems import stem
+from builtin_plugins.tool_search._ranking import words
+from builtin_plugins.tool_search._ranking.entries import entries
+from builtin_plugins.tool_search._ranking.stems import stem
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, Ranker
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -25,8 +25,8 @@ from scripted_servers import Make, Scripted
 
 from hooksdk import Host
 from hooksdk.cli._console import CommandProblem
-from hooksdk.cli._gateway_project import GatewayProject, ServeOptions
-from hooksdk.cli._gateway_serve import serve
+from hooksdk.cli._gateway.project import GatewayProject, ServeOptions
+from hooksdk.cli._gateway.serve import serve
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway
 from hooksdk.gateway._http import SHORTEST_TOKEN
