@@ -65,7 +65,7 @@ class Diagnosis:
         return sum(one.severity == "problem" for one in self.findings)
 
 
-def doctor(examination: Examination, *, as_json: bool) -> int:
+def run_doctor(examination: Examination, *, as_json: bool) -> int:
     """Examine and print; the code is 1 when there are problems. Raises `ConfigError`."""
     diagnosis = examine(examination)
     if as_json:

@@ -60,17 +60,17 @@ class ClientText:
         """The text with one server in the place of those that are taken. Raises `ConfigError` where that cannot be done."""
         if self.path.suffix == ".toml":
             try:
-                left = _toml_text.take_out(text, self.keys[0], taken)
+                left = toml_text.take_out(text, self.keys[0], taken)
             except ValueError as error:
                 raise ConfigError(str(self.path), (str(error),)) from None
-            new = _toml_text.add_table(left.rest, (*self.keys, name), entry, at=left.place)
+            new = toml_text.add_table(left.rest, (*self.keys, name), entry, at=left.place)
         elif taken and set(self.servers(text)) <= set(taken):
-            new = _json_text.set_member(text, self.keys[:-1], self.keys[-1], {name: entry})
+            new = json_text.set_member(text, self.keys[:-1], self.keys[-1], {name: entry})
         else:
             new = text if text.strip("\ufeff \t\r\n") else f"{text.rstrip()}{{}}\n"
             for one in taken:
-                new = _json_text.remove_member(new, self.keys, one)
-            new = _json_text.set_member(new, self.keys, name, entry)
+                new = json_text.remove_member(new, self.keys, one)
+            new = json_text.set_member(new, self.keys, name, entry)
         known = self.servers(text)
         expected = {one: value for one, value in known.items() if one not in taken} | {name: dict(entry)}
         return self._checked(new, text, expected)
@@ -89,38 +89,38 @@ class ClientText:
                 pass  # what stands around it was changed, too
         if self.path.suffix == ".toml":
             return self._checked(self._put_back_toml(text, original, back, name), text, expected)
-        span = _json_text.find(original, self.keys)
+        span = json_text.find(original, self.keys)
         if span is None or not span.is_object:
-            new = _json_text.remove_member(text, self.keys, name)
+            new = json_text.remove_member(text, self.keys, name)
             if not self.servers(new) and not before:
-                new = _json_text.remove_member(new, self.keys[:-1], self.keys[-1])
+                new = json_text.remove_member(new, self.keys[:-1], self.keys[-1])
             return self._checked(new, text, expected)
-        place = _json_text.find(text, self.keys)
+        place = json_text.find(text, self.keys)
         if place is None:
-            text_with_place = _json_text.set_member(text, self.keys[:-1], self.keys[-1], {})
-            place = _json_text.find(text_with_place, self.keys)
+            text_with_place = json_text.set_member(text, self.keys[:-1], self.keys[-1], {})
+            place = json_text.find(text_with_place, self.keys)
         else:
             text_with_place = text
         assert place is not None
         new = text_with_place[: place.start] + original[span.start : span.end] + text_with_place[place.end :]
         for one, value in others.items():
             if one not in before or before[one] != value:
-                new = _json_text.set_member(new, self.keys, one, value)
+                new = json_text.set_member(new, self.keys, one, value)
         for one in before:
             if one not in expected:
-                new = _json_text.remove_member(new, self.keys, one)
+                new = json_text.remove_member(new, self.keys, one)
         return self._checked(new, text, expected)
 
     def _put_back_toml(self, text: str, original: str, back: Collection[str], name: str) -> str:
         table = self.keys[0]
-        left = _toml_text.take_out(text, table, [name])
+        left = toml_text.take_out(text, table, [name])
         try:
-            pieces = _toml_text.take_out(original, table, back).pieces
-            return _toml_text.put_in(left.rest, table, pieces, at=left.place)
+            pieces = toml_text.take_out(original, table, back).pieces
+            return toml_text.put_in(left.rest, table, pieces, at=left.place)
         except ValueError:  # they are in one statement with one that is there again
             new = left.rest
             for one in back:
-                new = _toml_text.add_table(new, (table, one), self.servers(original)[one])
+                new = toml_text.add_table(new, (table, one), self.servers(original)[one])
             return new
 
     def _checked(self, new: str, old: str, expected: Servers) -> str:

@@ -48,16 +48,16 @@ def import_servers(
 ) -> None:
     """Find the MCP servers of the clients on this machine, and add them to the gateway's own file, which is shown first."""
     _need_mcp()
-    from hooksdk.cli._gateway import install
-    from hooksdk.cli._mcp import import_servers
+    from hooksdk.cli._gateway.install import gateway_file
+    from hooksdk.cli._mcp.import_servers import ImportOptions, add_servers
 
     here = Path()
-    target = output or _gateway_install.gateway_file("project" if in_project else "user", here)
-    options = _mcp_import.ImportOptions(
+    target = output or gateway_file("project" if in_project else "user", here)
+    options = ImportOptions(
         project=here, names=tuple(names or ()), sources=tuple(sources or ()), target=target, dry_run=dry_run,
         as_json=as_json, ask=True, yes=yes,
     )  # fmt: skip
-    raise typer.Exit(_mcp_import.import_servers(options))
+    raise typer.Exit(add_servers(options))
 
 
 def install(
@@ -74,12 +74,12 @@ def install(
 ) -> None:
     """Put the gateway in the place of a client's servers, which go to the gateway's own file. The changes are shown first."""
     _need_mcp()
-    from hooksdk.cli._gateway import install
+    from hooksdk.cli._gateway.install import InstallOptions, install_gateway
 
-    options = _gateway_install.InstallOptions(
+    options = InstallOptions(
         client=client, scope=_scope(in_project, in_folder, file), file=file, profile=profile, dry_run=dry_run, yes=yes, as_json=as_json
     )  # fmt: skip
-    raise typer.Exit(_gateway_install.install(options))
+    raise typer.Exit(install_gateway(options))
 
 
 def uninstall(
@@ -93,20 +93,20 @@ def uninstall(
 ) -> None:
     """Give a client its servers back, exactly as they were. What was changed in its file since stays."""
     _need_mcp()
-    from hooksdk.cli._gateway import uninstall
+    from hooksdk.cli._gateway.uninstall import UninstallOptions, uninstall_gateway
 
-    options = _gateway_uninstall.UninstallOptions(
+    options = UninstallOptions(
         client=client, scope=_scope(in_project, in_folder, file), file=file, dry_run=dry_run, yes=yes, as_json=as_json
     )  # fmt: skip
-    raise typer.Exit(_gateway_uninstall.uninstall(options))
+    raise typer.Exit(uninstall_gateway(options))
 
 
 def status(as_json: Json = False) -> None:
     """Show the gateways that run: their servers and sessions, the tokens saved, the calls blocked and asked about."""
     _need_mcp()
-    from hooksdk.cli._gateway import status
+    from hooksdk.cli._gateway.status import show_status
 
-    raise typer.Exit(_gateway_status.show_status(as_json=as_json))
+    raise typer.Exit(show_status(as_json=as_json))
 
 
 def _scope(in_project: bool, in_folder: bool, file: Path | None) -> Literal["user", "project", "local"]:

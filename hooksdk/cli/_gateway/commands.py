@@ -59,7 +59,7 @@ def serve(
     if context.invoked_subcommand is not None:
         return
     try:
-        from hooksdk.cli._gateway import serve
+        from hooksdk.cli._gateway.serve import ServeOptions, serve_clients
         from hooksdk.gateway._stdio import own_streams
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] in {"mcp", "mcp_types"}:
@@ -67,15 +67,15 @@ def serve(
         raise
     # From here on: a plugin may print something as early as when it is imported.
     with own_streams() if http is None else nullcontext() as streams:
-        options = _gateway_serve.ServeOptions(
+        options = ServeOptions(
             config=tuple(config or ()), profile=profile, http=http, expose=expose.value if expose else None,
             plugins=import_plugins(plugin), store=store, project=project,
         )  # fmt: skip
-        code = _gateway_serve.serve(options, streams)
+        code = serve_clients(options, streams)
     raise typer.Exit(code)
 
 
-gateway_app.command("import")(_gateway_clients.import_servers)
-gateway_app.command()(_gateway_clients.install)
-gateway_app.command()(_gateway_clients.uninstall)
-gateway_app.command()(_gateway_clients.status)
+gateway_app.command("import")(client_commands.import_servers)
+gateway_app.command()(client_commands.install)
+gateway_app.command()(client_commands.uninstall)
+gateway_app.command()(client_commands.status)

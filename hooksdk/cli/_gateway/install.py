@@ -135,7 +135,7 @@ def typed(client: str, scope: Scope, file: Path | str | None) -> str:
     ])  # fmt: skip
 
 
-def install(options: InstallOptions) -> int:
+def install_gateway(options: InstallOptions) -> int:
     """Show what would change, ask, and do it."""
     plan = make_plan(options)
     record = plan.record

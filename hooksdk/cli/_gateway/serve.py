@@ -16,13 +16,13 @@ from hooksdk.gateway import Gateway
 from hooksdk.gateway._http import check_address, parse_address
 from hooksdk.gateway._status import StatusFile
 
-__all__ = ["ServeOptions", "serve"]
+__all__ = ["ServeOptions", "serve_clients"]
 
 STATUS_PAUSE = 1.0
 """Seconds between two writes of the status, at least."""
 
 
-def serve(options: ServeOptions, streams: tuple[int, int] | None) -> int:
+def serve_clients(options: ServeOptions, streams: tuple[int, int] | None) -> int:
     """Serve until the client leaves, or somebody stops the program. Answers the exit code. `streams` are stdin and stdout of
     the protocol; None: HTTP."""
     console = stderr_console()

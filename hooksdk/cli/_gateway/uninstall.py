@@ -52,7 +52,7 @@ class Return:
     """True where the old bytes come back, to the last one."""
 
 
-def uninstall(options: UninstallOptions) -> int:
+def uninstall_gateway(options: UninstallOptions) -> int:
     """Show what would change, ask, and do it."""
     place = find_place(options.client, options.scope, options.project.absolute(), options.file)
     record = read_record(options.client, place.path, place.keys)

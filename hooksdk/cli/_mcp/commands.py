@@ -33,11 +33,11 @@ def import_servers(
     """Find the MCP servers of Claude Desktop and Code, Cursor, VS Code, Cline, Windsurf, Zed, Gemini CLI and Codex, and add
     them to mcp.json."""
     try:
-        from hooksdk.cli._mcp import import_servers
+        from hooksdk.cli._mcp.import_servers import ImportOptions, add_servers
     except ModuleNotFoundError:
         raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'") from None
-    options = _mcp_import.ImportOptions(
+    options = ImportOptions(
         project=project, names=tuple(names or ()), sources=tuple(sources or ()), target=target or project / "mcp.json",
         dry_run=dry_run, as_json=as_json,
     )  # fmt: skip
-    raise typer.Exit(_mcp_import.import_servers(options))
+    raise typer.Exit(add_servers(options))

@@ -73,7 +73,7 @@ class Row:
         return str(self.entry.get("url", "")).partition("?")[0] or " ".join(str(word) for word in words if word)
 
 
-def import_servers(options: ImportOptions) -> int:
+def add_servers(options: ImportOptions) -> int:
     """Show what the clients have, and add what is new to the target. It is trusted with that where its content was, and all
     that is new is the user's own: a repository's servers need a look of theirs."""
     rows = _look(options)

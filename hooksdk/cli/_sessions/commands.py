@@ -28,7 +28,7 @@ def list_sessions(as_json: Json = False, project: Project = Path(), store: Store
     """List the sessions, the last changed first: sizes, queued trims, and who holds each."""
     from hooksdk.cli._sessions import views
 
-    raise typer.Exit(_sessions_show.list_sessions(project, store, as_json=as_json))
+    raise typer.Exit(views.list_sessions(project, store, as_json=as_json))
 
 
 @sessions_app.command("show")
@@ -43,7 +43,7 @@ def show_session(
     """Show a session's messages, calls and results. Works while another process holds it."""
     from hooksdk.cli._sessions import views
 
-    raise typer.Exit(_sessions_show.show(project, store, session_id, full=full, view=view, as_json=as_json))
+    raise typer.Exit(views.show(project, store, session_id, full=full, view=view, as_json=as_json))
 
 
 @sessions_app.command("results")
@@ -53,7 +53,7 @@ def list_results(
     """List a session's tool results, and which of them can be trimmed."""
     from hooksdk.cli._sessions import views
 
-    raise typer.Exit(_sessions_show.list_results(project, store, session_id, as_json=as_json))
+    raise typer.Exit(views.list_results(project, store, session_id, as_json=as_json))
 
 
 @sessions_app.command("export")
@@ -73,8 +73,8 @@ def export_session(
     """Write a session's messages out, in the shape that their provider takes."""
     from hooksdk.cli._sessions import views
 
-    order = _sessions_show.Export(output=output, view=view, file_format=file_format, as_json=as_json)
-    raise typer.Exit(_sessions_show.export(project, store, session_id, order))
+    order = views.Export(output=output, view=view, file_format=file_format, as_json=as_json)
+    raise typer.Exit(views.export(project, store, session_id, order))
 
 
 @sessions_app.command("trim")
@@ -93,7 +93,7 @@ def trim_results(
 
     if replacement is not None and len(handles) > 1:
         raise typer.BadParameter("it says what one result held: give one handle", param_hint="--replacement")
-    raise typer.Exit(_sessions_change.trim(project, store, session_id, handles, replacement, as_json=as_json))
+    raise typer.Exit(changes.trim(project, store, session_id, handles, replacement, as_json=as_json))
 
 
 @sessions_app.command("restore")
@@ -107,7 +107,7 @@ def restore_results(
     """Let the model see trimmed results whole again."""
     from hooksdk.cli._sessions import changes
 
-    raise typer.Exit(_sessions_change.restore(project, store, session_id, handles, as_json=as_json))
+    raise typer.Exit(changes.restore(project, store, session_id, handles, as_json=as_json))
 
 
 @sessions_app.command("delete")
@@ -123,7 +123,7 @@ def delete_sessions(
 
     if as_json and not yes:
         raise typer.BadParameter("--json prints nothing but the document, so nothing can be asked: add --yes")
-    raise typer.Exit(_sessions_change.delete(project, store, session_ids, yes=yes, as_json=as_json))
+    raise typer.Exit(changes.delete(project, store, session_ids, yes=yes, as_json=as_json))
 
 
 @sessions_app.command("doctor")
@@ -142,9 +142,9 @@ def examine_sessions(
 
     The code is 1 while there are problems.
     """
-    from hooksdk.cli._sessions import doctor
+    from hooksdk.cli._sessions import examination
 
-    raise typer.Exit(_sessions_doctor.doctor(project, store, session_ids or [], mend=mend, as_json=as_json))
+    raise typer.Exit(examination.doctor(project, store, session_ids or [], mend=mend, as_json=as_json))
 
 
 @sessions_app.command("import")

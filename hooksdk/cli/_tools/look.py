@@ -43,7 +43,7 @@ class Look:
     as_json: bool = False
 
 
-def list_tools(look: Look) -> int:
+def print_tools(look: Look) -> int:
     """Print every tool that a model would get, and what it costs. The code is 1 when a server could not be started."""
     with warnings_shown(stderr_console()):
         listing = anyio.run(_list, look)
@@ -54,7 +54,7 @@ def list_tools(look: Look) -> int:
     return 1 if any(server["state"] == "failed" for server in listing["servers"]) else 0
 
 
-def search_tools(look: Look, queries: Sequence[str], limit: int | None, *, as_prompt: bool = False) -> int:
+def print_found(look: Look, queries: Sequence[str], limit: int | None, *, as_prompt: bool = False) -> int:
     """Print what the model would get for these queries, or be shown for them as a prompt."""
     if as_prompt:
         with warnings_shown(stderr_console()):
