@@ -22,7 +22,7 @@ TOP_LEVEL_FILES = 20
 BUILT_INS_MAY_NOT = {"run", "session", "host", "agent", "cli", "testing"}
 HEAVY = [
     "numpy", "mcp", "sqlalchemy", "jsonschema", "typer", "rich", "Stemmer", "referencing",
-    "pydantic_monty", "opentelemetry", "trio", "rank_bm25", "httpx", "builtin_plugins",
+    "pydantic_monty", "opentelemetry", "trio", "rank_bm25", "httpx", "builtin_plugins", "sqlite3", "hooksdk.desk",
 ]  # fmt: skip
 
 
