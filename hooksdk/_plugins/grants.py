@@ -7,7 +7,11 @@ from collections.abc import Iterable, Sequence
 from hooksdk._firing.hook import Grant
 from hooksdk.hooks import GRANTS, HOOKS
 
-ASKED_FOR = {"conversation": "tool results through its tools", "answer": "Answer in before_tool_call"}
+ASKED_FOR = {
+    "conversation": "tool results through its tools",
+    "answer": "Answer in before_tool_call",
+    "search": "Search in assemble_tools",
+}
 """What a permission is for that no hook or tool shows."""
 
 
