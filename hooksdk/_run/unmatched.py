@@ -73,8 +73,10 @@ class UnmatchedNames:
     ) -> None:
         """Log and trace the names of a `Withhold` that name no tool, each once: as a warning where a tool is called alike
         or the name is written as a pattern. A tool that is withheld only where it is there is no mistake."""
-        known = {name for tool in catalog for name in (tool.name, tool.own_name, tool.id)} | set(catalog.withheld)
-        unknown = [name for name in dict.fromkeys(names) if name not in known and (plugin, name) not in self._withheld]
+        all_names = {name for tool in catalog for name in (tool.name, tool.own_name, tool.id)} | set(catalog.withheld)
+        unknown = [
+            name for name in dict.fromkeys(names) if name not in all_names and (plugin, name) not in self._withheld
+        ]
         if not unknown:
             return
         self._withheld.update((plugin, name) for name in unknown)
