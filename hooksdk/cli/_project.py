@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 from rich.console import Console
 
 from hooksdk import Config, Host, MemoryStore
-from hooksdk._transcript.entries import Entry
+from hooksdk.transcript import Entry
 from hooksdk.approvals import Approver
 from hooksdk.cli._console import CommandProblem, safe
 from hooksdk.cli._mcp.files import not_trusted, servers_files

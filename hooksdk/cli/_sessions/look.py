@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import anyio
 
 from hooksdk import schema
-from hooksdk._tasks.shielding import in_thread
+from hooksdk.tasks import in_thread
 from hooksdk._transcript.journal import Ledger
 from hooksdk.cli._console import CommandProblem, printable, stderr_console, warnings_shown
 from hooksdk.cli._project import project_config

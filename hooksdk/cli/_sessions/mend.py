@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hooksdk._transcript.encoding import encode
-from hooksdk._transcript.entries import Entry
+from hooksdk.transcript import encode
+from hooksdk.transcript import Entry
 from hooksdk._transcript.journal import Ledger
 from hooksdk.cli._console import counted
 from hooksdk.cli._sessions.files import Line, Lines, read_lines, split_lines, unglued

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from hooksdk._transcript.encoding import encode
+from hooksdk.transcript import encode
 from hooksdk._transcript.facts import Record
 from hooksdk.calls import ToolCall
 from hooksdk.cli._console import (
