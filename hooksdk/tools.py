@@ -10,14 +10,13 @@ from types import ModuleType
 from typing import Any, TypedDict, TypeVar, Unpack, cast, final, overload
 
 from hooksdk import schema
-from hooksdk._door.checks import check, check_function, check_number, refuse
 from hooksdk._firing.marks import TOOL_MARK, is_own, note_marked
 from hooksdk._firing.signature import Executor, locate, read_signature, takes_context
 from hooksdk._schema.definitions import read_definition
 from hooksdk._schema.fresh import Fresh, peek
 from hooksdk._schema.plain import SdkObject
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.errors import ToolSchemaError, WrongArgument, did_you_mean
+from hooksdk.errors import ToolSchemaError, WrongArgument, check, check_function, check_number, did_you_mean, refuse
 from hooksdk.patterns import SOURCES, Source
 
 __all__ = ["Annotations", "Source", "Tool", "ToolCall", "ToolResult", "marked_tools", "tool"]

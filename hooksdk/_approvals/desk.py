@@ -10,9 +10,9 @@ import anyio
 from hooksdk._approvals.record import ApprovalRecord
 from hooksdk._approvals.records import DAY, ApprovalRecords, NotWaiting
 from hooksdk._approvals.request import MAX_TIMEOUT, Approval, ApprovalRequest, Later, plain_answer
-from hooksdk._door.checks import check, check_number
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import Attempt, describe
+from hooksdk.errors import check, check_number
 
 WAIT = 30.0
 POLL = 0.25

@@ -7,10 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from hooksdk import schema
-from hooksdk._door.checks import check, check_function, check_mapping, check_number, check_path, check_text
 from hooksdk._run.parts import ParentRun
 from hooksdk._schema.plain import plain
-from hooksdk.errors import ConfigError, WrongArgument
+from hooksdk.errors import (
+    ConfigError,
+    WrongArgument,
+    check,
+    check_function,
+    check_mapping,
+    check_number,
+    check_path,
+    check_text,
+)
 from hooksdk.hooks import RunInfo
 
 TRIGGERS = ("user", "schedule", "subagent", "other")

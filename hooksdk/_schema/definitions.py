@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hooksdk._door.checks import refuse
 from hooksdk._schema.plain import plain
+from hooksdk.errors import refuse
 from hooksdk.values import JsonObject, as_list, as_object, is_list, is_object
 
 _SCHEMAS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from hooksdk._door.checks import refuse
 from hooksdk._schema.plain import SdkObject
-from hooksdk.errors import ConfigError, did_you_mean
+from hooksdk.errors import ConfigError, did_you_mean, refuse
 from hooksdk.formats._base import FoundResult, GivenMessage, Message, MessageFormat, ProviderJson
 from hooksdk.formats._tools import GivenTool, GivenTools
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from hooksdk import schema
-from hooksdk._door.checks import check_mapping, refuse
 from hooksdk._schema.plain import is_sdk_object, plain
 from hooksdk.calls import ToolCall
-from hooksdk.errors import WrongArgument
+from hooksdk.errors import WrongArgument, check_mapping, refuse
 from hooksdk.formats._base import Message, MessageFormat
 from hooksdk.values import as_object, is_list, is_mapping, is_object, is_sequence
 

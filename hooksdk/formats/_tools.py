@@ -6,11 +6,10 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from hooksdk._door.checks import each, refuse
 from hooksdk._firing.marks import TOOL_MARK
 from hooksdk._schema.definitions import definitions_in
 from hooksdk._schema.plain import SdkObject, is_sdk_object
-from hooksdk.errors import WrongArgument
+from hooksdk.errors import WrongArgument, check_list, refuse
 from hooksdk.tools import Tool
 from hooksdk.values import is_mapping
 
@@ -28,7 +27,7 @@ def as_tools(given: GivenTools | Callable[[], GivenTools], where: str, *, owner:
         refuse(where, given, "a list of tools", "Write tools=[...]")
     advice = "Give its `tools`" if hasattr(given, "tools") else "Write such as tools=[add, remove]"
     tools: list[Tool] = []
-    for at, one in enumerate(each(where, given, "tools", advice)):
+    for at, one in enumerate(check_list(where, given, "tools", advice)):
         tools += _read(one, f"{where}, item {at}", owner)
     return tools
 

@@ -18,13 +18,13 @@ from typing import Any, cast, final
 
 import anyio
 
-from hooksdk._door.places import state_folder
 from hooksdk._tasks.shielding import in_thread, keep_trying, run_shielded
 from hooksdk._transcript.encoding import encode_for
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.storage import unknown_session
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
+from hooksdk.state import state_folder
 from hooksdk.stores._files import AppendFile, with_advice
 from hooksdk.stores._jsonl_log import VERSION, JsonlLog, with_header
 from hooksdk.stores._locks import Lease
