@@ -32,9 +32,8 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import AsyncOnly, PolicyFailed, RunBlocked, check
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, ProviderJson, SdkObject
-from hooksdk.formats._given import call_in, messages_in, usage_in
-from hooksdk.formats._shared import replies_in
-from hooksdk.formats._tools import as_tools
+from hooksdk.formats.intake import as_tools, call_in, messages_in, usage_in
+from hooksdk.formats.kit import replies_in
 from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.records import (
     AttemptStarted,

@@ -27,7 +27,7 @@ from hooksdk.approvals import Approver
 from hooksdk.calls import TrimReceipt
 from hooksdk.errors import AsyncOnly, ConfigError, FenceClosed, PluginRefused, SessionClosed, check_list, check_text
 from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
-from hooksdk.formats._given import messages_in
+from hooksdk.formats.intake import messages_in
 from hooksdk.hooks import RunInfo, SessionEndReason
 from hooksdk.patterns import ToolPattern
 from hooksdk.records import SessionEnded, SessionStarted

@@ -8,7 +8,6 @@ from typing import Any
 
 from hooksdk import schema
 from hooksdk._run.parts import ParentRun
-from hooksdk._schema.plain import plain
 from hooksdk.errors import (
     ConfigError,
     WrongArgument,
@@ -20,6 +19,7 @@ from hooksdk.errors import (
     check_text,
 )
 from hooksdk.hooks import RunInfo
+from hooksdk.values import plain
 
 TRIGGERS = ("user", "schedule", "subagent", "other")
 """What may begin a run."""

@@ -16,7 +16,7 @@ from hooksdk._transcript.encoding import summary_of
 from hooksdk._transcript.loose_ends import is_loose_end
 from hooksdk.calls import ToolCall
 from hooksdk.formats import FoundResult, Message, MessageFormat
-from hooksdk.formats._content import size_of
+from hooksdk.formats.content import size_of
 
 FACTS_VERSION: Final = 2
 """Of what is said about a message. Raise it when a format finds other calls or results in the same message, or when sizes are

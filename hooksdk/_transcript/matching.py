@@ -13,7 +13,7 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.results import Record
 from hooksdk._transcript.turns import Slot
 from hooksdk.formats import FoundResult, Message, MessageFormat
-from hooksdk.formats._shared import identified, with_readable_arguments
+from hooksdk.formats.kit import with_call_ids, with_readable_arguments
 
 
 class MismatchError(ValueError):
@@ -94,7 +94,7 @@ def _same_results(theirs: Message, known: Sequence[Message], place: int, ledger:
     if message_format.text(theirs) or message_format.text(known[0]):
         return False
     calls = [ledger.call_at(record.call) for record in records if record.call is not None]
-    results = identified(message_format.results(theirs), calls)
+    results = with_call_ids(message_format.results(theirs), calls)
     if [result.call_id for result in results] != [record.call_id for record in records]:
         return False
     ways = [zip(results, message_format.results(message), records, strict=True) for message in known]
@@ -115,7 +115,7 @@ def without_repeats(messages: list[Message], ledger: Ledger) -> list[Message]:
     for number, message in enumerate(messages):
         if message_format.is_reply(message):
             return new + messages[number:]
-        results = identified(message_format.results(message), (slot.call for slot in ledger.slots))
+        results = with_call_ids(message_format.results(message), (slot.call for slot in ledger.slots))
         slots = [slot for result in results if (slot := _answered(result.call_id, ledger.slots))]
         records = [slot.record for slot in slots if slot.record]
         if not results or len(records) < len(results) or message_format.text(message):

@@ -10,7 +10,7 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.matching import MismatchError
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message, MessageFormat
-from hooksdk.formats._shared import identified
+from hooksdk.formats.kit import with_call_ids
 
 NO_RESULT = "no result: the conversation went on before this call had one"
 """What a call without a result gets, so that the next request can be sent."""
@@ -59,7 +59,7 @@ def paired(
     after_reply = after is not None and after.ends_with_reply
     for position, message in enumerate(messages, start):
         results = message_format.results(message)
-        results = identified(results, waiting) if results else results
+        results = with_call_ids(results, waiting) if results else results
         is_reply = message_format.is_reply(message)
         for result in results:
             call = next((call for call in waiting if call.id == result.call_id), None)

@@ -15,7 +15,7 @@ from hooksdk._transcript.messages import Messages
 from hooksdk._transcript.results import Record, Records
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
-from hooksdk.formats._shared import answered_ids
+from hooksdk.formats.kit import answered_ids
 
 Orphan = tuple[ToolCall, ToolResult, bool, str, str | None]
 """A result whose call is not recorded yet: disposable, the real tool's name, and the hash of the text that was answered."""

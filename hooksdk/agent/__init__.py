@@ -21,8 +21,7 @@ from hooksdk.calls import ToolCall
 from hooksdk.catalog import Catalog
 from hooksdk.errors import ApprovalPending, WrongArgument, check, check_function, check_text, refuse
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, get_format
-from hooksdk.formats._given import messages_in
-from hooksdk.formats._tools import as_tools
+from hooksdk.formats.intake import as_tools, messages_in
 from hooksdk.models import Model, ModelReply, ModelUnavailable, OnText, StreamingModel, get_model
 from hooksdk.run import Run
 from hooksdk.session import Session

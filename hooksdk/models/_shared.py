@@ -18,8 +18,8 @@ import anyio
 
 from hooksdk.errors import ConfigError, check, check_function, check_mapping, check_number, check_text
 from hooksdk.formats import Message
-from hooksdk.formats._shared import as_object
 from hooksdk.models._protocol import ModelReply, ModelUnavailable, OnText
+from hooksdk.values import as_object
 
 _TEMPORARY_STATUSES = (408, 409, 425, 429)
 """Statuses below 500 after which another attempt may succeed."""

@@ -17,7 +17,7 @@ from hooksdk.approvals import Approval, ApprovalRequest, Approver, Later
 from hooksdk.config import Config, fold, load_config
 from hooksdk.errors import MissingGrant, PluginRefused, check_list, check_mapping, did_you_mean, refuse
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat
-from hooksdk.formats._tools import as_tools
+from hooksdk.formats.intake import as_tools
 from hooksdk.hooks import GRANTS
 from hooksdk.host import Host
 from hooksdk.session import Session

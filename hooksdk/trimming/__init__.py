@@ -21,7 +21,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from hooksdk import schema
-from hooksdk._schema.plain import plain
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, checked
@@ -30,8 +29,8 @@ from hooksdk._transcript.requests import find_record, plan_trim
 from hooksdk.calls import ResultInfo, ToolResult
 from hooksdk.errors import ConfigError, HookSDKError, check_list
 from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
-from hooksdk.formats._content import result_of
-from hooksdk.values import as_list, as_object, is_object
+from hooksdk.formats.content import result_of
+from hooksdk.values import as_list, as_object, is_object, plain
 
 __all__ = ["NotTrimmed", "guess_format", "list_results", "problem", "read", "repair", "trim"]
 
