@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from hooksdk import schema
+from hooksdk._schema.fresh import peek
 from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import StoreError
@@ -57,6 +58,8 @@ def load_result(fields: dict[str, Any]) -> ToolResult:
 
 def plain_result(result: ToolResult) -> ToolResult:
     """The result, or its text alone where the rest is not JSON: a result must never be lost."""
+    if result.plain and peek(result, "structured") is None:  # text, which is JSON
+        return result
     try:
         encode(save_result(result))
         return result

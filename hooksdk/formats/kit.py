@@ -149,9 +149,14 @@ class AnyCall(Protocol):
     """What tells a call."""
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """Its id."""
+        ...
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The tool's name."""
+        ...
 
 
 def answered_ids(results: Iterable[tuple[str, str]], open_calls: Iterable[AnyCall]) -> list[str]:

@@ -23,7 +23,7 @@ STATE = "hooksdk.verdicts"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class WaitingCall:
     """One call, as it was judged."""
 
     reply: int
@@ -47,32 +47,33 @@ class Verdict:
 
 
 @final
-class Verdicts:
-    """The verdicts that one session keeps."""
+class WaitingCalls:
+    """The calls of one session that were judged and have no result yet."""
 
     def __init__(self, transcript: Transcript, info: RunInfo) -> None:
         self._transcript = transcript
         self._info = info
-        self._stored: dict[str, Any] = transcript.state(STATE)
+        self.calls: dict[str, Any] = transcript.state(STATE)
+        """By their id."""
         self._taken: set[str] = set()
-        """Calls that go on from their verdict now: nobody else does."""
+        """The ids of calls that somebody takes further now, and that nobody else may take."""
 
-    def take(self, written: ToolCall) -> Verdict | None:
-        """The verdict of this call, once; None when it has to be judged."""
-        value: object = self._stored.get(written.id)
+    def take(self, written: ToolCall) -> WaitingCall | None:
+        """What was judged of this call, once; None when it has to be judged."""
+        value: object = self.calls.get(written.id)
         if value is None or written.id in self._taken:
             return None
         try:
             fields = dict(cast("Mapping[str, Any]", value))
             fields["questions"] = tuple(Question(**question) for question in fields["questions"])
-            verdict = Verdict(**fields)
+            waiting = WaitingCall(**fields)
         except (KeyError, TypeError, ValueError) as error:
-            logger.warning("the verdict on call %r cannot be read, so it is judged anew: %r", written.id, error)
+            logger.warning("what was judged of call %r cannot be read, so it is judged anew: %r", written.id, error)
             return None
-        if (verdict.reply, verdict.run, verdict.written) != (self._reply_of(written), self._run, _digest(written)):
+        if (waiting.reply, waiting.run, waiting.written) != (self._reply_of(written), self._run, _digest(written)):
             return None
         self._taken.add(written.id)
-        return verdict
+        return waiting
 
     async def keep(
         self, written: ToolCall, call: ToolCall, tool: Tool, arguments: dict[str, Any], questions: tuple[Question, ...],
@@ -80,18 +81,18 @@ class Verdicts:
     ) -> bool:  # fmt: skip
         """Keep what was judged, with placeholders for values of secrets; durable when this answers True. False where
         something is not JSON."""
-        verdict = Verdict(
+        waiting = WaitingCall(
             reply=self._reply_of(written), run=self._run, written=_digest(written), name=call.name, origin=call.origin,
             tool=tool.id, fingerprint=definition_of(tool), arguments=arguments,
             questions=questions, answered_by=mask.text(approval.by) if approval else None,
         )  # fmt: skip
-        value = asdict(verdict)
+        value = asdict(waiting)
         value |= {name: mask.value(value[name]) for name in ("arguments", "questions")}
-        if not (verdict.run and verdict.written and digest_of(value)):
+        if not (waiting.run and waiting.written and digest_of(value)):
             return False
         # Calls of earlier replies are closed: what was kept of them is good for nothing any more.
         current = {
-            name: one for name, one in self._stored.items() if as_object(one).get("reply", 0) >= self._transcript.replies
+            name: one for name, one in self.calls.items() if as_object(one).get("reply", 0) >= self._transcript.replies
         }  # fmt: skip
         await self._save({**current, written.id: value})
         self._taken.discard(written.id)
@@ -99,13 +100,13 @@ class Verdicts:
 
     async def forget(self, written: ToolCall) -> None:
         """The call is executed now, or has its result."""
-        if written.id in self._stored:
-            await self._save({name: one for name, one in self._stored.items() if name != written.id})
+        if written.id in self.calls:
+            await self._save({name: one for name, one in self.calls.items() if name != written.id})
             self._taken.discard(written.id)
 
-    async def _save(self, verdicts: dict[str, Any]) -> None:
-        await self._transcript.save_state(STATE, verdicts)
-        self._stored = self._transcript.state(STATE)
+    async def _save(self, calls: dict[str, Any]) -> None:
+        await self._transcript.save_state(STATE, calls)
+        self.calls = self._transcript.state(STATE)
 
     @cached_property
     def _run(self) -> str:
