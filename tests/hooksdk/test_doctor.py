@@ -19,7 +19,7 @@ from mcp_servers import alive, script, until
 from warm import Done
 
 from hooksdk import JsonlStore, MemoryStore
-from hooksdk.cli._doctor_store import examine_store
+from hooksdk.cli._doctor.store import examine_store
 
 FLAWED = '''
 from collections.abc import Sequence
