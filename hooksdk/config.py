@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, final
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from hooksdk._approvals.places import state_folder
 from hooksdk._config.gateway import GatewayConfig, gateway_places
 from hooksdk._config.merge import Merged, merge
 from hooksdk._config.own_settings import OwnSettings, ProjectSettings
@@ -24,7 +25,17 @@ from hooksdk._tasks.background import logger
 from hooksdk.errors import ConfigError, HookSDKError, did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import HOOKS
 
-__all__ = ["Config", "ConfigWatch", "PluginConfig", "ProjectSettings", "fold", "load_config", "read_config"]
+__all__ = [
+    "Config",
+    "ConfigWatch",
+    "PluginConfig",
+    "ProjectSettings",
+    "fold",
+    "load_config",
+    "read_config",
+    "split_store",
+    "state_folder",
+]
 
 Seconds = Annotated[float, Field(gt=0)]
 

@@ -1,13 +1,11 @@
-"""What a plugin keeps for one session, what it may ask of its host, and where the user's own state is kept."""
+"""What a plugin keeps for one session, and what it may ask of its host."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
-__all__ = ["PluginHost", "PluginState", "state_folder"]
+__all__ = ["PluginHost", "PluginState"]
 
 T = TypeVar("T")
 
@@ -81,11 +79,3 @@ class PluginHost(Protocol):
         """Ask the program around the host to restart it. Raises `RuntimeError` when it has not said how, and what its
         callback raises."""
         ...
-
-
-def state_folder() -> Path:
-    """Where hooksdk keeps what outlives a process: `$HOOKSDK_HOME`, or `~/.local/state/hooksdk`. It need not exist."""
-    if home := os.environ.get("HOOKSDK_HOME"):
-        return Path(home).expanduser()
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "hooksdk"

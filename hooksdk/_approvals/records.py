@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, final
 
+from hooksdk._approvals.places import state_folder
 from hooksdk._approvals.record import ApprovalRecord, read_stored, record_of
 from hooksdk._approvals.request import Approval, ApprovalRequest
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread
 from hooksdk.errors import HostError, StoreError
-from hooksdk.state import state_folder
 from hooksdk.values import canonical
 
 if TYPE_CHECKING:

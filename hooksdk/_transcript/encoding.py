@@ -44,6 +44,12 @@ def encode_for(place: str, value: object) -> bytes:
         raise StoreError(place, f"this is not JSON: {error}") from error
 
 
+def is_same(place: str, stored: object, value: object) -> bool:
+    """True when `value`, once stored, reads as `stored` does, whatever the order of its members. Raises `StoreError`, which names
+    the place, for what is not JSON."""
+    return schema.canonical(stored) == schema.canonical(json.loads(encode_for(place, value)))
+
+
 def save_result(result: ToolResult) -> dict[str, Any]:
     """A result as JSON."""
     fields: dict[str, Any] = {"text": result.text, "is_error": result.is_error, "structured": result.structured}

@@ -119,6 +119,10 @@ class ThrowawayStore:
         """Good until the command ends."""
         await (await self._space(space)).set_value(space, key, value)
 
+    async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
+        """Good until the command ends."""
+        return await (await self._space(space)).change_value(space, key, old, new)
+
     async def delete_value(self, space: str, key: str) -> None:
         """Good until the command ends."""
         await (await self._space(space)).delete_value(space, key)

@@ -266,7 +266,7 @@ def test_an_open_session_is_a_notice_and_a_closed_one_is_nothing(tmp_path: Path)
 HELD = """
 import os, sys
 from pathlib import Path
-from hooksdk.stores._locks import Lease
+from hooksdk.stores.locks import Lease
 lease = Lease.take(Path(sys.argv[1]))
 child = os.fork()
 if child == 0:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hooksdk.cli._doctor.examination import Finding
 from hooksdk.stores import JsonlStore, Store
-from hooksdk.stores._locks import held_locks, is_held
+from hooksdk.stores.locks import held_locks, is_held
 
 PROC_LOCKS = Path("/proc/locks")
 

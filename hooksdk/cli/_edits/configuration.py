@@ -16,7 +16,7 @@ from hooksdk._config.sources import TRUST_TABLE, user_file
 from hooksdk._config.trust import Trust
 from hooksdk.config import fold, read_config
 from hooksdk.errors import ConfigError, StoreError
-from hooksdk.stores._files import replace_file
+from hooksdk.stores.files import replace_file
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._edits.client_text import Hunk
 from hooksdk.errors import StoreError
 from hooksdk.gateway._status import gateway_folder
-from hooksdk.stores._files import replace_file
+from hooksdk.stores.files import replace_file
 
 
 @dataclass

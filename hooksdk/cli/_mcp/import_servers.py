@@ -31,7 +31,7 @@ from hooksdk.mcp._clients import ClientFile, client_files
 from hooksdk.mcp._config import ENTRY_KEYS, load_file, read_text
 from hooksdk.mcp._fill import BARE_FOLDERS, with_braces
 from hooksdk.mcp._shapes import essence, find_servers, plain_entry
-from hooksdk.stores._files import replace_file
+from hooksdk.stores.files import replace_file
 
 
 @dataclass(frozen=True, kw_only=True)

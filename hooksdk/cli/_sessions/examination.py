@@ -15,9 +15,9 @@ from hooksdk.cli._sessions.look import Damaged, holder_of, look_at, place_of, un
 from hooksdk.cli._sessions.mend import Plan, plan_session, plan_values, session_bases, session_id_of
 from hooksdk.errors import StoreError
 from hooksdk.stores import JsonlStore, Store
-from hooksdk.stores._files import replace_file
-from hooksdk.stores._locks import Lease
+from hooksdk.stores.files import replace_file
 from hooksdk.stores.jsonl import file_name
+from hooksdk.stores.locks import Lease
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,8 +18,8 @@ from hooksdk.cli._project import project_config
 from hooksdk.errors import StoreError, did_you_mean
 from hooksdk.formats import FORMATS, Message, get_format
 from hooksdk.stores import JsonlStore, Store, open_store
-from hooksdk.stores._locks import Lease, is_held
 from hooksdk.stores.jsonl import file_name
+from hooksdk.stores.locks import Lease, is_held
 
 T = TypeVar("T")
 

@@ -16,8 +16,7 @@ from hooksdk.cli._console import counted
 from hooksdk.cli._sessions.files import Line, Lines, read_lines, split_lines, unglued
 from hooksdk.errors import StoreError
 from hooksdk.formats import FORMATS, Message, get_format
-from hooksdk.stores._values import ValueFile
-from hooksdk.stores.jsonl import VERSION, file_name
+from hooksdk.stores.jsonl import VERSION, ValueFile, file_name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import final
 
 from hooksdk.errors import SessionBusy, StoreError
-from hooksdk.stores._files import BINARY, sync, with_advice, write_all
+from hooksdk.stores.files import BINARY, sync, with_advice, write_all
+
+__all__ = ["Lease", "held_locks", "is_held", "lock", "unlock"]
 
 
 def lock(fd: int) -> bool:

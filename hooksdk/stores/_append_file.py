@@ -1,4 +1,4 @@
-"""Files of JSON lines that only grow, and files that are replaced whole: the part of `JsonlStore` that runs in worker threads.
+"""Files of JSON lines that only grow: the part of `JsonlStore` that runs in worker threads.
 
 A step is one or more lines that are stored whole or not at all: every line of it but the last begins with a blank, which JSON
 ignores. What a crash can leave is a torn last step; it is left out on reading and cut off before the next append. Any other
@@ -8,13 +8,10 @@ damage is reported and nothing is touched.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import logging
 import os
-import sys
-import tempfile
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -22,48 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from hooksdk._transcript.encoding import encode_for
 from hooksdk.errors import StoreError, TranscriptChanged
 from hooksdk.stores._lines import LineTable, is_whole, parse_line
+from hooksdk.stores.files import BINARY, sync, sync_directory, with_advice, write_all
+from hooksdk.transcript import encode_for
 
 logger = logging.getLogger("hooksdk")
-
-BINARY = getattr(os, "O_BINARY", 0)
 CHUNK = 1 << 20
 """How many bytes are read at a time where not all are needed at once."""
-_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 _seeking = threading.Lock()
-
-
-def sync(fd: int) -> None:
-    """Wait until what was written to an open file is on the disk."""
-    _sync(fd)
-
-
-def with_advice(error: Exception) -> str:
-    """What went wrong, what became of the stored content, and what to do where that is known."""
-    advice = {
-        errno.ENOSPC: ". Free some space on this disk, then try again",
-        errno.EDQUOT: ". Free some space within the quota, then try again",
-        errno.EROFS: ". Make the disk writable, or copy the folder to one that is: an open session is written to",
-    }
-    number = error.errno if isinstance(error, OSError) else None
-    return f"{error}. What was stored before is whole{advice.get(number or 0, '')}"
-
-
-def sync_directory(path: Path) -> None:
-    if sys.platform != "win32":
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-
-def write_all(fd: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
 
 
 def read_at(fd: int, size: int, offset: int) -> bytes:
@@ -243,7 +207,7 @@ class AppendFile:
                 self._renamed = False
             write_all(self._fd, self._join + step)
             stamp = self._now()  # at once: an edit by somebody else while the disk is waited for shall show
-            _sync(self._fd)
+            sync(self._fd)
         except OSError as error:
             self._take_back()
             raise StoreError(str(self.path), f"cannot be written: {with_advice(error)}") from error
@@ -289,7 +253,7 @@ class AppendFile:
 
     def _cut(self) -> None:
         os.ftruncate(self._fd, self._size)
-        _sync(self._fd)
+        sync(self._fd)
         self._torn = 0
         self._stamp = self._now()
 
@@ -350,25 +314,3 @@ def _rename(old: Path, new: Path, fd: int) -> None:
     except OSError:
         if not os.path.samestat(os.fstat(fd), new.stat()):
             raise
-
-
-def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Write a file whole or not at all: beside it first, then in its place. Raises `StoreError`."""
-    try:
-        for old in path.parent.glob(f".{path.name}.*.tmp"):
-            old.unlink(missing_ok=True)
-        fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        try:
-            try:
-                write_all(fd, data)
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-            Path(name).chmod(mode)
-            Path(name).replace(path)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
-        sync_directory(path.parent)
-    except OSError as error:
-        raise StoreError(str(path), f"cannot be written: {with_advice(error)}") from error
