@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, final
 
 from hooksdk import schema
-from hooksdk._schema.fresh import Fresh
+from hooksdk._schema.fresh import Fresh, put_fresh
 from hooksdk.errors import WrongArgument, check, check_list
 from hooksdk.values import readable
 
@@ -118,9 +118,8 @@ class ToolResult:
         put(self, "text", text)
         put(self, "is_error", is_error)
         put(self, "plain", not content)
-        put(self, "blocks", content or [{"type": "text", "text": text}])
-        put(self, "structured", structured)
-        put(self, "meta", meta)
+        blocks = content or [{"type": "text", "text": text}]
+        put_fresh(self, blocks=blocks, structured=structured, meta=meta)
 
     @classmethod
     def error(cls, text: str) -> ToolResult:
