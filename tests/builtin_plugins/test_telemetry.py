@@ -502,6 +502,7 @@ def test_providers_have_the_conventions_names() -> None:
     ]
 
 
+@pytest.mark.heavy
 def test_without_the_package_one_line_says_what_to_install() -> None:
     script = (
         "import sys; sys.modules['opentelemetry'] = None\n"

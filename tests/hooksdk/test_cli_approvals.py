@@ -13,7 +13,7 @@ from hooksdk.approvals import Approval, ApprovalDesk, ApprovalRecords, Later, Qu
 from tests.hooksdk.commands import hooksdk
 from tests.stage import make
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 FIRST, SECOND = {"amount": 5}, {"amount": 7, "to": "\x1b[31mbob\nnumber  1"}
 
 

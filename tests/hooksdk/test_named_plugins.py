@@ -223,6 +223,7 @@ def test_the_user_s_own_settings_count_for_it(folder: Path, capsys: pytest.Captu
 # The commands that take it
 
 
+@pytest.mark.heavy
 @pytest.mark.anyio
 async def test_a_run_with_a_real_client_is_judged_by_it(folder: Path) -> None:
     def script(turn: Turn) -> Any:
@@ -297,6 +298,7 @@ def test_it_is_validated_as_a_host_would_take_it(folder: Path, capsys: pytest.Ca
     assert "problem  plugin 'quota' refused: its constructor wants 'more'" in capsys.readouterr().out
 
 
+@pytest.mark.heavy
 def test_the_doctor_examines_it_and_what_cannot_be_imported_is_a_finding(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -106,6 +106,7 @@ def broken_database(fault: Fault) -> Generator[None]:
         yield
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", FAULTS)
 def test_whichever_operation_on_files_goes_wrong_nothing_acknowledged_is_lost(tmp_path: Path, kind: Any) -> None:
     number = 0
@@ -117,6 +118,7 @@ def test_whichever_operation_on_files_goes_wrong_nothing_acknowledged_is_lost(tm
     assert number > 10
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", FAULTS)
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_whichever_statement_goes_wrong_nothing_acknowledged_is_lost(
