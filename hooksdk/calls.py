@@ -108,9 +108,11 @@ class ToolResult:
             where = f"ToolResult(blocks=...), item {at}"
             check(where, block, Mapping, 'a block such as {"type": "text", "text": ...}')
             content.append(_copied(where, dict(block)))
-        structured = _copied("ToolResult(structured=...)", structured)
-        check("ToolResult(meta=...)", meta, (Mapping, type(None)), 'a mapping such as {"example.org/pages": 3}')
-        meta = None if meta is None else _copied("ToolResult(meta=...)", dict(meta))
+        if structured is not None:
+            structured = _copied("ToolResult(structured=...)", structured)
+        if meta is not None:
+            check("ToolResult(meta=...)", meta, Mapping, 'a mapping such as {"example.org/pages": 3}')
+            meta = _copied("ToolResult(meta=...)", dict(meta))
         if text is None:
             text = "\n".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
         put = object.__setattr__

@@ -14,24 +14,24 @@ from typing import Any, cast
 
 import anyio.to_thread
 
-from builtin_plugins.tool_search._answers import compact, describe, number_of, search, texts_of
-from builtin_plugins.tool_search._bridge import bridge_tools, fill
-from builtin_plugins.tool_search._code_mode import code_tool
+from builtin_plugins.tool_search._answers.answers import compact, describe, number_of, search, texts_of
+from builtin_plugins.tool_search._answers.listing import listing_budget
+from builtin_plugins.tool_search._answers.scope import Refusal, Scope
+from builtin_plugins.tool_search._answers.streak import Streak
+from builtin_plugins.tool_search._bridge.tools import bridge_tools, fill
+from builtin_plugins.tool_search._bridge.unwrapping import Unwrapping
 from builtin_plugins.tool_search._config import Config
-from builtin_plugins.tool_search._indexes import Indexes
-from builtin_plugins.tool_search._learned import Learning, Memory
-from builtin_plugins.tool_search._listing import listing_budget
 from builtin_plugins.tool_search._names import Names
+from builtin_plugins.tool_search._ranking.indexes import Indexes
+from builtin_plugins.tool_search._ranking.learned import Learning, Memory
 from builtin_plugins.tool_search._reach import Reach
-from builtin_plugins.tool_search._sandbox import Sandbox
-from builtin_plugins.tool_search._scope import Refusal, Scope
+from builtin_plugins.tool_search._script.sandbox import Sandbox
+from builtin_plugins.tool_search._script.tool import code_tool
 from builtin_plugins.tool_search._sentences import (
     DESCRIPTIONS,
     HOW_TO_CALL,
     HOW_TO_CALL_IN_SCRIPT,
 )
-from builtin_plugins.tool_search._streak import Streak
-from builtin_plugins.tool_search._unwrapping import Unwrapping
 from builtin_plugins.tool_search.rankers import load_ranker
 from hooksdk import Catalog, PluginState, Storage, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
 from hooksdk.hooks import (

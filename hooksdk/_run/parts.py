@@ -137,7 +137,7 @@ class _Saved:
 
 
 def _check_id(plugin_id: str) -> None:
-    """Approvals that are remembered, and verdicts, are kept beside what plugins keep: no plugin may reach them."""
+    """Approvals that are remembered, and calls that wait, are kept beside what plugins keep: no plugin may reach them."""
     if plugin_id.casefold().startswith(OWN_IDS):
         raise PluginRefused(plugin_id, f"ids that begin with '{OWN_IDS}' are hooksdk's own", "Give it another id")
 

@@ -18,7 +18,7 @@ from hooksdk._run.parts import RunParts
 from hooksdk._run.secrets import SecretMask
 from hooksdk._run.shadow import RunResults
 from hooksdk._run.stats import RunStats
-from hooksdk._run.verdicts import Verdicts
+from hooksdk._run.waiting_calls import WaitingCalls
 from hooksdk._tasks.limits import Attempt
 from hooksdk.calls import ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog
@@ -142,9 +142,9 @@ class RunState:
         self.stats = RunStats(self.secrets.text)
 
     @cached_property
-    def verdicts(self) -> Verdicts:
-        """What is kept of calls that were judged and have no result yet."""
-        return Verdicts(self.parts.transcript, self.info)
+    def waiting(self) -> WaitingCalls:
+        """Calls that were judged and have no result yet."""
+        return WaitingCalls(self.parts.transcript, self.info)
 
     @property
     def tools(self) -> Catalog:

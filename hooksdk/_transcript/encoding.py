@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from hooksdk import schema
+from hooksdk._schema.fresh import peek
 from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import StoreError
@@ -43,6 +44,12 @@ def encode_for(place: str, value: object) -> bytes:
         raise StoreError(place, f"this is not JSON: {error}") from error
 
 
+def is_same(place: str, stored: object, value: object) -> bool:
+    """True when `value`, once stored, reads as `stored` does, whatever the order of its members. Raises `StoreError`, which names
+    the place, for what is not JSON."""
+    return schema.canonical(stored) == schema.canonical(json.loads(encode_for(place, value)))
+
+
 def save_result(result: ToolResult) -> dict[str, Any]:
     """A result as JSON."""
     fields: dict[str, Any] = {"text": result.text, "is_error": result.is_error, "structured": result.structured}
@@ -57,6 +64,8 @@ def load_result(fields: dict[str, Any]) -> ToolResult:
 
 def plain_result(result: ToolResult) -> ToolResult:
     """The result, or its text alone where the rest is not JSON: a result must never be lost."""
+    if result.plain and peek(result, "structured") is None:  # text, which is JSON
+        return result
     try:
         encode(save_result(result))
         return result

@@ -243,14 +243,14 @@ class Transcript:
             entry = {"kind": "staged", "call": plain_call(call), **place, "result": save_result(result)}
             await self._journal({**entry, "disposable": disposable, "ran": ran})
             return
-        slot.take(result, disposable, ran)
+        slot.staged, slot.disposable, slot.ran, slot.by_run = result, disposable, ran, True
         try:
             due, messages = self._due_results()
             message_format = self._need_format()
             texts = [each.text for message in messages for each in message_format.results(message)]
             reads_otherwise = texts[due.index(slot)] != result.text
             if disposable or ran or reads_otherwise:
-                said = slot.answer_hash if reads_otherwise else None
+                slot.answer_hash = said = schema.fingerprint(result.text) if reads_otherwise else None
                 await self._journal({"kind": "answered", **place, "disposable": disposable, "ran": ran, "said": said})
             await self._store(messages)
         except HookSDKError:

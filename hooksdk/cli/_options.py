@@ -40,6 +40,10 @@ Plugins = Annotated[
         "it needs no grant: you name it.",
     ),
 ]
+ContextWindow = Annotated[
+    int, typer.Option(min=1, metavar="TOKENS", help="The model's context window, for tool search.")
+]
+WINDOW = 200_000
 
 ServerNames = Annotated[list[str] | None, typer.Argument(metavar="[SERVER]...", help="These alone; by default all.")]
 ImportFrom = Annotated[

@@ -22,7 +22,7 @@ from hooksdk.gateway import Gateway
 from hooksdk.gateway._heirs import Place, leave
 from hooksdk.gateway._status import state_folder
 from hooksdk.hooks import AfterToolCall, Ask, BeforeToolCall, Rewrite, RewriteToolCall
-from hooksdk.stores._locks import lock
+from hooksdk.stores.locks import lock
 from tests.hooksdk.gateways import ERAS, Source, client, gateway, source, text_of
 
 pytestmark = pytest.mark.anyio

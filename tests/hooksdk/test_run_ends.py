@@ -159,7 +159,7 @@ async def test_the_end_of_a_run_cancels_its_calls_and_waits_for_them_before_its_
 async def test_a_result_that_comes_after_its_run_is_not_taken_for_a_later_call_of_the_same_id(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hooksdk._run.judged.CALLS_TIMEOUT", 0.01)
+    monkeypatch.setattr("hooksdk._run.call.CALLS_TIMEOUT", 0.01)
     over, call = anyio.Event(), ToolCall("c", "read_file", {})
 
     async def slow(arguments: dict[str, Any]) -> str:
