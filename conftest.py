@@ -26,6 +26,9 @@ STARTS = {
 }  # fmt: skip
 """What Python audits where a process or a server begins. `tests/hooksdk/warm.py` audits the forks that it asks for."""
 
+EXAMPLES = Path(__file__).parent / "examples"
+"""Its tests run commands, and know nothing of this project's marks."""
+
 WHOLE = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.heavy\b", re.MULTILINE)
 """A file that is heavy as a whole: where heavy tests are left out it is not imported, and neither are the SDKs that it uses."""
 
@@ -91,14 +94,15 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    left_out = config.option.markexpr == LIGHT and collection_path.match("test_*.py")
-    return True if left_out and WHOLE.search(collection_path.read_text("utf-8")) else None
+    if config.option.markexpr != LIGHT or not collection_path.match("test_*.py"):
+        return None
+    return True if EXAMPLES in collection_path.parents or WHOLE.search(collection_path.read_text("utf-8")) else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if isinstance(item, pytest.Function) and _asks_for_postgres(item):
+        if EXAMPLES in item.path.parents or (isinstance(item, pytest.Function) and _asks_for_postgres(item)):
             item.add_marker("heavy")
     if "slow" not in config.option.markexpr:
         slow = [item for item in items if any(item.iter_markers("slow"))]

@@ -315,6 +315,7 @@ async def test_what_is_listed_follows_expose(expose: str, expected: list[str]) -
         assert await names(connected) == expected
 
 
+@pytest.mark.heavy
 async def test_fifty_clients_at_once_do_not_see_each_other() -> None:
     tools = source(65)
 
