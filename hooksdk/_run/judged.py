@@ -6,10 +6,10 @@ from collections.abc import Awaitable
 from typing import Any, final
 
 from hooksdk import schema
-from hooksdk._approvals.request import Approval, ApprovalRequest
 from hooksdk._run import asking
 from hooksdk._run.call import begin, check_still_granted, execute, go_on, judge, take_result
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
+from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ApprovalPending, CallSettled
 from hooksdk.records import CallStatus

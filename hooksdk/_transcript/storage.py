@@ -33,7 +33,7 @@ class SessionLog(Protocol):
         ...
 
     async def append_messages(self, messages: Sequence[Message]) -> None:
-        """Store more messages."""
+        """Store more messages. Each is a dict that knows its JSON already: `encode_for` answers that, and encodes none again."""
         ...
 
     async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hooksdk._plugins.files import holders_of_all
 from hooksdk.cli._console import stderr_console, warnings_shown
+from hooksdk.host import plugins_at
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Project = Annotated[
@@ -61,4 +61,4 @@ def import_plugins(names: Sequence[str] | None) -> tuple[Any, ...]:
     if not names:
         return ()
     with warnings_shown(stderr_console()):
-        return tuple(holders_of_all(names, Path.cwd()))
+        return tuple(plugins_at(*names))

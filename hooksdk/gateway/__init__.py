@@ -30,7 +30,8 @@ from starlette.applications import Starlette
 from hooksdk._config.gateway import ApprovalSettings, GatewayConfig, Profile, Token, profile_of
 from hooksdk._config.watch import FileWatch
 from hooksdk._tasks.limits import describe
-from hooksdk.approvals import ApprovalDesk, Approver
+from hooksdk.approvals import Approver
+from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ConfigError, HookSDKError, RunBlocked
 from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._counts import Counts

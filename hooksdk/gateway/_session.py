@@ -16,9 +16,9 @@ from anyio.abc import TaskStatus
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 
-from hooksdk._approvals.request import digest_of
 from hooksdk._config.gateway import Expose, GatewayConfig, Profile
-from hooksdk.approvals import ApprovalDesk, Approver
+from hooksdk.approvals import Approver, digest_of
+from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ApprovalPending, HookSDKError
 from hooksdk.gateway._approvals import ClientApprovals
 from hooksdk.gateway._client import CallingClient

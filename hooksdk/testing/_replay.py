@@ -10,11 +10,11 @@ from typing import Any
 
 import anyio
 
-from hooksdk._plugins.files import is_file, plugins_at
+from hooksdk._plugins.files import is_file
 from hooksdk.config import Config, load_config
 from hooksdk.formats import Message, get_format
 from hooksdk.histories import History, HistoryError, read_history
-from hooksdk.host import Host
+from hooksdk.host import Host, plugins_at
 from hooksdk.stores import MemoryStore
 from hooksdk.testing._exchanges import exchanges_in
 from hooksdk.testing._replay_tools import GivenCatalog, complete_catalog, read_catalog

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hooksdk._approvals.request import digest_of
+from hooksdk.approvals import digest_of
 from hooksdk.errors import ConfigError
 from hooksdk.testing._verdicts import CallVerdict, Replay
 from hooksdk.values import as_list, as_object, is_list, is_object

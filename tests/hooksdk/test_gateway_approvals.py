@@ -17,7 +17,8 @@ import pytest
 from mcp import Client, types
 
 from hooksdk import Host, hooks
-from hooksdk.approvals import Approval, ApprovalDesk, ApprovalRecord, ApprovalRecords
+from hooksdk.approvals import Approval
+from hooksdk.desk import ApprovalDesk, ApprovalRecord, ApprovalRecords
 from hooksdk.gateway import Gateway
 from hooksdk.gateway._heirs import Place, leave
 from hooksdk.gateway._status import state_folder

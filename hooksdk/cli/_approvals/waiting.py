@@ -10,8 +10,9 @@ from typing import Annotated, Any, TypeVar
 import anyio
 import typer
 
-from hooksdk.approvals import Approval, ApprovalRecord, ApprovalRecords, ConsoleApprover, NotWaiting
+from hooksdk.approvals import Approval
 from hooksdk.cli._console import CommandProblem, complain, counted, print_columns, print_json, printable, stderr_console
+from hooksdk.desk import ApprovalRecord, ApprovalRecords, ConsoleApprover, NotWaiting
 
 T = TypeVar("T")
 MAX_ARGUMENTS = 60
@@ -157,7 +158,7 @@ def _row(record: ApprovalRecord) -> Sequence[str]:
 
 def _lines(record: ApprovalRecord) -> Sequence[tuple[str, str]]:
     """Label and text of each line; others' words stay in theirs."""
-    from hooksdk._approvals.console import visible
+    from hooksdk.desk.console import visible
     from hooksdk.values import canonical
 
     lines = [("number", str(record.number)), ("state", record.state)]

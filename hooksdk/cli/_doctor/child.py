@@ -18,11 +18,6 @@ import anyio
 
 from hooksdk import Config, Host, MemoryStore, Tool, hooks
 from hooksdk._config.trust import PLUGINS_FILE
-from hooksdk._plugins.discovery import find_plugins
-from hooksdk._plugins.files import holders_of_all
-from hooksdk._plugins.handlers import judging_line
-from hooksdk._plugins.plugin import Plugin
-from hooksdk._plugins.registry import Registry
 from hooksdk._run.unmatched import near_tools
 from hooksdk._tasks.limits import describe
 from hooksdk.cli._doctor.examination import Finding
@@ -30,6 +25,7 @@ from hooksdk.cli._doctor.store import examine_store
 from hooksdk.cli._project import ThrowawayStore, project_config
 from hooksdk.config import fold
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
+from hooksdk.host import Plugin, load_plugins, plugins_at
 from hooksdk.records import Record, Unmatched
 from hooksdk.stores import JsonlStore, open_store
 
@@ -111,17 +107,19 @@ async def _examine(order: dict[str, Any], report: Report) -> None:
     if PLUGINS_FILE in without:
         reduced = reduced.model_copy(update={"plugins_file": False})
     holders = _named(report, [name for name in order["plugins"] if name not in without])
-    registry = _load(report, reduced, project, holders)
+    plugins, judging = _load(report, reduced, project, holders)
+    loaded = [plugin for plugin in plugins if plugin.loaded]
     report.step("comparing plugins and configuration", load_seconds)
-    examine_plugins(report, config, registry, without)
+    report.send(judging=judging)
+    examine_plugins(report, config, plugins, without)
     for problem in examine_store(open_store(config.store)):
         report.send(finding=asdict(problem))
     report.step("starting servers and opening a session", SESSION_SECONDS)
     logger.removeHandler(log)
     logger.addHandler(logging.NullHandler())
-    loaded = [holder for holder in holders if any(holder is plugin.holder for plugin in registry.loaded)]
-    tools = await _tools(report, _only_loaded(reduced, registry), order, loaded)
-    for plugin in registry.loaded:
+    named = [holder for holder in holders if any(holder is plugin.holder for plugin in loaded)]
+    tools = await _tools(report, _only_loaded(reduced, plugins), order, named)
+    for plugin in loaded:
         report.step("its diagnose(...)", load_seconds, plugin.id)
         examine_config(report, plugin, tools)
     report.step("coming to an end", SESSION_SECONDS)
@@ -132,7 +130,7 @@ def _named(report: Report, names: Sequence[str]) -> list[Any]:
     holders: list[Any] = []
     for name in names:
         try:
-            holders += holders_of_all([name], Path.cwd())
+            holders += plugins_at(name)
         except PluginRefused as error:
             report.problem(name, f"is refused: {error.problem}", error.advice)
         except HookSDKError as error:
@@ -140,8 +138,8 @@ def _named(report: Report, names: Sequence[str]) -> list[Any]:
     return holders
 
 
-def _load(report: Report, config: Config, project: Path, holders: Sequence[Any]) -> Registry:
-    """Every plugin of the project, in a registry; one that is refused is a finding."""
+def _load(report: Report, config: Config, project: Path, holders: Sequence[Any]) -> tuple[Sequence[Plugin], str]:
+    """Every plugin of the project, and who judges calls; one that is refused is a finding."""
 
     def refused(plugin: Plugin, error: HookSDKError) -> None:
         if isinstance(error, PluginRefused):
@@ -149,40 +147,37 @@ def _load(report: Report, config: Config, project: Path, holders: Sequence[Any])
         else:
             report.problem(plugin.id, f"is refused: {error}")
 
-    registry = Registry(config)
     try:
-        find_plugins(registry, holders, config, folder=project, on_refusal=refused)
+        return load_plugins(holders, config, folder=project, on_refusal=refused)
     except PluginRefused as error:  # the plugins file, before it is known which plugins it has
         report.problem(error.plugin, f"is refused: {error.problem}", error.advice)
         config = config.model_copy(update={"plugins_file": False})
-        registry = Registry(config)
-        find_plugins(registry, holders, config, folder=project, on_refusal=lambda _plugin, _error: None)
-    return registry
+        return load_plugins(holders, config, folder=project, on_refusal=lambda _plugin, _error: None)
 
 
-def _only_loaded(config: Config, registry: Registry) -> Config:
+def _only_loaded(config: Config, plugins: Sequence[Plugin]) -> Config:
     """The configuration with which a host starts in spite of what is wrong."""
-    loaded = {fold(plugin.id) for plugin in registry.loaded}
-    others = [plugin.id for plugin in registry.plugins if fold(plugin.id) not in loaded]
-    known = [fold(plugin.id) for plugin in registry.plugins]
+    loaded = {fold(plugin.id) for plugin in plugins if plugin.loaded}
+    others = [plugin.id for plugin in plugins if fold(plugin.id) not in loaded]
+    known = [fold(plugin.id) for plugin in plugins]
     sections = {name: section for name, section in config.plugins.items() if fold(name) in known}
-    has_file = any(plugin.origin.endswith(".py") for plugin in registry.loaded)
+    has_file = any(plugin.loaded and plugin.origin.endswith(".py") for plugin in plugins)
     changes: dict[str, Any] = {"deny": [*config.deny, *others], "plugins": sections}
     return config.model_copy(update=changes if has_file else {**changes, "plugins_file": False})
 
 
-def examine_plugins(report: Report, config: Config, registry: Registry, without: Sequence[str] = ()) -> None:
+def examine_plugins(report: Report, config: Config, plugins: Sequence[Plugin], without: Sequence[str] = ()) -> None:
     """What can be said of the plugins and their configuration without running them."""
-    report.send(judging=judging_line(registry.plan.get("before_tool_call", ())))
-    known = [plugin.id for plugin in registry.plugins]
-    for plugin in registry.plugins:
+    known = [plugin.id for plugin in plugins]
+    loaded = {fold(plugin.id): plugin for plugin in plugins if plugin.loaded}
+    for plugin in plugins:
         if plugin.status == "not enabled":
             advice = f"hooksdk plugins enable {plugin.id}, or put it into the configuration's deny"
             report.notice(plugin.id, "is installed, and nobody has enabled it: nothing of it is loaded", advice)
         elif plugin.loaded and plugin.missing_grant is not None:
             report.problem(plugin.id, f"works in part: {plugin.missing_grant}")
     for name, section in config.plugins.items():
-        plugin = registry.get(name)
+        plugin = loaded.get(fold(name))
         if plugin is None:
             if not any(fold(name) == fold(one) for one in (*known, *without)):
                 _tell_unknown(report, name, did_you_mean(name, known))
@@ -193,7 +188,7 @@ def examine_plugins(report: Report, config: Config, registry: Registry, without:
         idle = [hook for hook in section.timeouts if hook not in plugin.hooks]
         if idle:
             report.notice(plugin.id, f"has a time limit for {', '.join(idle)}, and no handler of it", "Remove it")
-    handled = {hook for plugin in registry.loaded for hook in plugin.hooks}
+    handled = {hook for plugin in loaded.values() for hook in plugin.hooks}
     if idle := [hook for hook in config.timeouts if hook not in handled]:
         what = f"[timeouts] has {', '.join(idle)}, and no plugin here handles that"
         report.notice("configuration", what, "Remove it, unless plugins given in code do")

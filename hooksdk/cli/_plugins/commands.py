@@ -13,22 +13,18 @@ import typer
 from rich.table import Table
 
 from hooksdk._config.words import trust_advice
-from hooksdk._plugins.discovery import load, survey
-from hooksdk._plugins.grants import needed_grants
-from hooksdk._plugins.installed import module_of
-from hooksdk._plugins.listing import describe_plugins
-from hooksdk._plugins.plugin import Plugin, config_schema_of, configure
 from hooksdk.cli._console import complain, one_line, print_json, printable, stderr_console, stdout_console
 from hooksdk.cli._edits.configuration import Edit, edit_project
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
 from hooksdk.cli._plugins.new import make_manifests, new_package
 from hooksdk.config import fold, load_config, read_config
-from hooksdk.errors import HookSDKError, PluginError, PluginRefused, did_you_mean, unknown_key
+from hooksdk.errors import PluginError, PluginRefused, did_you_mean, unknown_key
 from hooksdk.hooks import GRANTS
-from hooksdk.manifest import find_manifest
+from hooksdk.host import Plugin, look_at, survey
+from hooksdk.manifest import find_manifest, needed_grants
 
 if TYPE_CHECKING:
-    from hooksdk._plugins.probe import Probe
+    from hooksdk.cli._plugins.probe import Probe
 
 plugins_app = typer.Typer(help="Look at plugins and switch them.", no_args_is_help=True)
 
@@ -42,7 +38,7 @@ def list_plugins(plugin: Plugins = None, as_json: Json = False, project: Project
     config = load_config(folder=project)
     known = survey(config, project, import_plugins(plugin))
     if as_json:
-        print_json({"schema": 1, "plugins": describe_plugins(known)})
+        print_json({"schema": 1, "plugins": [one.describe() for one in known]})
     else:
         _print_plugins(known)
     names = [one.id for one in known]
@@ -70,7 +66,7 @@ def inspect_plugin(
     plugin = _find(project, plugin_id, import_plugins(named))
     probe: Probe | None = None
     if runtime:
-        from hooksdk._plugins.probe import probe as look
+        from hooksdk.cli._plugins.probe import probe as look
 
         if plugin.entry is None:
             problem = "--runtime is for installed plugins" + ("; this one is imported already" if named else "")
@@ -131,11 +127,7 @@ def enable_plugin(
 def _why_not_configured(plugin: Plugin, project: Path) -> str:
     """What a built-in plugin says of its settings here. Only its code knows, and it is ours; a stranger's is not imported."""
     if plugin.origin == "built-in":
-        try:
-            plugin.holder = load(plugin)
-            configure(plugin, read_config(folder=project)[0])
-        except HookSDKError as error:
-            return str(error)
+        return str(look_at(plugin, read_config(folder=project)[0]).refusal or "")
     return ""
 
 
@@ -174,7 +166,7 @@ def validate_plugin(
 ) -> None:
     """Check a manifest, a package's or project's folder, a wheel or a .dist-info before it is published; or, with --plugin, a
     file of your own as a host would."""
-    from hooksdk._plugins.validation import Validation, validate, validate_holder
+    from hooksdk.cli._plugins.validation import Validation, validate, validate_holder
 
     path = path or (None if plugin else Path())
     validation = validate(path) if path else Validation()
@@ -240,16 +232,16 @@ def _in_words(grant: str) -> str:
 def _facts(plugin: Plugin) -> dict[str, Any]:
     """All that is known of a plugin without importing it, as JSON."""
     manifest, entry = plugin.manifest, plugin.entry
-    module = module_of(entry) if entry else ""
+    module = entry.value.partition(":")[0].strip() if entry else ""
     path = find_manifest(module, plugin.id) if module else None
     schema = manifest.config_schema if manifest else None
     return {
-        **describe_plugins([plugin])[0],
+        **plugin.describe(),
         "name": manifest.name if manifest else "",
         "entry_point": entry.value if entry else None,
         "manifest": str(path) if path else None,
         "needs": {word: list(users) for word, users in _needs(plugin).items()},
-        "config_schema": schema or config_schema_of(plugin.holder),
+        "config_schema": schema or plugin.config_schema,
         "notices": manifest.notices if manifest else [],
     }
 
@@ -314,11 +306,11 @@ def _print_plugins(known: Sequence[Plugin]) -> None:
     for heading in ("plugin", "status", "from", "hooks, tools and what it does"):
         table.add_column(heading, overflow="fold")
     colours: dict[str, str] = {"loaded": "green", "refused": "red", "denied": "yellow"}
-    for plugin, entry in zip(known, describe_plugins(known), strict=True):
+    for plugin in known:
         name = f"{plugin.id} {plugin.version}" if plugin.origin == "installed" else plugin.id
         source = plugin.distribution if plugin.origin == "installed" else plugin.origin
         status = f"[{colours.get(plugin.status, 'dim')}]{plugin.status}[/]"
-        table.add_row(one_line(name), status, one_line(source), _description(plugin, entry))
+        table.add_row(one_line(name), status, one_line(source), _description(plugin, plugin.describe()))
     console.print(table)
 
 

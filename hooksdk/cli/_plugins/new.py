@@ -13,10 +13,11 @@ from typing import Annotated
 
 import typer
 
-from hooksdk._plugins.installed import BUILT_INS
 from hooksdk.cli._console import CommandProblem, print_json, printable
 from hooksdk.cli._options import Json
 from hooksdk.cli._plugins.templates import NewPlugin, files_of
+from hooksdk.config import Config
+from hooksdk.host import survey
 
 LONGEST_NAME = 40
 PREFIX = "hooksdk_"
@@ -60,7 +61,7 @@ def new_package(
 
 def _write(folder: Path, files: dict[str, str]) -> Sequence[Path]:
     """Write the files and, made of them, the manifests; answers where these are."""
-    from hooksdk._plugins.authoring import drafts
+    from hooksdk.cli._plugins.authoring import drafts
 
     try:
         for name, text in files.items():
@@ -89,7 +90,7 @@ def _identifier(name: str, option: str) -> str:
 
 def _plugin_id(name: str, option: str) -> str:
     plugin_id = _identifier(name, option)
-    if (BUILT_INS / plugin_id).is_dir():
+    if any(one.id == plugin_id and one.origin == "built-in" for one in survey(Config(), Path())):
         raise typer.BadParameter(f"'{plugin_id}' is a built-in plugin's id: choose another", param_hint=option)
     return plugin_id
 
@@ -110,7 +111,7 @@ def make_manifests(
 
     Without --write the code is 1 when one differs.
     """
-    from hooksdk._plugins.authoring import drafts
+    from hooksdk.cli._plugins.authoring import drafts
 
     made = drafts(path)
     differing = [draft for draft in made if draft.differing]

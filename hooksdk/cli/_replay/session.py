@@ -11,7 +11,6 @@ from typing import Any
 import anyio
 
 from hooksdk import Config, Host, Tool
-from hooksdk._plugins.plugin import plugin_id_of
 from hooksdk.cli._console import (
     CommandProblem,
     counted,
@@ -28,6 +27,7 @@ from hooksdk.cli._replay.recorded_test import RecordedTest, write_test
 from hooksdk.cli._sessions.look import look_at, with_store
 from hooksdk.config import fold
 from hooksdk.histories import History, read_history
+from hooksdk.host import Plugin
 from hooksdk.testing._replay import named_plugins, refuse_trace, replay_history
 from hooksdk.testing._replay_tools import read_catalog
 from hooksdk.testing._snapshots import changed_names, differences, read_snapshot, snapshot_of, write_snapshot
@@ -121,7 +121,7 @@ def _config(options: ReplayOptions, ids: Sequence[str], holders: Sequence[Any]) 
     config = project_config(options.project)
     if options.everything:
         return config
-    named = {fold(one) for one in (*ids, *map(plugin_id_of, holders))}
+    named = {fold(one) for one in (*ids, *(Plugin.of(one).id for one in holders))}
     sections = {
         name: section.model_copy(update={"mode": "enforce", "enabled": True})
         for name, section in config.plugins.items()

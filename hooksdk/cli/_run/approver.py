@@ -7,8 +7,9 @@ import sys
 import anyio
 from rich.console import Console
 
-from hooksdk.approvals import Approval, ApprovalRequest, Approver, ConsoleApprover, Later
+from hooksdk.approvals import Approval, ApprovalRequest, Approver, Later
 from hooksdk.cli._console import stderr_console
+from hooksdk.desk import ConsoleApprover
 
 _TIMELINE_DELAY = 0.1
 """Seconds before a question about a call: the timeline prints the call in the background, and the question belongs below."""

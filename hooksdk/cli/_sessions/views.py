@@ -11,7 +11,7 @@ from typing import Any, Literal
 from rich.console import Console
 
 from hooksdk._transcript.encoding import encode
-from hooksdk._transcript.results import Record
+from hooksdk._transcript.facts import Record
 from hooksdk.calls import ToolCall
 from hooksdk.cli._console import (
     CommandProblem,

@@ -7,17 +7,16 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, cast, get_args
 
-from hooksdk._approvals.request import (
+from hooksdk.approvals import (
     Approval,
     ApprovalRequest,
+    Checked,
     Question,
     definition_of,
     digest_of,
     plain_answer,
     requester_of,
 )
-from hooksdk._firing.event import Checked
-from hooksdk._schema.fresh import peek
 from hooksdk.calls import ToolCall
 from hooksdk.tools import Source, Tool
 
@@ -32,7 +31,7 @@ class ApprovalRecord(Checked):
     """One question to a person, and its answer. `ApprovalRecords` keeps them.
 
     ```python
-    from hooksdk.approvals import ApprovalRecord
+    from hooksdk.desk import ApprovalRecord
 
     def line(record: ApprovalRecord) -> str:
         return f"{record.number} {record.state}: {record.title} ({record.tool})"
@@ -104,19 +103,18 @@ class ApprovalRecord(Checked):
 def record_of(request: ApprovalRequest, *, made: float, expires: float) -> ApprovalRecord:
     """A record of this request that has no number yet. Raises `ValueError` for arguments that a person cannot be asked
     about."""
-    arguments = request.mask(peek(request, "arguments"))
-    digest = digest_of(arguments)
-    if not digest:
+    if not request.digest:
         raise ValueError("its arguments are not JSON, so nobody could say which call was approved")
+    arguments = request.mask(request.arguments)
     if (length := len(repr(arguments))) > MAX_ARGUMENTS:
         raise ValueError(f"its arguments have {length:,} characters, more than a person can be asked about")
     requester = requester_of(request)
     return ApprovalRecord(
-        number=0, state="pending", tool=request.tool.id, name=request.tool.name, arguments=arguments, digest=digest,
+        number=0, state="pending", tool=request.tool.id, name=request.tool.name, arguments=arguments, digest=digest_of(arguments),
         fingerprint=definition_of(request.tool),
         questions=tuple(Question(**request.mask(asdict(question))) for question in request.questions),
         session=request.session_id, requester=None if requester is None else request.mask(requester),
-        asker=digest_of(request.mask([peek(request, "requester"), request.workspace_dir, request.agent_id])),
+        asker=digest_of(request.mask([request.requester, request.workspace_dir, request.agent_id])),
         workspace=request.workspace_dir, agent=request.agent_id, made=made, expires=expires,
     )  # fmt: skip
 

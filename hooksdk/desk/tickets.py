@@ -10,9 +10,11 @@ import secrets
 from collections.abc import Callable
 from typing import Any, final
 
-from hooksdk._approvals.record import ApprovalRecord
-from hooksdk._approvals.records import ApprovalRecords
+from hooksdk.desk._record import ApprovalRecord
+from hooksdk.desk._records import ApprovalRecords
 from hooksdk.values import canonical
+
+__all__ = ["TicketRefused", "Tickets"]
 
 
 class TicketRefused(ValueError):

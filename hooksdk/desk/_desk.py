@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import final
 
 import anyio
 
-from hooksdk._approvals.record import ApprovalRecord
-from hooksdk._approvals.records import DAY, ApprovalRecords, NotWaiting
-from hooksdk._approvals.request import MAX_TIMEOUT, Approval, ApprovalRequest, Later, plain_answer
 from hooksdk._door.checks import check, check_number
-from hooksdk._tasks.background import logger
-from hooksdk._tasks.limits import Attempt, describe
+from hooksdk.approvals import MAX_TIMEOUT, Approval, ApprovalRequest, Later, plain_answer
+from hooksdk.desk._record import ApprovalRecord
+from hooksdk.desk._records import DAY, ApprovalRecords, NotWaiting
+from hooksdk.tasks import Attempt, describe
+
+logger = logging.getLogger("hooksdk")
 
 WAIT = 30.0
 POLL = 0.25
@@ -35,7 +37,7 @@ class ApprovalDesk:
 
     ```python
     from hooksdk import Host
-    from hooksdk.approvals import ApprovalDesk
+    from hooksdk.desk import ApprovalDesk
 
     host = Host(approver=ApprovalDesk(wait=60))
     ```

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
-from hooksdk._firing.marks import members
-from hooksdk._plugins.files import INIT, import_file
-from hooksdk._plugins.grants import ASKED_FOR, needed_grants
-from hooksdk._plugins.plugin import Plugin, config_schema_of
-from hooksdk._plugins.registry import Registry
-from hooksdk._plugins.validation import Validation, entries_of_project, folder_of, manifest_in
+from hooksdk.cli._plugins.validation import Validation, entries_of_project, folder_of, manifest_in
 from hooksdk.config import Config
 from hooksdk.errors import ConfigError, PluginRefused
 from hooksdk.hooks import GRANTS, HOOKS
-from hooksdk.manifest import FILE_NAMES, SUFFIX, read_manifest
+from hooksdk.host import Plugin, look_at, plugins_at
+from hooksdk.manifest import ASKED_FOR, FILE_NAMES, SUFFIX, needed_grants, read_manifest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +73,10 @@ def _alone(plugin_id: str, places: Mapping[str, tuple[Path, str]]) -> bool:
 def _draft(plugin_id: str, value: str, folder: Path, name: str, alone: bool) -> Draft:
     last = value.partition(":")[0].strip().rpartition(".")[2]
     file = folder / f"{last}.py"
-    module = import_file(file if file.is_file() else folder / INIT, plugin_id)
     try:
-        holder = attrgetter(name)(module) if name else module
-    except AttributeError:
-        raise PluginRefused(plugin_id, f"there is no '{name}' in {module.__file__}") from None
+        (holder,) = plugins_at(f"{file if file.is_file() else folder}:{name}")
+    except PluginRefused as error:
+        raise PluginRefused(plugin_id, error.problem, error.advice) from error.__cause__
     path = cast("Path | None", manifest_in(folder, plugin_id))
     if path is None or (not alone and path.name in FILE_NAMES and read_manifest(path, plugin_id).id != plugin_id):
         path = folder / (FILE_NAMES[0] if alone else f"{plugin_id}{SUFFIX}")
@@ -95,9 +90,9 @@ def _draft(plugin_id: str, value: str, folder: Path, name: str, alone: bool) -> 
 def manifest_of(holder: Any, plugin_id: str, known: Mapping[str, Any]) -> dict[str, Any]:
     """A plugin's manifest. What its code tells is written anew: hooks, tools, the grants that they need, and the schema of
     its `Config`. What only its author knows stays as it is known."""
-    plugin = Plugin(id=plugin_id, origin="code", holder=holder)
-    with contextlib.suppress(ConfigError):  # settings that it cannot do without; the rest is known by then
-        Registry(Config()).add(plugin)
+    plugin = look_at(Plugin(id=plugin_id, origin="code", holder=holder), Config())
+    if plugin.refusal is not None and not isinstance(plugin.refusal, ConfigError):  # which is settings that it needs
+        raise plugin.refusal
     asked = [*cast("Iterable[str]", known.get("permissions", ()))]
     needs = {*needed_grants(plugin.hooks, plugin.tools, ()), *_answers(holder, plugin.hooks)}
     permissions = [grant for grant in GRANTS if grant in needs or (grant in asked and grant in ASKED_FOR)]
@@ -115,14 +110,14 @@ def manifest_of(holder: Any, plugin_id: str, known: Mapping[str, Any]) -> dict[s
         "contracts": {**contracts, "hooks": plugin.hooks, "tools": tools},
         "permissions": permissions,
     }
-    schema = config_schema_of(holder)
+    schema = plugin.config_schema
     return document if schema is None else {**document, "configSchema": schema}
 
 
 def _answers(holder: Any, hooks: Iterable[str]) -> set[str]:
     """The grants for answers that handlers declare to give, such as an `Answer` of `before_tool_call`."""
     grants: set[str] = set()
-    for _, member in members(holder):
+    for _, member in inspect.getmembers_static(holder):
         options: Any = getattr(member, "hooksdk_impl", None)
         hook = options and HOOKS[options["specname"] or member.__name__]
         if hook and hook.name in hooks:

@@ -7,6 +7,7 @@ call takes that answer out of it, once. Each step is one transaction.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import time
@@ -16,16 +17,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, final
 
-from hooksdk._approvals.record import ApprovalRecord, read_stored, record_of
-from hooksdk._approvals.request import Approval, ApprovalRequest
-from hooksdk._door.places import state_folder
-from hooksdk._tasks.background import logger
-from hooksdk._tasks.shielding import in_thread
+from hooksdk.approvals import Approval, ApprovalRequest
+from hooksdk.config import state_folder
+from hooksdk.desk._record import ApprovalRecord, read_stored, record_of
 from hooksdk.errors import HostError, StoreError
+from hooksdk.tasks import in_thread
 from hooksdk.values import canonical
 
 if TYPE_CHECKING:
     import sqlite3
+
+logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
 FILE_NAME = "approvals.db"

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from hooksdk._approvals.record import ApprovalRecord
-from hooksdk._approvals.request import SCOPES, Approval
-from hooksdk._tasks.shielding import in_abandonable_thread
+from hooksdk.approvals import SCOPES, Approval
+from hooksdk.desk._record import ApprovalRecord
 from hooksdk.errors import ConfigError
+from hooksdk.tasks import in_abandonable_thread
 from hooksdk.values import clip
 
 MAX_ANSWER = 64 * 1024

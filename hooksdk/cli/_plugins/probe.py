@@ -98,32 +98,26 @@ def _read(report: Path) -> Probe | None:
 
 
 def _import(plugin_id: str, project: Path) -> dict[str, Any]:
-    from hooksdk._plugins.discovery import load
-    from hooksdk._plugins.grants import needed_grants
-    from hooksdk._plugins.installed import installed_plugins
-    from hooksdk._plugins.plugin import Plugin, config_schema_of
-    from hooksdk._plugins.registry import Registry
     from hooksdk.config import fold, load_config
-    from hooksdk.errors import HookSDKError
+    from hooksdk.host import look_at, survey
+    from hooksdk.manifest import needed_grants
 
     config = load_config(folder=project)
-    plugins = installed_plugins(config, every_manifest=True)
-    same_id = [plugin for plugin in plugins if fold(plugin.id) == fold(plugin_id)]
+    same_id = [plugin for plugin in survey(config, project) if plugin.entry and fold(plugin.id) == fold(plugin_id)]
     known = next((plugin for plugin in same_id if plugin.origin == "built-in"), same_id[0])
     # As code it needs no grant, so all of it is seen.
-    plugin = Plugin(id=known.id, origin="code", manifest=known.manifest)
-    report: dict[str, Any] = {"outcome": "loaded"}
+    plugin = replace(known, origin="code", status="loaded", reason="", refusal=None, missing_grant=None)
+    problem = ""
     try:
-        plugin.holder = load(known)
-        report["config_schema"] = config_schema_of(plugin.holder)
-        Registry(config).add(plugin)
+        problem = str(look_at(plugin, config).refusal or "")
     except KeyboardInterrupt:
-        report |= {"outcome": "refused", "problem": f"importing {known.id} raised KeyboardInterrupt"}
-    except HookSDKError as error:
-        report |= {"outcome": "refused", "problem": str(error)}
+        problem = f"importing {known.id} raised KeyboardInterrupt"
     permissions = plugin.manifest.permissions if plugin.manifest else []
     grants = needed_grants(plugin.hooks, plugin.tools, permissions)
-    return {**report, "hooks": plugin.hooks, "tools": plugin.tools, "grants": list(grants)}
+    return {
+        "outcome": "refused" if problem else "loaded", "problem": problem, "hooks": plugin.hooks, "tools": plugin.tools,
+        "grants": list(grants), "config_schema": plugin.config_schema,
+    }  # fmt: skip
 
 
 def _main(plugin_id: str, project: str, report: str) -> None:

@@ -13,11 +13,20 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from hooksdk._approvals.request import Approval, ApprovalRequest
+from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.values import Uncloneable, canonical
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+__all__ = [
+    "MAX_ARGUMENTS",
+    "MAX_CHARS",
+    "MAX_QUESTIONS",
+    "ConsoleApprover",
+    "clip_visibly",
+    "visible",
+]
 
 MAX_CHARS = 400
 """Characters of one text, or of one argument's value, unless the approver is given another limit."""
@@ -25,19 +34,19 @@ MAX_ARGUMENTS = 40
 """Arguments that are shown; models have sent thousands."""
 MAX_QUESTIONS = 10
 """Questions that are shown, the gravest first."""
-NARROWEST = 40
+_NARROWEST = 40
 """Characters of a line at least, however narrow the terminal."""
-LABEL = 13
+_LABEL = 13
 """Characters of the column that says what stands on a line."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-ANSWERS = {
+_ANSWERS = {
     "y": Approval(True), "yes": Approval(True), "s": Approval(True, scope="session"),
     "session": Approval(True, scope="session"), "a": Approval(True, scope="always"),
     "always": Approval(True, scope="always"), "never": Approval(False, scope="always"),
 }  # fmt: skip
-COLOURS = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
+_COLOURS = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
 PROMPT = "Allow it? y(es), s(ession), a(lways), v(iew all), never [N] "
-REFUSAL = "the person at the terminal said no"
+_REFUSAL = "the person at the terminal said no"
 
 
 @final
@@ -52,7 +61,7 @@ class ConsoleApprover:
 
     ```python
     from hooksdk import Host
-    from hooksdk.approvals import ConsoleApprover
+    from hooksdk.desk import ConsoleApprover
 
     host = Host(approver=ConsoleApprover(by="ann"))
     ```
@@ -78,11 +87,11 @@ class ConsoleApprover:
             if answer in {"v", "view"}:
                 self._show(request, sys.maxsize)
                 answer = await self._read()
-        approval = ANSWERS.get(answer, Approval(False))
-        return Approval(approval.granted, "" if approval.granted else REFUSAL, approval.scope, by=self._by)
+        approval = _ANSWERS.get(answer, Approval(False))
+        return Approval(approval.granted, "" if approval.granted else _REFUSAL, approval.scope, by=self._by)
 
     def _show(self, request: ApprovalRequest, max_chars: int) -> None:
-        self._print(f"\nA call needs your approval: {request.severity}", style=COLOURS[request.severity])
+        self._print(f"\nA call needs your approval: {request.severity}", style=_COLOURS[request.severity])
         tool, others = request.tool, len(request.questions) - MAX_QUESTIONS
         for question in request.questions[:MAX_QUESTIONS]:
             self._field(question.severity, f"{question.plugin} asks: {question.title}", max_chars)
@@ -111,9 +120,9 @@ class ConsoleApprover:
     def _field(self, label: str, text: str, max_chars: int) -> None:
         """One text behind a bar, in lines that the terminal need not break: at their break a line would begin that looks
         like ours."""
-        room = max(self._console.width, NARROWEST) - LABEL - 4
-        for number, line in enumerate(lines_of(visible(clip_visibly(text, max_chars)), room)):
-            self._print(f"| {label if number == 0 else '':<{LABEL}}{line}")
+        room = max(self._console.width, _NARROWEST) - _LABEL - 4
+        for number, line in enumerate(_lines_of(visible(clip_visibly(text, max_chars)), room)):
+            self._print(f"| {label if number == 0 else '':<{_LABEL}}{line}")
 
     def _print(self, text: str, *, style: str = "", end: str = "\n") -> None:
         self._console.print(text, style=style, end=end, markup=False, highlight=False, emoji=False, soft_wrap=True)
@@ -155,7 +164,7 @@ def visible(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-def lines_of(text: str, room: int) -> list[str]:
+def _lines_of(text: str, room: int) -> list[str]:
     """The text in pieces that take `room` cells at most. What is not ASCII counts as two cells, the widest that it can be."""
     lines, line, cells = list[str](), "", 0
     for char in text:

@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from hooksdk import schema
-from hooksdk._plugins.grants import needed_grants
-from hooksdk._plugins.installed import ENTRY_POINTS
-from hooksdk._plugins.plugin import Plugin, plugin_id_of
-from hooksdk._plugins.registry import Registry
 from hooksdk.config import Config, fold
-from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
+from hooksdk.errors import ConfigError, PluginRefused, did_you_mean
 from hooksdk.hooks import GRANTS, HOOKS
-from hooksdk.manifest import FILE_NAMES, SUFFIX, Manifest, file_names, read_manifest
+from hooksdk.host import Plugin, look_at
+from hooksdk.manifest import ENTRY_POINTS, FILE_NAMES, SUFFIX, Manifest, file_names, needed_grants, read_manifest
 
 AnyPath = Path | zipfile.Path
 
@@ -60,14 +57,12 @@ def validate(path: Path) -> Validation:
 
 def validate_holder(holder: Any, validation: Validation) -> None:
     """Check a module or class that is imported already, as a host would that is given it in code."""
-    plugin = Plugin(id=plugin_id_of(holder), origin="code", holder=holder)
+    plugin = look_at(Plugin.of(holder), Config())
     validation.plugins.append(plugin.id)
-    try:
-        Registry(Config()).add(plugin)
-    except ConfigError as error:
-        validation.notices.append(f"it needs settings: {error}")
-    except HookSDKError as error:
-        validation.problems.append(str(error))
+    if isinstance(plugin.refusal, ConfigError):
+        validation.notices.append(f"it needs settings: {plugin.refusal}")
+    elif plugin.refusal is not None:
+        validation.problems.append(str(plugin.refusal))
 
 
 def _validate_wheel(path: Path, validation: Validation) -> None:
