@@ -38,7 +38,7 @@ from hooksdk.hooks import (
 from hooksdk.testing import ScriptedModel, call, open_session, play
 from tests.stage import reply
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 both_loops = pytest.mark.both_loops
 CONTENT: dict[str, Any] = {"plugins": {"telemetry": {"config": {"content": True}}}}
 
@@ -502,7 +502,6 @@ def test_providers_have_the_conventions_names() -> None:
     ]
 
 
-@pytest.mark.heavy
 def test_without_the_package_one_line_says_what_to_install() -> None:
     script = (
         "import sys; sys.modules['opentelemetry'] = None\n"

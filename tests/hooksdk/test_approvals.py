@@ -276,9 +276,7 @@ async def test_asking_and_answering_are_in_the_trace() -> None:
 
 @pytest.mark.parametrize("name", hooksdk.desk.__all__)
 def test_who_looks_for_the_desk_where_it_was_is_told_where_it_is(name: str) -> None:
-    with pytest.raises(
-        ImportError, match=rf"^{name} is in hooksdk\.desk now: from hooksdk\.desk import {name}$"
-    ):
+    with pytest.raises(ImportError, match=rf"^{name} is in hooksdk\.desk now: from hooksdk\.desk import {name}$"):
         getattr(hooksdk.approvals, name)
 
 

@@ -25,7 +25,7 @@ from hooksdk.hooks import (
 )
 from tests.hooksdk.gateways import ERAS, client, gateway, names, size, source, text_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 BRIDGE = ["tool_search", "tool_describe", "tool_call_readonly", "tool_call"]
 in_both_eras = pytest.mark.parametrize("era", ERAS)
 
@@ -315,7 +315,6 @@ async def test_what_is_listed_follows_expose(expose: str, expected: list[str]) -
         assert await names(connected) == expected
 
 
-@pytest.mark.heavy
 async def test_fifty_clients_at_once_do_not_see_each_other() -> None:
     tools = source(65)
 

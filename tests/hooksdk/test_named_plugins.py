@@ -9,13 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("openai", reason="needs the extra `openai`")
-
 from commands import hooksdk as command
 from commands import write_user_file
 
-from hooksdk.cli._app import run
 from hooksdk.host import plugins_at
 from hooksdk.testing import Turn, call
 from hooksdk.testing.server import ScriptedServer
@@ -52,6 +48,13 @@ class Quota:
 
 class Other(Quota): ...
 """
+
+
+def run(arguments: list[str]) -> int:
+    """The command, in this process."""
+    from hooksdk.cli._app import run as command_line
+
+    return command_line(arguments)
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from typing import Any
 
 import anyio
 import pytest
-from sqlalchemy.exc import DBAPIError
 from transcripts import OPENAI, body, history, opened, statuses
 
 from hooksdk import Host
@@ -22,7 +21,7 @@ from hooksdk.stores import SqlStore, _database
 from hooksdk.transcript import Results
 from tests.postgres import Postgres
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 CHILD = Path(__file__).with_name("sql_child.py")
 
 
@@ -67,7 +66,6 @@ async def dies(store: SqlStore) -> None:
 # --- processes ---
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize(("processes", "times"), [(2, 10), pytest.param(8, 100, marks=pytest.mark.slow)])
 async def test_processes_that_write_side_by_side_lose_and_repeat_nothing(
     url: str, worker: Workers, processes: int, times: int
@@ -85,7 +83,6 @@ async def test_processes_that_write_side_by_side_lose_and_repeat_nothing(
     assert len(await worker().list_keys("p")) == processes * times
 
 
-@pytest.mark.heavy
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGSTOP on Windows")
 async def test_a_worker_that_was_suspended_past_its_lease_cannot_write(url: str, worker: Workers) -> None:
     stalled = child("hold", url)
@@ -223,6 +220,8 @@ async def test_a_change_whose_answer_was_lost_is_not_made_twice_and_the_doubt_is
         answer = await once(self, step, writes)
         if not writes or not lost.pop():
             return answer
+        from sqlalchemy.exc import DBAPIError
+
         raise DBAPIError("", {}, ConnectionError("gone"), connection_invalidated=True)
 
     lost = [False, True]
