@@ -33,7 +33,11 @@ SUFFIX = ".plugin.json"
 """What every manifest's file name ends with."""
 FILE_NAMES = ("hooksdk.plugin.json", "openclaw.plugin.json")
 """The manifest's file name, and its ancestor's, in a folder that holds one plugin."""
-ASKED_FOR = {"conversation": "tool results through its tools", "answer": "Answer in before_tool_call"}
+ASKED_FOR = {
+    "conversation": "tool results through its tools",
+    "answer": "Answer in before_tool_call",
+    "search": "Search in assemble_tools",
+}
 """The grants that no hook or tool shows, so that a manifest's permissions have to name them, with what each is for."""
 
 

@@ -135,11 +135,6 @@ class Registry:
         }
 
     @property
-    def built_in(self) -> frozenset[str]:
-        """The plugins that come with hooksdk."""
-        return frozenset(plugin.id for plugin in self.loaded if plugin.origin == "built-in")
-
-    @property
     def plan(self) -> Mapping[str, Sequence[Handler]]:
         """The handlers of every hook in firing order, bound to no instance."""
         if self._plan is None:

@@ -57,9 +57,7 @@ logger = logging.getLogger("hooksdk")
 __all__ = ["Gateway", "GatewayConfig", "Profile", "Token", "ToolSource", "current_request"]
 
 NAME = "hooksdk"
-INSTRUCTIONS = (
-    "The tools of several servers. Those that are not listed are found with tool_search and called through tool_call."
-)
+INSTRUCTIONS = "The tools of several servers. Those that are not listed are found and called through those that are."
 
 
 @final

@@ -14,6 +14,8 @@ from hooksdk import Tool, schema
 
 MAX_OWNERS = 210
 """Characters that the names of servers and plugins may take in the bridge's description."""
+CLIENT_OWNERS = 160
+"""The same, for the client of a gateway."""
 MAX_MISSING = 5
 """Owners without tools that every answer names."""
 MAX_AVAILABLE = 20
@@ -51,6 +53,19 @@ def owners_line(tools: Iterable[Tool]) -> str:
             names[-1] = f"{len(ordered) - len(names) + 1} more sources"
             break
     return ", ".join(names)
+
+
+def owners_in(tools: Iterable[Tool], missing: Iterable[str]) -> str:
+    """The names of the owners, those without tools at this moment among them. Plugins' own tools are none of a server."""
+    names = sorted(
+        {clip(name, 40) for name in [*(_owner(tool) for tool in tools if tool.source != "plugin"), *missing]}
+    )
+    kept: list[str] = []
+    for name in names:
+        if sum(map(len, kept)) + 2 * len(kept) + len(name) > CLIENT_OWNERS:
+            return f"{', '.join(kept)} and {len(names) - len(kept)} more"
+        kept.append(name)
+    return ", ".join(kept)
 
 
 def listing_budget(setting: bool | int, context_window: int | None) -> int:

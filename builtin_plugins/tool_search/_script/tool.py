@@ -13,6 +13,7 @@ import anyio.to_thread
 from builtin_plugins.tool_search._answers.answers import compact, described, number_of, search, texts_of
 from builtin_plugins.tool_search._answers.scope import Refusal, Scope, reason_of
 from builtin_plugins.tool_search._answers.signatures import clip
+from builtin_plugins.tool_search._bridge.tools import CHANGES
 from builtin_plugins.tool_search._bridge.written_call import ARGUMENT_KEYS, NAME_KEYS
 from builtin_plugins.tool_search._names import Names
 from builtin_plugins.tool_search._script.sandbox import Outcome, Sandbox
@@ -74,8 +75,8 @@ def code_tool(
             "properties": {"code": {"type": "string", "description": "The script."}},
             "required": ["code"],
         },
-        owner="tool_search",
         execute=run,
+        annotations=CHANGES,
         # The script's own time and its calls' time; while a person is asked the run stops this clock.
         timeout=seconds + max(CALLS_SECONDS, slowest),
     )
