@@ -24,6 +24,7 @@ from hooksdk._config.sources import (
     is_too_deep,
     read_sources,
     split_store,
+    state_folder,
     trusted_digests,
     user_file,
     without_password,
@@ -31,7 +32,6 @@ from hooksdk._config.sources import (
 from hooksdk._config.trust import PLUGINS_FILE, Trust, is_inside, look_up_file, resolve
 from hooksdk._config.watch import FileWatch
 from hooksdk._config.words import printable_entry, trust_advice
-from hooksdk._door.places import state_folder
 from hooksdk._firing.hook import Grant
 from hooksdk._tasks.background import logger
 from hooksdk.errors import ConfigError, HookSDKError, did_you_mean, problem_text, unknown_key

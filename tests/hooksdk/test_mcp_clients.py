@@ -14,6 +14,8 @@ from hooksdk.mcp import McpServers, ServerInput
 from hooksdk.mcp._config import Reading, ServerSpec, read_file
 from hooksdk.mcp.settings import load_file
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.fixture
 def write(tmp_path: Path) -> Any:

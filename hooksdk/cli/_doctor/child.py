@@ -18,7 +18,6 @@ import anyio
 
 from hooksdk import Config, Host, MemoryStore, Tool, hooks
 from hooksdk._run.unmatched import near_tools
-from hooksdk.tasks import describe
 from hooksdk.cli._doctor.examination import Finding
 from hooksdk.cli._doctor.store import examine_store
 from hooksdk.cli._project import ThrowawayStore, project_config
@@ -27,6 +26,7 @@ from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mea
 from hooksdk.host import Plugin, load_plugins, plugins_at
 from hooksdk.records import Record, Unmatched
 from hooksdk.stores import JsonlStore, open_store
+from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
 

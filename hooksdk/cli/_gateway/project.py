@@ -14,7 +14,6 @@ from anyio.abc import TaskGroup, TaskStatus
 from rich.console import Console
 
 from hooksdk import Host
-from hooksdk.tasks import describe
 from hooksdk.cli._console import CommandProblem, one_line, print_line, safe
 from hooksdk.cli._gateway.install import gateway_file
 from hooksdk.cli._mcp.files import DEFAULT_NAMES, not_trusted, servers_files
@@ -25,6 +24,7 @@ from hooksdk.gateway import Gateway
 from hooksdk.gateway._status import ServerLine
 from hooksdk.mcp import Reload, ServerStatus
 from hooksdk.stores import open_store
+from hooksdk.tasks import describe
 from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
