@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 
 from hooksdk import schema
 from hooksdk._door.checks import check, each
-from hooksdk._schema.fresh import Fresh
+from hooksdk._schema.fresh import Fresh, put_fresh
 from hooksdk.errors import WrongArgument
 from hooksdk.values import readable
 
@@ -119,9 +119,8 @@ class ToolResult:
         put(self, "text", text)
         put(self, "is_error", is_error)
         put(self, "plain", not content)
-        put(self, "blocks", content or [{"type": "text", "text": text}])
-        put(self, "structured", structured)
-        put(self, "meta", meta)
+        blocks = content or [{"type": "text", "text": text}]
+        put_fresh(self, blocks=blocks, structured=structured, meta=meta)
 
     @classmethod
     def error(cls, text: str) -> ToolResult:

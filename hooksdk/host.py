@@ -16,7 +16,7 @@ import anyio
 
 from hooksdk._door.checks import AsyncOnly, check, check_function, check_number, check_path, check_text, each, refuse
 from hooksdk._plugins.discovery import find_plugins, load_plugins, look_at, survey
-from hooksdk._plugins.files import plugins_at
+from hooksdk._plugins.files import names_file, plugins_at
 from hooksdk._plugins.handlers import judging_line
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._plugins.registry import Registry
@@ -33,7 +33,7 @@ from hooksdk.session import Session
 from hooksdk.stores import open_store
 from hooksdk.transcript import Store
 
-__all__ = ["Host", "Plugin", "load_plugins", "look_at", "plugins_at", "survey"]
+__all__ = ["Host", "Plugin", "load_plugins", "look_at", "names_file", "plugins_at", "survey"]
 
 T = TypeVar("T")
 CLOSE_TIMEOUT = 10.0

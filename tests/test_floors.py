@@ -168,6 +168,7 @@ def test_no_file_is_longer_than_its_limit() -> None:
     } == {}
 
 
+@pytest.mark.heavy
 def test_importing_hooksdk_loads_nothing_heavy() -> None:
     script = f"import sys, hooksdk; print(*[name for name in {HEAVY!r} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -77,7 +77,7 @@ def _plugins_at(name: str, folder: Path) -> list[Any]:
         raise PluginRefused(name, "no file and no module is named", "Name one, such as guard.py")
     module_name, class_name = _split(name)
     path = folder / Path(module_name).expanduser()
-    as_file = is_file(module_name) or path.exists()
+    as_file = names_file(module_name) or path.exists()
     module = import_file(path, name) if as_file else _import_module(module_name, name, folder)
     where = Path(module.__file__ or module_name)
     if not class_name:
@@ -92,7 +92,7 @@ def _plugins_at(name: str, folder: Path) -> list[Any]:
         raise PluginRefused(name, f"there is no '{class_name}' in {where}.{hint}") from None
 
 
-def is_file(place: str) -> bool:
+def names_file(place: str) -> bool:
     """True where a text names a Python file, or a package's folder: it ends with `.py`, or has a separator of folders."""
     return place.endswith(".py") or "/" in place or os.sep in place
 

@@ -24,7 +24,7 @@ from hooksdk._run.around import AroundStack
 from hooksdk._run.parts import PluginStorage
 from hooksdk._run.secrets import MIN_MASKED, SecretMask, fill, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
-from hooksdk._schema.fresh import Fresh, peek
+from hooksdk._schema.fresh import peek, put_fresh
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import Attempt, describe
 from hooksdk._tasks.shielding import in_abandonable_thread, run_shielded
@@ -49,7 +49,7 @@ CALLS_TIMEOUT = 10.0
 """Seconds that calls have to end once they are cancelled, since their run ends."""
 _limiters: RunVar[dict[str, anyio.CapacityLimiter] | None] = RunVar("hooksdk tool threads", None)
 
-Steps = Callable[[RunState, CallInProgress, Catalog], Awaitable[CallEnd | None]]
+Steps = Callable[[RunState, CallInProgress], Awaitable[CallEnd | None]]
 
 
 async def call_once(state: RunState, work: CallInProgress) -> ToolResult:
@@ -65,36 +65,36 @@ async def call_once(state: RunState, work: CallInProgress) -> ToolResult:
 
 async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
     """Take a call up, unless the transcript has its result already, and through these steps."""
-    catalog = state.tools
+    work.catalog = state.tools
     is_recorded = work.depth == 0 and not state.asked_model and state.parts.transcript_kept
     if is_recorded and (result := state.parts.transcript.result_of(work.call)) is not None:
         work.end = CallEnd("error" if result.is_error else "ok", result)
         return
     state.open_calls.append(work)
-    await go_on(state, work, steps(state, work, catalog))
+    await go_on(state, work, steps(state, work))
     if work.end is None and state.ended not in {None, "paused"}:  # meanwhile, so `end_calls` left it out
         await go_on(state, work, _not_run(work))
         state.check_open()
 
 
-async def _judge_and_execute(state: RunState, work: CallInProgress, catalog: Catalog) -> CallEnd | None:
-    end = await judge(state, work, catalog)
+async def _judge_and_execute(state: RunState, work: CallInProgress) -> CallEnd | None:
+    end = await judge(state, work)
     if end is not None or work.pending is not None or not state.open:  # a person may take longer than the run lives
         return end
     work.running = True
     return await execute(state, work)
 
 
-async def judge(state: RunState, work: CallInProgress, catalog: Catalog) -> CallEnd | None:
+async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
     """The steps before the tool runs."""
     plans = state.hooks.plans
     if state.waiting.calls and asking.take_up(state, work):
         end = await _judge_again(state, work)
     else:
-        end = await unwrap_tool_call(state, work, catalog)
+        end = await unwrap_tool_call(state, work)
         if state.hooks.tracing:
             await trace_start(state, work)
-        end = end or check_scope(state, work, catalog)
+        end = end or check_scope(state, work)
         end = end or check_way(work)
         end = end or repair_arguments(state, work)
         if "rewrite_tool_call" in plans:
@@ -136,9 +136,9 @@ def _refused(status: CallStatus, text: str) -> CallEnd:
     return CallEnd(status, ToolResult.error(text))
 
 
-async def unwrap_tool_call(state: RunState, work: CallInProgress, catalog: Catalog) -> CallEnd | None:
+async def unwrap_tool_call(state: RunState, work: CallInProgress) -> CallEnd | None:
     """Find the tool; a name outside the catalog may be a bridge's, which stands for another call."""
-    call = work.call
+    call, catalog = work.call, work.catalog
     work.tool = catalog.get(call.name)
     if work.tool is None and call.name not in catalog.withheld and call.name not in state.bridges:
         work.tool = catalog.meant(call.name, _readable(call.arguments))
@@ -200,15 +200,11 @@ def _readable(written: object) -> dict[str, Any]:
         return {}
 
 
-_ARGUMENTS: Fresh[Any] = vars(ToolCall)["arguments"]
-_set_uncopied: Callable[[Fresh[Any], object, object], None] = cast("Any", Fresh).__set__
-
-
 def with_arguments(call: ToolCall, arguments: object) -> ToolCall:
     """The same call with other arguments, which are not copied: nobody may change them any more."""
     twin = object.__new__(ToolCall)
     vars(twin).update(vars(call))
-    _set_uncopied(_ARGUMENTS, twin, arguments)
+    put_fresh(twin, arguments=arguments)
     return twin
 
 
@@ -222,13 +218,13 @@ async def trace_start(state: RunState, work: CallInProgress) -> None:
     )  # fmt: skip
 
 
-def check_scope(state: RunState, work: CallInProgress, catalog: Catalog) -> CallEnd | None:
+def check_scope(state: RunState, work: CallInProgress) -> CallEnd | None:
     """Nothing outside the catalog runs, on whatever path the call came; a bridge that nobody unwrapped does not either."""
     name, tool = work.call.name, work.tool
     if work.depth >= MAX_DEPTH:
         return _refused("blocked", refusals.too_deep(name, MAX_DEPTH))
     if tool is None:
-        return _refused("unknown", refusals.no_such_tool(name, catalog, state.call_hint))
+        return _refused("unknown", refusals.no_such_tool(name, work.catalog, state.call_hint))
     if name in state.bridges and state.runnable[name].execute is None:
         return _refused("unknown", refusals.bridge_not_unwrapped(name))
     return None
@@ -320,6 +316,8 @@ def check_still_granted(state: RunState, work: CallInProgress) -> CallEnd | None
     that is withheld now does not run, nor one whose arguments would have to be checked again."""
     tool, name = work.tool, work.call.name
     assert tool is not None
+    if state.catalog is work.catalog and state.parts.parent_run is None:  # they have not
+        return None
     now = state.granted(name)
     if now is tool:
         return None
@@ -424,7 +422,7 @@ async def _attempt(state: RunState, work: CallInProgress, tool: Tool) -> ToolRes
             value = await in_abandonable_thread(tool.execute, *inputs, limiter=_threads_of(tool))
             value = await value if inspect.isawaitable(value) else value
         result = to_result(value)
-    if attempt.cancelled:
+    if attempt.late and attempt.cancelled:
         return ToolResult.error(refusals.too_late(tool.name, tool.timeout))
     if isinstance(attempt.error, ApprovalPending) and not work.depth:
         raise attempt.error

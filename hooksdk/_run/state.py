@@ -48,6 +48,8 @@ class CallInProgress:
     parent: CallInProgress | None = None
     call: ToolCall = field(init=False)
     """The call that it stands for."""
+    catalog: Catalog = field(init=False)
+    """The tools of the run when the call was taken up."""
     tool: Tool | None = None
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     """Final once they are validated; events hand out copies of them, and nobody changes them."""

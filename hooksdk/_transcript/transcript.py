@@ -58,7 +58,7 @@ class Transcript:
         self.session_id = session_id
         self.existed = log.existed
         self._log = log
-        self._lock = anyio.Lock()
+        self._lock = anyio.Lock()  # taking it lets other tasks run, which a quick call would not
         self._ledger = Ledger(None)
         self._closed = False
         self._states_saved = 0
@@ -270,9 +270,14 @@ class Transcript:
         pairs = [(slot.call, result) for slot, result in answers]
         return [as_stored(message) for message in self._need_format().result_messages(pairs)] if pairs else []
 
-    @_exclusive
     async def close_turn(self, text: str) -> int:
         """Give every open call an error result with this text, and store the results that still wait. Answers how many."""
+        ledger = self._ledger
+        is_done = not ledger.orphans and all(slot.record for slot in ledger.slots)
+        return 0 if is_done and not self._must_reload and not self._closed else await self._close_turn_alone(text)
+
+    @_exclusive
+    async def _close_turn_alone(self, text: str) -> int:
         return await self._close_turn(text)
 
     async def _close_turn(self, text: str) -> int:

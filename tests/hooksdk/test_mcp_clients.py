@@ -13,6 +13,8 @@ from hooksdk.mcp import McpServers, ServerInput
 from hooksdk.mcp._clients import client_files
 from hooksdk.mcp._config import Reading, ServerSpec, load_file, read_file
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.fixture
 def write(tmp_path: Path) -> Any:

@@ -176,6 +176,7 @@ def quoted(written: dict[str, Any], way: int, around: str) -> str:
     return f"{around}{text}{around}"
 
 
+@pytest.mark.heavy
 @settings(deadline=None, max_examples=300)
 @given(CALLS, QUOTES, st.integers(0, 120), WORDS)
 def test_whatever_a_result_quotes_is_no_call(written: dict[str, Any], quote: str, way: int, around: str) -> None:

@@ -9,16 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hooksdk import Config, Tool
-from hooksdk._plugins.files import is_file
+from hooksdk import Annotations, Config, Tool
 from hooksdk.cli._console import CommandProblem
 from hooksdk.errors import ConfigError
 from hooksdk.formats import get_format
 from hooksdk.histories import History
-from hooksdk.testing._exchanges import lines_of, without_prose
-from hooksdk.testing._replay_tools import definition_of
-from hooksdk.testing._snapshots import differences, snapshot_of, write_snapshot
-from hooksdk.testing._verdicts import Replay
+from hooksdk.host import names_file
+from hooksdk.testing import DecisionSnapshot, Replay, decision_changes, without_prose
 
 TEST_NAME = "test_the_decisions_stay"
 
@@ -57,7 +54,7 @@ def write_test(files: RecordedTest, replay_again: Callable[[History], Replay]) -
     if not files.whole:
         bare = without_prose(history.messages, get_format(history.format))
         history = replace(history, messages=bare)
-        problems = differences(snapshot_of(files.replay, values=True), replay_again(history))
+        problems = decision_changes(files.replay, replay_again(history))
         if problems:
             notes.append(
                 f"without what was said and answered, {len(problems)} decisions are others; --whole keeps it: "
@@ -65,15 +62,16 @@ def write_test(files: RecordedTest, replay_again: Callable[[History], Replay]) -
             )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        session.write_text(lines_of(history.messages), "utf-8")
+        lines = (json.dumps(message, ensure_ascii=False) + "\n" for message in history.messages)
+        session.write_text("".join(lines), "utf-8")
         if tools is not None:
-            definitions = [definition_of(tool) for tool in files.tools]
+            definitions = [_definition_of(tool) for tool in files.tools]
             tools.write_text(json.dumps(definitions, indent=2, ensure_ascii=False) + "\n", "utf-8")
         path.write_text(_code(files, path, session, tools), "utf-8")
     except OSError as error:
         raise ConfigError(str(path), (f"the test cannot be written: {error.strerror}",)) from None
     decided = files.replay if files.whole else replay_again(history)
-    write_snapshot(snapshot, snapshot_of(decided, values=files.values))
+    DecisionSnapshot(snapshot, values=files.values).write(decided)
     left = "with everything that was said" if files.whole else "without what was said and answered"
     written = ", ".join(one.name for one in (path, session, snapshot, tools) if one is not None)
     return [
@@ -81,6 +79,14 @@ def write_test(files: RecordedTest, replay_again: Callable[[History], Replay]) -
         f"{session.name} has the arguments of every call as they are, {left}: look at it before you commit it",
         *notes,
     ]
+
+
+def _definition_of(tool: Tool) -> dict[str, Any]:
+    """A tool as a file of definitions has it."""
+    hints = {name: value for name in Annotations.names() if (value := getattr(tool.annotations, name)) is not None}
+    return {
+        "id": tool.id, "description": tool.description, "parameters": tool.parameters, "annotations": hints,
+    }  # fmt: skip
 
 
 def _code(files: RecordedTest, path: Path, session: Path, tools: Path | None) -> str:
@@ -119,7 +125,7 @@ def _quoted(text: str) -> str:
 
 def _place(place: str, folder: Path) -> str:
     """A plugin as the test names it: a file by its way from the test, anything else as it was named."""
-    if is_file(place):
+    if names_file(place):
         way = os.path.relpath(Path(place).expanduser().resolve(), folder.resolve())
         return f"HERE / {_quoted(Path(way).as_posix())}"
     return _quoted(place)

@@ -27,12 +27,8 @@ from hooksdk.cli._replay.recorded_test import RecordedTest, write_test
 from hooksdk.cli._sessions.look import look_at, with_store
 from hooksdk.config import fold
 from hooksdk.histories import History, read_history
-from hooksdk.host import Plugin
-from hooksdk.testing._replay import named_plugins, refuse_trace, replay_history
-from hooksdk.testing._replay_tools import read_catalog
-from hooksdk.testing._snapshots import changed_names, differences, read_snapshot, snapshot_of, write_snapshot
-from hooksdk.testing._theatre import RunOptions
-from hooksdk.testing._verdicts import CallVerdict, Replay
+from hooksdk.host import Plugin, names_file, plugins_at
+from hooksdk.testing import CallVerdict, DecisionSnapshot, Replay, read_catalog, replay
 from hooksdk.values import clip
 
 ARGUMENTS_CHARS = 48
@@ -71,41 +67,43 @@ class ReplayOptions:
 def replay_session(options: ReplayOptions) -> int:
     """Replay, print, write and compare; 1 where a snapshot says otherwise."""
     history = _history(options)
-    stored = read_snapshot(options.check) if options.check else None
+    check = DecisionSnapshot(options.check) if options.check else None
     with warnings_shown(stderr_console()):
-        ids, holders = named_plugins(options.plugins)
+        ids = [one for one in options.plugins if ":" not in one and not names_file(one)]
+        holders = plugins_at(*(one for one in options.plugins if one not in ids))
         config = _config(options, ids, holders)
         tools = read_catalog(options.tools or ())
         if options.mcp:
             tools += anyio.run(_served, options.mcp)
-        run = RunOptions(workspace_dir=options.workspace)
+        plugins = [*ids, *holders]
 
         def again(other: History) -> Replay:
-            return anyio.run(replay_history, other, [*ids, *holders], tools, config, run, options.project)
+            return replay(
+                other, plugins, tools=tools, config=config, workspace_dir=options.workspace, folder=options.project
+            )
 
-        replay = again(history)
+        played = again(history)
         if options.test is not None:
             files = RecordedTest(
-                path=options.test, places=options.plugins, history=history, replay=replay, tools=tools, config=config,
+                path=options.test, places=options.plugins, history=history, replay=played, tools=tools, config=config,
                 workspace=options.workspace, whole=options.whole, values=options.values,
             )  # fmt: skip
             notes = write_test(files, again)
         else:
             notes = []
     if options.write:
-        write_snapshot(options.write, snapshot_of(replay, values=options.values))
-    problems = differences(stored, replay) if stored is not None else []
+        DecisionSnapshot(options.write, values=options.values).write(played)
+    problems = check.differences(played) if check is not None else []
     if options.as_json:
-        print_json(_document(replay, options, problems, notes))
+        print_json(_document(played, options, problems, notes))
     else:
-        _print(replay, options, problems, notes)
+        _print(played, options, problems, notes)
     return 1 if problems else 0
 
 
 def _history(options: ReplayOptions) -> History:
     path = Path(options.source)
     if path.is_file():
-        refuse_trace(path)
         return read_history(path, options.history_format)
     if options.source.endswith((".json", ".jsonl", ".db")) and not options.store:
         raise CommandProblem(f"there is no file {printable(options.source)}")
@@ -146,19 +144,19 @@ def _entry(verdict: CallVerdict) -> dict[str, Any]:
 
 
 def _document(
-    replay: Replay, options: ReplayOptions, problems: Sequence[str], notes: Sequence[str]
+    played: Replay, options: ReplayOptions, problems: Sequence[str], notes: Sequence[str]
 ) -> dict[str, Any]:  # fmt: skip
-    shown = [one for one in replay.calls if one.differs or not options.only_differing]
+    shown = [one for one in played.calls if one.differs or not options.only_differing]
     return {
-        "schema": 1, "source": options.source, "calls": [_entry(one) for one in shown], "counts": replay.counts,
-        "differ": sum(one.differs for one in replay.calls), "check": problems if options.check else None,
-        "notes": [*replay.notes, *notes],
+        "schema": 1, "source": options.source, "calls": [_entry(one) for one in shown], "counts": played.counts,
+        "differ": sum(one.differs for one in played.calls), "check": problems if options.check else None,
+        "notes": [*played.notes, *notes],
     }  # fmt: skip
 
 
-def _print(replay: Replay, options: ReplayOptions, problems: Sequence[str], notes: Sequence[str]) -> None:
+def _print(played: Replay, options: ReplayOptions, problems: Sequence[str], notes: Sequence[str]) -> None:
     console = stdout_console()
-    shown = [one for one in replay.calls if one.differs or not options.only_differing]
+    shown = [one for one in played.calls if one.differs or not options.only_differing]
     if shown:
         room = ARGUMENTS_CHARS
         if console.is_terminal:
@@ -166,9 +164,9 @@ def _print(replay: Replay, options: ReplayOptions, problems: Sequence[str], note
             room = min(room, max(console.width - longest - _OTHER_COLUMNS, len("arguments")))
         print_columns(("call", "tool", "arguments", "then", "now", "why"), [_row(one, room) for one in shown])
         console.print()
-    counts = ", ".join(f"{number:,} {_WORDS[outcome]}" for outcome, number in replay.counts.items())
-    console.print(f"{counted(len(replay.calls), 'call')}{': ' if counts else ''}{counts}", soft_wrap=True)
-    differ = sum(one.differs for one in replay.calls)
+    counts = ", ".join(f"{number:,} {_WORDS[outcome]}" for outcome, number in played.counts.items())
+    console.print(f"{counted(len(played.calls), 'call')}{': ' if counts else ''}{counts}", soft_wrap=True)
+    differ = sum(one.differs for one in played.calls)
     console.print(f"{differ:,} would go otherwise than recorded", soft_wrap=True)
     for problem in problems:
         console.print(f"[red]differs[/]  {one_line(problem)}", soft_wrap=True)
@@ -176,7 +174,7 @@ def _print(replay: Replay, options: ReplayOptions, problems: Sequence[str], note
         console.print(f"[green]as in[/]    {one_line(options.check)}", soft_wrap=True)
     if options.write:
         console.print(f"written  {one_line(options.write)}", soft_wrap=True)
-    for note in (*replay.notes, *notes):
+    for note in (*played.notes, *notes):
         console.print(f"note     {one_line(note)}", soft_wrap=True)
 
 
@@ -184,8 +182,8 @@ def _row(verdict: CallVerdict, room: int) -> Sequence[str]:
     now: str = verdict.outcome
     why = ": ".join(filter(None, [verdict.by, " ".join(verdict.reason.split())]))
     if verdict.becomes is not None:
-        names = changed_names(verdict.arguments, verdict.becomes)
-        changed = ", ".join(f"{name} = {json.dumps(verdict.becomes.get(name), ensure_ascii=False)}" for name in names)
+        after = verdict.becomes
+        changed = ", ".join(f"{name} = {json.dumps(after.get(name), ensure_ascii=False)}" for name in verdict.changed)
         why = f"{why} ({changed})" if verdict.outcome != "rewrite" else f"{why}: {changed}"
     arguments = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in verdict.arguments.items())
     cells = (
