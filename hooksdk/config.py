@@ -16,10 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from hooksdk._config.gateway import GatewayConfig, gateway_places
 from hooksdk._config.merge import Merged, merge
 from hooksdk._config.own_settings import OwnSettings, ProjectSettings
-from hooksdk._config.sources import config_files, fold, read_sources, split_store
+from hooksdk._config.sources import config_files, fold, read_sources, split_store, state_folder
 from hooksdk._config.watch import FileWatch
 from hooksdk._config.words import printable_entry, trust_advice, why_untrusted
-from hooksdk._door.places import state_folder
 from hooksdk._firing.hook import Grant
 from hooksdk._tasks.background import logger
 from hooksdk.errors import ConfigError, HookSDKError, did_you_mean, problem_text, unknown_key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -173,3 +174,11 @@ def without_password(url: str) -> str:
     login, at, place = rest.rpartition("@")
     user, colon, _ = login.partition(":")
     return f"{start}{mark}{user}{colon and ':***'}{at}{place}"
+
+
+def state_folder() -> Path:
+    """Where hooksdk keeps what outlives a process: `$HOOKSDK_HOME`, or `~/.local/state/hooksdk`. It need not exist."""
+    if home := os.environ.get("HOOKSDK_HOME"):
+        return Path(home).expanduser()
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "hooksdk"

@@ -13,7 +13,7 @@ from hooksdk._transcript.facts import Record
 from hooksdk._transcript.journal import Ledger
 from hooksdk.costs import PRICES, at_each_request, clearing, never, replay
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
-from hooksdk.formats._shared import describe
+from hooksdk.formats.content import describe_part
 from hooksdk.records import searches_in
 from hooksdk.report import _model as model
 from hooksdk.report._texts import Room, arguments_text, as_text, as_texts
@@ -106,7 +106,7 @@ class _Reader:
                                  others=[], hidden=hidden)  # fmt: skip
         found, made, prose = form.results(message), form.calls(message), form.text(message)
         others = [
-            describe(part)
+            describe_part(part)
             for part in as_list(message.get("content"))
             if as_object(part).get("type") not in SHOWN_ELSEWHERE and not isinstance(part, str)
         ]

@@ -234,10 +234,11 @@ def make_plan(options: InstallOptions) -> Plan:
 
 def _need_profile(name: str, project: Path) -> None:
     """Raise `CommandProblem` for a profile without which the gateway would end at once, and the client have no tools."""
+    config = read_config(folder=project)[0].gateway
     try:
-        profile_of(read_config(folder=project)[0].gateway, name)
-    except ValueError as error:
-        raise CommandProblem(f"--profile: {error}") from None
+        profile_of(config, name)
+    except ConfigError as error:
+        raise CommandProblem(f"--profile: {error.problems[0]}") from None
 
 
 def gateway_entry(place: ClientFile, options: InstallOptions, target: Path, entries: list[Any]) -> dict[str, Any]:

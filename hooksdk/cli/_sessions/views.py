@@ -26,7 +26,7 @@ from hooksdk.cli._console import (
 )
 from hooksdk.cli._sessions.look import Damaged, Look, look_at, place_of, with_store
 from hooksdk.formats import Message
-from hooksdk.formats._shared import describe
+from hooksdk.formats.content import describe_part
 from hooksdk.stores import Store
 from hooksdk.values import as_list, as_object, clip
 
@@ -224,7 +224,7 @@ class _Printer:
             message_format.text(message),
         )
         others = [
-            describe(part)
+            describe_part(part)
             for part in as_list(message.get("content"))
             if as_object(part).get("type") not in _SHOWN_ELSEWHERE and not isinstance(part, str)
         ]
