@@ -14,7 +14,6 @@ from typing import Any, Self, TypeVar, final
 
 import anyio
 
-from hooksdk._door.checks import AsyncOnly, check, check_function, check_number, check_path, check_text, each, refuse
 from hooksdk._plugins.discovery import find_plugins, load_plugins, look_at, survey
 from hooksdk._plugins.files import names_file, plugins_at
 from hooksdk._plugins.handlers import judging_line
@@ -28,7 +27,18 @@ from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import Approver
 from hooksdk.catalog import Storage
 from hooksdk.config import Config, load_config
-from hooksdk.errors import PluginRefused, SessionClosed
+from hooksdk.errors import (
+    AsyncOnly,
+    PluginRefused,
+    SessionClosed,
+    check,
+    check_function,
+    check_list,
+    check_number,
+    check_path,
+    check_text,
+    refuse,
+)
 from hooksdk.session import Session
 from hooksdk.stores import open_store
 from hooksdk.transcript import Store
@@ -86,7 +96,7 @@ class Host(AsyncOnly):
     ) -> None:
         if isinstance(plugins, (type, ModuleType)):
             refuse("Host(plugins=...)", plugins, "a list of modules and classes", f"Write plugins=[{plugins.__name__}]")
-        plugins = each("Host(plugins=...)", plugins, "modules and classes", "Write such as plugins=[MyPlugin]")
+        plugins = check_list("Host(plugins=...)", plugins, "modules and classes", "Write such as plugins=[MyPlugin]")
         check("Host(config=...)", config, (Mapping, Config, type(None)), "a mapping or a Config", _CONFIG_ADVICE)
         check_function("Host(approver=...)", approver, "async def (request) -> Approval")
         check_path("Host(folder=...)", folder)

@@ -15,7 +15,6 @@ from typing import Any, Self, final
 import anyio
 
 from hooksdk import hooks, schema
-from hooksdk._door.checks import AsyncOnly, check
 from hooksdk._run.around import AroundStack
 from hooksdk._run.call import call_once, end_calls
 from hooksdk._run.compaction import Compaction
@@ -32,11 +31,10 @@ from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
-from hooksdk.errors import PolicyFailed, RunBlocked
+from hooksdk.errors import AsyncOnly, PolicyFailed, RunBlocked, check
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, ProviderJson, SdkObject
-from hooksdk.formats._given import call_in, messages_in, usage_in
-from hooksdk.formats._shared import replies_in
-from hooksdk.formats._tools import as_tools
+from hooksdk.formats.intake import as_tools, call_in, messages_in, usage_in
+from hooksdk.formats.kit import replies_in
 from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.records import (
     AttemptStarted,

@@ -12,7 +12,6 @@ from typing import Any, Self, final
 import anyio
 
 from hooksdk import hooks
-from hooksdk._door.checks import AsyncOnly, check_text, each
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._plugins.plugin import instantiate
 from hooksdk._run.listening import Listener, Listeners
@@ -26,9 +25,9 @@ from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import Approver
 from hooksdk.calls import TrimReceipt
-from hooksdk.errors import ConfigError, FenceClosed, PluginRefused, SessionClosed
+from hooksdk.errors import AsyncOnly, ConfigError, FenceClosed, PluginRefused, SessionClosed, check_list, check_text
 from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
-from hooksdk.formats._given import messages_in
+from hooksdk.formats.intake import messages_in
 from hooksdk.hooks import RunInfo, SessionEndReason
 from hooksdk.patterns import ToolPattern
 from hooksdk.records import SessionEnded, SessionStarted
@@ -311,7 +310,7 @@ class Session(AsyncOnly):
             if isinstance(tools, str)
             else None
             if tools is None
-            else each("session.child(tools=...)", tools, "tool patterns")
+            else check_list("session.child(tools=...)", tools, "tool patterns")
         )
         self._children += 1
         layer = () if patterns is None else (tuple(ToolPattern(pattern) for pattern in patterns),)

@@ -7,7 +7,7 @@ from typing import final
 
 from hooksdk._run.secrets import SecretMask
 from hooksdk.formats import GivenMessage, get_format
-from hooksdk.formats._given import messages_in
+from hooksdk.formats.intake import messages_in
 from hooksdk.transcript import Transcript
 
 

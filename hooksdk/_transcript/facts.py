@@ -24,8 +24,8 @@ from hooksdk._transcript.messages import Messages
 from hooksdk._transcript.trims import note
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
-from hooksdk.formats._content import size_of
-from hooksdk.formats._shared import answered_ids
+from hooksdk.formats.content import size_of
+from hooksdk.formats.kit import answered_ids
 
 FACTS_VERSION: Final = 2
 """Of what is said about a message. Raise it when a format finds other calls or results in the same message, or when sizes are

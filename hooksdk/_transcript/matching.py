@@ -10,7 +10,7 @@ from hooksdk._transcript.encoding import EncodedMessage, as_stored
 from hooksdk._transcript.facts import Record, Slot, read_message
 from hooksdk._transcript.journal import Ledger
 from hooksdk.formats import FoundResult, Message, MessageFormat
-from hooksdk.formats._shared import identified, with_readable_arguments
+from hooksdk.formats.kit import with_call_ids, with_readable_arguments
 
 
 class MismatchError(ValueError):
@@ -94,7 +94,7 @@ def _same_results(theirs: Message, ways: Sequence[Message], place: int, ledger: 
     if message_format.text(theirs) or message_format.text(ways[0]):
         return False
     calls = [ledger.call_at(record.call) for record in records if record.call is not None]
-    results = identified(message_format.results(theirs), calls)
+    results = with_call_ids(message_format.results(theirs), calls)
     if [result.call_id for result in results] != [record.call_id for record in records]:
         return False
     pairs = [zip(results, message_format.results(message), records, strict=True) for message in ways]
@@ -116,7 +116,7 @@ def without_repeats(messages: Sequence[Message], ledger: Ledger) -> list[Message
         parts = read_message(message, message_format)
         if parts.is_reply:
             return [*new, *messages[number:]]
-        results = identified(parts.results, (slot.call for slot in ledger.slots))
+        results = with_call_ids(parts.results, (slot.call for slot in ledger.slots))
         slots = [slot for result in results if (slot := _answered(result.call_id, ledger.slots))]
         records = [slot.record for slot in slots if slot.record]
         if not results or len(records) < len(results) or message_format.text(message):

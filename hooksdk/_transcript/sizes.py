@@ -5,7 +5,7 @@ from __future__ import annotations
 from hooksdk import schema
 from hooksdk._transcript.journal import Ledger
 from hooksdk.formats import Message
-from hooksdk.formats._content import size_of
+from hooksdk.formats.content import size_of
 
 
 def message_tokens(ledger: Ledger) -> list[int]:

@@ -30,7 +30,7 @@ from hooksdk._transcript.trims import DrainReport, clean
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import Message, MessageFormat
-from hooksdk.formats._content import result_of
+from hooksdk.formats.content import result_of
 from hooksdk.tools import Tool
 
 T = TypeVar("T")

@@ -167,7 +167,7 @@ class Gateway:
 
     def identity(self, name: str, profile: str | None, *, transport: str) -> Identity:
         """Who a client is that has this profile. Raises `ConfigError` for a profile that there is not."""
-        profile_name, settings = _profile_of(self.config, profile)
+        profile_name, settings = profile_of(self.config, profile)
         return Identity(name=name, profile_name=profile_name, profile=settings, transport=transport)
 
     async def session(self, key: str, identity: Identity, context: Request, *, idle: float | None) -> GatewaySession:
@@ -212,7 +212,7 @@ class Gateway:
     def check(self, config: GatewayConfig) -> None:
         """Raises `ConfigError` where the gateway, as it runs, could not go on with this configuration."""
         for profile in self._profiles:
-            _profile_of(config, profile)
+            profile_of(config, profile)
         if self._tokens is not None and self._asks_tokens != bool(self.read_tokens(config)):
             raise ConfigError(
                 "gateway.tokens", ("whether clients need a token is settled at the start: start it again",)
@@ -387,13 +387,6 @@ class _Server(Server[str]):
             return error(f"'{params.name}' was not run: {describe(problem)}")
         finally:
             current_request.reset(token)
-
-
-def _profile_of(config: GatewayConfig, name: str | None) -> tuple[str | None, Profile]:
-    try:
-        return profile_of(config, name)
-    except ValueError as problem:
-        raise ConfigError("gateway", (str(problem),)) from None
 
 
 def _no_header_schema(_name: str) -> None:

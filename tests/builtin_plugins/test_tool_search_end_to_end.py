@@ -169,6 +169,7 @@ def names_sent(request: SeenRequest, form: str) -> list[str]:
     return [one["name"] if form == "anthropic" else one["function"]["name"] for one in tools]
 
 
+@pytest.mark.heavy
 async def test_both_modes_reach_the_same_tool_with_the_same_arguments(direct: Ran, search: Ran) -> None:
     assert direct.ran == search.ran == [(TARGET, ARGUMENTS)]
     assert direct.text == search.text

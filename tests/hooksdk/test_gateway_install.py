@@ -21,6 +21,8 @@ from warm import Done, run
 from hooksdk.gateway._status import ServerLine, StatusFile, running_gateways
 from hooksdk.mcp import McpServers
 
+pytestmark = pytest.mark.heavy
+
 
 class Desk:
     """A project and a user's home, in folders of their own."""

@@ -35,6 +35,7 @@ from hooksdk.mcp import McpServers
 from tests.hooksdk.gateways import ERAS, SEARCH_ON, client, gateway, http_client, names, source, text_of
 
 pytestmark = [
+    pytest.mark.heavy,
     pytest.mark.anyio,
     pytest.mark.skipif(sys.platform == "win32", reason="looks at process ids as POSIX does"),
 ]

@@ -23,7 +23,7 @@ from hooksdk.gateway._http import check_address, parse_address
 from tests.hooksdk.gateways import ERAS, gateway, names, source, text_of
 from tests.hooksdk.gateways import http_client as client
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 in_both_eras = pytest.mark.parametrize("era", ERAS)
 TOKENS = {"ann": "a" * 20, "bob": "b" * 20}
 PLAIN = Path(__file__).parents[1] / "servers" / "quick.py"
