@@ -42,6 +42,7 @@ def tools_of(name: str) -> list[Tool]:
     return [tool for one in sets for tool in offered_tokens.tools_of(SHARED / "retrieval" / one / "catalog.jsonl")]
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(
     not find_spec("pydantic_monty"), reason="the table has columns of code mode: needs the extra `code`"
 )
@@ -72,6 +73,7 @@ def rounded(*values: float) -> list[float]:
     return [float(f"{value:.3f}") for value in values]
 
 
+@pytest.mark.heavy
 def test_the_page_says_what_is_found_today_in_each_retrieval_set() -> None:
     sets = measured()["sets"]
     told = own_row("", *sets)
