@@ -21,7 +21,7 @@ from hooksdk.approvals import Approval
 from hooksdk.desk import ApprovalDesk, ApprovalRecord, ApprovalRecords
 from hooksdk.gateway import Gateway
 from hooksdk.gateway._heirs import Place, leave
-from hooksdk.gateway._status import gateway_folder
+from hooksdk.gateway.status import gateway_folder
 from hooksdk.hooks import AfterToolCall, Ask, BeforeToolCall, Rewrite, RewriteToolCall
 from hooksdk.stores.locks import lock
 from tests.hooksdk.gateways import ERAS, Source, client, gateway, source, text_of

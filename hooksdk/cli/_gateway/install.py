@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from hooksdk._config.gateway import profile_of
 from hooksdk.cli._console import CommandProblem, counted, print_json, safe, stdout_console
 from hooksdk.cli._edits.client_text import ClientText, Hunk
 from hooksdk.cli._edits.diff import confirm, print_diff, secrets_of
@@ -233,6 +232,8 @@ def make_plan(options: InstallOptions) -> Plan:
 def _need_profile(name: str, project: Path) -> None:
     """Raise `CommandProblem` for a profile without which the gateway would end at once, and the client have no tools."""
     config = read_config(folder=project)[0].gateway
+    from hooksdk.gateway import profile_of
+
     try:
         profile_of(config, name)
     except ConfigError as error:

@@ -21,7 +21,7 @@ from hooksdk.cli._mcp.servers import ServerWatch, read_mcp_files
 from hooksdk.cli._project import store_spec
 from hooksdk.config import Config, ConfigWatch, FileWatch, config_files
 from hooksdk.gateway import Gateway
-from hooksdk.gateway._status import ServerLine
+from hooksdk.gateway.status import ServerLine
 from hooksdk.mcp import Reload, ServerStatus
 from hooksdk.stores import open_store
 from hooksdk.tasks import describe

@@ -13,7 +13,7 @@ from typing import Any
 from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._edits.client_text import Hunk
 from hooksdk.errors import StoreError
-from hooksdk.gateway._status import gateway_folder
+from hooksdk.gateway.status import gateway_folder
 from hooksdk.stores.files import replace_file
 
 
