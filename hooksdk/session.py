@@ -94,7 +94,7 @@ class Session(AsyncOnly):
         self._states: PluginStates | None = None
         self._is_open = False
         """True once it has opened, until it begins to close."""
-        self._open_run = OpenRun(session_id, parts.on_rest)
+        self._open_run = OpenRun(session_id, parts.on_idle)
         self._unmatched = UnmatchedNames(subagent=bool(parent))
         self._info = RunInfo(session_id=session_id)
 
@@ -165,7 +165,7 @@ class Session(AsyncOnly):
             raise ConfigError("messages", (problem,))
         message_format = get_format(guess_format(messages) if format is None else format)
         whole = repair(messages_in(messages, message_format, "session.load(...)").messages, message_format)
-        if self._secrets:
+        if self._secrets.active:
             whole = [self._secrets.value(message) for message in whole]
         await transcript.use_format(message_format)
         await transcript.append(whole)
@@ -220,7 +220,7 @@ class Session(AsyncOnly):
                 dispatcher.stop()
             raise
         self._is_open = True
-        self._parts.on_rest()
+        self._parts.on_idle()
         return self
 
     async def _open_plugins(self) -> None:

@@ -92,10 +92,10 @@ def _call_in(value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     arguments = [key for key in _ARGUMENT_KEYS if key in value]
     if len(names) != 1 or len(arguments) != 1 or not value.keys() <= {*names, *arguments, *_OTHER_KEYS}:
         raise _NoCall
-    name, given = value[names[0]], value[arguments[0]]
-    if not isinstance(name, str) or not isinstance(given, str | dict):
+    name, written = value[names[0]], value[arguments[0]]
+    if not isinstance(name, str) or not isinstance(written, str | dict):
         raise _NoCall
-    return name, schema.parse_arguments(cast("Any", given))
+    return name, schema.parse_arguments(cast("Any", written))
 
 
 def _squeezed(text: str) -> str:

@@ -54,7 +54,7 @@ from hooksdk.host import Host
 
 logger = logging.getLogger("hooksdk")
 
-__all__ = ["Gateway", "GatewayConfig", "Profile", "Token", "ToolSource", "current_request"]
+__all__ = ["Gateway", "GatewayConfig", "Profile", "Token", "ToolSource", "current_request", "own_streams", "profile_of"]
 
 NAME = "hooksdk"
 INSTRUCTIONS = "The tools of several servers. Those that are not listed are found and called through those that are."
@@ -317,13 +317,17 @@ class Gateway:
         """The bearer tokens of the configuration, by name. Raises `ConfigError` for one that cannot be had."""
         return read_tokens(config or self.config, os.environ, self._own_folder)
 
+    def check_address(self, host: str) -> None:
+        """Raise `ConfigError` for an address that others can reach where the configuration has no tokens."""
+        check_address(host, self.read_tokens())
+
     async def serve_http(
         self, host: str = "127.0.0.1", port: int = 0, *, profile: str | None = None,
         on_listening: Callable[[str], Any] = lambda _url: None,
     ) -> None:  # fmt: skip
         """Serve clients over streamable HTTP until the program is told to stop; `on_listening` is told the URL. Raises
         `ConfigError` for an address that others can reach where the configuration has no tokens. On asyncio alone."""
-        check_address(host, self.read_tokens())
+        self.check_address(host)
         await listen(self.http_app(profile=profile), host, port, on_listening, self._end_all)
 
     async def serve_stdio(self, profile: str | None = None, *, streams: tuple[int, int] | None = None) -> None:

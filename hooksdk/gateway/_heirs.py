@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import final
 
 from hooksdk.approvals import digest_of
-from hooksdk.gateway._status import gateway_folder, running_gateways
+from hooksdk.gateway.status import gateway_folder, running_gateways
 from hooksdk.stores.locks import is_held, lock
 
 _open: set[str] = set()

@@ -114,7 +114,7 @@ class GatewaySession:
         approver = parts.approver
         self._client_approvals = (
             ClientApprovals(
-                approver, self.id, identity.requester, f"{identity.name}, at the client",
+                approver, parts.host.store, self.id, identity.requester, f"{identity.name}, at the client",
                 ask_client=parts.config.approvals.client, is_over=parts.place.is_over, clock=monotonic,
             )
             if isinstance(approver, ApprovalDesk) else None

@@ -20,7 +20,7 @@ from hooksdk.testing.server import ScriptedServer, SeenRequest
 from tests.hooksdk.provider_rules import tool_violations, violations
 from tests.hooksdk.providers import FORMATS, model_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 Json = dict[str, Any]
 
@@ -169,7 +169,6 @@ def names_sent(request: SeenRequest, form: str) -> list[str]:
     return [one["name"] if form == "anthropic" else one["function"]["name"] for one in tools]
 
 
-@pytest.mark.heavy
 async def test_both_modes_reach_the_same_tool_with_the_same_arguments(direct: Ran, search: Ran) -> None:
     assert direct.ran == search.ran == [(TARGET, ARGUMENTS)]
     assert direct.text == search.text

@@ -30,7 +30,7 @@ from hooksdk.cli._gateway.serve import serve_clients
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway
 from hooksdk.gateway._http import SHORTEST_TOKEN
-from hooksdk.gateway._status import running_gateways
+from hooksdk.gateway.status import running_gateways
 from hooksdk.mcp import McpServers
 from tests.hooksdk.gateways import ERAS, SEARCH_ON, client, gateway, http_client, names, source, text_of
 

@@ -17,9 +17,10 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from hooksdk import ToolResult
+from hooksdk.cli._gateway.serve import parse_address
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway
-from hooksdk.gateway._http import check_address, parse_address
+from hooksdk.gateway._http import check_address
 from tests.hooksdk.gateways import ERAS, gateway, names, source, text_of
 from tests.hooksdk.gateways import http_client as client
 

@@ -221,6 +221,7 @@ def test_bad_arguments_say_what_came_and_what_to_send(raw: object, said: str):
     assert "Send one JSON object" in str(caught.value)
 
 
+@pytest.mark.heavy
 @settings(deadline=None)
 @given(st.text() | st.binary() | JSON)
 def test_reading_arguments_raises_nothing_but_bad_arguments(raw: object):

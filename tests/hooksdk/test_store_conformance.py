@@ -62,6 +62,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["jsonl", "sqlite", "postgres"])
 def test_processes_that_count_one_value_up_lose_nothing_also_when_one_is_killed(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str

@@ -184,6 +184,7 @@ def test_whatever_a_result_quotes_is_no_call(written: dict[str, Any], quote: str
     assert calls_written_in(text, str, [quoted(written, way, around)]) == ("", [])
 
 
+@pytest.mark.heavy
 @settings(deadline=None, max_examples=200)
 @given(CALLS, QUOTES)
 def test_what_no_result_quotes_is_the_call_that_was_written(written: dict[str, Any], quote: str) -> None:

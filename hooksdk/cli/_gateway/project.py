@@ -14,19 +14,17 @@ from anyio.abc import TaskGroup, TaskStatus
 from rich.console import Console
 
 from hooksdk import Host
-from hooksdk._config.sources import config_files
-from hooksdk._config.watch import FileWatch
-from hooksdk._tasks.limits import describe
 from hooksdk.cli._console import CommandProblem, one_line, print_line, safe
 from hooksdk.cli._gateway.install import gateway_file
 from hooksdk.cli._mcp.files import DEFAULT_NAMES, not_trusted, servers_files
 from hooksdk.cli._mcp.servers import ServerWatch, read_mcp_files
 from hooksdk.cli._project import store_spec
-from hooksdk.config import Config, ConfigWatch
+from hooksdk.config import Config, ConfigWatch, FileWatch, config_files
 from hooksdk.gateway import Gateway
-from hooksdk.gateway._status import ServerLine
+from hooksdk.gateway.status import ServerLine
 from hooksdk.mcp import Reload, ServerStatus
 from hooksdk.stores import open_store
+from hooksdk.tasks import describe
 from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")

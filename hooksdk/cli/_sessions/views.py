@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from hooksdk._transcript.encoding import encode
 from hooksdk._transcript.facts import Record
 from hooksdk.calls import ToolCall
 from hooksdk.cli._console import (
@@ -28,6 +27,7 @@ from hooksdk.cli._sessions.look import Damaged, Look, look_at, place_of, with_st
 from hooksdk.formats import Message
 from hooksdk.formats.content import describe_part
 from hooksdk.stores import Store
+from hooksdk.transcript import encode
 from hooksdk.values import as_list, as_object, clip
 
 TEXT_CHARS, TEXT_LINES = 600, 8

@@ -18,6 +18,8 @@ from typing import Any, Literal, Self, final
 from hooksdk.config import state_folder
 from hooksdk.stores.locks import is_held, lock, unlock
 
+__all__ = ["GatewayStatus", "ServerLine", "StatusFile", "gateway_folder", "running_gateways"]
+
 _BEGINNING = 60.0
 """Seconds for which a lock or a half-written file without a status is left alone: a gateway may be about to write it."""
 
