@@ -44,7 +44,7 @@ async def desk(records: ApprovalRecords) -> ApprovalDesk:
 
 async def test_nothing_waits(tmp_path: Path) -> None:
     done = await hooksdk("approvals", folder=tmp_path)
-    assert (done.code, done.out) == (0, "No call waits for an approval.\n")
+    assert (done.code, done.out) == (0, "No call waits for an approval in this store.\n")
 
 
 async def test_what_waits_is_listed_and_others_words_do_not_steer_the_terminal(

@@ -41,7 +41,7 @@ def list_waiting(project: Path, store: str | None, *, as_json: bool, everything:
     if as_json:
         print_json({"schema": 1, "approvals": [_document(record) for record in shown]})
     elif not shown:
-        print("No call waits for an approval.")
+        print("No call waits for an approval in this store.")
     else:
         headings = ("number", "state", "severity", "question", "tool", "arguments", "asked by", "for", "until")
         print_columns(headings, [_row(record) for record in shown], numbers="number")
