@@ -6,14 +6,13 @@ Later ones are laid over earlier ones, but what a project's file widens counts o
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, final
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from hooksdk._config.gateway import GatewayConfig, gateway_places
 from hooksdk._config.merge import Merged, merge
 from hooksdk._config.own_settings import OwnSettings, ProjectSettings
 from hooksdk._config.rules import Remark
@@ -47,6 +46,7 @@ __all__ = [
     "PluginConfig",
     "ProjectSettings",
     "Remark",
+    "Tables",
     "Trust",
     "config_files",
     "fold",
@@ -64,6 +64,8 @@ __all__ = [
     "without_password",
 ]
 
+Tables = Mapping[str, Callable[[object], Sequence[str]]]
+"""What is wrong with a table of the configuration, by the table's name."""
 Seconds = Annotated[float, Field(gt=0)]
 
 
@@ -134,8 +136,8 @@ class Config(_Strict):
     """When queued trims are applied."""
     timeouts: Timeouts = Field(default_factory=dict)
     """Seconds by hook, for all plugins."""
-    gateway: GatewayConfig = Field(default_factory=GatewayConfig)
-    """What clients of `hooksdk gateway` are shown, and who may do what."""
+    gateway: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """What clients of `hooksdk gateway` are shown, and who may do what: `hooksdk.gateway.GatewayConfig.of(config)` reads it."""
     plugins: dict[str, PluginConfig] = Field(default_factory=dict)
     _merged: Merged | None = PrivateAttr(default=None)
     """What a project's file had to do with it, where that counts later on."""
@@ -172,12 +174,13 @@ def load_config(
     *,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    tables: Tables | None = None,
 ) -> Config:
     """The configuration for a project folder (default: the current one). Raises `ConfigError` naming file and entry.
 
     What would need the operator's trust and does not have it is left out, with one warning in the log.
     """
-    config, merged = read_config(overrides, folder=folder, environment=environment)
+    config, merged = read_config(overrides, folder=folder, environment=environment, tables=tables)
     _tell(merged)
     return config
 
@@ -220,8 +223,9 @@ class ConfigWatch:
         folder: Path | None = None,
         environment: Mapping[str, str] | None = None,
         check: Callable[[Config], object] | None = None,
+        tables: Tables | None = None,
     ) -> None:
-        self._overrides, self._environment, self._check = overrides, environment, check
+        self._overrides, self._environment, self._check, self._tables = overrides, environment, check, tables
         self._folder = folder or Path.cwd()
         files = config_files(self._folder, os.environ if environment is None else environment)
         self._files = FileWatch(files)
@@ -263,7 +267,7 @@ class ConfigWatch:
         return False
 
     def _read(self) -> tuple[Config, Merged]:
-        return read_config(self._overrides, folder=self._folder, environment=self._environment)
+        return read_config(self._overrides, folder=self._folder, environment=self._environment, tables=self._tables)
 
 
 def read_config(
@@ -271,38 +275,46 @@ def read_config(
     *,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    tables: Tables | None = None,
 ) -> tuple[Config, Merged]:
-    """The configuration, and how it came to be: who set what, and what does not count. Nothing is logged."""
+    """The configuration, and how it came to be: who set what, and what does not count. Nothing is logged.
+
+    `tables` has checks for tables that a `Host` does not read, such as `{"gateway": hooksdk.gateway.config_problems}`.
+    """
     sources = read_sources(folder or Path.cwd(), os.environ if environment is None else environment, overrides)
     for source in sources:
-        _validate(source.data, source.where)
+        _validate(source.data, source.where, tables)
     merged = merge(sources, folder or Path.cwd())
-    config = _validate(merged.data, "configuration")
+    config = _validate(merged.data, "configuration", tables)
     # Only where it counts later on: the same settings, written in code, are an equal configuration.
     if merged.own_settings or merged.switched_off or merged.unconfirmed:
         config._merged = merged  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return config, merged
 
 
-def _validate(data: Mapping[str, Any], where: str) -> Config:
+def _validate(data: Mapping[str, Any], where: str, tables: Tables | None) -> Config:
     if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(where, (f"must be a table of settings, got {data!r:.60}",))
+    problems: list[str] = []
+    config = None
     try:
-        return Config.model_validate(dict(data))
+        config = Config.model_validate(dict(data))
     except pydantic.ValidationError as error:
-        problems = (
+        problems = [
             _unknown_setting([str(part) for part in one["loc"]])
             if one["type"] == "extra_forbidden"
             else problem_text(one, quote_value=one["loc"] != ("store",))  # it is quoted already, without a password
             for one in error.errors()
-        )
-        raise ConfigError(where, tuple(problems)) from None
+            if one["loc"][0] not in (tables or {})
+        ]
+    problems += [problem for name, check in (tables or {}).items() if name in data for problem in check(data[name])]
+    if config is None or problems:
+        raise ConfigError(where, tuple(problems))
+    return config
 
 
 def _unknown_setting(path: list[str]) -> str:
     name = ".".join(path)
-    if path[0] == "gateway":
-        return unknown_key(name, gateway_places(path))
     if len(path) < 3:
         return unknown_key(name, Config.model_fields)
     hint = did_you_mean(path[-1], PluginConfig.model_fields)

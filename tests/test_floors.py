@@ -24,7 +24,7 @@ TOP_LEVEL_FILES = 20
 BUILT_INS_MAY_NOT = {"run", "session", "host", "agent", "cli", "testing"}
 HEAVY = [
     "numpy", "mcp", "sqlalchemy", "jsonschema", "typer", "rich", "Stemmer", "referencing",
-    "pydantic_monty", "opentelemetry", "trio", "rank_bm25", "httpx", "builtin_plugins", "sqlite3", "hooksdk.desk",
+    "pydantic_monty", "opentelemetry", "trio", "rank_bm25", "httpx", "builtin_plugins", "sqlite3", "hooksdk.desk", "hooksdk.gateway",
 ]  # fmt: skip
 
 
@@ -108,15 +108,51 @@ def test_files_of_a_folder_form_no_circle() -> None:
         settled |= free
 
 
+def room_of(name: str) -> str:
+    """Which room a dotted name is in: a folder of hooksdk, a built-in plugin, or the core."""
+    parts = name.split(".")
+    if parts[0] != "hooksdk":
+        return ".".join(parts[:2])
+    is_room = len(parts) > 1 and not parts[1].startswith("_") and (ROOT / "hooksdk" / parts[1]).is_dir()
+    return f"hooksdk.{parts[1]}" if is_room else "hooksdk"
+
+
+EVERY_FILE = [*files_of("hooksdk"), *files_of("builtin_plugins"), ROOT / "pytest_hooksdk.py"]
+
+
+@pytest.mark.parametrize("path", EVERY_FILE, ids=module_of)
+def test_a_room_imports_public_names_of_others_only(path: Path) -> None:
+    own = room_of(module_of(path))
+    others = {
+        name for name in imports_of(path) if name.startswith(("hooksdk.", "builtin_plugins.")) and room_of(name) != own
+    }
+    assert {name for name in others if re.search(r"\._(?!_)", name)} == set()
+
+
+@pytest.mark.parametrize("path", EVERY_FILE, ids=module_of)
+def test_no_file_loads_another_room_by_name(path: Path) -> None:
+    loaded: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+            ("import_module", "__import__", "resolve_name")
+        ):
+            loaded += [ast.unparse(argument).lstrip("f").strip("'\"") for argument in node.args[:1]]
+    own = room_of(module_of(path))
+    # hooksdk itself finds its public names when they are first used.
+    assert [name for name in loaded if name.startswith("hooksdk") and room_of(name) != own and own != "hooksdk"] == []
+    assert [
+        name for name in loaded if name.startswith("hooksdk") and path.name != "__init__.py" and own == "hooksdk"
+    ] == []
+
+
 @pytest.mark.parametrize("path", files_of("builtin_plugins"), ids=module_of)
-def test_built_in_plugins_use_the_public_interface_only(path: Path) -> None:
+def test_built_in_plugins_use_no_other_plugin_and_not_the_hosts_side(path: Path) -> None:
     own = ".".join(module_of(path).split(".")[:2])
     for name in imports_of(path):
         parts = name.split(".")
         if parts[0] == "builtin_plugins":
             assert name == own or name.startswith(f"{own}."), f"{name} is another plugin's"
         if parts[0] == "hooksdk":
-            assert not any(part.startswith("_") for part in parts), f"{name} is private"
             assert parts[1] not in BUILT_INS_MAY_NOT, f"{name} is the host's side"
             assert parts[1] not in {"Host", "Session", "Run"}, f"{name} is the host's side"
 

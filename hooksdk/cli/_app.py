@@ -231,9 +231,9 @@ def doctor(
     project: Project = Path(),
 ) -> None:
     """Find what is wrong here: lost policies, missing grants, dead rules, patterns without a tool, servers, the store."""
+    from hooksdk.cli._configuration import read_config
     from hooksdk.cli._doctor.examination import Examination, run_doctor
     from hooksdk.cli._mcp.files import servers_files
-    from hooksdk.config import read_config
 
     files = dict.fromkeys(mcp or (), "") or servers_files(project, read_config(folder=project)[0])[0]
     examination = Examination(project=project, mcp=files, plugins=tuple(plugin or ()), load_seconds=load_seconds)

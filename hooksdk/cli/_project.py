@@ -11,9 +11,9 @@ from rich.console import Console
 
 from hooksdk import Config, Host, MemoryStore
 from hooksdk.approvals import Approver
+from hooksdk.cli._configuration import load_config
 from hooksdk.cli._console import CommandProblem, safe
 from hooksdk.cli._mcp.files import not_trusted, servers_files
-from hooksdk.config import load_config
 from hooksdk.formats import Message
 from hooksdk.stores import SessionLog, Store, open_store
 from hooksdk.transcript import Entry

@@ -15,13 +15,13 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from hooksdk._config.gateway import ApprovalSettings
 from hooksdk.approvals import Approval, ApprovalRequest, Later, digest_of
 from hooksdk.desk import ApprovalDesk, ApprovalRecord, ApprovalRecords, ApprovalWebhook, NotWaiting
 from hooksdk.desk.console import MAX_ARGUMENTS, MAX_CHARS, MAX_QUESTIONS, clip_visibly, visible
 from hooksdk.desk.tickets import TicketRefused, Tickets
 from hooksdk.errors import ApprovalPending, ConfigError
 from hooksdk.gateway._results import error
+from hooksdk.gateway._settings import ApprovalSettings
 from hooksdk.stores import Store
 from hooksdk.values import canonical, clip
 

@@ -27,8 +27,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hooksdk._config.gateway import GatewayConfig
 from hooksdk.errors import ConfigError
+from hooksdk.gateway._settings import GatewayConfig
 
 logger = logging.getLogger("hooksdk")
 

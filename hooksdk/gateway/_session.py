@@ -16,7 +16,6 @@ from anyio.abc import TaskStatus
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 
-from hooksdk._config.gateway import Expose, GatewayConfig, Profile
 from hooksdk.approvals import Approver, digest_of
 from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ApprovalPending, HookSDKError
@@ -28,6 +27,7 @@ from hooksdk.gateway._held_calls import PREFIX, Answer, HeldCalls
 from hooksdk.gateway._listing import HintTrust, Listing
 from hooksdk.gateway._long_results import LongResults, is_recall
 from hooksdk.gateway._results import as_mcp, error
+from hooksdk.gateway._settings import Expose, GatewayConfig, Profile
 from hooksdk.gateway._sources import Sources
 from hooksdk.host import Host
 from hooksdk.mcp import current_client

@@ -20,6 +20,7 @@ from hooksdk.approvals import Later
 from hooksdk.config import load_config
 from hooksdk.desk import ApprovalDesk, ApprovalRecords, ApprovalWebhook
 from hooksdk.errors import ConfigError
+from hooksdk.gateway import GatewayConfig
 from hooksdk.gateway._approvals import desk_of
 from tests.stage import make
 
@@ -156,7 +157,7 @@ def test_an_answer_that_others_could_change_on_its_way_is_not_asked_for(url: str
 
 async def test_the_configuration_says_where_and_the_environment_has_what_is_secret(service: Service) -> None:
     webhook = {"url": service.url, "secret_env": "DESK_SECRET", "headers_env": {"Authorization": "DESK_AUTH"}}
-    config = load_config({"gateway": {"approvals": {"wait": 0, "webhook": webhook}}}).gateway
+    config = GatewayConfig.of(load_config({"gateway": {"approvals": {"wait": 0, "webhook": webhook}}}))
     made = desk_of(config.approvals, {"DESK_SECRET": "whsec_YSBzZWNyZXQ=", "DESK_AUTH": "Bearer 7"})
     assert await made(request()) == Later()
     ((headers, body),) = service.received
@@ -169,4 +170,4 @@ async def test_the_configuration_says_where_and_the_environment_has_what_is_secr
 
 def test_a_project_that_is_not_trusted_sets_no_webhook(tmp_path: Path) -> None:
     (tmp_path / "hooksdk.toml").write_text('[gateway.approvals.webhook]\nurl = "https://evil.example.org"\n')
-    assert load_config(folder=tmp_path).gateway.approvals.webhook is None
+    assert GatewayConfig.of(load_config(folder=tmp_path)).approvals.webhook is None

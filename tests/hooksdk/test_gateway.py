@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from mcp import types
 
-from hooksdk import ToolResult, hooks
+from hooksdk import Host, ToolResult, hooks
+from hooksdk.config import load_config, read_config
 from hooksdk.errors import ConfigError
+from hooksdk.gateway import Gateway, config_problems
 from hooksdk.hooks import (
     AgentEnd,
     Answer,
@@ -403,3 +406,32 @@ async def test_a_profile_that_there_is_not_is_told_with_the_nearest() -> None:
     async with gateway(source(), config={"profiles": {"reader": {}}}) as made:
         with pytest.raises(ConfigError, match="Did you mean 'reader'"):
             made.server("raeder")
+
+
+WRONG = {"gateway": {"expos": "direct", "idle": -1}}
+SAID = "'gateway.expos' is not a setting. Did you mean 'gateway.expose'"
+
+
+async def test_a_wrong_setting_of_the_gateway_is_found_when_the_gateway_is_made() -> None:
+    async with Host(config=WRONG) as host:
+        with pytest.raises(ConfigError) as caught:
+            Gateway(host)
+    assert caught.value.where == "configuration"
+    assert any(problem.startswith(SAID) for problem in caught.value.problems)
+    assert "'gateway.idle': Input should be greater than 0 (got -1)" in caught.value.problems
+
+
+def test_whoever_reads_a_configuration_for_a_gateway_finds_its_wrong_settings_in_their_file(tmp_path: Path) -> None:
+    file = tmp_path / "hooksdk.toml"
+    file.write_text('drain = "never"\n[gateway]\nexpos = "direct"\n', encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        read_config(folder=tmp_path, tables={"gateway": config_problems})
+    assert caught.value.where == str(file)
+    assert [problem[:10] for problem in caught.value.problems] == ["'drain': I", "'gateway.e"]
+
+
+def test_what_is_no_table_is_refused_whoever_reads_it() -> None:
+    with pytest.raises(ConfigError, match="'gateway': Input should be a valid dictionary"):
+        load_config({"gateway": "direct"})
+    with pytest.raises(ConfigError, match="'gateway': Input should be a valid dictionary"):
+        load_config({"gateway": "direct"}, tables={"gateway": config_problems})

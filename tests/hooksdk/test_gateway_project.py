@@ -28,7 +28,7 @@ from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._gateway.project import GatewayProject, ServeOptions
 from hooksdk.cli._gateway.serve import serve_clients
 from hooksdk.errors import ConfigError
-from hooksdk.gateway import Gateway
+from hooksdk.gateway import Gateway, GatewayConfig
 from hooksdk.gateway._http import SHORTEST_TOKEN
 from hooksdk.gateway.status import running_gateways
 from hooksdk.mcp import McpServers
@@ -284,7 +284,7 @@ async def test_token_files_count_from_the_project_and_what_is_gone_is_not_let_in
         made.http_app()
         assert made.read_tokens() == {"ann": "a" * SHORTEST_TOKEN}
         with pytest.raises(ConfigError, match="start it again"):
-            made.check(Host(config=SEARCH_ON).config.gateway)
+            made.check(GatewayConfig.of(Host(config=SEARCH_ON).config))
 
 
 @asynccontextmanager

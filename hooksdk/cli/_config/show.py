@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from hooksdk.cli._config.trust import describe, value_as_json, value_text
+from hooksdk.cli._configuration import read_config
 from hooksdk.cli._console import complain, print_json, safe, stdout_console
-from hooksdk.config import Merged, Remark, read_config, trust_advice
+from hooksdk.config import Merged, Remark, trust_advice
+from hooksdk.gateway import GatewayConfig
 
 DEFAULT = "default"
 
@@ -20,6 +22,7 @@ def show(project: Path, *, origin: bool, as_json: bool) -> int:
     """Print it."""
     config, merged = read_config(folder=project)
     defaults = config.model_dump(exclude={"plugins", "timeouts"})
+    defaults["gateway"] = GatewayConfig.of(config).model_dump()
     settings = list(_entries({**defaults, **merged.data}))
     left_out = [(remark, False) for remark in merged.overruled] + [(one, True) for one in merged.missing_trust()]
     naming = [] if merged.trust.trusted else merged.naming

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from hooksdk.cli._configuration import read_config
 from hooksdk.cli._console import CommandProblem, print_json, safe, stdout_console
 from hooksdk.cli._edits.configuration import forget_trust, record_trust
 from hooksdk.cli._mcp.files import project_files, servers_remark
-from hooksdk.config import Remark, look_up_file, read_config, resolve, trusted_digests
+from hooksdk.config import Remark, look_up_file, resolve, trusted_digests
 
 
 def trust_folder(folder: Path, *, yes: bool) -> int:

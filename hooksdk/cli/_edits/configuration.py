@@ -11,7 +11,8 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from hooksdk.config import TRUST_TABLE, Remark, Trust, fold, read_config, user_file
+from hooksdk.cli._configuration import read_config
+from hooksdk.config import TRUST_TABLE, Remark, Trust, fold, user_file
 from hooksdk.errors import ConfigError, StoreError
 from hooksdk.stores.files import replace_file
 

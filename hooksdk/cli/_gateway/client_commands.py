@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -116,7 +116,5 @@ def _scope(in_project: bool, in_folder: bool, file: Path | None) -> Literal["use
 
 
 def _need_mcp() -> None:
-    try:
-        importlib.import_module("hooksdk.mcp")
-    except ModuleNotFoundError:
-        raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'") from None
+    if importlib.util.find_spec("mcp") is None:
+        raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from hooksdk.cli._configuration import read_config
 from hooksdk.cli._console import CommandProblem, counted, print_json, safe, stdout_console
 from hooksdk.cli._edits.client_text import ClientText, Hunk
 from hooksdk.cli._edits.diff import confirm, print_diff, secrets_of
@@ -19,8 +20,9 @@ from hooksdk.cli._edits.json_text import with_servers
 from hooksdk.cli._gateway.records import Change, Installation, digest_of, read_bytes, read_record, write_bytes
 from hooksdk.cli._mcp.clients import CLIENTS, ClientFile, client_places
 from hooksdk.cli._mcp.entries import essence, with_braces
-from hooksdk.config import is_inside, read_config, resolve, user_file
+from hooksdk.config import is_inside, resolve, user_file
 from hooksdk.errors import ConfigError, did_you_mean
+from hooksdk.gateway import GatewayConfig, profile_of
 from hooksdk.mcp import check_entry
 from hooksdk.mcp.settings import BARE_FOLDERS, ENTRY_KEYS, plain_entry, project_of, projects_of
 
@@ -231,9 +233,7 @@ def make_plan(options: InstallOptions) -> Plan:
 
 def _need_profile(name: str, project: Path) -> None:
     """Raise `CommandProblem` for a profile without which the gateway would end at once, and the client have no tools."""
-    config = read_config(folder=project)[0].gateway
-    from hooksdk.gateway import profile_of
-
+    config = GatewayConfig.of(read_config(folder=project)[0])
     try:
         profile_of(config, name)
     except ConfigError as error:

@@ -14,13 +14,14 @@ from anyio.abc import TaskGroup, TaskStatus
 from rich.console import Console
 
 from hooksdk import Host
+from hooksdk.cli._configuration import ConfigWatch
 from hooksdk.cli._console import CommandProblem, one_line, print_line, safe
 from hooksdk.cli._gateway.install import gateway_file
 from hooksdk.cli._mcp.files import DEFAULT_NAMES, not_trusted, servers_files
 from hooksdk.cli._mcp.servers import ServerWatch, read_mcp_files
 from hooksdk.cli._project import store_spec
-from hooksdk.config import Config, ConfigWatch, FileWatch, config_files
-from hooksdk.gateway import Gateway
+from hooksdk.config import Config, FileWatch, config_files
+from hooksdk.gateway import Gateway, GatewayConfig
 from hooksdk.gateway.status import ServerLine
 from hooksdk.mcp import Reload, ServerStatus
 from hooksdk.stores import open_store
@@ -72,7 +73,7 @@ class GatewayProject:
             )
         self.files = tuple(map(str, files))
         self.servers = read_mcp_files(
-            list(files), self._tell_status, files, relay=config.gateway.relay, lazy=True,
+            list(files), self._tell_status, files, relay=GatewayConfig.of(config).relay, lazy=True,
             on_change=lambda _server: self.gateway.tools_changed(),
         )  # fmt: skip
         # Not the host's own: the next one goes on with it.
@@ -131,7 +132,7 @@ class GatewayProject:
         return Host(plugins=self._options.plugins, folder=self._options.project, config=config, store=self.store)
 
     def _check(self, config: Config) -> None:
-        self.gateway.check(config.gateway)
+        self.gateway.check(GatewayConfig.of(config))
         self._host(config)
 
     async def _change_host(self) -> None:

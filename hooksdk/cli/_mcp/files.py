@@ -7,17 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from hooksdk.config import (
-    Config,
-    Remark,
-    Trust,
-    is_inside,
-    look_up_file,
-    read_config,
-    resolve,
-    trust_advice,
-    trusted_digests,
-)
+from hooksdk.cli._configuration import read_config
+from hooksdk.config import Config, Remark, Trust, is_inside, look_up_file, resolve, trust_advice, trusted_digests
 from hooksdk.errors import ConfigError
 
 DEFAULT_NAMES = ("mcp.json", ".mcp.json")

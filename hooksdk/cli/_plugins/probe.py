@@ -98,7 +98,8 @@ def _read(report: Path) -> Probe | None:
 
 
 def _import(plugin_id: str, project: Path) -> dict[str, Any]:
-    from hooksdk.config import fold, load_config
+    from hooksdk.cli._configuration import load_config
+    from hooksdk.config import fold
     from hooksdk.host import look_at, survey
     from hooksdk.manifest import needed_grants
 

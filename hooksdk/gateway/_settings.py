@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hooksdk.errors import ConfigError, did_you_mean
+from hooksdk.config import Config
+from hooksdk.errors import ConfigError, did_you_mean, problem_text, unknown_key
 from hooksdk.patterns import check_patterns
 from hooksdk.tools import Expose
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 Asked = Literal["elicitation", "sampling", "roots"]
 LEAST_RESULT_CHARS = 1_000
@@ -118,6 +122,13 @@ class GatewayConfig(_Strict):
     tokens: dict[str, Token] = Field(default_factory=dict[str, Token])
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
 
+    @classmethod
+    def of(cls, config: Config) -> GatewayConfig:
+        """`[gateway]` of a configuration. Raises `ConfigError`."""
+        if problems := config_problems(config.gateway):
+            raise ConfigError("configuration", tuple(problems))
+        return cls.model_validate(config.gateway)
+
     @model_validator(mode="after")
     def _check_profiles(self) -> GatewayConfig:
         for name in (self.profile, *(token.profile for token in self.tokens.values())):
@@ -138,12 +149,24 @@ def profile_of(config: GatewayConfig, name: str | None) -> tuple[str | None, Pro
     return name, config.profiles[name]
 
 
-def with_overrides(config: GatewayConfig, overrides: Mapping[str, Any]) -> GatewayConfig:
-    """The same with other values, such as those of the command line."""
-    return GatewayConfig.model_validate({**config.model_dump(exclude_unset=True), **overrides})
+def config_problems(table: object) -> list[str]:
+    """What is wrong with a `[gateway]` table, for `read_config(tables=...)`; empty where nothing is."""
+    try:
+        GatewayConfig.model_validate(table)
+    except pydantic.ValidationError as error:
+        return [_problem(one) for one in error.errors()]
+    return []
 
 
-def gateway_places(path: Sequence[str]) -> list[str]:
+def _problem(one: ErrorDetails) -> str:
+    one["loc"] = ("gateway", *one["loc"])
+    path = [str(part) for part in one["loc"]]
+    if one["type"] == "extra_forbidden":
+        return unknown_key(".".join(path), _places(path))
+    return problem_text(one, quote_value=True)
+
+
+def _places(path: Sequence[str]) -> list[str]:
     """The settings that may stand where this one stands."""
     if path[1] == "approvals":
         fields: type[BaseModel] = (GatewayConfig, ApprovalSettings, WebhookSettings)[min(len(path) - 2, 2)]

@@ -1,0 +1,391 @@
+"""The MCP server that clients see."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import os
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, final
+
+import anyio
+import mcp_types as types
+from anyio.abc import TaskGroup
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+from starlette.applications import Starlette
+
+from hooksdk.approvals import Approver
+from hooksdk.config import FileWatch
+from hooksdk.desk import ApprovalDesk
+from hooksdk.errors import ConfigError, HookSDKError, RunBlocked
+from hooksdk.gateway._approvals import current_request, desk_of
+from hooksdk.gateway._counts import Counts
+from hooksdk.gateway._heirs import Place
+from hooksdk.gateway._http import (
+    check_address,
+    http_app,
+    listen,
+    principal_of,
+    read_tokens,
+    reread_tokens,
+    session_key,
+    token_files,
+)
+from hooksdk.gateway._results import error
+from hooksdk.gateway._session import GatewaySession, Identity, Request, SessionParts
+from hooksdk.gateway._settings import ApprovalSettings, GatewayConfig, profile_of
+from hooksdk.gateway._sources import Sources, ToolSource
+from hooksdk.gateway._stdio import own_streams, serve_streams
+from hooksdk.host import Host
+from hooksdk.tasks import describe
+
+logger = logging.getLogger("hooksdk")
+
+__all__ = ["Gateway", "ToolSource", "current_request", "own_streams"]
+
+NAME = "hooksdk"
+INSTRUCTIONS = "The tools of several servers. Those that are not listed are found and called through those that are."
+
+
+@final
+class Gateway:
+    """An MCP server that stands in front of tools, and lets every call pass all hooks of a host.
+
+    `sources` are where the tools come from, such as an `McpServers`. `config` is the host's `[gateway]` unless another is given.
+    `approver` answers in the place of the host's; where there is neither, an `ApprovalDesk` by the configuration's
+    `[gateway.approvals]`. With an `ApprovalDesk` the person at the client is asked as well. `folder` is where relative paths of
+    token files count from, by default the current folder.
+
+    Each client has a session of its own, which lasts as its connection does; over HTTP, where none lasts, until it was idle
+    for `config.idle` seconds. Enter and leave the gateway in the same task; leaving ends all sessions.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        *sources: ToolSource,
+        config: GatewayConfig | None = None,
+        approver: Approver | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.counts = Counts()
+        self._own_config = config
+        self._approver = approver
+        self._folder = folder
+        self._sources = Sources(sources)
+        self._bus = InMemorySubscriptionBus()
+        self._desk: tuple[ApprovalSettings, ApprovalDesk] | None = None
+        self._parts = self._parts_of(host)
+        self._tokens: dict[str, str] | None = None
+        """Those that clients come in with; None where the gateway has read none."""
+        self._token_files = FileWatch([])
+        self._asks_tokens = False
+        self._profiles: set[str | None] = set()
+        """Those that it serves."""
+        self._group: TaskGroup | None = None
+        self._sessions: dict[str, GatewaySession] = {}
+        self._opening = anyio.Lock()
+        self._retiring: dict[GatewaySession, str] = {}
+        """Those of an earlier host that still have calls, with their keys."""
+
+    def _parts_of(self, host: Host) -> SessionParts:
+        config = GatewayConfig.of(host.config) if self._own_config is None else self._own_config
+        approver = self._approver or host.approver or self._desk_of(config.approvals)
+        return SessionParts(
+            host=host, sources=self._sources, counts=self.counts, config=config, approver=approver,
+            place=Place(str(self._own_folder.resolve()), *self._sources.files()),
+            start_soon=self._start_soon, publish_change=self._publish_change,
+        )  # fmt: skip
+
+    def _desk_of(self, settings: ApprovalSettings) -> ApprovalDesk:
+        """The same one while its settings are: questions wait there."""
+        if self._desk is None or self._desk[0] != settings:
+            self._desk = settings, desk_of(settings)
+        return self._desk[1]
+
+    @property
+    def config(self) -> GatewayConfig:
+        """What clients are shown, and who may do what."""
+        return self._parts.config
+
+    @property
+    def sessions(self) -> Sequence[GatewaySession]:
+        """The clients' open sessions."""
+        return tuple(self._sessions.values())
+
+    async def __aenter__(self) -> Self:
+        self._group = anyio.create_task_group()
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        group, self._group = self._group, None
+        assert group is not None
+        try:
+            with anyio.CancelScope(shield=True):
+                await self._end_all()
+        finally:
+            group.cancel_scope.cancel()
+            await group.__aexit__(None, None, None)
+
+    def server(self, profile: str | None = None) -> Server[str]:
+        """A server for one connection after the other, or several at once, such as over streams in memory: each is a session of
+        its own, with this profile. Raises `ConfigError` for a profile that there is not."""
+        self.identity("local", profile, transport="stdio")
+        self._profiles.add(profile)
+
+        @asynccontextmanager
+        async def connection(_server: Server[str]) -> AsyncGenerator[str]:
+            key = f"connection-{uuid.uuid4().hex}"
+            try:
+                yield key
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self.end(key)
+
+        async def session_of(context: Request) -> GatewaySession:
+            await self._sources.catch_up()
+            identity = self.identity("local", profile, transport="stdio")
+            return await self.session(context.lifespan_context, identity, context, idle=None)
+
+        return _Server(self, session_of, connection)
+
+    def identity(self, name: str, profile: str | None, *, transport: str) -> Identity:
+        """Who a client is that has this profile. Raises `ConfigError` for a profile that there is not."""
+        profile_name, settings = profile_of(self.config, profile)
+        return Identity(name=name, profile_name=profile_name, profile=settings, transport=transport)
+
+    async def session(self, key: str, identity: Identity, context: Request, *, idle: float | None) -> GatewaySession:
+        """The open session of this client; a new one where it has none."""
+        async with self._opening:
+            while (session := self._sessions.get(key)) is None or session.closing:
+                if session is not None:
+                    await session.ended.wait()
+                    self._sessions.pop(key, None)
+                if self._group is None:
+                    raise HookSDKError("the gateway is closed")
+                session = GatewaySession(self._parts, identity, idle=idle)
+                await self._group.start(self._keep, key, session, context)
+            return session
+
+    def _start_soon(self, *task: Any) -> None:
+        if self._group is None:
+            raise HookSDKError("the gateway is closed")
+        self._group.start_soon(*task)
+
+    async def _keep(self, key: str, session: GatewaySession, context: Request, *, task_status: Any) -> None:
+        self._sessions[key] = session
+        try:
+            await session.keep(context, task_status=task_status)
+        finally:
+            if self._sessions.get(key) is session:
+                del self._sessions[key]
+
+    async def _end_all(self) -> None:
+        """End all sessions at once: one that takes long holds nobody up."""
+        async with anyio.create_task_group() as leaving:
+            for session in [*self._sessions.values(), *self._retiring]:
+                leaving.start_soon(session.leave)
+
+    async def end(self, key: str) -> None:
+        """The client of this key is gone: end its session, if it has one."""
+        retiring = [session for session, its_key in self._retiring.items() if its_key == key]
+        for session in [self._sessions.get(key), *retiring]:
+            if session is not None:
+                await session.leave()
+
+    def check(self, config: GatewayConfig) -> None:
+        """Raises `ConfigError` where the gateway, as it runs, could not go on with this configuration."""
+        for profile in self._profiles:
+            profile_of(config, profile)
+        if self._tokens is not None and self._asks_tokens != bool(self.read_tokens(config)):
+            raise ConfigError(
+                "gateway.tokens", ("whether clients need a token is settled at the start: start it again",)
+            )
+
+    async def use(self, host: Host) -> None:
+        """Go by this host, and its configuration, from the next request on: clients get new sessions there, and are told that
+        their tools may be others. Requests that are being served end at the host where they began; `wait_idle()` of that one
+        waits for them. Raises what `check` raises, and changes nothing then."""
+        if self._group is None:
+            raise HookSDKError("the gateway is closed")
+        parts = self._parts_of(host)
+        self.check(parts.config)
+        if self._tokens is not None:
+            self._learn_tokens(parts.config, read_tokens)
+        self._parts = parts
+        sessions, self._sessions = self._sessions, {}
+        for key, session in sessions.items():
+            self._retiring[session] = key
+            session.supersede()
+            self._group.start_soon(self._retire, session)
+        await self._publish_change()
+
+    async def _retire(self, session: GatewaySession) -> None:
+        try:
+            await session.retire()
+        except Exception as problem:
+            logger.warning("a client could not be told of a change: %s", describe(problem))
+            await session.leave()
+        finally:
+            del self._retiring[session]
+
+    def tools_changed(self) -> None:
+        """Say that the sources have other tools now: clients are told, and the next call goes by them. From the gateway's event
+        loop; what every call notices by itself need not be said."""
+        if self._group is not None:
+            for session in list(self._sessions.values()):
+                self._group.start_soon(self._refresh, session)
+
+    async def _refresh(self, session: GatewaySession) -> None:
+        try:
+            await session.refresh()
+        except Exception as problem:
+            logger.warning("the tools of a client could not be settled anew: %s", describe(problem))
+
+    async def _publish_change(self) -> None:
+        await self._bus.publish(ToolsListChanged())
+
+    @property
+    def listen(self) -> ListenHandler:
+        """Serves the clients of the stateless protocol that want to hear of changes."""
+        return ListenHandler(self._bus)
+
+    def http_app(self, *, profile: str | None = None, tokens: Mapping[str, str] | None = None) -> Starlette:
+        """Streamable HTTP at `/mcp`, as an ASGI application for a server of your own. `tokens` are bearer tokens by the names
+        of the configuration's `[gateway.tokens]`, read as it says unless they are given; without any, only this machine
+        is answered. Raises `ConfigError`."""
+        self.identity("local", profile, transport="http")
+        self._profiles.add(profile)
+        if tokens is None:
+            tokens = self._tokens = {}
+            self._learn_tokens(self.config, read_tokens)
+            self._asks_tokens = bool(tokens)
+        asks = bool(tokens)
+
+        async def session_of(context: Request) -> GatewaySession:
+            await self._sources.catch_up()
+            request = context.request
+            assert request is not None
+            name = principal_of(request)
+            if asks and name not in tokens:  # it went just now
+                raise MCPError(types.INVALID_REQUEST, "this token is not let in any more")
+            token = self.config.tokens.get(name)
+            identity = self.identity(name, (token.profile if token else None) or profile, transport="http")
+            return await self.session(
+                session_key(request, context.protocol_version), identity, context, idle=self.config.idle
+            )
+
+        @asynccontextmanager
+        async def nothing(_server: Server[str]) -> AsyncGenerator[str]:
+            yield ""
+
+        return http_app(_Server(self, session_of, nothing), self.config, tokens, self.end, self._catch_up_tokens)
+
+    async def _catch_up_tokens(self) -> None:
+        await self._sources.catch_up()
+        if self._tokens is not None and self._token_files.changed():
+            self._learn_tokens(self.config, reread_tokens)
+
+    def _learn_tokens(self, config: GatewayConfig, read: Callable[..., dict[str, str]]) -> None:
+        assert self._tokens is not None
+        self._token_files = FileWatch(token_files(config, self._own_folder))  # looks before it is read
+        tokens = read(config, os.environ, self._own_folder)
+        self._tokens.clear()
+        self._tokens.update(tokens)
+
+    @property
+    def _own_folder(self) -> Path:
+        return self._folder or Path.cwd()
+
+    def read_tokens(self, config: GatewayConfig | None = None) -> dict[str, str]:
+        """The bearer tokens of the configuration, by name. Raises `ConfigError` for one that cannot be had."""
+        return read_tokens(config or self.config, os.environ, self._own_folder)
+
+    def check_address(self, host: str) -> None:
+        """Raise `ConfigError` for an address that others can reach where the configuration has no tokens."""
+        check_address(host, self.read_tokens())
+
+    async def serve_http(
+        self, host: str = "127.0.0.1", port: int = 0, *, profile: str | None = None,
+        on_listening: Callable[[str], Any] = lambda _url: None,
+    ) -> None:  # fmt: skip
+        """Serve clients over streamable HTTP until the program is told to stop; `on_listening` is told the URL. Raises
+        `ConfigError` for an address that others can reach where the configuration has no tokens. On asyncio alone."""
+        self.check_address(host)
+        await listen(self.http_app(profile=profile), host, port, on_listening, self._end_all)
+
+    async def serve_stdio(self, profile: str | None = None, *, streams: tuple[int, int] | None = None) -> None:
+        """Serve the client at this process's stdin and stdout until it leaves; what is printed meanwhile goes to stderr.
+        `streams` are two other descriptors, to read from and to write to."""
+        with own_streams() if streams is None else nullcontext(streams) as both:
+            await serve_streams(self.server(profile), both)
+
+
+@final
+class _Server(Server[str]):
+    """The protocol's side: it takes requests to the client's session."""
+
+    def __init__(self, gateway: Gateway, session_of: Any, lifespan: Any) -> None:
+        self._session_of = session_of
+        self._counts = gateway.counts
+        super().__init__(
+            NAME, version=importlib.metadata.version("hooksdk"), instructions=INSTRUCTIONS, lifespan=lifespan,
+            get_tool_input_schema=_no_header_schema, on_list_tools=self._list_tools, on_call_tool=self._call_tool, on_subscriptions_listen=gateway.listen,
+            on_list_resources=self._list_resources, on_read_resource=self._read_resource,
+        )  # fmt: skip
+
+    def create_initialization_options(self, *args: Any, **options: Any) -> InitializationOptions:
+        """Clients that hear of changes at all do so only where the server says at the beginning that it tells them."""
+        if not args:
+            options.setdefault("notification_options", NotificationOptions(tools_changed=True))
+        return super().create_initialization_options(*args, **options)
+
+    async def _list_tools(
+        self, context: Request, _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        session: GatewaySession = await self._session_of(context)
+        with session.at_work(context):
+            return types.ListToolsResult(tools=await session.tools())
+
+    async def _list_resources(
+        self, context: Request, _params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        session: GatewaySession = await self._session_of(context)
+        with session.at_work(context):
+            return types.ListResourcesResult(resources=session.results.resources())
+
+    async def _read_resource(
+        self, context: Request, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        session: GatewaySession = await self._session_of(context)
+        with session.at_work(context):
+            return session.results.read(params.uri)
+
+    async def _call_tool(
+        self, context: Request, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        token = current_request.set(context)
+        try:
+            session: GatewaySession = await self._session_of(context)
+            with session.at_work(context) as client:
+                return await session.call(params, context, client)
+        except HookSDKError as problem:
+            if isinstance(problem, RunBlocked):  # by a plugin, and with it all of the client's calls
+                self._counts.withheld()
+            return error(f"'{params.name}' was not run: {describe(problem)}")
+        finally:
+            current_request.reset(token)
+
+
+def _no_header_schema(_name: str) -> None:
+    """Schemas say nothing of HTTP headers here; without this the tools would be listed for each call."""
