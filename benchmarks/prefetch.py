@@ -27,7 +27,7 @@ from offered_tokens import tools_of
 from quality import module_of, share_of_right
 
 from builtin_plugins.tool_search import ToolSearch
-from builtin_plugins.tool_search._indexes import Indexes
+from builtin_plugins.tool_search._ranking.indexes import Indexes
 from builtin_plugins.tool_search._reach import Reach
 from builtin_plugins.tool_search.rankers import load_ranker
 from hooksdk import PluginState, Tool

@@ -23,8 +23,8 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-from builtin_plugins.tool_search._indexes import Indexes
-from builtin_plugins.tool_search._stems import stem
+from builtin_plugins.tool_search._ranking.indexes import Indexes
+from builtin_plugins.tool_search._ranking.stems import stem
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, RankBm25Ranker, Ranker
 from hooksdk import Tool, schema
 

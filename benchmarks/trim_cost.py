@@ -11,7 +11,7 @@ import argparse
 import json
 from pathlib import Path
 
-from hooksdk.cli._sessions_cost import compare
+from hooksdk.cli._sessions.cost import compare
 from hooksdk.costs import Bill
 from hooksdk.formats import Message
 

@@ -1,28 +1,50 @@
-"""Approvals: what a person is asked before a call, what they answered, and what is remembered of it."""
+"""Approvals: what a person is asked before a call, what they answered, and what is remembered of it.
+
+Who asks, and keeps the questions that wait, is in `hooksdk.desk`.
+"""
 
 from __future__ import annotations
 
-from hooksdk._approvals.console import ConsoleApprover
-from hooksdk._approvals.desk import ApprovalDesk, Channel
-from hooksdk._approvals.record import ApprovalRecord
-from hooksdk._approvals.records import ApprovalRecords, NotWaiting
 from hooksdk._approvals.remembered import Remembered, RememberedApproval
-from hooksdk._approvals.request import Approval, ApprovalRequest, Approver, Later, Question
-from hooksdk._approvals.webhook import ApprovalWebhook
+from hooksdk._approvals.request import (
+    MAX_TIMEOUT,
+    SCOPES,
+    Approval,
+    ApprovalRequest,
+    Approver,
+    Later,
+    Question,
+    ask_approver,
+    definition_of,
+    digest_of,
+    plain_answer,
+    requester_of,
+)
+from hooksdk._firing.event import Checked
 
 __all__ = [
+    "MAX_TIMEOUT",
+    "SCOPES",
     "Approval",
-    "ApprovalDesk",
-    "ApprovalRecord",
-    "ApprovalRecords",
     "ApprovalRequest",
-    "ApprovalWebhook",
     "Approver",
-    "Channel",
-    "ConsoleApprover",
+    "Checked",
     "Later",
-    "NotWaiting",
     "Question",
     "Remembered",
     "RememberedApproval",
+    "ask_approver",
+    "definition_of",
+    "digest_of",
+    "plain_answer",
+    "requester_of",
 ]
+_AT_THE_DESK = (
+    "ApprovalDesk", "ApprovalRecord", "ApprovalRecords", "ApprovalWebhook", "Channel", "ConsoleApprover", "NotWaiting",
+)  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    if name in _AT_THE_DESK:
+        raise ImportError(f"{name} is in hooksdk.desk now: from hooksdk.desk import {name}")
+    raise AttributeError(f"module 'hooksdk.approvals' has no attribute {name!r}")

@@ -8,7 +8,7 @@ from typing import Any, Literal, final
 
 from hooksdk import schema
 from hooksdk._door.checks import check, each
-from hooksdk._schema.fresh import Fresh
+from hooksdk._schema.fresh import Fresh, put_fresh
 from hooksdk.errors import WrongArgument
 from hooksdk.values import readable
 
@@ -108,18 +108,19 @@ class ToolResult:
             where = f"ToolResult(blocks=...), item {at}"
             check(where, block, Mapping, 'a block such as {"type": "text", "text": ...}')
             content.append(_copied(where, dict(block)))
-        structured = _copied("ToolResult(structured=...)", structured)
-        check("ToolResult(meta=...)", meta, (Mapping, type(None)), 'a mapping such as {"example.org/pages": 3}')
-        meta = None if meta is None else _copied("ToolResult(meta=...)", dict(meta))
+        if structured is not None:
+            structured = _copied("ToolResult(structured=...)", structured)
+        if meta is not None:
+            check("ToolResult(meta=...)", meta, Mapping, 'a mapping such as {"example.org/pages": 3}')
+            meta = _copied("ToolResult(meta=...)", dict(meta))
         if text is None:
             text = "\n".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
         put = object.__setattr__
         put(self, "text", text)
         put(self, "is_error", is_error)
         put(self, "plain", not content)
-        put(self, "blocks", content or [{"type": "text", "text": text}])
-        put(self, "structured", structured)
-        put(self, "meta", meta)
+        blocks = content or [{"type": "text", "text": text}]
+        put_fresh(self, blocks=blocks, structured=structured, meta=meta)
 
     @classmethod
     def error(cls, text: str) -> ToolResult:

@@ -19,12 +19,23 @@ from hooksdk._config.own_settings import OwnSettings, ProjectSettings
 from hooksdk._config.sources import config_files, fold, read_sources, split_store
 from hooksdk._config.watch import FileWatch
 from hooksdk._config.words import printable_entry, trust_advice, why_untrusted
+from hooksdk._door.places import state_folder
 from hooksdk._firing.hook import Grant
 from hooksdk._tasks.background import logger
 from hooksdk.errors import ConfigError, HookSDKError, did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import HOOKS
 
-__all__ = ["Config", "ConfigWatch", "PluginConfig", "ProjectSettings", "fold", "load_config", "read_config"]
+__all__ = [
+    "Config",
+    "ConfigWatch",
+    "PluginConfig",
+    "ProjectSettings",
+    "fold",
+    "load_config",
+    "read_config",
+    "split_store",
+    "state_folder",
+]
 
 Seconds = Annotated[float, Field(gt=0)]
 

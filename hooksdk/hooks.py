@@ -18,14 +18,14 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import did_you_mean
 from hooksdk.records import CallStatus, EndReason, SessionEndReason
-from hooksdk.tools import Tool
+from hooksdk.tools import Expose, Tool
 from hooksdk.transcript import Results, TranscriptEditor
 
 __all__ = [
     "GRANTS", "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",
     "AgentStart", "Answer", "Around", "AroundRun", "AroundToolCall", "Ask", "AssembleTools", "BeforeCompaction", "BeforeModelCall",
     "BeforeToolCall", "Block", "CallStatus", "EndReason", "Event", "NarrowTools", "Offer", "Replace", "ReplaceMessages",
-    "ResolveSecrets", "Reveal", "Rewrite", "RewriteToolCall", "RunInfo", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart",
+    "ResolveSecrets", "Reveal", "Rewrite", "RewriteToolCall", "RunInfo", "Search", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart",
     "Trace", "TransformToolResult", "Trim", "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call",
     "after_tool_call", "after_tools_resolved", "agent_end", "agent_start", "around_run", "around_tool_call", "assemble_tools",
     "before_compaction", "before_model_call", "before_tool_call", "narrow_tools", "resolve_secrets", "rewrite_tool_call",
@@ -102,6 +102,10 @@ class AssembleTools(Event):
     """Every granted tool."""
     prompts: Granted[Sequence[str]] = field(default=Granted("conversation", ()), repr=False)
     """What the user asked, the newest first: the run's input and the last user message. Empty without `conversation`."""
+    expose: Expose | None = None
+    """How a gateway's client is to be shown the tools: as the plugin decides (`auto`), behind a bridge whatever they cost
+    (`bridge`, `hybrid`), all of them (`direct`). What is offered is listed to the client then, so short words save its tokens.
+    None in an agent's own run."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +121,14 @@ class Offer(Checked):
     """Names of deferrable tools that are shown for what was asked: after everything else, in this order."""
 
 
-@define(kind="transform", timeout=15, grant="offer")
-def assemble_tools(event: AssembleTools) -> Offer | None:
+@dataclass(frozen=True)
+class Search(Offer):
+    """An `Offer` whose tools find, show and call other tools through the run, and do nothing else: they are bridges, with
+    executors too. Without the grant `search` it counts as an `Offer`."""
+
+
+@define(kind="transform", timeout=15, grant="offer", answer_grants={Search: "search"})
+def assemble_tools(event: AssembleTools) -> Search | Offer | None:
     """Decide what the model is shown, once per attempt. Each handler sees the deferrable tools that are still shown.
     When a handler fails the plain catalog is offered. A granted tool that has an offered tool's name is renamed first, and
     then all handlers are asked anew, those of `narrow_tools` as well."""

@@ -15,9 +15,9 @@ from typing import Any, Self, TypeVar, final
 import anyio
 
 from hooksdk._door.checks import AsyncOnly, check, check_function, check_number, check_path, check_text, each, refuse
-from hooksdk._plugins.discovery import find_plugins
+from hooksdk._plugins.discovery import find_plugins, load_plugins, look_at, survey
+from hooksdk._plugins.files import names_file, plugins_at
 from hooksdk._plugins.handlers import judging_line
-from hooksdk._plugins.listing import describe_plugins
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._plugins.registry import Registry
 from hooksdk._run.held import HeldSession
@@ -33,7 +33,7 @@ from hooksdk.session import Session
 from hooksdk.stores import open_store
 from hooksdk.transcript import Store
 
-__all__ = ["Host"]
+__all__ = ["Host", "Plugin", "load_plugins", "look_at", "names_file", "plugins_at", "survey"]
 
 T = TypeVar("T")
 CLOSE_TIMEOUT = 10.0
@@ -129,7 +129,7 @@ class Host(AsyncOnly):
 
     def describe(self) -> Sequence[dict[str, Any]]:
         """The plugins as JSON."""
-        return describe_plugins(self._registry.plugins)
+        return [plugin.describe() for plugin in self._registry.plugins]
 
     def __repr__(self) -> str:
         plugins = ", ".join(plugin.id for plugin in self._registry.loaded) or "no plugins"

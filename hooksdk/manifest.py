@@ -10,7 +10,7 @@ import importlib.machinery
 import importlib.util
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,27 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from hooksdk import schema
+from hooksdk._firing.hook import Grant
 from hooksdk.errors import ConfigError, PluginRefused, did_you_mean, nearest, problem_text, unknown_key
-from hooksdk.hooks import GRANTS
+from hooksdk.hooks import GRANTS, HOOKS
 
 __all__ = [
-    "FILE_NAMES", "SUFFIX", "Activation", "Contracts", "Manifest", "file_names", "find_manifest", "folders_of",
-    "missing_part", "read_manifest",
+    "ASKED_FOR", "ENTRY_POINTS", "FILE_NAMES", "SUFFIX", "Activation", "Contracts", "Manifest", "file_names",
+    "find_manifest", "folders_of", "missing_part", "needed_grants", "read_manifest",
 ]  # fmt: skip
 
+ENTRY_POINTS = "hooksdk.plugins"
+"""The group of entry points in which a distribution names its plugins."""
 SUFFIX = ".plugin.json"
 """What every manifest's file name ends with."""
 FILE_NAMES = ("hooksdk.plugin.json", "openclaw.plugin.json")
 """The manifest's file name, and its ancestor's, in a folder that holds one plugin."""
+ASKED_FOR = {
+    "conversation": "tool results through its tools",
+    "answer": "Answer in before_tool_call",
+    "search": "Search in assemble_tools",
+}
+"""The grants that no hook or tool shows, so that a manifest's permissions have to name them, with what each is for."""
 
 
 class Activation(BaseModel):
@@ -195,3 +204,21 @@ def _locate(module: str) -> tuple[list[str], str]:
             break  # a plain module: its manifest lies beside it
         folders = list(inner.submodule_search_locations)
     return folders, found
+
+
+def needed_grants(
+    hooks: Sequence[str], tools: Sequence[str], permissions: Iterable[str]
+) -> dict[Grant, tuple[str, ...]]:
+    """Each grant that an installed plugin with these hooks, tools and permissions needs, with what needs it. Words and hooks
+    that nobody knows need none."""
+    asked = set(permissions)
+    needs: dict[Grant, tuple[str, ...]] = {}
+    for grant in GRANTS:
+        users = [name for name in hooks if name in HOOKS and HOOKS[name].grant == grant]
+        if grant == "offer" and tools:
+            users.append(f"its tools ({', '.join(tools)})")
+        if grant in asked and not users:
+            users.append(ASKED_FOR.get(grant, "what its manifest asks for"))
+        if users:
+            needs[grant] = tuple(users)
+    return needs

@@ -16,9 +16,10 @@ import anyio
 
 from hooksdk import hooks, schema
 from hooksdk._door.checks import AsyncOnly, check
-from hooksdk._run.around import HeldOpen
+from hooksdk._run.around import AroundStack
+from hooksdk._run.call import call_once, end_calls
 from hooksdk._run.compaction import Compaction
-from hooksdk._run.judged import JudgedCall, end_calls, judge_call
+from hooksdk._run.judged import JudgedCall, judge_call
 from hooksdk._run.masked import MaskedEditor, mask_messages
 from hooksdk._run.messages import before_model_call, drain_trims
 from hooksdk._run.parts import RunParts
@@ -93,7 +94,7 @@ class Run(AsyncOnly):
         """Names and ids that tools of this run had in some attempt."""
         self._compacting = False
         self._paused: str | None = None
-        self._held = HeldOpen()
+        self._around = AroundStack()
 
     # What whoever runs it may ask
 
@@ -145,11 +146,11 @@ class Run(AsyncOnly):
         try:
             await self._agent_start()
             await self._transcript.use_format(self._parts.format)
-            await self._held.enter(self._state, "around_run", lambda: hooks.AroundRun(info=self.info))
+            await self._around.enter(self._state, "around_run", lambda: hooks.AroundRun(info=self.info))
             started = RunStarted(trigger=self.info.trigger, model=self.info.model)
             await self._state.trace(started, lambda: Content(text=prompt_text(self._state.input, self._parts.format)))
         except BaseException as error:
-            self._held.leave()
+            self._around.leave()
             self._parts.open_run.release(self._state)
             self._parts.secrets.error(error)
             raise
@@ -271,7 +272,7 @@ class Run(AsyncOnly):
                 )  # fmt: skip
                 self._hooks.observe("after_model_call", event)
 
-    # Each tool call: its steps are listed in `_run/judged.py`
+    # Each tool call: its steps are in `_run/call.py`
 
     async def call_tool(
         self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None
@@ -283,9 +284,9 @@ class Run(AsyncOnly):
         the newest reply that has its result already, such as when a loop is resumed, is not run again: that result is the
         answer. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
         self._state.check_open()
-        call = call_in(call, self.pending, "run.call_tool(...)")
-        judged = await judge_call(self._state, CallInProgress(call, runs_at_once=True, only=only))
-        return await judged.execute()
+        if type(call) is not ToolCall:
+            call = call_in(call, self.pending, "run.call_tool(...)")
+        return await call_once(self._state, CallInProgress(call, runs_at_once=True, only=only))
 
     async def judge(
         self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None
@@ -344,7 +345,7 @@ class Run(AsyncOnly):
             try:
                 await run_shielded(self._make_durable, reason, problems)  # also when asyncio cancels the task once more
             finally:
-                self._held.leave()
+                self._around.leave()
                 self._parts.open_run.release(self._state)
         if problems and error is None:
             raise problems[0]

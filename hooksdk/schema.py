@@ -104,7 +104,8 @@ def check(
     if size.fault:
         return [Problem(root, "limit", f"this cannot be checked: {size.fault}")]
     try:
-        return explain(compiled.errors(instance, size), root, quote_values=quote_values)
+        errors = compiled.errors(instance, size)
+        return explain(errors, root, quote_values=quote_values) if errors else []
     except TooMuchWork:
         return [
             Problem(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import ModuleType
-from typing import Any, TypedDict, TypeVar, Unpack, cast, final, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, final, overload
 
 from hooksdk import schema
 from hooksdk._door.checks import check, check_function, check_number, refuse
@@ -20,8 +20,10 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ToolSchemaError, WrongArgument, did_you_mean
 from hooksdk.patterns import SOURCES, Source
 
-__all__ = ["Annotations", "Source", "Tool", "ToolCall", "ToolResult", "marked_tools", "tool"]
+__all__ = ["Annotations", "Expose", "Source", "Tool", "ToolCall", "ToolResult", "marked_tools", "tool"]
 
+Expose = Literal["auto", "bridge", "direct", "hybrid"]
+"""How the client of a gateway is shown the tools."""
 DEFAULT_TIMEOUT = 120.0
 """Seconds that a tool may take unless it says otherwise."""
 
@@ -149,8 +151,10 @@ class Tool:
     own_name: str = field(init=False)
     """The name that the owner gave it; `name` differs from it where two owners chose the same."""
     bridge: bool = field(init=False, default=False)
-    """True for a tool that hooksdk's own plugins offer to find and call the others. It opens nothing by itself, so a default
-    of policy is not meant for it."""
+    """True for a tool that a plugin offers to find and call the others: without an executor, so that it only stands for
+    other calls, or in a `Search`. It opens nothing by itself, so a default of policy is not meant for it."""
+    search: bool = field(init=False, default=False)
+    """True for a bridge of a `Search`, whose plugin the operator trusts with it (the grant `search`)."""
     takes_context: bool = field(init=False)
     """True where `execute` has a second parameter, for the context."""
     diagnostics: tuple[str, ...] = field(init=False)
@@ -283,7 +287,7 @@ class Tool:
         twin = object.__new__(Tool)
         vars(twin).update(vars(self))
         # The run marks bridges; a hash and the form without an executor are of one definition.
-        for name in ("bridge", "fingerprint", "tokens", _BARE):
+        for name in ("bridge", "search", "fingerprint", "tokens", _BARE):
             vars(twin).pop(name, None)
         for name, value in changes.items():
             object.__setattr__(twin, name, value)

@@ -10,11 +10,12 @@ import builtins
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Literal, final
 
+from hooksdk._transcript.encoding import encode, encode_for, is_same
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.messages import MessageSource
+from hooksdk._transcript.messages import EncodedMessages, MessageSource
 from hooksdk._transcript.requests import Plan, plan_restore, plan_trim
-from hooksdk._transcript.storage import LazyLog, MessageReader, RewritableLog, SessionLog, Store
+from hooksdk._transcript.storage import LazyLog, MessageReader, RewritableLog, SessionLog, Store, unknown_session
 from hooksdk._transcript.transcript import Transcript
 from hooksdk._transcript.trims import DrainedTrim, DrainReport
 from hooksdk.calls import ResultInfo, ToolResult, TrimReceipt
@@ -24,6 +25,8 @@ from hooksdk.formats import Message, MessageFormat
 __all__ = [
     "DrainReport",
     "DrainedTrim",
+    "EncodedMessages",
+    "Entry",
     "LazyLog",
     "Message",
     "MessageReader",
@@ -35,6 +38,10 @@ __all__ = [
     "Store",
     "Transcript",
     "TranscriptEditor",
+    "encode",
+    "encode_for",
+    "is_same",
+    "unknown_session",
     "view",
 ]
 

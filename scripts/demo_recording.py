@@ -25,7 +25,7 @@ from rich.terminal_theme import TerminalTheme
 
 from hooksdk.cli._demo import headline
 from hooksdk.cli._demo.play import DemoOptions, play
-from hooksdk.cli._timeline import Timeline
+from hooksdk.cli._run.timeline import Timeline
 from hooksdk.hooks import Trace
 from hooksdk.records import CallFinished
 

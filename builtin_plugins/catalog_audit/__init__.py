@@ -137,8 +137,8 @@ class CatalogAudit:
         return withheld
 
     def _is_excluded(self, tool: Tool) -> bool:
-        # The bridges of hooksdk's own plugins say how many tools they stand for, so they change with every catalog.
-        return tool.bridge or any(pattern.matches(tool) for pattern in self._excluded)
+        # A trusted search says how many tools it stands for, so its bridges change with every catalog.
+        return tool.search or any(pattern.matches(tool) for pattern in self._excluded)
 
     async def _review(self, tools: Sequence[Tool], names: tuple[KnownNames, set[str]] | None) -> list[Review]:
         """What is to be said of tools of one owner."""

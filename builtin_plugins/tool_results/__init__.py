@@ -12,9 +12,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
-from hooksdk import Annotations, ResultInfo, ToolContext, ToolError, ToolResult, TrimReceipt, tool
+from hooksdk import Annotations, ResultInfo, ToolContext, ToolError, ToolResult, TrimReceipt, hooks, tool
 from hooksdk.costs import estimate
 from hooksdk.errors import HookSDKError, UnknownResult
+from hooksdk.hooks import NarrowTools, Withhold
 from hooksdk.transcript import Results
 
 __all__ = ["ToolResults"]
@@ -45,6 +46,12 @@ class ToolResults:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+
+    @hooks.narrow_tools
+    def narrow(self, event: NarrowTools) -> Withhold | None:
+        """There is nothing to list where a run keeps no results."""
+        own = [tool.id for tool in event.tools if tool.source == "plugin" and tool.owner == "tool_results"]
+        return Withhold(own, "this run keeps no transcript") if own and not event.info.transcript else None
 
     @tool(name="list-tool-results", core=True, disposable=True, annotations=Annotations(read_only=True))
     async def list_results(

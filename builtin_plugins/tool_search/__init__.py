@@ -7,39 +7,39 @@ instead, which runs a script that searches and calls. The tools nearest to what 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import anyio.to_thread
 
-from builtin_plugins.tool_search._answers import compact, describe, number_of, search, texts_of
-from builtin_plugins.tool_search._bridge import bridge_tools, fill
-from builtin_plugins.tool_search._code_mode import code_tool
+from builtin_plugins.tool_search._answers.answers import compact, describe, number_of, search, texts_of
+from builtin_plugins.tool_search._answers.listing import listing_budget, owners_in
+from builtin_plugins.tool_search._answers.scope import Refusal, Scope
+from builtin_plugins.tool_search._answers.streak import Streak
+from builtin_plugins.tool_search._bridge.tools import bridge_tools, client_tools, fill
+from builtin_plugins.tool_search._bridge.unwrapping import Unwrapping
 from builtin_plugins.tool_search._config import Config
-from builtin_plugins.tool_search._indexes import Indexes
-from builtin_plugins.tool_search._learned import Learning, Memory
-from builtin_plugins.tool_search._listing import listing_budget
 from builtin_plugins.tool_search._names import Names
+from builtin_plugins.tool_search._ranking.indexes import Indexes
+from builtin_plugins.tool_search._ranking.learned import Learning, Memory
 from builtin_plugins.tool_search._reach import Reach
-from builtin_plugins.tool_search._sandbox import Sandbox
-from builtin_plugins.tool_search._scope import Refusal, Scope
+from builtin_plugins.tool_search._script.sandbox import Sandbox
+from builtin_plugins.tool_search._script.tool import code_tool
 from builtin_plugins.tool_search._sentences import (
     DESCRIPTIONS,
     HOW_TO_CALL,
     HOW_TO_CALL_IN_SCRIPT,
 )
-from builtin_plugins.tool_search._streak import Streak
-from builtin_plugins.tool_search._unwrapping import Unwrapping
 from builtin_plugins.tool_search.rankers import load_ranker
 from hooksdk import Catalog, PluginState, Storage, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
 from hooksdk.hooks import (
     AfterToolCall,
     AssembleTools,
     BeforeModelCall,
-    Offer,
     Reveal,
+    Search,
     TransformToolResult,
     UnwrapToolCall,
 )  # fmt: skip
@@ -91,11 +91,11 @@ class ToolSearch:
         self._reach = Reach(config, state)
 
     @hooks.assemble_tools.last
-    async def offer_bridge(self, event: AssembleTools) -> Offer | None:
+    async def offer_bridge(self, event: AssembleTools) -> Search | None:
         """Defer the deferrable tools when they are worth it."""
         self._streak.begin(event.run_id, event.attempt)
         tools = [tool for tool in event.deferrable if not any(pattern.matches(tool) for pattern in self._pinned)]
-        if not self._is_worth_it(tools, event.context_window, event.info.metadata):
+        if not self._is_worth_it(tools, event):
             self._deferred = frozenset()
             self._reach.none()
             return None
@@ -107,16 +107,14 @@ class ToolSearch:
         if self._config.mode == "code":
             code = self._code_tool(descriptions, tools)
             hint = self._names.fill(HOW_TO_CALL_IN_SCRIPT)
-            return Offer(tools=[code], defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
-        bridge = bridge_tools(
-            descriptions,
-            default_limit=self._default_limit,
-            search=self._search,
-            describe=self._describe,
-            names=self._names,
-        )
+            return Search(tools=[code], defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
+        executors = {"tool_search": self._search, "tool_describe": self._describe}
+        if event.expose is None:
+            bridge = bridge_tools(descriptions, self._default_limit, executors, self._names)
+        else:
+            bridge = client_tools(owners_in(tools, event.catalog.missing), executors, self._names)
         hint = self._names.fill(HOW_TO_CALL)
-        return Offer(tools=bridge, defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
+        return Search(tools=bridge, defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
 
     @hooks.before_model_call
     def reveal(self, event: BeforeModelCall) -> Reveal | None:  # noqa: ARG002 - a handler takes its event
@@ -162,17 +160,16 @@ class ToolSearch:
             if event.status == "ok" and event.tool.name in self._deferred:
                 await self._indexes.called(event.tool, self._storage)
 
-    def _is_worth_it(
-        self, tools: Sequence[Tool], context_window: int | None, metadata: Mapping[str, Any] | None
-    ) -> bool:
-        if _asks_for_bridge(metadata):
+    def _is_worth_it(self, tools: Sequence[Tool], event: AssembleTools) -> bool:
+        if event.expose in ("bridge", "hybrid"):
             return True
         if self._config.enabled == "off" or not tools:
             return False
         if self._config.enabled == "on":
             return True
         share = self._config.threshold_pct / 100
-        threshold = int(context_window * share) if context_window and context_window > 0 else UNKNOWN_WINDOW_TOKENS
+        window = event.context_window or 0
+        threshold = int(window * share) if window > 0 else UNKNOWN_WINDOW_TOKENS
         return sum(tool.tokens for tool in tools) >= threshold
 
     def _describe_bridge(self, tools: Sequence[Tool], context_window: int | None) -> dict[str, str]:
@@ -239,12 +236,6 @@ class ToolSearch:
             return schema.parse_arguments(inner)
         except schema.BadArguments:
             return arguments
-
-
-def _asks_for_bridge(metadata: Mapping[str, Any] | None) -> bool:
-    """True where the client of a gateway is to have the bridge in any case."""
-    gateway: Any = (metadata or {}).get("gateway")
-    return isinstance(gateway, dict) and cast("dict[str, Any]", gateway).get("expose") in ("bridge", "hybrid")
 
 
 def _hits_in(group: dict[str, Any]) -> int:

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 
 from builtin_plugins.tool_search._config import Config
-from builtin_plugins.tool_search._purpose import wants_words
+from builtin_plugins.tool_search._ranking.purpose import wants_words
 from builtin_plugins.tool_search.rankers import Ranker
 from hooksdk import PluginState, Tool
 

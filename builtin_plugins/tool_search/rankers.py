@@ -21,11 +21,11 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, TypeVar, cast
 
-from builtin_plugins.tool_search._entries import Document, entries
-from builtin_plugins.tool_search._ranked import Ranked, Ranker
-from builtin_plugins.tool_search._ranking import Bm25Ranker
-from builtin_plugins.tool_search._stems import stem
-from builtin_plugins.tool_search._words import split_words
+from builtin_plugins.tool_search._ranking.bm25 import Bm25Ranker
+from builtin_plugins.tool_search._ranking.entries import Document, entries
+from builtin_plugins.tool_search._ranking.ranked import Ranked, Ranker
+from builtin_plugins.tool_search._ranking.stems import stem
+from builtin_plugins.tool_search._ranking.words import split_words
 from hooksdk.errors import did_you_mean
 
 __all__ = [

@@ -1,1 +1,1 @@
-"""Below `approvals.py`: what is asked and answered, what is remembered of it, and the question on a terminal."""
+"""Below `approvals.py`: what is asked and answered, and what is remembered of it."""

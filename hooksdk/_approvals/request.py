@@ -23,6 +23,7 @@ MAX_TIMEOUT = 600.0
 GRAVITY = {"info": 0, "warning": 1, "critical": 2}
 """How grave each severity is."""
 SCOPES = ("once", "session", "always")
+"""How long an answer may count."""
 DEFAULT_EXPIRY = 30 * 24 * 3600.0
 """Seconds that a remembered answer holds, unless it says otherwise."""
 MAX_EXPIRY = 100 * 365 * 24 * 3600.0

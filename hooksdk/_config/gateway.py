@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hooksdk.errors import did_you_mean
 from hooksdk.patterns import check_patterns
+from hooksdk.tools import Expose
 
-Expose = Literal["auto", "bridge", "direct", "hybrid"]
 Asked = Literal["elicitation", "sampling", "roots"]
 LEAST_RESULT_CHARS = 1_000
 """So that a note and some text have their place."""

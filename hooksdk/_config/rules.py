@@ -94,7 +94,7 @@ def _plugins_file(setting: Setting) -> Any:
 
 
 def _mcp(setting: Setting) -> Any:
-    # Each file inside needs trust at its content, besides: `hooksdk.cli._mcp_files`. A link inside stays one until then.
+    # Each file inside needs trust at its content, besides: `hooksdk.cli._mcp.files`. A link inside stays one until then.
     places = [str(setting.here.folder / Path(name).expanduser()) for name in _texts(setting.project)]
     why = "the commands would start the MCP servers that these files name"
     return places if not places or setting.may_widen(why) else setting.own

@@ -89,6 +89,8 @@ class RunInfo:
     agents: tuple[str, ...] = ()
     """The agents of the run and of those around it, the outermost first. The last is `agent_id`."""
     metadata: Fresh[Mapping[str, Any] | None] = Fresh(None)
+    transcript: bool = True
+    """False where the run keeps neither messages nor results."""
 
     def __post_init__(self) -> None:
         for chain, own in (("triggers", self.trigger), ("agents", self.agent_id)):

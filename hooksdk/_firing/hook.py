@@ -33,13 +33,14 @@ from hooksdk.patterns import PatternError, ToolPattern
 Kind = Literal["notify", "observe", "decide", "narrow", "transform", "first_answer", "around", "trace"]
 """How a hook is fired: `docs/explanation/dispatch.md`."""
 
-Grant = Literal["conversation", "rewrite", "answer", "secrets", "offer"]
+Grant = Literal["conversation", "rewrite", "answer", "secrets", "offer", "search"]
 GRANTS: Mapping[Grant, str] = {
     "conversation": "reads message text and tool results, and may change or shorten them",
     "rewrite": "changes the arguments of tool calls",
     "answer": "gives results of its own instead of running the tool",
     "secrets": "gives the values for secrets that calls ask for",
     "offer": "puts tools of its own into the model's list, and decides which tools are shown",
+    "search": "offers tools to find and run others, which the default of a policy does not stop",
 }
 """What an operator may grant an installed plugin, and what it can do then. Judging calls, taking tools away and observing
 without text need none."""

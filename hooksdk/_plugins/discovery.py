@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from hooksdk._plugins.files import from_plugins_file, plugins_file
-from hooksdk._plugins.handlers import tell_of_unregistered
+from hooksdk._plugins.handlers import judging_line, tell_of_unregistered
 from hooksdk._plugins.installed import foresee_refusal, installed_plugins, refuse, switch_off
-from hooksdk._plugins.plugin import Plugin, plugin_id_of
+from hooksdk._plugins.plugin import Plugin
 from hooksdk._plugins.registry import Registry
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
@@ -45,7 +45,7 @@ def find_plugins(
             registry.note(plugin)
             return on_refusal(plugin, error)
 
-    given = [Plugin(id=plugin_id_of(holder), origin="code", holder=holder) for holder in holders]
+    given = [Plugin.of(holder) for holder in holders]
     given += from_plugins_file(config, folder or Path.cwd())
     registry.modules.update(plugin.holder.__name__ for plugin in given if isinstance(plugin.holder, types.ModuleType))
     for plugin in given:
@@ -124,6 +124,16 @@ def _check_names(config: Config, known: Sequence[str]) -> None:
             )
 
 
+def load_plugins(
+    holders: Iterable[Any], config: Config, *, folder: Path, on_refusal: Callable[[Plugin, HookSDKError], None]
+) -> tuple[Sequence[Plugin], str]:
+    """Every plugin of a host with this configuration, loaded as the host would, and the line on who judges tool calls. One
+    that cannot be loaded is handed to `on_refusal`; `PluginRefused` is raised for a plugins file that gives nothing."""
+    registry = Registry(config)
+    find_plugins(registry, holders, config, folder=folder, on_refusal=on_refusal)
+    return registry.plugins, judging_line(registry.plan.get("before_tool_call", ()))
+
+
 def load(plugin: Plugin) -> Any:
     """Import an installed plugin. Raises `PluginRefused` for whatever its code raises; Ctrl-C stays Ctrl-C."""
     assert plugin.entry is not None
@@ -162,10 +172,17 @@ def survey(config: Config, folder: Path, holders: Iterable[Any] = ()) -> list[Pl
 
 def _look_at(holder: Any, config: Config) -> Plugin:
     """A plugin that is imported already, as a host would take it."""
-    plugin = Plugin(id=plugin_id_of(holder), origin="code", holder=holder)
-    if not switch_off(plugin, config):
-        try:
-            Registry(config).add(plugin)
-        except HookSDKError as error:
-            refuse(plugin, error)
+    plugin = Plugin.of(holder)
+    return plugin if switch_off(plugin, config) else look_at(plugin, config)
+
+
+def look_at(plugin: Plugin, config: Config) -> Plugin:
+    """Fill in what a plugin's code says of it, alone with this configuration: its hooks, its tools, its checked settings. An
+    installed one is imported for it. What speaks against loading it is its `refusal`, and is not raised."""
+    try:
+        if plugin.holder is None:
+            plugin.holder = load(plugin)
+        Registry(config).add(plugin)
+    except HookSDKError as error:
+        refuse(plugin, error)
     return plugin

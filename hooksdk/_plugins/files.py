@@ -11,7 +11,7 @@ import importlib.util
 import os
 import sys
 import types
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from pathlib import Path
@@ -21,7 +21,7 @@ from hooksdk._config.trust import PLUGINS_FILE
 from hooksdk._firing.marks import is_own, members
 from hooksdk._plugins.handlers import classes_in, is_marked, tell_of_unregistered
 from hooksdk._plugins.installed import installed_ids
-from hooksdk._plugins.plugin import Plugin, plugin_id_of
+from hooksdk._plugins.plugin import Plugin
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.config import Config
@@ -52,23 +52,32 @@ def from_plugins_file(config: Config, folder: Path) -> list[Plugin]:
     logger.debug("running the plugins file %s", path, extra={"loading": PLUGINS_FILE})
     module = _run(path, name, path.stem)
     holders = _holders_of(module, path, "set plugins_file = false")
-    return [Plugin(id=plugin_id_of(holder), origin=str(path), holder=holder) for holder in holders]
+    return [Plugin.of(holder, str(path)) for holder in holders]
 
 
-def plugins_at(place: str | Path, folder: Path | None = None) -> list[Any]:
-    """The modules and classes that somebody names, as `FILE`, `FILE:CLASS`, `MODULE` or `MODULE:CLASS`; paths and modules are
-    looked for from `folder`, by default the current one. Without a class these are the plugins that a plugins file of that
-    content gives; a bare `MODULE:` is the module itself.
+def plugins_at(*places: str | Path, folder: Path | None = None) -> list[Any]:
+    """The modules and classes that somebody names, for `Host(plugins=...)`: each as `FILE`, `FILE:CLASS`, `MODULE` or
+    `MODULE:CLASS`; paths and modules are looked for from `folder`, by default the current one. Without a class these are the
+    plugins that a plugins file of that content gives; a bare `MODULE:` is the module itself. Two names of one class give it
+    once.
 
     Raises `PluginRefused` for what is not there, does not import or yields nothing; and whatever a decorator raises.
     """
-    folder = folder or Path.cwd()
-    name = str(place)
+    holders: list[Any] = []
+    for name in map(str, places):
+        logger.debug("loading %s", name, extra={"loading": name})
+        holders += [
+            one for one in _plugins_at(name, folder or Path.cwd()) if not any(one is other for other in holders)
+        ]
+    return holders
+
+
+def _plugins_at(name: str, folder: Path) -> list[Any]:
     if not name.strip():
         raise PluginRefused(name, "no file and no module is named", "Name one, such as guard.py")
     module_name, class_name = _split(name)
     path = folder / Path(module_name).expanduser()
-    as_file = is_file(module_name) or path.exists()
+    as_file = names_file(module_name) or path.exists()
     module = import_file(path, name) if as_file else _import_module(module_name, name, folder)
     where = Path(module.__file__ or module_name)
     if not class_name:
@@ -83,7 +92,7 @@ def plugins_at(place: str | Path, folder: Path | None = None) -> list[Any]:
         raise PluginRefused(name, f"there is no '{class_name}' in {where}.{hint}") from None
 
 
-def is_file(place: str) -> bool:
+def names_file(place: str) -> bool:
     """True where a text names a Python file, or a package's folder: it ends with `.py`, or has a separator of folders."""
     return place.endswith(".py") or "/" in place or os.sep in place
 
@@ -219,13 +228,4 @@ def _holders_of(module: types.ModuleType, path: Path, otherwise: str) -> list[An
     if not holders:
         advice = f"Decorate functions or methods in it with @hooks.… or @tool, or list plugins = [...]; or {otherwise}"
         raise PluginRefused(path.stem, f"{path} yields no plugin", advice)
-    return holders
-
-
-def holders_of_all(names: Iterable[str], folder: Path) -> list[Any]:
-    """What several names give, in their order; a class that two of them give counts once."""
-    holders: list[Any] = []
-    for name in names:
-        logger.debug("loading %s", name, extra={"loading": name})
-        holders += [holder for holder in plugins_at(name, folder) if not any(holder is one for one in holders)]
     return holders

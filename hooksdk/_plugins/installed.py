@@ -8,15 +8,22 @@ from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
 
 from hooksdk._config.words import trust_advice
-from hooksdk._plugins.grants import needed_grants
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.config import Config, fold
 from hooksdk.errors import DuplicatePlugin, HookSDKError, MissingGrant, PluginRefused
-from hooksdk.manifest import FILE_NAMES, SUFFIX, find_manifest, folders_of, missing_part, read_manifest
+from hooksdk.manifest import (
+    ENTRY_POINTS,
+    FILE_NAMES,
+    SUFFIX,
+    find_manifest,
+    folders_of,
+    missing_part,
+    needed_grants,
+    read_manifest,
+)
 
-ENTRY_POINTS = "hooksdk.plugins"
 """The entry point group of installed plugins."""
 BUILT_INS = Path(__file__).resolve().parents[2] / "builtin_plugins"
 """The built-in plugins of this very hooksdk, each in a folder of its id."""

@@ -62,6 +62,29 @@ class Plugin:
     asks_for: tuple[str, ...] = ()
     """What its constructor takes."""
 
+    @classmethod
+    def of(cls, holder: Any, origin: str = "code") -> Plugin:
+        """A module or class as a plugin, under its `plugin_id`, or its name in snake_case."""
+        plugin_id = getattr(holder, "plugin_id", None)
+        if not isinstance(plugin_id, str) or not plugin_id:
+            name = str(getattr(holder, "__name__", type(holder).__name__)).rpartition(".")[2]
+            parts = (f"_{one.lower()}" if one.isupper() and index else one.lower() for index, one in enumerate(name))
+            plugin_id = name if isinstance(holder, types.ModuleType) else "".join(parts)
+        return cls(id=plugin_id, origin=origin, holder=holder)
+
+    @property
+    def config_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of its `Config`; None without one, and of a plugin that is not imported. What its code refuses,
+        the schema does too: a setting that is not there."""
+        model = getattr(self.holder, "Config", None)
+        if not (isinstance(model, type) and issubclass(model, BaseModel)):
+            return None
+        schema = model.model_json_schema()
+        by_other_names = any(info.alias for info in model.model_fields.values())
+        if model.model_config.get("extra") != "allow" and not by_other_names:
+            schema["additionalProperties"] = False
+        return schema
+
     @property
     def is_class(self) -> bool:
         """True for a class: each session has an instance of its own."""
@@ -76,36 +99,31 @@ class Plugin:
         """True when it has this grant, or needs none."""
         return self.origin != "installed" or grant in self.grants
 
+    def describe(self) -> dict[str, Any]:
+        """The plugin as JSON, for listings. Hooks and tools of one that is not imported are those of its manifest's
+        contracts; None where these do not say."""
+        manifest, is_imported = self.manifest, self.holder is not None
+        first_line = (inspect.getdoc(self.holder) or "").partition("\n")[0] if is_imported else ""
+        return {
+            "id": self.id,
+            "status": self.status,
+            "reason": self.reason,
+            "origin": self.origin,
+            "distribution": self.distribution,
+            "version": self.version,
+            "description": (manifest and manifest.description) or first_line,
+            "permissions": manifest.permissions if manifest else [],
+            "grants": list(self.grants),
+            "hooks": self.hooks if is_imported else manifest and manifest.contracts.hooks,
+            "tools": self.tools if is_imported else manifest and manifest.contracts.tools,
+        }
+
     def is_the_operators_own(self, project: Path) -> bool:
         """True for what code gives, or a plugins file outside of the project's folder: no project that is not trusted
         switches it off or sets anything of it. A plugins file inside comes with the project, as do the settings for it."""
         if self.origin in {"installed", "built-in"}:
             return False
         return self.origin == "code" or not resolve(Path(self.origin)).is_relative_to(project)
-
-
-def plugin_id_of(holder: Any) -> str:
-    """A plugin's id: its `plugin_id`, or the module's or class's name in snake_case."""
-    plugin_id = getattr(holder, "plugin_id", None)
-    if isinstance(plugin_id, str) and plugin_id:
-        return plugin_id
-    name = str(getattr(holder, "__name__", type(holder).__name__)).rpartition(".")[2]
-    if isinstance(holder, types.ModuleType):
-        return name
-    return "".join(f"_{char.lower()}" if char.isupper() and index else char.lower() for index, char in enumerate(name))
-
-
-def config_schema_of(holder: Any) -> dict[str, Any] | None:
-    """The JSON Schema of its `Config`, or None without one. What its code refuses, the schema does too: a setting that is
-    not there."""
-    model = getattr(holder, "Config", None)
-    if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        return None
-    schema = model.model_json_schema()
-    by_other_names = any(info.alias for info in model.model_fields.values())
-    if model.model_config.get("extra") != "allow" and not by_other_names:
-        schema["additionalProperties"] = False
-    return schema
 
 
 def constructor_parameters(plugin: Plugin) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ from hooksdk._firing.hook import PROJECT, Handler, options_of, other_parameters
 from hooksdk._firing.marks import is_own
 from hooksdk._firing.shadow import EFFECTIVE_KINDS, in_shadow
 from hooksdk._firing.signature import locate
-from hooksdk._plugins.grants import needed_grants
 from hooksdk._plugins.handlers import check_bare, check_empty, check_lost
 from hooksdk._plugins.plugin import Plugin, configure, constructor_parameters
 from hooksdk._tasks.background import logger
@@ -28,6 +27,7 @@ from hooksdk.errors import (
     did_you_mean,
 )  # fmt: skip
 from hooksdk.hooks import HOOKS
+from hooksdk.manifest import needed_grants
 from hooksdk.tools import Tool, marked_tools
 
 
@@ -133,11 +133,6 @@ class Registry:
             for plugin in self.loaded
             if plugin.manifest and (names := plugin.manifest.contracts.tools) is not None
         }
-
-    @property
-    def built_in(self) -> frozenset[str]:
-        """The plugins that come with hooksdk."""
-        return frozenset(plugin.id for plugin in self.loaded if plugin.origin == "built-in")
 
     @property
     def plan(self) -> Mapping[str, Sequence[Handler]]:

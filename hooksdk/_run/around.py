@@ -15,7 +15,7 @@ from hooksdk.tools import Tool
 
 
 @final
-class HeldOpen:
+class AroundStack:
     """Context managers that were entered, to be left by the same task in reverse order. What fails is logged."""
 
     def __init__(self) -> None:

@@ -56,7 +56,7 @@ async def ask_person(state: RunState, work: CallInProgress, questions: Sequence[
         return await _settle(state, work, request, answer)
     if work.depth:  # its outer tool runs now, and would begin anew
         return await _settle(state, work, request, Approval(False, refusals.CANNOT_WAIT))
-    if not await keep_verdict(state, work, None):
+    if not await keep_call(state, work, None):
         return await _settle(state, work, request, Approval(False, refusals.NOT_JSON))
     work.pending = request
     return None
@@ -112,7 +112,7 @@ async def _settle(
     if not approval.granted:
         return _blocked(refusals.approval_refused(request.title, approval.reason))
     if not work.depth and not (work.runs_at_once and state.open):
-        await keep_verdict(state, work, approval)
+        await keep_call(state, work, approval)
     return None
 
 
@@ -139,10 +139,10 @@ async def _trace_answer(state: RunState, work: CallInProgress, approval: Approva
 # A call that waits
 
 
-async def keep_verdict(state: RunState, work: CallInProgress, approval: Approval | None) -> bool:
+async def keep_call(state: RunState, work: CallInProgress, approval: Approval | None) -> bool:
     """Keep what was judged, so that the call goes on from here in whichever run its answer finds it."""
     assert work.tool is not None
-    return await state.verdicts.keep(
+    return await state.waiting.keep(
         work.written, work.call, work.tool, work.arguments, work.questions, approval, mask=state.secrets
     )  # fmt: skip
 
@@ -151,7 +151,7 @@ async def pause_tool(state: RunState, work: CallInProgress, error: ApprovalPendi
     """The tool's own framework has paused: the call waits as it was judged. Answers what to raise."""
     work.running, work.abandoned, work.attempt = False, False, None
     work.own_arguments, work.short_secrets = schema.clone(work.arguments), None
-    await keep_verdict(state, work, Approval(True))
+    await keep_call(state, work, Approval(True))
     return ApprovalPending(state.secrets.value(vars(error).get("request")), work.call)
 
 
@@ -159,20 +159,20 @@ def take_up(state: RunState, work: CallInProgress) -> bool:
     """True when the call was judged before and has no result: it goes on with what was judged then. False when it has to be
     judged: also when its tool is withheld now, has another definition, the call is written otherwise, or the run is somebody
     else's."""
-    verdict = None if work.depth else state.verdicts.take(work.written)
-    if verdict is None:
+    waiting = None if work.depth else state.waiting.take(work.written)
+    if waiting is None:
         return False
     for other in [one for one in state.open_calls if one is not work and one.written.id == work.written.id]:
         if other.judged and not other.running:  # judged in this run: whoever holds that has this one now
             state.open_calls.remove(other)
             other.replaced_by = work
-    tool = state.granted(verdict.tool) or state.granted(verdict.name)  # a bridge goes by its name alone
-    if tool is None or tool.id != verdict.tool or definition_of(tool) != verdict.fingerprint:
+    tool = state.granted(waiting.tool) or state.granted(waiting.name)  # a bridge goes by its name alone
+    if tool is None or tool.id != waiting.tool or definition_of(tool) != waiting.fingerprint:
         return False
     work.tool = tool
-    work.call = ToolCall(work.written.id, tool.name, verdict.arguments, origin=verdict.origin)
-    work.arguments, work.own_arguments = verdict.arguments, schema.clone(verdict.arguments)
-    work.questions, work.answered_by = verdict.questions, verdict.answered_by
+    work.call = ToolCall(work.written.id, tool.name, waiting.arguments, origin=waiting.origin)
+    work.arguments, work.own_arguments = waiting.arguments, schema.clone(waiting.arguments)
+    work.questions, work.answered_by = waiting.questions, waiting.answered_by
     return True
 
 
@@ -183,5 +183,5 @@ async def ask_again(state: RunState, work: CallInProgress) -> CallEnd | None:
     approval = Approval(True, by=work.answered_by or "")
     if work.questions:
         await _trace_answer(state, work, approval, remembered=True)
-    await keep_verdict(state, work, approval)
+    await keep_call(state, work, approval)
     return None

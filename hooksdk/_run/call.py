@@ -1,38 +1,144 @@
-"""Judging one tool call, step by step in the order of this file. `run.py` goes through the steps.
+"""One tool call from top to bottom: it is judged, its tool runs, and it ends once.
 
-A step answers None when the call goes on, or the `CallEnd` that it found; the steps after it are left out then.
+`judge` and `execute` list the steps; each is a function below them, in that order. A step answers None when the call goes
+on, or the `CallEnd` that it has come to; those after it are left out then, and so are those that nobody listens to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+import inspect
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, TypeVar, cast, final
+
+import anyio
+from anyio.lowlevel import RunVar
 
 from hooksdk import hooks, schema
 from hooksdk._approvals.request import Question
 from hooksdk._firing.dispatcher import Outcome
-from hooksdk._firing.signature import own_result
-from hooksdk._run import refusals
-from hooksdk._run.asking import ask_person, read_question
+from hooksdk._firing.signature import is_async, own_result, to_result
+from hooksdk._run import asking, refusals
+from hooksdk._run.around import AroundStack
+from hooksdk._run.parts import PluginStorage
+from hooksdk._run.secrets import MIN_MASKED, SecretMask, fill, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
-from hooksdk._schema.fresh import Fresh, peek
-from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.catalog import Catalog
-from hooksdk.errors import ToolError
-from hooksdk.records import CallStarted, CallStatus, Content, Unwrapped
+from hooksdk._schema.fresh import peek, put_fresh
+from hooksdk._tasks.background import logger
+from hooksdk._tasks.limits import Attempt, describe
+from hooksdk._tasks.shielding import in_abandonable_thread, run_shielded
+from hooksdk.calls import Origin, ToolCall, ToolResult
+from hooksdk.catalog import Catalog, Storage
+from hooksdk.errors import ApprovalPending, RunClosed, ToolError
+from hooksdk.records import CallFinished, CallStarted, CallStatus, Content, Progress, Unwrapped
 from hooksdk.tools import Tool
+from hooksdk.transcript import Results
+
+T = TypeVar("T")
 
 MAX_DEPTH = 8
 """How deep tools may call tools."""
+THREADS = 40
+"""Worker threads that one tool may hold at a time, those that were abandoned among them."""
+MAX_PROGRESS = 500
+"""Characters of a tool's progress text that reach the trace."""
+MAX_PROBLEM = 2000
+"""Characters of a tool's own error that reach the model."""
+CALLS_TIMEOUT = 10.0
+"""Seconds that calls have to end once they are cancelled, since their run ends."""
+_limiters: RunVar[dict[str, anyio.CapacityLimiter] | None] = RunVar("hooksdk tool threads", None)
+
+Steps = Callable[[RunState, CallInProgress], Awaitable[CallEnd | None]]
+
+
+async def call_once(state: RunState, work: CallInProgress) -> ToolResult:
+    """Judge a call and run its tool, in one go. Raises `ApprovalPending` for one whose approval comes later."""
+    await begin(state, work, _judge_and_execute)
+    if work.end is None:
+        if work.pending is not None:
+            raise ApprovalPending(work.pending, work.call)
+        state.check_open()  # it was paused meanwhile
+    assert work.end is not None
+    return work.end.result
+
+
+async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
+    """Take a call up, unless the transcript has its result already, and through these steps."""
+    work.catalog = state.tools
+    is_recorded = work.depth == 0 and not state.asked_model and state.parts.transcript_kept
+    if is_recorded and (result := state.parts.transcript.result_of(work.call)) is not None:
+        work.end = CallEnd("error" if result.is_error else "ok", result)
+        return
+    state.open_calls.append(work)
+    await go_on(state, work, steps(state, work))
+    if work.end is None and state.ended not in {None, "paused"}:  # meanwhile, so `end_calls` left it out
+        await go_on(state, work, _not_run(work))
+        state.check_open()
+
+
+async def _judge_and_execute(state: RunState, work: CallInProgress) -> CallEnd | None:
+    end = await judge(state, work)
+    if end is not None or work.pending is not None or not state.open:  # a person may take longer than the run lives
+        return end
+    work.running = True
+    return await execute(state, work)
+
+
+async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
+    """The steps before the tool runs."""
+    plans = state.hooks.plans
+    if state.waiting.calls and asking.take_up(state, work):
+        end = await _judge_again(state, work)
+    else:
+        end = await unwrap_tool_call(state, work)
+        if state.hooks.tracing:
+            await trace_start(state, work)
+        end = end or check_scope(state, work)
+        end = end or check_way(work)
+        end = end or repair_arguments(state, work)
+        if "rewrite_tool_call" in plans:
+            end = end or await rewrite_tool_call(state, work)
+        end = end or validate_arguments(work)
+        if "before_tool_call" in plans:
+            end = end or await before_tool_call(state, work)
+    end = end or check_still_granted(state, work)
+    work.judged = True
+    return end
+
+
+async def _judge_again(state: RunState, work: CallInProgress) -> CallEnd | None:
+    """A call that waited: what was judged of it stands, but for what may have changed meanwhile."""
+    if state.hooks.tracing:
+        await trace_start(state, work)
+    state.stats.called(work.call)
+    return check_way(work) or await asking.ask_again(state, work)
+
+
+async def execute(state: RunState, work: CallInProgress) -> CallEnd:
+    """The steps of a call that was judged and let through."""
+    if state.waiting.calls:
+        await state.waiting.forget(work.written)  # a crash from here on has it judged anew: its tool may have run
+    end = await resolve_secrets(state, work) if "resolve_secrets" in state.hooks.plans else None
+    end = end or check_still_granted(state, work)
+    try:
+        return end or await run_tool(state, work)
+    except ApprovalPending as error:
+        pause = error
+    # Raised outside the except block: the tool's own error, which may quote its arguments, is not chained.
+    raise await asking.pause_tool(state, work, pause)
+
+
+# It is judged
 
 
 def _refused(status: CallStatus, text: str) -> CallEnd:
     return CallEnd(status, ToolResult.error(text))
 
 
-async def unwrap_tool_call(state: RunState, work: CallInProgress, catalog: Catalog) -> CallEnd | None:
+async def unwrap_tool_call(state: RunState, work: CallInProgress) -> CallEnd | None:
     """Find the tool; a name outside the catalog may be a bridge's, which stands for another call."""
-    call = work.call
+    call, catalog = work.call, work.catalog
     work.tool = catalog.get(call.name)
     if work.tool is None and call.name not in catalog.withheld and call.name not in state.bridges:
         work.tool = catalog.meant(call.name, _readable(call.arguments))
@@ -45,7 +151,7 @@ async def unwrap_tool_call(state: RunState, work: CallInProgress, catalog: Catal
     if work.tool is not None:
         await _take_real_name(state, work, work.tool)
         call = work.call
-    if not state.hooks.has("unwrap_tool_call"):
+    if "unwrap_tool_call" not in state.hooks.plans:
         return None
     event = hooks.UnwrapToolCall(
         info=state.info, call=call, arguments=_readable(call.arguments), tool=work.tool, catalog=catalog
@@ -94,36 +200,31 @@ def _readable(written: object) -> dict[str, Any]:
         return {}
 
 
-_ARGUMENTS: Fresh[Any] = vars(ToolCall)["arguments"]
-_set_uncopied: Callable[[Fresh[Any], object, object], None] = cast("Any", Fresh).__set__
-
-
 def with_arguments(call: ToolCall, arguments: object) -> ToolCall:
     """The same call with other arguments, which are not copied: nobody may change them any more."""
     twin = object.__new__(ToolCall)
     vars(twin).update(vars(call))
-    _set_uncopied(_ARGUMENTS, twin, arguments)
+    put_fresh(twin, arguments=arguments)
     return twin
 
 
 async def trace_start(state: RunState, work: CallInProgress) -> None:
     """Tell the trace, under the real name."""
-    if state.hooks.tracing:
-        call, tool = work.call, work.tool
-        await state.trace(
-            CallStarted(call_id=call.id, parent_id=call.parent_id, origin=call.origin, tool=tool.id if tool else None,
-                        name=call.name),
-            lambda: Content(arguments=_readable(peek(call, "arguments"))),
-        )  # fmt: skip
+    call, tool = work.call, work.tool
+    await state.trace(
+        CallStarted(call_id=call.id, parent_id=call.parent_id, origin=call.origin, tool=tool.id if tool else None,
+                    name=call.name),
+        lambda: Content(arguments=_readable(peek(call, "arguments"))),
+    )  # fmt: skip
 
 
-def check_scope(state: RunState, work: CallInProgress, catalog: Catalog) -> CallEnd | None:
+def check_scope(state: RunState, work: CallInProgress) -> CallEnd | None:
     """Nothing outside the catalog runs, on whatever path the call came; a bridge that nobody unwrapped does not either."""
     name, tool = work.call.name, work.tool
     if work.depth >= MAX_DEPTH:
         return _refused("blocked", refusals.too_deep(name, MAX_DEPTH))
     if tool is None:
-        return _refused("unknown", refusals.no_such_tool(name, catalog, state.call_hint))
+        return _refused("unknown", refusals.no_such_tool(name, work.catalog, state.call_hint))
     if name in state.bridges and state.runnable[name].execute is None:
         return _refused("unknown", refusals.bridge_not_unwrapped(name))
     return None
@@ -156,8 +257,6 @@ async def rewrite_tool_call(state: RunState, work: CallInProgress) -> CallEnd | 
     """Plugins change the arguments; each sees what the ones before it made of them."""
     tool = work.tool
     assert tool is not None
-    if not state.hooks.has("rewrite_tool_call"):
-        return None
 
     def event() -> hooks.RewriteToolCall:
         own = schema.clone(work.arguments)  # a change reached through the event's insides would never be checked
@@ -187,24 +286,22 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
     """The policies judge: a block beats a question to a person beats an answer, whatever the order."""
     tool = work.tool
     assert tool is not None
-    if not state.hooks.has("before_tool_call"):
-        return None
     event = hooks.BeforeToolCall(info=state.info, call=work.call, tool=tool, arguments=work.arguments)
     questions: list[Question] = []
     answer: ToolResult | None = None
     async for outcome in state.hooks.fire("before_tool_call", event, tool):
         if isinstance(outcome.answer, hooks.Block):
-            return _refused("blocked", refusals.verdict(outcome.handler.plugin, outcome.answer.reason))
+            return _refused("blocked", refusals.blocked(outcome.handler.plugin, outcome.answer.reason))
         if isinstance(outcome.answer, hooks.Ask):
             plugin = outcome.handler.plugin
-            question = await outcome.use(lambda ask, plugin=plugin: read_question(plugin, ask))
+            question = await outcome.use(lambda ask, plugin=plugin: asking.read_question(plugin, ask))
             questions += [question] if question is not None else []
         elif answer is None:
             answer = await outcome.use(_result_in)
         if outcome.failure is not None:
             return policy_failed(outcome)
     if questions:
-        end = await ask_person(state, work, questions)
+        end = await asking.ask_person(state, work, questions)
         if end is not None:
             return end
     elif answer is not None:
@@ -219,6 +316,8 @@ def check_still_granted(state: RunState, work: CallInProgress) -> CallEnd | None
     that is withheld now does not run, nor one whose arguments would have to be checked again."""
     tool, name = work.tool, work.call.name
     assert tool is not None
+    if state.catalog is work.catalog and state.parts.parent_run is None:  # they have not
+        return None
     now = state.granted(name)
     if now is tool:
         return None
@@ -238,3 +337,365 @@ def policy_failed(outcome: Outcome) -> CallEnd:
     """A policy that cannot judge lets nothing through."""
     outcome.log(", so the call is blocked")
     return _refused("blocked", refusals.policy_failed(outcome.handler.plugin))
+
+
+# Its tool runs
+
+
+async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | None:
+    """Fill `{{secret:NAME}}` in the tool's own copy of the arguments. A tool that a plugin offers to call others with gets no
+    values: a script could print one in another form. The calls that it makes get theirs."""
+    tool = work.tool
+    assert tool is not None
+    if work.call.name in state.bridges:
+        return None
+    names = placeholders(work.own_arguments)
+    if not names:
+        return None
+    values: dict[str, str] | None = None
+    event = hooks.ResolveSecrets(
+        info=state.info, call=work.call, tool=tool, arguments=work.arguments, names=tuple(names)
+    )
+    async for outcome in state.hooks.fire("resolve_secrets", event, tool):
+        values = await outcome.use(lambda answer: _values_of(answer.values, names))
+        if outcome.failure is not None:
+            return policy_failed(outcome)
+        break
+    values = values or {}
+    if not state.hooks.enforces("resolve_secrets"):
+        return None
+    if missing := [name for name in names if name not in values]:
+        return CallEnd("blocked", ToolResult.error(refusals.no_secret_value(missing)))
+    state.secrets.add(values)
+    if short := [(name, value) for name, value in values.items() if len(value.strip()) < MIN_MASKED]:
+        work.short_secrets = SecretMask(short, shortest=1)
+    work.own_arguments = fill(work.own_arguments, values)
+    if problems := tool.check(work.own_arguments, quote_values=False):
+        return CallEnd("invalid", ToolResult.error(tool.refusal(problems)))
+    return None
+
+
+def _values_of(answers: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
+    return {name: str.__str__(value) for name in names if isinstance(value := answers.get(name), str)}
+
+
+async def run_tool(state: RunState, work: CallInProgress) -> CallEnd:
+    """Run the tool with exactly the arguments that were judged. What it raises, and a limit that it misses, are results."""
+    tool = state.runnable[work.call.name]
+    if tool.execute is None:
+        return take_result(state, work, ToolResult.error(refusals.no_executor(tool.name)))
+    try:
+        inside = _attempt_inside if "around_tool_call" in state.hooks.plans else _attempt
+        result = await inside(state, work, tool)
+    finally:
+        work.abandoned = True
+    return take_result(state, work, result)
+
+
+async def _attempt_inside(state: RunState, work: CallInProgress, tool: Tool) -> ToolResult:
+    """Run it inside of the context managers that plugins answer."""
+    around = AroundStack()
+    try:
+        await around.enter(state, "around_tool_call", lambda: _around_event(state, work), work.tool)
+        return await _attempt(state, work, tool)
+    finally:
+        around.leave()
+
+
+def _around_event(state: RunState, work: CallInProgress) -> hooks.AroundToolCall:
+    assert work.tool is not None
+    began = time.time() - (time.monotonic() - work.started)
+    return hooks.AroundToolCall(
+        info=state.info, call=work.call, tool=work.tool, arguments=work.arguments, began=began
+    )  # fmt: skip
+
+
+async def _attempt(state: RunState, work: CallInProgress, tool: Tool) -> ToolResult:
+    assert tool.execute is not None
+    inputs = (work.own_arguments, Context(state, work)) if tool.takes_context else (work.own_arguments,)
+    result: ToolResult | None = None
+    async with Attempt(tool.timeout) as attempt:
+        work.attempt = attempt
+        if is_async(tool.execute):
+            value = await tool.execute(*inputs)
+        else:
+            value = await in_abandonable_thread(tool.execute, *inputs, limiter=_threads_of(tool))
+            value = await value if inspect.isawaitable(value) else value
+        result = to_result(value)
+    if attempt.late and attempt.cancelled:
+        return ToolResult.error(refusals.too_late(tool.name, tool.timeout))
+    if isinstance(attempt.error, ApprovalPending) and not work.depth:
+        raise attempt.error
+    if attempt.error is not None:
+        return ToolResult.error(_problem(state, work, attempt.error))
+    assert result is not None
+    return result
+
+
+def _problem(state: RunState, work: CallInProgress, error: BaseException) -> str:
+    name = work.call.name
+    if isinstance(error, ToolError):
+        return error.text
+    if isinstance(error, ApprovalPending):
+        return refusals.cannot_pause(name)
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        return refusals.tool_cancelled(name)
+    # Masked before it is clipped and set in one line: half a secret, or one on two lines, would not be recognised.
+    return refusals.tool_failed(name, describe(error, MAX_PROBLEM, lambda text: _without_secrets(state, work, text)))
+
+
+def _without_secrets(state: RunState, work: CallInProgress, value: T) -> T:
+    value = state.secrets.value(value)
+    return work.short_secrets.value(value) if work.short_secrets else value
+
+
+def take_result(state: RunState, work: CallInProgress, result: ToolResult) -> CallEnd:
+    """A tool's result, wherever the tool ran: without the values of secrets, and with a note for the model where it does
+    not match the tool's declared output schema."""
+    if state.secrets.active:
+        result = state.secrets.result(result)
+    if work.short_secrets:
+        result = work.short_secrets.result(result)
+    if work.tool is not None and not result.is_error and peek(work.tool, "output_schema") is not None:
+        result = _checked(work.tool, result)
+    return CallEnd("error" if result.is_error else "ok", result)
+
+
+def _checked(tool: Tool, result: ToolResult) -> ToolResult:
+    value = result.structured
+    if value is None:
+        try:
+            value = json.loads(result.text)
+        except (ValueError, RecursionError):
+            value = result.text
+    problems = schema.check(peek(tool, "output_schema"), value, root="result", quote_values=False)
+    if not problems:
+        return result
+    listing = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:3])
+    note = f"[note: this result does not match the tool's output schema: {listing}]"
+    return result.with_text(f"{result.text}\n{note}", structured=result.structured)
+
+
+def _threads_of(tool: Tool) -> anyio.CapacityLimiter:
+    """Each tool has threads of its own: what hangs in them keeps nobody else from running, stores least of all."""
+    limiters = _limiters.get()
+    if limiters is None:
+        _limiters.set(limiters := {})
+    return limiters.setdefault(tool.id, anyio.CapacityLimiter(THREADS))
+
+
+@final
+class Context:
+    """The `ToolContext` of one running call."""
+
+    def __init__(self, state: RunState, work: CallInProgress) -> None:
+        self._state = state
+        self._work = work
+        self.catalog = state.tools
+        self.count = state.stats.count
+
+    @property
+    def _owner(self) -> str:
+        tool = self._work.tool
+        assert tool is not None
+        return tool.owner if tool.source == "plugin" else tool.id
+
+    @property
+    def results(self) -> Results:
+        return self._state.results(self._owner)
+
+    @property
+    def storage(self) -> Storage:
+        return PluginStorage(self._state.parts.store, self._owner, self._state.secrets)
+
+    @property
+    def session_id(self) -> str:
+        return self._state.info.session_id
+
+    @property
+    def run_id(self) -> str:
+        return self._state.info.run_id
+
+    @property
+    def attempt(self) -> int:
+        return self._state.info.attempt
+
+    @property
+    def agent_id(self) -> str:
+        return self._state.info.agent_id
+
+    @property
+    def info(self) -> hooks.RunInfo:
+        return self._state.info
+
+    @property
+    def call(self) -> ToolCall:
+        return self._work.call
+
+    @property
+    def _over(self) -> bool:
+        return self._work.abandoned or self._work.end is not None
+
+    @property
+    def cancelled(self) -> bool:
+        if self._over or self._work.attempt is None:
+            return self._over
+        try:
+            return self._work.attempt.cancelled
+        except RuntimeError:  # trio tells it to the thread of its event loop only
+            return False
+
+    def mask(self, text: str) -> str:
+        return _without_secrets(self._state, self._work, text)
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, origin: Origin = "tool") -> ToolResult:
+        if self._over:
+            raise RunClosed(
+                f"the call of '{self._work.call.name}' has returned, so its context calls no tools any more"
+            )
+        masked = _without_secrets(self._state, self._work, dict(arguments))
+        return await _call_nested(self._state, self._work, name, masked, origin)
+
+    async def progress(self, text: str, share: float | None = None) -> None:
+        work = self._work
+        if work.end is None:
+            text = _without_secrets(self._state, work, text)[:MAX_PROGRESS]
+            await self._state.trace(Progress(call_id=work.call.id, text=text, share=share))
+
+
+async def _call_nested(
+    state: RunState, outer: CallInProgress, name: str, arguments: Mapping[str, Any], origin: Origin
+) -> ToolResult:
+    state.check_open()
+    call_id = f"{outer.call.id}/{state.stats.next_nested()}"
+    call = ToolCall(call_id, name, dict(arguments), origin=origin, parent_id=outer.call.id)
+    return await call_once(state, CallInProgress(call, depth=outer.depth + 1, parent=outer))
+
+
+# It ends
+
+
+async def go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd | None]) -> None:
+    """Take a call further, until its run ends at the latest."""
+    state.busy[work] = scope = anyio.CancelScope()
+    try:
+        with scope:
+            await _take_steps(state, work, steps)
+        if scope.cancelled_caught and not work.running:
+            state.check_open()
+    finally:
+        del state.busy[work]
+        if not state.busy and state.at_rest is not None:
+            state.at_rest.set()
+
+
+async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd | None]) -> None:
+    """Take a call further. When its end is reached, or something interrupts it, its result is recorded and everybody who
+    observes is told, once."""
+    end: CallEnd | None = None
+    clean: BaseException | None = None
+    try:
+        end = await steps
+        if end is not None:
+            # Masked before and after the plugins: a refusal, an answer and a change may each quote a secret.
+            end = _masked(state, end) if state.secrets.active else end
+            if "transform_tool_result" in state.hooks.plans:
+                end = _masked(state, await transform_tool_result(state, work, end))
+    except ApprovalPending:  # its tool has paused: there is no result yet
+        raise
+    except BaseException as error:
+        end = CallEnd("error", ToolResult.error(refusals.interrupted(work.call.name, error)))
+        if state.ended is not None and not work.running:  # cut off before its tool ran
+            end = await _not_run(work)
+        clean = state.secrets.error(error)
+        if clean is error:
+            raise
+    finally:
+        if end is not None:
+            work.end = end
+            state.open_calls.remove(work)
+            try:
+                if work.depth == 0:  # nested results stay out of the transcript
+                    await run_shielded(_record_result, state, work, end.result)
+            finally:
+                await after_tool_call(state, work, end)
+    if clean is not None:  # raised outside the except block, so that the error with the value is not chained
+        raise clean
+
+
+def _masked(state: RunState, end: CallEnd) -> CallEnd:
+    return CallEnd(end.status, state.secrets.result(end.result))
+
+
+async def _record_result(state: RunState, work: CallInProgress, result: ToolResult) -> None:
+    parts = state.parts
+    if parts.transcript_kept:
+        await parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end)
+    if state.waiting.calls:
+        await state.waiting.forget(work.written)
+    await parts.states.save()
+
+
+async def transform_tool_result(state: RunState, work: CallInProgress, end: CallEnd) -> CallEnd:
+    """Plugins change the result; each sees what the ones before it made of it."""
+    result = end.result
+
+    def event() -> hooks.TransformToolResult:
+        return hooks.TransformToolResult(
+            info=state.info, call=work.call, arguments=work.arguments, tool=work.tool, result=result,
+            count=state.stats.count,
+        )  # fmt: skip
+
+    async for outcome in state.hooks.fire("transform_tool_result", event, work.tool):
+        handler = outcome.handler
+        replacement = await outcome.use(lambda answer, before=result: _replaced(before, answer.result))
+        if replacement is not None:
+            result = replacement
+        elif outcome.failure is not None:
+            outcome.log(", so the result is withheld" if handler.required else "")
+            if handler.required:
+                result = ToolResult.error(refusals.result_withheld(handler.plugin))
+    return CallEnd(end.status, result)
+
+
+def _replaced(result: ToolResult, replacement: ToolResult | str) -> ToolResult:
+    return result.with_text(replacement) if isinstance(replacement, str) else own_result(replacement)
+
+
+async def after_tool_call(state: RunState, work: CallInProgress, end: CallEnd) -> None:
+    """Count the call, and tell observers and the trace what became of it."""
+    seconds = time.monotonic() - work.started
+    call, tool = work.call, work.tool
+    state.stats.finished(end.status, end.result, tool, call)
+    if "after_tool_call" in state.hooks.plans:
+        event = hooks.AfterToolCall(
+            info=state.info, call=call, arguments=work.arguments, tool=tool, result=end.result, status=end.status,
+            seconds=seconds,
+        )  # fmt: skip
+        state.hooks.observe("after_tool_call", event)
+    if state.hooks.tracing:
+        await state.trace(
+            CallFinished(call_id=call.id, parent_id=call.parent_id, origin=call.origin, tool=tool.id if tool else None,
+                         name=call.name, status=end.status, seconds=round(seconds, 6), characters=len(end.result.text)),
+            lambda: Content(text=end.result.text, arguments=work.arguments),
+        )  # fmt: skip
+
+
+async def end_calls(state: RunState) -> None:
+    """The run ends: cancel the calls that are at work, and wait for them; those that were judged, and that nobody executed
+    or gave a result, end as not run."""
+    for scope in state.busy.values():
+        scope.cancel()
+    if state.busy:
+        state.at_rest = anyio.Event()
+        with anyio.move_on_after(CALLS_TIMEOUT):
+            await state.at_rest.wait()
+    if state.busy:
+        names = ", ".join(sorted({work.call.name for work in state.busy}))
+        logger.warning("calls of run %s did not end within %g s: %s", state.info.run_id, CALLS_TIMEOUT, names)
+    for work in [work for work in state.open_calls if work.judged and not work.running]:
+        await go_on(state, work, _not_run(work))
+
+
+async def _not_run(work: CallInProgress) -> CallEnd:
+    return CallEnd("not_run", ToolResult.error(refusals.not_run_at_end(work.call.name)))

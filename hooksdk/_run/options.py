@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from hooksdk import schema
-from hooksdk._door.checks import check, check_function, check_mapping, check_number, check_path, check_text
+from hooksdk._door.checks import check, check_function, check_mapping, check_number, check_path, check_text, refuse
 from hooksdk._run.parts import ParentRun
 from hooksdk._schema.plain import plain
-from hooksdk.errors import ConfigError, WrongArgument
+from hooksdk.errors import ConfigError, WrongArgument, did_you_mean
 from hooksdk.hooks import RunInfo
+from hooksdk.tools import Expose
 
 TRIGGERS = ("user", "schedule", "subagent", "other")
 """What may begin a run."""
+EXPOSE = get_args(Expose)
 
 
 def make_info(
@@ -29,6 +31,7 @@ def make_info(
     metadata: Mapping[str, Any] | None,
     provider: str | None,
     model: str | None,
+    transcript: bool,
 ) -> RunInfo:
     """Where the run comes from. In a sub-agent's session much of it is the parent's."""
     if trigger is None:
@@ -43,6 +46,7 @@ def make_info(
     check_text(
         "session.run(model=...)", model, "It is the model's name; run_agent(session, model, ...) takes the model itself"
     )
+    check("session.run(transcript=...)", transcript, bool, "True or False")
     above = parent_run.info if parent_run else RunInfo()
     requester = above.requester if requester is None else requester
     workspace_dir = above.workspace_dir if workspace_dir is None else workspace_dir
@@ -52,17 +56,20 @@ def make_info(
         workspace_dir=None if workspace_dir is None else str(workspace_dir), provider=provider, model=model,
         requester=None if requester is None else json_value("session.run(requester=...)", dict(requester)), trigger=trigger,
         triggers=(*above.triggers, trigger) if parent_run else (trigger,),
-        agents=(*above.agents, agent_id) if parent_run else (agent_id,),
+        agents=(*above.agents, agent_id) if parent_run else (agent_id,), transcript=transcript,
         metadata=json_value("session.run(metadata=...)", {**extra, **(metadata or {})}),
     )  # fmt: skip
 
 
-def check_options(*, context_window: object, approver: object, transcript: object, withhold: object) -> None:
+def check_options(*, context_window: object, approver: object, withhold: object, expose: object) -> None:
     """The rest of what `session.run` takes."""
     check_number("session.run(context_window=...)", context_window, "context_window=128_000", optional=True)
     check_function("session.run(approver=...)", approver, "async def (request) -> Approval")
-    check("session.run(transcript=...)", transcript, bool, "True or False")
     check_function("session.run(withhold=...)", withhold, "def (tool) -> the reason, or None")
+    if expose not in (None, *EXPOSE):
+        refuse(
+            "session.run(expose=...)", expose, f"one of {', '.join(EXPOSE)}", did_you_mean(str(expose), EXPOSE).strip()
+        )
 
 
 def json_value(where: str, value: Any) -> Any:

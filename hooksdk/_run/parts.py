@@ -19,7 +19,7 @@ from hooksdk.formats import MessageFormat
 from hooksdk.hooks import RunInfo
 from hooksdk.patterns import ToolPattern
 from hooksdk.state import PluginHost, PluginState
-from hooksdk.tools import Tool
+from hooksdk.tools import Expose, Tool
 from hooksdk.transcript import Store, Transcript
 
 OWN_IDS = "hooksdk."
@@ -65,8 +65,8 @@ class RunParts:
     """The run whose sub-agent this session is."""
     contracts: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
     """The names of tools that plugins' manifests list, by plugin; one that is not here may have any."""
-    built_in: Collection[str] = frozenset()
-    """The plugins that come with hooksdk: the tools that they offer are bridges."""
+    expose: Expose | None = None
+    """How the client of a gateway is shown the tools."""
     unmatched: UnmatchedNames = field(default_factory=UnmatchedNames)
     drain_early: bool = False
     """Drain queued trims before each model call already."""
@@ -137,7 +137,7 @@ class _Saved:
 
 
 def _check_id(plugin_id: str) -> None:
-    """Approvals that are remembered, and verdicts, are kept beside what plugins keep: no plugin may reach them."""
+    """Approvals that are remembered, and calls that wait, are kept beside what plugins keep: no plugin may reach them."""
     if plugin_id.casefold().startswith(OWN_IDS):
         raise PluginRefused(plugin_id, f"ids that begin with '{OWN_IDS}' are hooksdk's own", "Give it another id")
 

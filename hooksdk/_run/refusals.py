@@ -51,7 +51,7 @@ def arguments_unreadable(name: str, problem: object) -> str:
     return f"'{name}' was not run. {problem}"
 
 
-def verdict(plugin: str, reason: str) -> str:
+def blocked(plugin: str, reason: str) -> str:
     """A policy blocked the call."""
     return f"Blocked by {plugin}: {reason}"
 

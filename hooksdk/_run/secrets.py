@@ -66,6 +66,8 @@ class SecretMask:
         self._loose: dict[str, tuple[tuple[str, ...], str]] = {}
         """By their folded form: the spellings and their placeholder."""
         self._exact: dict[str, str] = {}
+        self.active = False
+        """True once it knows a value."""
         self._learn(values)
 
     def __bool__(self) -> bool:
@@ -92,6 +94,7 @@ class SecretMask:
                     exact.setdefault(spelling, _placeholder(name))
         # Replaced as a whole: a thread may be reading.
         self._known, self._loose, self._exact = self._known | fresh, loose, exact
+        self.active = bool(loose or exact)
         return True
 
     def joined(self, others: Iterable[SecretMask]) -> SecretMask:

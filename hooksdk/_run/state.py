@@ -18,7 +18,7 @@ from hooksdk._run.parts import RunParts
 from hooksdk._run.secrets import SecretMask
 from hooksdk._run.shadow import RunResults
 from hooksdk._run.stats import RunStats
-from hooksdk._run.verdicts import Verdicts
+from hooksdk._run.waiting_calls import WaitingCalls
 from hooksdk._tasks.limits import Attempt
 from hooksdk.calls import ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog
@@ -48,6 +48,8 @@ class CallInProgress:
     parent: CallInProgress | None = None
     call: ToolCall = field(init=False)
     """The call that it stands for."""
+    catalog: Catalog = field(init=False)
+    """The tools of the run when the call was taken up."""
     tool: Tool | None = None
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     """Final once they are validated; events hand out copies of them, and nobody changes them."""
@@ -142,9 +144,9 @@ class RunState:
         self.stats = RunStats(self.secrets.text)
 
     @cached_property
-    def verdicts(self) -> Verdicts:
-        """What is kept of calls that were judged and have no result yet."""
-        return Verdicts(self.parts.transcript, self.info)
+    def waiting(self) -> WaitingCalls:
+        """Calls that were judged and have no result yet."""
+        return WaitingCalls(self.parts.transcript, self.info)
 
     @property
     def tools(self) -> Catalog:

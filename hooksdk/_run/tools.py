@@ -155,7 +155,7 @@ async def assemble_tools(
         tokens = sum(tool.tokens for tool in deferrable)
         return hooks.AssembleTools(
             info=state.info, deferrable=deferrable, context_window=state.context_window, tokens=tokens,
-            catalog=catalog, prompts=asked,
+            catalog=catalog, prompts=asked, expose=state.parts.expose,
         )  # fmt: skip
 
     def taken(names: Iterable[str]) -> list[str]:
@@ -194,10 +194,10 @@ class _Offer:
 def _read_offer(
     state: RunState, answer: hooks.Offer, plugin: str, shown: Mapping[str, Tool], added: Mapping[str, Tool]
 ) -> _Offer:
-    contract = state.parts.contracts.get(plugin)
+    contract, search = state.parts.contracts.get(plugin), isinstance(answer, hooks.Search)
     tools: dict[str, Tool] = {}
     for each in answer.tools:
-        tool = as_offered(each, plugin, bridge=plugin in state.parts.built_in)
+        tool = as_offered(each, plugin, search=search)
         if not tool.name or tool.name in added or tool.name in tools:
             raise ValueError(f"the offered tool '{tool.name}' has a name that is offered already")
         if contract is not None and tool.own_name not in contract:
@@ -233,13 +233,13 @@ async def _offer(state: RunState, settlement: Settlement, offers: Sequence[_Offe
     return [*shown.values(), *settlement.bridges.values(), *last]
 
 
-def as_offered(tool: Any, plugin: str, *, bridge: bool) -> Tool:
-    """A copy of a tool that a plugin offers through `Offer`: it is the plugin's, whatever it says of itself. Only hooksdk's
-    own plugins offer bridges, which policies let pass where they block unknown tools."""
+def as_offered(tool: Any, plugin: str, *, search: bool) -> Tool:
+    """A copy of a tool that a plugin offers through `Offer`: it is the plugin's, whatever it says of itself. It is a bridge,
+    which policies let pass where they block unknown tools, without an executor, or of a `Search` that was granted."""
     if not isinstance(tool, Tool) or not isinstance(tool.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"Offer(tools=...) must hold tools, not {type(tool).__name__}")
     copy = Tool.copy(tool, name=str.__str__(tool.name), source="plugin", owner=plugin)
-    # A bridge that goes by another name keeps its own, so that patterns and ids go on to mean it.
-    object.__setattr__(copy, "own_name", copy.own_name if bridge else copy.name)
-    object.__setattr__(copy, "bridge", bridge)
+    # A search's tool that goes by another name keeps its own, so that patterns and ids go on to mean it.
+    own = {"own_name": copy.own_name if search else copy.name, "search": search}
+    vars(copy).update(own, bridge=search or copy.execute is None)
     return copy

@@ -40,6 +40,12 @@ class Fresh(Generic[T]):
         instance.__dict__[self._name] = _Stored(self._default[0] if value is self else value)
 
 
+def put_fresh(instance: object, **values: Any) -> None:
+    """Set `Fresh` fields of a new instance, uncopied."""
+    for name, value in values.items():
+        instance.__dict__[name] = _Stored(value)
+
+
 def peek(instance: object, name: str) -> Any:
     """The stored value of a `Fresh` field itself, without a copy. For hooksdk's own code only: never change what it
     answers, and hand it to nobody who might."""

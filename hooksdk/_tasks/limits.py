@@ -26,7 +26,7 @@ class Attempt:
     ```python
     import anyio
 
-    from hooksdk._tasks.limits import Attempt
+    from hooksdk.tasks import Attempt
 
     async def main() -> None:
         async with Attempt(limit=0.01) as attempt:

@@ -25,7 +25,11 @@ _shielded_tasks: set[asyncio.Future[Any]] = set()
 async def run_shielded(step: Callable[[*P], Coroutine[Any, Any, T]], *args: *P) -> T:
     """Run `step(*args)` to completion. A cancellation of the caller, asyncio's own `task.cancel()` included, is raised
     again afterwards."""
-    if cancel_requests() < 0 or asyncio.current_task() in _shielded_tasks:  # nobody else can cancel such a task
+    try:
+        current = asyncio.current_task()
+    except RuntimeError:  # trio
+        current = None
+    if current is None or current in _shielded_tasks:  # nobody else can cancel such a task
         with anyio.CancelScope(shield=True):
             return await step(*args)
     task = asyncio.ensure_future(step(*args))

@@ -4,27 +4,71 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
 
 from hooksdk import schema
+from hooksdk._schema.fresh import peek
+from hooksdk._schema.work import survey
 from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import StoreError
+from hooksdk.formats import FoundResult, Message
 from hooksdk.values import clip, is_object
+
+
+@dataclass(frozen=True, slots=True)
+class MessageParts:
+    """What a format says of one message."""
+
+    calls: Sequence[ToolCall]
+    results: Sequence[FoundResult]
+    is_reply: bool
+    is_loose: bool
+    """A reply, or a part of one, that a provider refuses where nothing follows it."""
+
+
+@final
+class EncodedMessage(dict[str, Any]):
+    """A message on its way into the store, beside the line of JSON that it is there, so that it is encoded once. A store that
+    writes with `encode` or `encode_for` takes the line; to any other it is a dict. Not to be changed."""
+
+    __slots__ = ("line", "parts", "plain")
+
+    def __init__(self, plain: Message, line: bytes) -> None:
+        super().__init__(plain)
+        self.plain = plain
+        """The message itself, as it would come back from the store."""
+        self.line = line
+        self.parts: MessageParts | None = None
+        """What its format says of it, once somebody has asked."""
+
+
+def as_stored(message: Message) -> EncodedMessage:
+    """The message as it comes back from a store. It is parsed only where JSON cannot hold it as it is, such as NaN."""
+    (line, is_whole), size = _encode(message), survey(message)
+    return EncodedMessage(message if is_whole and size.plain and not size.fault else json.loads(line), line)
 
 
 def encode(value: object) -> bytes:
     """Compact JSON; ASCII only where the text holds half of a surrogate pair, which UTF-8 cannot write. NaN and infinity,
     which JSON lacks, become null."""
+    return value.line if type(value) is EncodedMessage else _encode(value)[0]
+
+
+def _encode(value: object) -> tuple[bytes, bool]:
+    """The JSON of a value; True where no text and no number in it had to be written otherwise."""
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(), True
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode(), False
     except ValueError:
         value = _finite(value)
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     try:
-        return text.encode()
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(), False
     except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()
+        return json.dumps(value, separators=(",", ":")).encode(), False
 
 
 def _finite(value: Any) -> Any:
@@ -43,6 +87,12 @@ def encode_for(place: str, value: object) -> bytes:
         raise StoreError(place, f"this is not JSON: {error}") from error
 
 
+def is_same(place: str, stored: object, value: object) -> bool:
+    """True when `value`, once stored, reads as `stored` does, whatever the order of its members. Raises `StoreError`, which names
+    the place, for what is not JSON."""
+    return schema.canonical(stored) == schema.canonical(json.loads(encode_for(place, value)))
+
+
 def save_result(result: ToolResult) -> dict[str, Any]:
     """A result as JSON."""
     fields: dict[str, Any] = {"text": result.text, "is_error": result.is_error, "structured": result.structured}
@@ -57,6 +107,8 @@ def load_result(fields: dict[str, Any]) -> ToolResult:
 
 def plain_result(result: ToolResult) -> ToolResult:
     """The result, or its text alone where the rest is not JSON: a result must never be lost."""
+    if result.plain and peek(result, "structured") is None:  # text, which is JSON
+        return result
     try:
         encode(save_result(result))
         return result

@@ -1,22 +1,31 @@
-"""What the ledger needs to know of each message, without its body: a pure function of the messages, held in columns.
+"""What is known of the stored messages, without their bodies.
 
-As bytes it can be kept beside the messages, so that the next opening need not read them again.
+`Facts` say what each message says: a pure function of the messages, held in columns. As bytes they can be kept beside the
+messages, so that the next opening need not read them again. `Records` are the results among them, each with its `Marks`: what
+the journal says of it. `Turns` put both together: which calls the newest reply made, and which results answered them.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, cast, final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast, final, overload
 
-from hooksdk._transcript.encoding import summary_of
-from hooksdk._transcript.loose_ends import is_loose_end
-from hooksdk.calls import ToolCall
+from hooksdk import schema
+from hooksdk._transcript.encoding import EncodedMessage, MessageParts, request_of, summary_of
+from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.loose_ends import LooseEnds, is_loose_end
+from hooksdk._transcript.messages import Messages
+from hooksdk._transcript.trims import note
+from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats._content import size_of
+from hooksdk.formats._shared import answered_ids
 
 FACTS_VERSION: Final = 2
 """Of what is said about a message. Raise it when a format finds other calls or results in the same message, or when sizes are
@@ -24,6 +33,22 @@ estimated otherwise: what an earlier version kept is not used then."""
 
 OTHER, REPLY, USER, LOOSE = range(4)
 """What a message is: `USER` is one of the person without results, `LOOSE` a reply that is a loose end."""
+
+
+_NOTHING = MessageParts((), (), is_reply=False, is_loose=False)
+
+
+def read_message(message: Message, message_format: MessageFormat) -> MessageParts:
+    """What the format says of a message. One on its way into the store is asked about once."""
+    if type(message) is EncodedMessage:
+        if message.parts is None:
+            message.parts = read_message(message.plain, message_format)
+        return message.parts
+    is_reply = message_format.is_reply(message)
+    return MessageParts(
+        calls=message_format.calls(message) if is_reply else (), results=message_format.results(message),
+        is_reply=is_reply, is_loose=is_reply and is_loose_end(message, message_format),
+    )  # fmt: skip
 
 
 @final
@@ -80,12 +105,12 @@ class Facts:
 
     def add(self, message: Message) -> Sequence[ToolCall]:
         """One more message. Answers its calls."""
-        calls, results, kind = self._read(message)
-        for call in calls:
+        parts = _NOTHING if self._format is None else read_message(message, self._format)
+        for call in parts.calls:
             self.call_ids.append(self.ids.number(call.id))
             self.call_names.append(self.names.number(call.name))
             self.summaries.append(summary_of(call))
-        for result in results:
+        for result in parts.results:
             size = size_of(result.content)
             self.result_ids.append(self.ids.number(result.call_id))
             self.result_names.append(self.names.number(result.name))
@@ -93,18 +118,16 @@ class Facts:
             self.tokens.append(size.tokens)
             self.errors.append(result.is_error)
             self.refusals.append(self.reasons.number(result.why_not or ""))
-        self.kinds.append(kind)
+        self.kinds.append(self._kind_of(message, parts))
         self.calls_end.append(len(self.call_ids))
         self.results_end.append(len(self.result_ids))
-        return calls
+        return parts.calls
 
-    def _read(self, message: Message) -> tuple[Sequence[ToolCall], Sequence[FoundResult], int]:
-        if self._format is None:
-            return (), (), OTHER
-        results = self._format.results(message)
-        if self._format.is_reply(message):
-            return self._format.calls(message), results, LOOSE if is_loose_end(message, self._format) else REPLY
-        return (), results, OTHER if results or message.get("role", "user") != "user" else USER
+    def _kind_of(self, message: Message, parts: MessageParts) -> int:
+        if parts.is_reply:
+            return LOOSE if parts.is_loose else REPLY
+        of_person = self._format is not None and not parts.results and message.get("role", "user") == "user"
+        return USER if of_person else OTHER
 
     def calls_at(self, position: int) -> range:
         """The numbers of a message's calls."""
@@ -155,3 +178,405 @@ class Facts:
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
         return facts if start == len(data) else None
+
+
+_HANDLE = re.compile(r"r([1-9][0-9]*)")
+
+
+@dataclass(slots=True)
+class Marks:
+    """What the journal says of one result."""
+
+    disposable: bool = False
+    ran: str = ""
+    """The tool that ran, where the call named a bridge."""
+    said: str | None = None
+    """The hash of the text that the run answered, where the format may have put it in other words."""
+    short_text: str | None = None
+    """The text that stands in its place, once a trim is applied."""
+    queued_entry: Entry | None = None
+    """The last trim or restore of it that waits for the drain."""
+    missed_trim: Literal["stale", "gone"] | None = None
+    """Why the last drain of a trim of it changed nothing."""
+    content_hash: str | None = None
+
+
+_NONE = Marks()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One result of the stored messages: where its row is."""
+
+    table: Records = field(repr=False)
+    number: int
+    """Among all results, from 0."""
+
+    @property
+    def handle(self) -> str:
+        return f"r{self.number + 1}"
+
+    @property
+    def position(self) -> int:
+        """Of its message."""
+        return self.table.positions[self.number]
+
+    @property
+    def index(self) -> int:
+        """Which result of its message it is."""
+        return self.number - self.table.facts.results_at(self.position).start
+
+    @property
+    def occurrence(self) -> int:
+        """How many results before it have its call id."""
+        return self.table.occurrences[self.number]
+
+    @property
+    def call_id(self) -> str:
+        return self.table.facts.ids.texts[self.table.ids[self.number]]
+
+    @property
+    def characters(self) -> int:
+        return self.table.facts.characters[self.number]
+
+    @property
+    def tokens(self) -> int:
+        return self.table.facts.tokens[self.number]
+
+    @property
+    def is_error(self) -> bool:
+        return bool(self.table.facts.errors[self.number])
+
+    @property
+    def refusal(self) -> str | None:
+        """Why it cannot be shortened."""
+        facts = self.table.facts
+        return facts.reasons.texts[facts.refusals[self.number]] or None
+
+    @property
+    def turn(self) -> int:
+        """How many replies there were before it."""
+        return self.table.turns[self.number]
+
+    @property
+    def call(self) -> int | None:
+        """The number of the call that it answers."""
+        number = self.table.calls[self.number]
+        return None if number < 0 else number
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool that ran; empty where no call is known."""
+        facts, call = self.table.facts, self.call
+        return self.marks.ran or ("" if call is None else facts.names.texts[facts.call_names[call]])
+
+    @property
+    def summary(self) -> str:
+        """The call's arguments in one short line."""
+        return "" if self.call is None else self.table.facts.summaries[self.call]
+
+    @property
+    def note(self) -> str:
+        """What a trim puts in its place at least."""
+        return note(self.handle, self.tool, self.characters, self.is_error)
+
+    @property
+    def marks(self) -> Marks:
+        """What the journal says of it, to read."""
+        return self.table.marks.get(self.number, _NONE)
+
+    @property
+    def own_marks(self) -> Marks:
+        """The same, to write."""
+        return self.table.marks.setdefault(self.number, Marks())
+
+    @property
+    def short_text(self) -> str | None:
+        """The text that stands in its place, once a trim is applied."""
+        return self.marks.short_text
+
+    @property
+    def will_be_trimmed(self) -> bool:
+        """True when a drain would leave it trimmed."""
+        marks = self.marks
+        return marks.queued_entry["kind"] == "trim" if marks.queued_entry else marks.short_text is not None
+
+
+@final
+class Records(Sequence[Record]):
+    """All results, oldest first."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.ids: array[int] = array("I")
+        """Of the calls that they answer, as numbers of `facts.ids`: a result may name none itself."""
+        self.positions: array[int] = array("I")
+        self.occurrences: array[int] = array("I")
+        self.turns: array[int] = array("I")
+        self.calls: array[int] = array("i")
+        self.marks: dict[int, Marks] = {}
+        self._newest: array[int] = array("i")
+        """By id, as its number: the last result with it, or -1."""
+        self._before: array[int] = array("i")
+        """By result: the one before it with the same id, or -1."""
+
+    def add(self, position: int, call_id: int, turn: int, call: int) -> Record:
+        """One more result: the number of its id, and of the call that it answers, or -1."""
+        number = len(self)
+        missing = len(self.facts.ids.texts) - len(self._newest)
+        if missing > 0:
+            self._newest.extend([-1] * missing)
+        before = self._newest[call_id]
+        self.positions.append(position)
+        self.ids.append(call_id)
+        self.turns.append(turn)
+        self.calls.append(call)
+        self.occurrences.append(0 if before < 0 else self.occurrences[before] + 1)
+        self._before.append(before)
+        self._newest[call_id] = number
+        return Record(self, number)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+        numbers = range(len(self))[index]
+        return [Record(self, number) for number in numbers] if isinstance(numbers, range) else Record(self, numbers)
+
+    def __iter__(self) -> Iterator[Record]:
+        return (Record(self, number) for number in range(len(self)))
+
+    def at(self, position: int) -> list[Record]:
+        """The results of one stored message, in order."""
+        return [Record(self, number) for number in self.facts.results_at(position)]
+
+    def by_handle(self, handle: str) -> Record | None:
+        """The result that goes by a handle."""
+        match = _HANDLE.fullmatch(handle)
+        number = int(match[1]) - 1 if match and len(handle) < 20 else len(self)
+        return Record(self, number) if number < len(self) else None
+
+    def by_id(self, call_id: str) -> list[Record]:
+        """The results whose call has this id, oldest first."""
+        id_number = self.facts.ids.find(call_id)
+        if id_number is None or id_number >= len(self._newest):
+            return []
+        number = self._newest[id_number]
+        numbers: list[int] = []
+        while number >= 0:
+            numbers.append(number)
+            number = self._before[number]
+        return [Record(self, number) for number in reversed(numbers)]
+
+
+Orphan = tuple[ToolCall, ToolResult, Marks]
+"""A result whose call is not recorded yet."""
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One call of the newest reply, and what is known of its result."""
+
+    number: int
+    """Among all calls of the session."""
+    id: str
+    name: str
+    order: int
+    read_call: Callable[[int], ToolCall]
+    """Gives the call of a number."""
+    staged: ToolResult | None = None
+    record: Record | None = None
+    marks: Marks | None = None
+    """What the journal says of its result, which has them once it is stored."""
+    by_run: bool = False
+    """Answered by the run, not by a message that the host recorded."""
+    known_call: ToolCall | None = None
+
+    @property
+    def call(self) -> ToolCall:
+        if self.known_call is None:
+            self.known_call = self.read_call(self.number)
+        return self.known_call
+
+    @property
+    def open(self) -> bool:
+        return self.staged is None and self.record is None
+
+    def take(self, result: ToolResult, marks: Marks) -> None:
+        self.staged, self.marks, self.by_run = result, marks, True
+
+
+class Turns:
+    """What the messages say. Without a format they are kept, and nothing is known of them."""
+
+    def __init__(
+        self, message_format: MessageFormat | None, messages: Messages | None = None, facts: Facts | None = None
+    ) -> None:
+        """`facts` tell of the messages that are there already, which `take_until` goes through."""
+        self.format = message_format
+        self.messages = Messages() if messages is None else messages
+        self.facts = Facts(message_format) if facts is None else facts
+        self.records = Records(self.facts)
+        self.slots: list[Slot] = []
+        self.orphans: list[Orphan] = []
+        self.count = 0
+        """How many messages were gone through."""
+        self.upto = 0
+        """How many of the first messages a compaction stands for."""
+        self.replies = 0
+        self.last_reply = -1
+        self.first_user: int | None = None
+        self.loose_ends = LooseEnds()
+        self._newest_call: array[int] = array("i")
+        """By id, as its number: the last call with it, or -1."""
+        self._results_read: tuple[int, list[FoundResult]] = (-1, [])
+        """The position of the message whose results were read last, and these."""
+
+    def use(self, message_format: MessageFormat) -> None:
+        """Take a format, while there are no messages."""
+        self.format, self.facts = message_format, Facts(message_format)
+        self.records = Records(self.facts)
+
+    def need_format(self) -> MessageFormat:
+        """The format, where there are results: without one none is ever added."""
+        assert self.format is not None
+        return self.format
+
+    # Messages
+
+    def add(self, message: Message) -> None:
+        """One more stored message."""
+        if type(message) is EncodedMessage:
+            self.messages.append(message.plain, len(message.line))
+        else:
+            self.messages.append(message)
+        self._take(self.facts.add(message))
+
+    def take_until(self, count: int) -> None:
+        """Go through the messages that are there, up to so many of them."""
+        while self.count < count:
+            self._take(None)
+
+    def _take(self, calls: Sequence[ToolCall] | None) -> None:
+        """Go through the next message, whose calls may be at hand."""
+        position, facts = self.count, self.facts
+        kind = facts.kinds[position]
+        if kind == LOOSE or self.loose_ends.newest:
+            self.loose_ends.add(position, is_reply=kind == REPLY, is_loose=kind == LOOSE)
+        if kind in (REPLY, LOOSE):
+            if not self.reply_goes_on():
+                self.replies += 1
+                self.last_reply = position
+                self.slots = []
+            self._open_calls(facts.calls_at(position), calls)
+            if self.orphans:
+                self.orphans = [orphan for orphan in self.orphans if not self._adopt(orphan)]
+        elif kind == USER and self.first_user is None:
+            self.first_user = position
+        if results := facts.results_at(position):
+            self._take_results(results)
+        self.count = position + 1
+
+    def _open_calls(self, numbers: range, calls: Sequence[ToolCall] | None) -> None:
+        facts = self.facts
+        missing = len(facts.ids.texts) - len(self._newest_call)
+        if numbers and missing > 0:
+            self._newest_call.extend([-1] * missing)
+        for index, number in enumerate(numbers):
+            call_id = facts.call_ids[number]
+            name = facts.names.texts[facts.call_names[number]]
+            slot = Slot(number, facts.ids.texts[call_id], name, len(self.slots), self.call_at)
+            if calls is not None:
+                slot.known_call = calls[index]
+            self.slots.append(slot)
+            self._newest_call[call_id] = number
+
+    def _take_results(self, numbers: range) -> None:
+        facts = self.facts
+        ids = [facts.ids.texts[facts.result_ids[number]] for number in numbers]
+        if not all(ids):
+            names = [facts.names.texts[facts.result_names[number]] for number in numbers]
+            open_slots = [slot for slot in self.slots if slot.record is None]
+            ids = answered_ids(zip(ids, names, strict=True), open_slots)
+        for call_id in ids:
+            slot = next((slot for slot in self.slots if slot.record is None and slot.id == call_id), None)
+            id_number = facts.ids.number(call_id)
+            call = slot.number if slot else self._newest_call[id_number] if id_number < len(self._newest_call) else -1
+            record = self.records.add(self.count, id_number, self.replies, call)
+            if slot:
+                slot.record = record
+                if slot.marks is not None:
+                    self.records.marks[record.number] = slot.marks
+
+    def reply_goes_on(self) -> bool:
+        """True when a reply after all that was gone through is a part of the reply before it."""
+        joined = self.format is not None and self.format.joined
+        return joined and self.count > self.upto and self.facts.kinds[self.count - 1] in (REPLY, LOOSE)
+
+    def leaves_turn(self, message: Message) -> bool:
+        """True for a message that is no result and no part of the newest reply."""
+        parts = read_message(message, self.need_format())
+        return not self.reply_goes_on() if parts.is_reply else not parts.results
+
+    # Calls
+
+    def call_at(self, number: int) -> ToolCall:
+        """A call, by its number among all."""
+        position, index = self.facts.call_place(number)
+        return self.need_format().calls(self.messages[position])[index]
+
+    def slot_of(self, call: ToolCall) -> Slot | None:
+        """The unanswered slot of the newest reply that this call fills. Ids repeat, even in one reply: then name and arguments
+        decide, then the order.
+        """
+        same_id = [slot for slot in self.slots if slot.open and slot.id == call.id]
+        if len(same_id) > 1:
+            request = request_of(call)
+            same_id.sort(key=lambda slot: (request_of(slot.call) != request, slot.name != call.name, slot.order))
+        return same_id[0] if same_id else None
+
+    def due(self, answered: Slot | None = None, result: ToolResult | None = None) -> list[tuple[Slot, ToolResult]]:
+        """The results that may be appended now: in the order of the calls, all together where the format wants one message
+        for all. With `result` as if that were the result of `answered`."""
+        ready: list[tuple[Slot, ToolResult]] = []
+        for slot in self.slots:
+            if slot.record is None:
+                staged = result if slot is answered else slot.staged
+                if staged is None:
+                    return [] if self.need_format().grouped else ready
+                ready.append((slot, staged))
+        return ready
+
+    def _adopt(self, orphan: Orphan) -> bool:
+        slot = self.slot_of(orphan[0])
+        if slot:
+            slot.take(*orphan[1:])
+        return slot is not None
+
+    # Results
+
+    def body(self, record: Record) -> FoundResult:
+        """The stored result itself."""
+        position = record.position
+        if self._results_read[0] != position:  # one message may hold hundreds of results
+            self._results_read = position, self.need_format().results(self.messages[position])
+        return self._results_read[1][record.index]
+
+    def address(self, record: Record) -> dict[str, Any]:
+        """Where a result is and what it holds. The call id alone would not do: ids repeat."""
+        marks = record.own_marks
+        if marks.content_hash is None:
+            marks.content_hash = schema.fingerprint(self.body(record).content)
+        place: dict[str, Any] = {"position": record.position, "call_id": record.call_id}
+        return {**place, "occurrence": record.occurrence, "hash": marks.content_hash}
+
+    def addressed(self, address: dict[str, Any]) -> Record | None:
+        """The result that a trim was made for, if it still stands there with the same content."""
+        same_id, occurrence = self.records.by_id(str(address["call_id"])), int(address["occurrence"])
+        record = same_id[occurrence] if occurrence < len(same_id) else None
+        return record if record and self.address(record) == address else None

@@ -7,8 +7,8 @@ applies both in their original order, and a ledger that is rebuilt equals the on
 | kind | fields |
 |---|---|
 | format | name |
-| staged | call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable, ran (the real tool, where the call names a bridge), said (`answer_hash`, once the result is among the messages and its text was left out here) |
-| answered | reply, order, disposable, ran, said (`answer_hash`, if the message reads otherwise): the message follows |
+| staged | call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable, ran (the real tool, where the call names a bridge), said (the hash of its text, once the result is among the messages and its text was left out here) |
+| answered | reply, order, disposable, ran, said (the hash of the result's text, if the message reads otherwise): the message follows |
 | dropped | staged results whose calls were never recorded are given up |
 | trim, restore | n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason |
 | drain | done `[[n, status], ...]`: one entry applies everything that was queued |
@@ -27,9 +27,8 @@ from hooksdk._tasks.background import logger
 from hooksdk._transcript.changes import changed
 from hooksdk._transcript.encoding import load_result
 from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.facts import Facts
+from hooksdk._transcript.facts import LOOSE, REPLY, Facts, Marks, Record, Slot, Turns
 from hooksdk._transcript.messages import Messages
-from hooksdk._transcript.results import Record
 from hooksdk._transcript.trims import (
     MIN_TOKENS_SAVED,
     MOST_NOTE_TOKENS,
@@ -38,7 +37,6 @@ from hooksdk._transcript.trims import (
     TrimStatus,
     saves_enough,
 )
-from hooksdk._transcript.turns import Slot, Turns
 from hooksdk.calls import ResultInfo, ToolCall
 from hooksdk.formats import Message, MessageFormat
 
@@ -96,8 +94,8 @@ class Ledger(Turns):
         places = self.base if self.count == self.upto else [self.count - 1]
         if not places or not all(slot.record for slot in self.slots):
             return False
-        message = self.messages[places[-1]] if isinstance(places[-1], int) else places[-1]
-        return self.need_format().is_reply(message)
+        last = places[-1]
+        return self.facts.kinds[last] in (REPLY, LOOSE) if isinstance(last, int) else self.need_format().is_reply(last)
 
     # The journal
 
@@ -123,17 +121,16 @@ class Ledger(Turns):
 
     def _apply_staged(self, entry: Entry) -> None:
         call_id, name, arguments = entry["call"]
-        result, disposable, ran = load_result(entry["result"]), bool(entry["disposable"]), str(entry.get("ran", ""))
-        said: str | None = entry.get("said")
+        result, marks = load_result(entry["result"]), _marks_of(entry)
+        marks.said = marks.said or schema.fingerprint(result.text)
         if entry["order"] is None:
-            self.orphans.append((ToolCall(call_id, name, arguments), result, disposable, ran, said))
+            self.orphans.append((ToolCall(call_id, name, arguments), result, marks))
         elif (slot := self._slot_at(entry)) and slot.id == call_id:
-            slot.take(result, disposable, ran, said)
+            slot.take(result, marks)
 
     def _apply_answered(self, entry: Entry) -> None:
         if slot := self._slot_at(entry):
-            slot.disposable, slot.answer_hash = bool(entry["disposable"]), entry.get("said")
-            slot.ran = str(entry.get("ran", ""))
+            slot.marks = _marks_of(entry)
 
     def _apply_dropped(self, _entry: Entry) -> None:
         self.orphans.clear()
@@ -290,3 +287,7 @@ class Ledger(Turns):
     def view(self) -> list[Message]:
         """What the model sees. The ledger's own messages: copy before handing them out."""
         return [message for _, message in self.shown()]
+
+
+def _marks_of(entry: Entry) -> Marks:
+    return Marks(bool(entry["disposable"]), str(entry.get("ran", "")), entry.get("said"))

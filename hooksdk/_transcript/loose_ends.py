@@ -29,7 +29,7 @@ class LooseEnds:
     """The positions of loose ends in a list that grows."""
 
     _positions: set[int] = field(default_factory=set[int])
-    _newest: list[int] = field(default_factory=list[int])
+    newest: list[int] = field(default_factory=list[int])
     """Those that the next message may complete."""
 
     def __contains__(self, position: int) -> bool:
@@ -38,12 +38,12 @@ class LooseEnds:
     def add(self, position: int, *, is_reply: bool, is_loose: bool) -> None:
         """One more message, or a part of a reply."""
         if is_loose:
-            self._newest.append(position)
+            self.newest.append(position)
             self._positions.add(position)
             return
         if is_reply:
-            self._positions.difference_update(self._newest)
-        self._newest = []
+            self._positions.difference_update(self.newest)
+        self.newest = []
 
     def others(self, start: int, end: int) -> list[int]:
         """The positions in this range that are none."""

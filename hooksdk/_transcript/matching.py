@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import cast
 
 from hooksdk import schema
 from hooksdk._transcript.changes import same
-from hooksdk._transcript.encoding import encode
+from hooksdk._transcript.encoding import EncodedMessage, as_stored
+from hooksdk._transcript.facts import Record, Slot, read_message
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.results import Record
-from hooksdk._transcript.turns import Slot
 from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats._shared import identified, with_readable_arguments
 
@@ -25,14 +22,17 @@ class MismatchError(ValueError):
 
 
 def checked(message: Message, message_format: MessageFormat, position: int) -> Message:
-    """A plain copy of a message of the format, as it would come back from a file."""
+    """A plain copy of a message of the format, as it would come back from a file. Raises `MismatchError`."""
+    return encoded(message, message_format, position).plain
+
+
+def encoded(message: Message, message_format: MessageFormat, position: int) -> EncodedMessage:
+    """The same, on its way into the store: with its JSON, and with what the format says of it."""
     try:
-        fresh = cast("Message", json.loads(encode(_plain(message, message_format))))
-        problem = message_format.check(fresh)
+        fresh = as_stored(_plain(message, message_format))
+        problem = message_format.check(fresh.plain)
         if not problem:
-            if message_format.is_reply(fresh):
-                message_format.calls(fresh)
-            message_format.results(fresh)
+            read_message(fresh, message_format)
     except (ValueError, TypeError, RecursionError, KeyError, AttributeError) as error:
         raise MismatchError(position, f"this message cannot be stored: {error}") from error
     if problem:
@@ -103,19 +103,20 @@ def _same_results(theirs: Message, known: Sequence[Message], place: int, ledger:
 
 def _reads_as(theirs: FoundResult, ours: FoundResult, record: Record) -> bool:
     """The same text, or the text that the run answered before the format put it in other words ("Error: ...")."""
-    return theirs.text == ours.text or schema.fingerprint(theirs.text) == record.marks.answer_hash
+    return theirs.text == ours.text or schema.fingerprint(theirs.text) == record.marks.said
 
 
-def without_repeats(messages: list[Message], ledger: Ledger) -> list[Message]:
+def without_repeats(messages: Sequence[Message], ledger: Ledger) -> list[Message]:
     """The messages without results that are stored already: hosts that keep a list of their own tend to record once more
     what the run has recorded. Raises `MismatchError` for another text than the run recorded.
     """
     new: list[Message] = []
     message_format = ledger.need_format()
     for number, message in enumerate(messages):
-        if message_format.is_reply(message):
-            return new + messages[number:]
-        results = identified(message_format.results(message), (slot.call for slot in ledger.slots))
+        parts = read_message(message, message_format)
+        if parts.is_reply:
+            return [*new, *messages[number:]]
+        results = identified(parts.results, (slot.call for slot in ledger.slots))
         slots = [slot for result in results if (slot := _answered(result.call_id, ledger.slots))]
         records = [slot.record for slot in slots if slot.record]
         if not results or len(records) < len(results) or message_format.text(message):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from hooksdk._transcript.facts import read_message
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.matching import MismatchError
 from hooksdk.calls import ToolCall, ToolResult
@@ -58,9 +59,8 @@ def paired(
     one_message_a_turn = message_format.grouped and not message_format.joined
     after_reply = after is not None and after.ends_with_reply
     for position, message in enumerate(messages, start):
-        results = message_format.results(message)
-        results = identified(results, waiting) if results else results
-        is_reply = message_format.is_reply(message)
+        parts = read_message(message, message_format)
+        results, is_reply = identified(parts.results, waiting) if parts.results else [], parts.is_reply
         for result in results:
             call = next((call for call in waiting if call.id == result.call_id), None)
             if call is None:
@@ -73,13 +73,13 @@ def paired(
             waiting.remove(call)
             answered.add(result.call_id)
         if is_reply and reply_goes_on:
-            waiting += message_format.calls(message)
+            waiting += parts.calls
         elif not results or is_reply:
             if waiting:
                 whole += message_format.result_messages([(call, ToolResult.error(NO_RESULT)) for call in waiting])
                 answered.update(call.id for call in waiting)
                 after_reply = False
-            waiting = message_format.calls(message)
+            waiting = [*parts.calls]
             if one_message_a_turn and waiting and after_reply:
                 problem = "it makes calls, and a reply stands before it. Put the parts of one reply into one message"
                 raise MismatchError(position, problem)

@@ -7,8 +7,8 @@ from typing import Literal
 
 from hooksdk._transcript.encoding import encode
 from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.facts import Record
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.results import Record
 from hooksdk._transcript.trims import MIN_SHARE_SAVED, TOO_SHORT, saves_enough, short_text, tokens_of, wide_tokens
 from hooksdk.calls import TrimReceipt
 from hooksdk.errors import UnknownResult, nearest

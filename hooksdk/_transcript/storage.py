@@ -33,7 +33,7 @@ class SessionLog(Protocol):
         ...
 
     async def append_messages(self, messages: Sequence[Message]) -> None:
-        """Store more messages."""
+        """Store more messages. Each is a dict that knows its JSON already: `encode_for` answers that, and encodes none again."""
         ...
 
     async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None:
@@ -136,6 +136,15 @@ class Store(Protocol):
 
     async def set_value(self, space: str, key: str, value: Any) -> None:
         """Store a JSON value; durable when this returns."""
+        ...
+
+    async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
+        """Put `new` in the place of `old`, if that is what is stored now, in one step that nobody's write comes between; False,
+        and nothing is changed, where it is not. None stands for no value: as `old` for one that is not there, as `new` to
+        remove it. The order of an object's members does not count. Durable when this returns, and of several that change one
+        value at once, in whichever process or on whichever machine, one gets True. Raises `StoreError`; where it cannot be
+        known whether the value was stored, too: read it then.
+        """
         ...
 
     async def delete_value(self, space: str, key: str) -> None:

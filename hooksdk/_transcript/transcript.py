@@ -15,18 +15,26 @@ from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk._transcript.changes import change_of
 from hooksdk._transcript.compacting import plan_compaction
-from hooksdk._transcript.encoding import encode, encode_for, plain_call, plain_result, request_of, save_result
+from hooksdk._transcript.encoding import (
+    EncodedMessage,
+    as_stored,
+    encode_for,
+    plain_call,
+    plain_result,
+    request_of,
+    save_result,
+)  # fmt: skip
 from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.facts import Slot, read_message
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
-from hooksdk._transcript.matching import MismatchError, checked, compare, without_repeats
+from hooksdk._transcript.matching import MismatchError, compare, encoded, without_repeats
 from hooksdk._transcript.pairing import NO_RESULT, paired
 from hooksdk._transcript.reading import keep_index, read_ledger, shorten_journal
 from hooksdk._transcript.requests import Plan, find_record
 from hooksdk._transcript.sizes import message_tokens
 from hooksdk._transcript.storage import SessionLog
 from hooksdk._transcript.trims import DrainReport, clean
-from hooksdk._transcript.turns import Slot
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import Message, MessageFormat
@@ -50,13 +58,13 @@ class Transcript:
         self.session_id = session_id
         self.existed = log.existed
         self._log = log
-        self._lock = anyio.Lock()
+        self._lock = anyio.Lock()  # taking it lets other tasks run, which a quick call would not
         self._ledger = Ledger(None)
         self._closed = False
         self._states_saved = 0
         """Since the journal was last looked through for what is void."""
         self._must_reload = False
-        """True while a step is under way: after one that ends in no answer and no error of ours, the log is read again."""
+        """True while a step is under way, and after one that was interrupted: the next one reads the log again first."""
 
     @classmethod
     async def open(cls, log: SessionLog, session_id: str) -> Self:
@@ -102,8 +110,9 @@ class Transcript:
 
     async def _store(self, messages: Sequence[Message]) -> None:
         if messages:
-            await self._log.append_messages(messages)
-            for message in messages:
+            ready = [each if type(each) is EncodedMessage else as_stored(each) for each in messages]
+            await self._log.append_messages(ready)
+            for message in ready:
                 self._ledger.add(message)
 
     # Messages
@@ -186,7 +195,7 @@ class Transcript:
     async def _append(self, messages: Sequence[Message]) -> None:
         message_format, start = self._need_format(), self._ledger.count
         try:
-            fresh = [checked(message, message_format, start + number) for number, message in enumerate(messages)]
+            fresh = [encoded(message, message_format, start + number) for number, message in enumerate(messages)]
             await self._flush()
             fresh = without_repeats(fresh, self._ledger)
             goes_on = bool(fresh and self.pending and self._ledger.leaves_turn(fresh[0]))
@@ -236,50 +245,45 @@ class Transcript:
         if replies is not None and (slot is None or self._ledger.replies > replies):
             logger.warning("left out of session %r: a result that came after its run (%s)", self.session_id, call.id)
             return
-        disposable = tool is not None and tool.disposable
+        due = [] if slot is None else self._ledger.due(slot, result)
         ran = tool.name if tool is not None and tool.name != call.name else ""
-        place = {"reply": self._ledger.last_reply, "order": slot.order if slot else None}
-        if slot is None or not self._ledger.completes(slot):
-            entry = {"kind": "staged", "call": plain_call(call), **place, "result": save_result(result)}
-            await self._journal({**entry, "disposable": disposable, "ran": ran})
+        entry: Entry = {"reply": self._ledger.last_reply, "order": slot.order if slot else None, "ran": ran}
+        entry["disposable"] = tool is not None and tool.disposable
+        if slot is None or (slot, result) not in due:  # others come before it
+            await self._journal({"kind": "staged", "call": plain_call(call), "result": save_result(result), **entry})
             return
-        slot.take(result, disposable, ran)
-        try:
-            due, messages = self._due_results()
-            message_format = self._need_format()
-            texts = [each.text for message in messages for each in message_format.results(message)]
-            reads_otherwise = texts[due.index(slot)] != result.text
-            if disposable or ran or reads_otherwise:
-                said = slot.answer_hash if reads_otherwise else None
-                await self._journal({"kind": "answered", **place, "disposable": disposable, "ran": ran, "said": said})
-            await self._store(messages)
-        except HookSDKError:
-            slot.staged, slot.by_run = None, False
-            raise
+        messages = self._result_messages(due)
+        texts = [each.text for message in messages for each in read_message(message, self._need_format()).results]
+        reads_otherwise = texts[due.index((slot, result))] != result.text
+        if entry["disposable"] or ran or reads_otherwise or slot.marks:
+            said = schema.fingerprint(result.text) if reads_otherwise else None
+            await self._journal({"kind": "answered", **entry, "said": said})
+        await self._store(messages)
+        slot.by_run = True
 
     async def _flush(self) -> None:
         """Store the results whose turn it is."""
         if self._ledger.format:
-            await self._store(self._due_results()[1])
+            await self._store(self._result_messages(self._ledger.due()))
 
-    def _due_results(self) -> tuple[list[Slot], list[Message]]:
-        """The answered calls whose turn it is, and the messages with their results."""
-        due = self._ledger.due()
-        return due, self._result_messages([(slot.call, slot.staged) for slot in due if slot.staged]) if due else []
+    def _result_messages(self, answers: Sequence[tuple[Slot, ToolResult]]) -> list[EncodedMessage]:
+        pairs = [(slot.call, result) for slot, result in answers]
+        return [as_stored(message) for message in self._need_format().result_messages(pairs)] if pairs else []
 
-    def _result_messages(self, answered: Sequence[tuple[ToolCall, ToolResult]]) -> list[Message]:
-        return [json.loads(encode(message)) for message in self._need_format().result_messages(answered)]
-
-    @_exclusive
     async def close_turn(self, text: str) -> int:
         """Give every open call an error result with this text, and store the results that still wait. Answers how many."""
+        ledger = self._ledger
+        is_done = not ledger.orphans and all(slot.record for slot in ledger.slots)
+        return 0 if is_done and not self._must_reload and not self._closed else await self._close_turn_alone(text)
+
+    @_exclusive
+    async def _close_turn_alone(self, text: str) -> int:
         return await self._close_turn(text)
 
     async def _close_turn(self, text: str) -> int:
         ledger, missing = self._ledger, len(self.pending)
-        waiting = [(slot.call, slot.staged or ToolResult.error(text)) for slot in ledger.slots if slot.record is None]
-        if waiting:
-            await self._store(self._result_messages(waiting))
+        waiting = [(slot, slot.staged or ToolResult.error(text)) for slot in ledger.slots if slot.record is None]
+        await self._store(self._result_messages(waiting))
         if ledger.orphans:
             names = ", ".join(sorted({orphan[0].id for orphan in ledger.orphans}))[:200]
             logger.warning(

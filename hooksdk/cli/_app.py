@@ -13,10 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
-from hooksdk.cli._call_command import call_tool
 from hooksdk.cli._groups import LaterGroups
-from hooksdk.cli._options import Json, Mcp, Plugins, Project, Store, import_plugins
-from hooksdk.cli._replay_command import replay
+from hooksdk.cli._options import WINDOW, ContextWindow, Json, Mcp, Plugins, Project, Store, import_plugins
+from hooksdk.cli._replay.command import replay
 from hooksdk.errors import ConfigError, HookSDKError
 
 INTERRUPTED = 130
@@ -31,15 +30,8 @@ app = typer.Typer(
     add_completion=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
-app.add_typer(tools_app, name="tools")
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
-
-ContextWindow = Annotated[
-    int, typer.Option(min=1, metavar="TOKENS", help="The model's context window, for tool search.")
-]
-WINDOW = 200_000
 
 
 class Servers(enum.StrEnum):
@@ -109,7 +101,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _model(text: str) -> str:
-    from hooksdk.cli._provider import check_model
+    from hooksdk.cli._run.provider import check_model
 
     return check_model(text)
 
@@ -209,8 +201,8 @@ def run_agent(
 
     The answer goes to stdout, everything else to stderr. Keys come from OPENAI_API_KEY and ANTHROPIC_API_KEY.
     """
-    from hooksdk.cli._provider import ModelOptions
-    from hooksdk.cli._run import RunOptions, read_prompt, run_prompt
+    from hooksdk.cli._run.prompt import RunOptions, read_prompt, run_prompt
+    from hooksdk.cli._run.provider import ModelOptions
 
     if approve is False and prompt in (None, "-"):
         raise typer.BadParameter("--ask reads answers from stdin, so the prompt cannot come from there too")
@@ -226,7 +218,6 @@ def run_agent(
 
 
 app.command()(replay)
-tools_app.command("call")(call_tool)
 
 
 @app.command()
@@ -240,14 +231,13 @@ def doctor(
     project: Project = Path(),
 ) -> None:
     """Find what is wrong here: lost policies, missing grants, dead rules, patterns without a tool, servers, the store."""
-    from hooksdk.cli import _doctor, _mcp_files
+    from hooksdk.cli._doctor.examination import Examination, run_doctor
+    from hooksdk.cli._mcp.files import servers_files
     from hooksdk.config import read_config
 
-    files = dict.fromkeys(mcp or (), "") or _mcp_files.servers_files(project, read_config(folder=project)[0])[0]
-    examination = _doctor.Examination(
-        project=project, mcp=files, plugins=tuple(plugin or ()), load_seconds=load_seconds
-    )
-    raise typer.Exit(_doctor.doctor(examination, as_json=as_json))
+    files = dict.fromkeys(mcp or (), "") or servers_files(project, read_config(folder=project)[0])[0]
+    examination = Examination(project=project, mcp=files, plugins=tuple(plugin or ()), load_seconds=load_seconds)
+    raise typer.Exit(run_doctor(examination, as_json=as_json))
 
 
 @app.command("report")
@@ -293,69 +283,6 @@ def report_page(
     raise typer.Exit(_report.report(options))
 
 
-@tools_app.command("list")
-def list_tools(
-    mcp: Mcp = None,
-    plugin: Plugins = None,
-    context_window: ContextWindow = WINDOW,
-    as_json: Json = False,
-    project: Project = Path(),
-) -> None:
-    """List the tools that a model would get here, with the tokens that each costs."""
-    from hooksdk.cli import _tools
-
-    look = _tools.Look(
-        project=project, mcp=tuple(mcp or ()), plugins=import_plugins(plugin), context_window=context_window, as_json=as_json
-    )  # fmt: skip
-    raise typer.Exit(_tools.list_tools(look))
-
-
-@tools_app.command("search")
-def search_tools(
-    queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="One capability each, in quotes.")],
-    mcp: Mcp = None,
-    plugin: Plugins = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Hits of one query at most.")] = None,
-    as_prompt: Annotated[bool, typer.Option("--as-prompt", help="Show what a user's prompt has prefetched.")] = False,
-    as_json: Json = False,
-    project: Project = Path(),
-) -> None:
-    """Show what tool search would answer a model here, or show it for a prompt, with the tokens that it costs."""
-    from hooksdk.cli import _tools
-
-    if not all(query.strip() for query in queries):
-        raise typer.BadParameter("a query is empty", param_hint="QUERY")
-    look = _tools.Look(
-        project=project, mcp=tuple(mcp or ()), plugins=import_plugins(plugin), context_window=WINDOW, as_json=as_json
-    )  # fmt: skip
-    raise typer.Exit(_tools.search_tools(look, queries, limit, as_prompt=as_prompt))
-
-
-@tools_app.command("audit")
-def audit_tools(
-    mcp: Mcp = None,
-    plugin: Plugins = None,
-    approve: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Approve a tool as it is now, by name or id; may be given several times."),
-    ] = None,
-    approve_all: Annotated[bool, typer.Option("--approve-all", help="Approve every tool as it is now.")] = False,
-    as_json: Json = False,
-    project: Project = Path(),
-) -> None:
-    """Report tools that changed, look like others or hold hidden text, and approve those that are right.
-
-    The code is 1 when something is reported.
-    """
-    from hooksdk.cli import _audit
-
-    options = _audit.AuditOptions(
-        project=project, mcp=tuple(mcp or ()), plugins=import_plugins(plugin), approve=tuple(approve or ()),
-        approve_all=approve_all, as_json=as_json,
-    )  # fmt: skip
-    raise typer.Exit(_audit.audit_tools(options))
-
-
 @config_app.command("show")
 def show_config(
     origin: Annotated[bool, typer.Option("--origin", help="Say who set each value.")] = False,
@@ -363,7 +290,7 @@ def show_config(
     project: Project = Path(),
 ) -> None:
     """Show the configuration that counts here, and what does not count and why. No plugin is imported."""
-    from hooksdk.cli._config import show
+    from hooksdk.cli._config.show import show
 
     raise typer.Exit(show(project, origin=origin, as_json=as_json))
 
@@ -377,16 +304,16 @@ def trust(
     as_json: Json = False,
 ) -> None:
     """Show what a folder's configuration would widen, such as running its plugins file, and trust it until it changes."""
-    from hooksdk.cli import _trust
+    from hooksdk.cli._config.trust import list_trusted, remove_trust, trust_folder
 
     if show_list + remove + yes > 1 or (as_json and not show_list):
         raise typer.BadParameter("--list, --remove and --yes exclude each other, and --json goes with --list")
     if show_list:
-        code = _trust.list_trusted(as_json=as_json)
+        code = list_trusted(as_json=as_json)
     elif remove:
-        code = _trust.remove_trust(folder)
+        code = remove_trust(folder)
     elif folder.is_dir():
-        code = _trust.trust_folder(folder, yes=yes)
+        code = trust_folder(folder, yes=yes)
     else:
         raise typer.BadParameter(f"{folder} is not a folder")
     raise typer.Exit(code)

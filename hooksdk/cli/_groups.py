@@ -8,8 +8,11 @@ from typing import Any
 import typer.main
 from typer.core import TyperGroup
 
-GROUPS = ("plugins", "approvals", "sessions", "policy", "mcp", "gateway")
-"""Each is `NAME_app` in the module `_NAME`."""
+GROUPS = {
+    "tools": "_tools.commands", "plugins": "_plugins.commands", "approvals": "_approvals.commands",
+    "sessions": "_sessions.commands", "policy": "_policy", "mcp": "_mcp.commands", "gateway": "_gateway.commands",
+}  # fmt: skip
+"""Each with the module that has it, as `NAME_app`."""
 
 
 class LaterGroups(TyperGroup):
@@ -35,7 +38,7 @@ class LaterGroups(TyperGroup):
     def _load(self, *names: str) -> None:
         for name in names:
             if name not in self.commands:
-                module = importlib.import_module(f"hooksdk.cli._{name}")
+                module = importlib.import_module(f"hooksdk.cli.{GROUPS[name]}")
                 group = typer.main.get_group(getattr(module, f"{name}_app"))
                 group.name = name
                 self.commands[name] = group

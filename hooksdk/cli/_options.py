@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hooksdk._plugins.files import holders_of_all
 from hooksdk.cli._console import stderr_console, warnings_shown
+from hooksdk.host import plugins_at
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Project = Annotated[
@@ -40,6 +40,10 @@ Plugins = Annotated[
         "it needs no grant: you name it.",
     ),
 ]
+ContextWindow = Annotated[
+    int, typer.Option(min=1, metavar="TOKENS", help="The model's context window, for tool search.")
+]
+WINDOW = 200_000
 
 ServerNames = Annotated[list[str] | None, typer.Argument(metavar="[SERVER]...", help="These alone; by default all.")]
 ImportFrom = Annotated[
@@ -57,4 +61,4 @@ def import_plugins(names: Sequence[str] | None) -> tuple[Any, ...]:
     if not names:
         return ()
     with warnings_shown(stderr_console()):
-        return tuple(holders_of_all(names, Path.cwd()))
+        return tuple(plugins_at(*names))

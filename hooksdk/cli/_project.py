@@ -13,7 +13,7 @@ from hooksdk import Config, Host, MemoryStore
 from hooksdk._transcript.entries import Entry
 from hooksdk.approvals import Approver
 from hooksdk.cli._console import CommandProblem, safe
-from hooksdk.cli._mcp_files import not_trusted, servers_files
+from hooksdk.cli._mcp.files import not_trusted, servers_files
 from hooksdk.config import load_config
 from hooksdk.formats import Message
 from hooksdk.stores import SessionLog, Store, open_store
@@ -61,7 +61,7 @@ async def open_servers(
     if not given:
         console.print(f"[dim]servers[/]     of {safe(', '.join(map(str, paths)))}", soft_wrap=True)
     try:
-        from hooksdk.cli._servers import ServerWatch, read_mcp_files, statuses
+        from hooksdk.cli._mcp.servers import ServerWatch, read_mcp_files, statuses
     except ModuleNotFoundError:
         raise CommandProblem("MCP servers need the package 'mcp': pip install 'hooksdk[mcp]'") from None
     watch = ServerWatch(console)
@@ -118,6 +118,10 @@ class ThrowawayStore:
     async def set_value(self, space: str, key: str, value: Any) -> None:
         """Good until the command ends."""
         await (await self._space(space)).set_value(space, key, value)
+
+    async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
+        """Good until the command ends."""
+        return await (await self._space(space)).change_value(space, key, old, new)
 
     async def delete_value(self, space: str, key: str) -> None:
         """Good until the command ends."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hooksdk.cli._console import CommandProblem, complain, counted, print_json, printable
-from hooksdk.cli._history import read_as_sent
-from hooksdk.cli._sessions_look import Damaged, need_session, place_of, with_store
+from hooksdk.cli._sessions.history import read_as_sent
+from hooksdk.cli._sessions.look import Damaged, need_session, place_of, with_store
 from hooksdk.errors import HookSDKError, StoreError, did_you_mean
 from hooksdk.histories import HistoryError
 from hooksdk.report import NoTrace, Report, StoredSession, build, read_trace, render

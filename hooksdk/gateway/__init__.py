@@ -30,7 +30,8 @@ from starlette.applications import Starlette
 from hooksdk._config.gateway import ApprovalSettings, GatewayConfig, Profile, Token, profile_of
 from hooksdk._config.watch import FileWatch
 from hooksdk._tasks.limits import describe
-from hooksdk.approvals import ApprovalDesk, Approver
+from hooksdk.approvals import Approver
+from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ConfigError, HookSDKError, RunBlocked
 from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._counts import Counts
@@ -56,9 +57,7 @@ logger = logging.getLogger("hooksdk")
 __all__ = ["Gateway", "GatewayConfig", "Profile", "Token", "ToolSource", "current_request"]
 
 NAME = "hooksdk"
-INSTRUCTIONS = (
-    "The tools of several servers. Those that are not listed are found with tool_search and called through tool_call."
-)
+INSTRUCTIONS = "The tools of several servers. Those that are not listed are found and called through those that are."
 
 
 @final

@@ -15,20 +15,11 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from hooksdk._approvals.console import MAX_ARGUMENTS, MAX_CHARS, MAX_QUESTIONS, clip_visibly, visible
-from hooksdk._approvals.request import digest_of
-from hooksdk._approvals.tickets import TicketRefused, Tickets
 from hooksdk._config.gateway import ApprovalSettings
-from hooksdk.approvals import (
-    Approval,
-    ApprovalDesk,
-    ApprovalRecord,
-    ApprovalRecords,
-    ApprovalRequest,
-    ApprovalWebhook,
-    Later,
-    NotWaiting,
-)
+from hooksdk.approvals import Approval, ApprovalRequest, Later, digest_of
+from hooksdk.desk import ApprovalDesk, ApprovalRecord, ApprovalRecords, ApprovalWebhook, NotWaiting
+from hooksdk.desk.console import MAX_ARGUMENTS, MAX_CHARS, MAX_QUESTIONS, clip_visibly, visible
+from hooksdk.desk.tickets import TicketRefused, Tickets
 from hooksdk.errors import ApprovalPending, ConfigError
 from hooksdk.gateway._results import error
 from hooksdk.values import canonical, clip

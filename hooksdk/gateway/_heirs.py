@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import final
 
-from hooksdk._approvals.request import digest_of
+from hooksdk.approvals import digest_of
 from hooksdk.gateway._status import running_gateways, state_folder
-from hooksdk.stores._locks import is_held, lock
+from hooksdk.stores.locks import is_held, lock
 
 _open: set[str] = set()
 """Ids of this process's sessions that are not over."""

@@ -1,54 +1,49 @@
-"""What `tools/list` answers: the tools themselves, or the bridge in words that cost the same whatever stands behind it."""
+"""What `tools/list` answers: the tools that the run offers, in the words of whoever offers them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import mcp_types as types
 
 from hooksdk._catalog.names import full_names, readings
-from hooksdk._config.gateway import Expose
 from hooksdk.calls import ToolCall
 from hooksdk.catalog import Catalog
 from hooksdk.gateway._long_results import RECALL, is_recall
 from hooksdk.schema import estimate_tokens
-from hooksdk.tools import Annotations, Tool
-from hooksdk.values import as_object, clip
+from hooksdk.tools import Annotations, Expose, Tool
+from hooksdk.values import as_object
 
-SEARCH, DESCRIBE, CALL = "tool_search", "tool_describe", "tool_call"
 READ_ONLY = "_readonly"
-"""What the name of the bridge's second way of calling ends with."""
+"""What the name of a caller's second way ends with."""
+READING = "Use it for those that only read: it runs no others."
 MOST_BRIDGES = 3
-"""A call of the bridge in a call of the bridge, so many deep, is seen through when it is counted; it runs nothing."""
-OWNERS_CHARS = 160
-"""Characters that the names of the servers may take in the listing."""
-
-_TEXT: dict[str, Any] = {"type": "string"}
-_SCHEMAS: dict[str, dict[str, Any]] = {
-    SEARCH: {"queries": {"type": "array", "items": _TEXT}, "limit": {"type": "integer"}},
-    DESCRIBE: {"names": {"type": "array", "items": _TEXT}},
-    CALL: {"name": _TEXT, "arguments": {"type": "object"}},
-}
-_REQUIRED = {SEARCH: ["queries"], DESCRIBE: ["names"], CALL: ["name", "arguments"]}
-_HINTS = {
-    SEARCH: Annotations(read_only=True),
-    DESCRIBE: Annotations(read_only=True),
-    CALL: Annotations(read_only=False, destructive=True),
-}
+"""A call of a caller in a call of a caller, so many deep, is seen through when it is counted; it runs nothing."""
 
 
-def _sentence(usual: str, call: str, owners: str) -> str:
-    if usual == SEARCH:
-        whose = f", of: {owners}" if owners else ""
-        return (
-            f"Find tools that are not listed here{whose}. One query for each thing to do, in a few keywords. Hits "
-            f"come with their signatures, for {call}; those that only read, for {call}{READ_ONLY}."
-        )
-    if usual == DESCRIBE:
-        return "Show the JSON Schema of tools, when a signature is not enough."
-    return "Call a tool that was found, by its exact name."
+@final
+@dataclass(frozen=True)
+class Caller:
+    """A bridge that calls other tools: its schema has one text, which is the tool's name, and one object, its arguments."""
+
+    tool: Tool
+    name_key: str
+    arguments_key: str
+
+    @classmethod
+    def of(cls, tool: Tool) -> Caller | None:
+        """None for any other tool."""
+        if not tool.bridge or tool.annotations.read_only:
+            return None
+        kinds = {
+            key: as_object(part).get("type")
+            for key, part in as_object((tool.parameters or {}).get("properties")).items()
+        }
+        texts, objects = ([key for key in kinds if kinds[key] == kind] for kind in ("string", "object"))
+        return cls(tool, texts[0], objects[0]) if len(texts) == len(objects) == 1 else None
 
 
 @final
@@ -59,16 +54,15 @@ class HintTrust:
     servers: frozenset[str]
     """`*`: all of them."""
 
-    def why_not(self, tool: Tool) -> str | None:
-        """Why the tool may not be called where only reading is allowed; None when it may."""
-        if tool.bridge:
-            reads = tool.own_name in (SEARCH, DESCRIBE)
-            return None if reads else f"'{tool.name}' was not run: it may do more than read. Call it directly."
+    def why_not(self, tool: Tool, caller: str = "") -> str | None:
+        """Why the tool may not be called where only reading is allowed; None when it may. `caller` is the bridge that may."""
+        if tool.bridge and not tool.annotations.read_only:
+            return f"'{tool.name}' was not run: it may do more than read. Call it directly."
         if tool.annotations.read_only is not True:
-            return f"'{tool.name}' was not run: it is not known to read only. Call it through {CALL}."
+            return f"'{tool.name}' was not run: it is not known to read only. Call it through {caller}."
         if tool.source == "mcp" and not self.servers & {"*", tool.owner}:
             told = f"that it only reads is the word of '{tool.owner}', which nobody has vouched for here"
-            return f"'{tool.name}' was not run: {told}. Call it through {CALL}."
+            return f"'{tool.name}' was not run: {told}. Call it through {caller}."
         return None
 
 
@@ -80,35 +74,40 @@ class Listing:
         self, catalog: Catalog, offered: Sequence[Tool], expose: Expose, trust: HintTrust, given: Sequence[Tool] = ()
     ) -> None:
         """`given` are all tools that there are, the withheld among them."""
-        bridges = {tool.own_name: tool for tool in offered if tool.bridge}
-        self._call = bridges.get(CALL)
         self._trust = trust
         self._catalog = catalog
         granted = {tool.id for tool in catalog}
         withheld = [tool for tool in given if tool.id not in granted]
         self._withheld = {*catalog.withheld, *(name for tool in withheld for name in (tool.id, *full_names(tool)))}
-        if expose == "direct" or not bridges:
-            shown = list(catalog)
-        else:
-            shown = [tool for tool in offered if not tool.bridge]
-            if expose == "hybrid":
-                known = {tool.name for tool in shown}
-                shown += [tool for tool in catalog if tool.name not in known and trust.why_not(tool) is None]
+        added = {tool.name: tool for tool in offered if tool.id not in granted}
+        owners = {tool.owner for tool in added.values() if tool.bridge}
+        search = {name: tool for name, tool in added.items() if tool.owner in owners}  # and what goes with the bridges
+        shown = [tool for tool in offered if tool.name not in search]
+        if expose == "direct":
+            shown = [*catalog, *(tool for tool in shown if tool.name in added)]
         names = {tool.name for tool in shown}
+        if expose == "hybrid":
+            shown += [tool for tool in catalog if tool.name not in names and trust.why_not(tool) is None]
+            names = {tool.name for tool in shown}
         self._recall = next((tool.name for tool in catalog if is_recall(tool)), None)
-        hidden = [tool for tool in catalog if tool.name not in {*names, self._recall}]
+        hidden = any(tool.name not in names and tool.name != self._recall for tool in catalog)
         # One that is asked for is there before there is anything to find: what comes later is found then.
-        bridged = bool(hidden) or (expose == "bridge" and bool(bridges))
-        if not bridged:
-            shown = [*shown, *(tool for tool in catalog if tool.name == self._recall and tool.name not in names)]
+        listed = search if hidden or expose == "bridge" else {}
+        callers = {name: caller for name, tool in search.items() if (caller := Caller.of(tool))}
+        if not (listed and callers):
+            shown += [tool for tool in catalog if tool.name == self._recall and tool.name not in names]
+        self._way = next(iter(callers.values()), None) if self._recall not in {tool.name for tool in shown} else None
         # Where the bridge is listed its names are its own; a tool that is called alike goes by its owner's name, too.
-        reading = None if self._call is None else self._call.name + READ_ONLY
-        self._reading = reading if bridged or reading is None or catalog.get(reading) is None else None
-        self._bridged = self._call is not None and self._recall not in {tool.name for tool in shown}
+        self._reading = {
+            twin: caller
+            for name, caller in callers.items()
+            if (twin := name + READ_ONLY) not in added and (listed or catalog.get(twin) is None)
+        }
+        self._callers = {**callers, **self._reading}
         self.tools: tuple[types.Tool, ...] = (
-            *(_bridges(list(bridges.values()), _owners(hidden, catalog.missing)) if bridged else ()),
+            *(one for tool in listed.values() for one in self._bridge(tool)),
             *(
-                _as_mcp(tool, name=f"{tool.owner}__{tool.own_name}" if tool.name == self._reading else "")
+                _as_mcp(tool, name=f"{tool.owner}__{tool.own_name}" if tool.name in self._reading else "")
                 for tool in shown
             ),
         )
@@ -120,81 +119,54 @@ class Listing:
         )
         """What those of the listing do."""
 
+    def _bridge(self, tool: Tool) -> list[types.Tool]:
+        """A tool to find or call others, behind its second way for those that only read."""
+        twin = tool.name + READ_ONLY
+        if twin not in self._reading:
+            return [_as_mcp(tool)]
+        reading = tool.copy(description=f"{tool.description} {READING}", annotations=Annotations(read_only=True))
+        return [_as_mcp(reading, name=twin), _as_mcp(tool)]
+
     def is_withheld(self, name: str, arguments: dict[str, Any]) -> bool:
-        """True for a call of a tool that the client may not use, by whichever of its names, and through the bridge."""
+        """True for a call of a tool that the client may not use, by whichever of its names, and through a bridge."""
         called: object = name
         given: object = arguments
         for _ in range(MOST_BRIDGES):
-            if self._call is None or called not in (self._call.name, self._reading):
+            if not isinstance(called, str) or (caller := self._callers.get(called)) is None:
                 break
             written = as_object(given)
-            called, given = written.get("name"), written.get("arguments")
+            called, given = written.get(caller.name_key), written.get(caller.arguments_key)
         if not isinstance(called, str) or self._catalog.meant(called) is not None:
             return False
         return not self._withheld.isdisjoint(readings(called))
 
     def recall(self, arguments: str) -> str | None:
         """How `recall-tool-result` is called with these arguments; None where it may not be."""
-        if self._recall is None:
-            return None
-        if self._bridged and self._call is not None:
-            return f'{self._reading or self._call.name} {{"name": "{self._recall}", "arguments": {arguments}}}'
-        return f"{self._recall} {arguments}"
+        if self._recall is None or (way := self._way) is None:
+            return None if self._recall is None else f"{self._recall} {arguments}"
+        twin = way.tool.name + READ_ONLY
+        call = twin if twin in self._reading else way.tool.name
+        return f'{call} {{"{way.name_key}": "{self._recall}", "{way.arguments_key}": {arguments}}}'
 
-    def call(self, call_id: str, name: str, arguments: dict[str, Any]) -> tuple[ToolCall, HintTrust | None]:
+    def call(
+        self, call_id: str, name: str, arguments: dict[str, Any]
+    ) -> tuple[ToolCall, Callable[[Tool], str | None] | None]:
         """The call that a client makes, and what holds for it besides the policies."""
-        if self._call is not None and name == self._reading:
-            return ToolCall(call_id, self._call.name, arguments), self._trust
+        if (caller := self._reading.get(name)) is not None:
+            return ToolCall(call_id, caller.tool.name, arguments), partial(self._trust.why_not, caller=caller.tool.name)
         if name == RECALL and self._recall is not None:  # whatever it is listed as beside a plugin's
             name = self._recall
         return ToolCall(call_id, name, arguments), None
 
 
-def _bridges(bridges: Sequence[Tool], owners: str) -> list[types.Tool]:
-    call = next((tool.name for tool in bridges if tool.own_name == CALL), CALL)
-    listed: list[types.Tool] = []
-    for tool in bridges:
-        usual = tool.own_name
-        if usual not in _SCHEMAS:  # one of another mode, such as a script's
-            listed.append(_as_mcp(tool, Annotations(read_only=False, destructive=True)))
-            continue
-        sentence, schema = _sentence(usual, call, owners), _object(_SCHEMAS[usual], _REQUIRED[usual])
-        if usual == CALL:
-            reading = f"{sentence} Runs only those that are known to read."
-            hints = _hints(Annotations(read_only=True))
-            listed.append(
-                types.Tool(name=call + READ_ONLY, description=reading, input_schema=schema, annotations=hints)
-            )
-        listed.append(
-            types.Tool(name=tool.name, description=sentence, input_schema=schema, annotations=_hints(_HINTS[usual]))
-        )
-    return listed
-
-
-def _owners(tools: Sequence[Tool], missing: Iterable[str]) -> str:
-    names = sorted({clip(name, 40) for name in [*(tool.owner or tool.source for tool in tools), *missing]})
-    kept: list[str] = []
-    for name in names:
-        if sum(map(len, kept)) + 2 * len(kept) + len(name) > OWNERS_CHARS:
-            return f"{', '.join(kept)} and {len(names) - len(kept)} more"
-        kept.append(name)
-    return ", ".join(kept)
-
-
-def _as_mcp(tool: Tool, annotations: Annotations | None = None, name: str = "") -> types.Tool:
+def _as_mcp(tool: Tool, name: str = "") -> types.Tool:
     """A tool with its true schema and annotations. Its output schema stays out: a plugin may change what comes back, and
     clients refuse a result that does not fit."""
-    parameters = tool.parameters
-    if parameters is None:
-        parameters = _object({}, [])
+    parameters = tool.parameters or {"properties": {}}
     return types.Tool(
         name=name or tool.name, title=tool.label or None, description=tool.description or None,
-        input_schema={"type": "object", **parameters}, annotations=_hints(annotations or tool.annotations),
+        input_schema={"type": "object", **parameters}, annotations=_hints(tool.annotations),
     )  # fmt: skip
-
-
-def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
 def _hints(said: Annotations) -> types.ToolAnnotations | None:

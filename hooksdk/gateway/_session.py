@@ -16,9 +16,9 @@ from anyio.abc import TaskStatus
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 
-from hooksdk._approvals.request import digest_of
 from hooksdk._config.gateway import Expose, GatewayConfig, Profile
-from hooksdk.approvals import ApprovalDesk, Approver
+from hooksdk.approvals import Approver, digest_of
+from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ApprovalPending, HookSDKError
 from hooksdk.gateway._approvals import ClientApprovals
 from hooksdk.gateway._client import CallingClient
@@ -133,7 +133,7 @@ class GatewaySession:
             try:
                 async with session.run(
                     requester=identity.requester, trigger="user", metadata=_metadata(identity, context, self._expose),
-                    context_window=self._parts.config.context_window, transcript=False, withhold=self._not_granted,
+                    context_window=self._parts.config.context_window, transcript=False, withhold=self._not_granted, expose=self._expose,
                     approver=self._parts.counts.counted(self._client_approvals or self._parts.approver),
                 ) as self._run:  # fmt: skip
                     self._parts.counts.opened(self._run, _client_of(context).get("name", ""))
@@ -251,9 +251,9 @@ class GatewaySession:
         await self._give_up_old()
         before = self._take_waiting(same)
         call_id = before.call_id if before else f"call-{uuid.uuid4().hex[:16]}"
-        call, trust = listing.call(call_id, name, arguments)
+        call, only = listing.call(call_id, name, arguments)
         assert self._run is not None
-        judged = await self._run.judge(call, only=trust.why_not if trust else None)
+        judged = await self._run.judge(call, only=only)
         try:
             result = await judged.execute()
         except ApprovalPending as pending:
@@ -341,8 +341,6 @@ def _narrowing(identity: Identity) -> Callable[[Tool], str | None]:
     reason = f"the profile '{identity.profile_name}' does not have it"
 
     def why_not(tool: Tool) -> str | None:
-        if tool.source == "plugin" and tool.owner == "tool_results":
-            return "the gateway keeps no transcript"
         if profile.servers is not None and tool.source == "mcp" and tool.owner not in profile.servers:
             return reason
         if any(pattern.matches(tool) for pattern in deny):

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, final
 
-from hooksdk.stores._locks import is_held, lock, unlock
+from hooksdk.stores.locks import is_held, lock, unlock
 
 _BEGINNING = 60.0
 """Seconds for which a lock or a half-written file without a status is left alone: a gateway may be about to write it."""

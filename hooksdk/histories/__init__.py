@@ -107,6 +107,7 @@ def read_history(
         problem = f"'{format}' is no source of histories: take one of {', '.join(SOURCES)}."
         raise ConfigError("format", (f"{problem}{did_you_mean(format, SOURCES)}",))
     items = open_source(source)
+    _refuse_trace(items)
     name, reason = (format, "") if format is not None else _guess(items)
     reader = _READERS[name]
     target = into or reader.target(items)
@@ -129,6 +130,18 @@ def read_history(
             "Pass another one",
         )
     return History(messages, target, name, tuple(notes))
+
+
+def _refuse_trace(source: Source) -> None:
+    """Raise `HistoryError` for a file of `trace_file`, whose lines look like items and hold no message."""
+    if source.items and {"kind", "run_id", "session_id"} <= source.items[0].keys():
+        names = ", ".join(f"'{one}'" for one in sorted({str(item.get("session_id")) for item in source.items})[:5])
+        problem = "it is a trace, which holds no arguments of calls and no messages"
+        raise HistoryError(
+            Path(source.name).name or "the history",
+            problem,
+            f"Take the stored session itself; this trace is of {names}",
+        )
 
 
 def _guess(source: Source) -> tuple[str, str]:

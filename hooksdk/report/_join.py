@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hooksdk._transcript.facts import Record
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.results import Record
 from hooksdk.report._model import Run, Session, Step
 from hooksdk.report._texts import Room, arguments_text, as_text
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from hooksdk import schema
 from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.facts import Record
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.results import Record
 from hooksdk.costs import PRICES, at_each_request, clearing, never, replay
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 from hooksdk.formats._shared import describe

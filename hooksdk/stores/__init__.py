@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 
-from hooksdk._config.sources import split_store
+from hooksdk.config import split_store
 from hooksdk.errors import ConfigError
 from hooksdk.stores.jsonl import JsonlStore
 from hooksdk.stores.memory import MemoryStore

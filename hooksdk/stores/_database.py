@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,8 +15,8 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from hooksdk._tasks.shielding import in_thread, run_shielded
 from hooksdk.errors import StoreError
+from hooksdk.tasks import in_thread, run_shielded
 
 T = TypeVar("T")
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -52,7 +53,8 @@ class Transaction:
         self._texts = texts
 
     async def execute(self, statement: str, parameters: Parameters | None = None) -> CursorResult[Any]:
-        """One statement. `{now}` in it is the database's clock in seconds, `{skip_locked}` takes rows that nobody else takes."""
+        """One statement. `{now}` in it is the database's clock in seconds, `{skip_locked}` takes rows that nobody else takes,
+        `{alone}` those that nobody else changes until the transaction ends."""
         return await self._connection.execute(self._texts(statement), parameters)
 
 
@@ -80,10 +82,11 @@ class Database:
     def _text(self, statement: str) -> TextClause:
         if statement not in self._texts:
             if self._file:
-                now, skip_locked = "((julianday('now') - 2440587.5) * 86400.0)", ""
+                words = {"{now}": "((julianday('now') - 2440587.5) * 86400.0)", "{skip_locked}": "", "{alone}": ""}
             else:
-                now, skip_locked = "extract(epoch FROM clock_timestamp())", "FOR UPDATE SKIP LOCKED"
-            complete = statement.replace("{now}", now).replace("{skip_locked}", skip_locked)
+                words = {"{now}": "extract(epoch FROM clock_timestamp())", "{skip_locked}": "FOR UPDATE SKIP LOCKED",
+                         "{alone}": "FOR UPDATE"}  # fmt: skip
+            complete = functools.reduce(lambda whole, word: whole.replace(*word), words.items(), statement)
             self._texts[statement] = text(complete)
         return self._texts[statement]
 

@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hooksdk.stores._files import BINARY, Covered, write_all
+from hooksdk.stores._append_file import Covered
 from hooksdk.stores._lines import LineTable
+from hooksdk.stores.files import BINARY, write_all
 
 logger = logging.getLogger("hooksdk")
 

@@ -10,16 +10,14 @@ from typing import TypeVar, TypeVarTuple, final
 
 import anyio
 
-from hooksdk._tasks.shielding import in_thread, run_shielded
-from hooksdk._transcript.encoding import encode
-from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.messages import MessageSource
-from hooksdk._transcript.storage import MessageReader
 from hooksdk.errors import StoreError
 from hooksdk.formats import Message
-from hooksdk.stores._files import AppendFile, replace_file
+from hooksdk.stores._append_file import AppendFile
 from hooksdk.stores._index import Index, is_due, read_index, write_index
-from hooksdk.stores._locks import Lease
+from hooksdk.stores.files import replace_file
+from hooksdk.stores.locks import Lease
+from hooksdk.tasks import in_thread, run_shielded
+from hooksdk.transcript import Entry, MessageReader, MessageSource, encode
 
 logger = logging.getLogger("hooksdk")
 

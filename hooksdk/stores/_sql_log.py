@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, final
 
 import anyio
 
-from hooksdk._tasks.shielding import in_thread, run_shielded
-from hooksdk._transcript.encoding import encode_for
-from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.messages import EncodedMessages, MessageSource
-from hooksdk._transcript.storage import MessageReader
 from hooksdk.errors import HookSDKError, SessionBusy, StoreError, TranscriptChanged
 from hooksdk.formats import Message
 from hooksdk.stores.jsonl import file_name
+from hooksdk.tasks import in_thread, run_shielded
+from hooksdk.transcript import EncodedMessages, Entry, MessageReader, MessageSource, encode_for
 
 if TYPE_CHECKING:
     from hooksdk.stores._database import Database, Transaction

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast, final
 
-from hooksdk._transcript.encoding import encode
 from hooksdk.errors import StoreError
-from hooksdk.stores._files import BINARY, replace_file
-from hooksdk.stores._locks import lock, unlock
+from hooksdk.stores.files import BINARY, replace_file
+from hooksdk.stores.locks import lock, unlock
+from hooksdk.transcript import encode
 
 
 @final
@@ -32,8 +32,8 @@ class ValueFile:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(str(self.path), f"cannot be read: {error}. Nothing was changed") from error
 
-    def change(self, change: Callable[[dict[str, Any]], None], wait: float = 5.0) -> None:
-        """Read, change and write the values, alone."""
+    def change(self, change: Callable[[dict[str, Any]], bool], wait: float = 5.0) -> bool:
+        """Read, change and write the values, alone; nothing is written where `change` answers False, as this does then."""
         deadline = time.monotonic() + wait
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -46,8 +46,10 @@ class ValueFile:
                     raise StoreError(str(self.path), f"another process has held it for {wait:g} s")
                 time.sleep(0.005)
             values = self.read()
-            change(values)
-            replace_file(self.path, encode({"space": self.space, "values": values}))
+            changed = change(values)
+            if changed:
+                replace_file(self.path, encode({"space": self.space, "values": values}))
             unlock(fd)
+            return changed
         finally:
             os.close(fd)

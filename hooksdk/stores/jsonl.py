@@ -18,19 +18,18 @@ from typing import Any, cast, final
 
 import anyio
 
-from hooksdk._door.places import state_folder
-from hooksdk._tasks.shielding import in_thread, keep_trying, run_shielded
-from hooksdk._transcript.encoding import encode_for
-from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.storage import unknown_session
+from hooksdk.config import state_folder
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
-from hooksdk.stores._files import AppendFile, with_advice
+from hooksdk.stores._append_file import AppendFile
 from hooksdk.stores._jsonl_log import VERSION, JsonlLog, with_header
-from hooksdk.stores._locks import Lease
 from hooksdk.stores._values import ValueFile
+from hooksdk.stores.files import with_advice
+from hooksdk.stores.locks import Lease
+from hooksdk.tasks import in_thread, keep_trying, run_shielded
+from hooksdk.transcript import Entry, encode_for, is_same, unknown_session
 
-__all__ = ["VERSION", "JsonlLog", "JsonlStore", "file_name"]
+__all__ = ["VERSION", "JsonlLog", "JsonlStore", "ValueFile", "file_name"]
 
 
 def file_name(name: str) -> str:
@@ -167,16 +166,32 @@ class JsonlStore:
         """Store a JSON value; durable when this returns."""
         fresh = json.loads(encode_for(f"storage '{space}'", value))
 
-        def put(values: dict[str, Any]) -> None:
+        def put(values: dict[str, Any]) -> bool:
             values[key] = fresh
+            return True
 
         await run_shielded(in_thread, lambda: self._space(space).change(put))
+
+    async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
+        """Put `new` in the place of `old`, if that is what is stored now; None stands for no value. Durable when this returns."""
+        place = f"storage '{space}'"
+        fresh = json.loads(encode_for(place, new))
+
+        def swap(values: dict[str, Any]) -> bool:
+            if not is_same(place, values.get(key), old):
+                return False
+            values[key] = fresh
+            if new is None:
+                del values[key]
+            return True
+
+        return await run_shielded(in_thread, lambda: self._space(space).change(swap))
 
     async def delete_value(self, space: str, key: str) -> None:
         """Remove a value; one that is not there is no error."""
 
-        def drop(values: dict[str, Any]) -> None:
-            values.pop(key, None)
+        def drop(values: dict[str, Any]) -> bool:
+            return values.pop(key, values) is not values
 
         await run_shielded(in_thread, lambda: self._space(space).change(drop))
 

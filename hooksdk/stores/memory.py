@@ -7,13 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from hooksdk._tasks.shielding import keep_trying
-from hooksdk._transcript.encoding import encode_for
-from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.messages import EncodedMessages, MessageSource
-from hooksdk._transcript.storage import MessageReader, unknown_session
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
+from hooksdk.tasks import keep_trying
+from hooksdk.transcript import (
+    EncodedMessages,
+    Entry,
+    MessageReader,
+    MessageSource,
+    encode_for,
+    is_same,
+    unknown_session,
+)
 
 __all__ = ["MemoryLog", "MemoryStore"]
 
@@ -167,6 +172,17 @@ class MemoryStore:
     async def set_value(self, space: str, key: str, value: Any) -> None:
         """Store a JSON value."""
         self._values.setdefault(space, {})[key] = encode_for(f"storage '{space}'", value)
+
+    async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
+        """Put `new` in the place of `old`, if that is what is stored now; None stands for no value."""
+        place, values = f"storage '{space}'", self._values.setdefault(space, {})
+        line = None if new is None else encode_for(place, new)
+        if not is_same(place, json.loads(values.get(key, b"null")), old):
+            return False
+        values.pop(key, None)
+        if line is not None:
+            values[key] = line
+        return True
 
     async def delete_value(self, space: str, key: str) -> None:
         """Remove a value; one that is not there is no error."""

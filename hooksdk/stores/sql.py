@@ -20,16 +20,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from hooksdk._config.sources import split_store
-from hooksdk._tasks.limits import cancel_requests
-from hooksdk._tasks.shielding import keep_trying, run_shielded
-from hooksdk._transcript.encoding import encode_for
-from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.storage import unknown_session
+from hooksdk.config import split_store
 from hooksdk.errors import ConfigError, SessionBusy, StoreError
 from hooksdk.formats import Message
 from hooksdk.stores._sql_log import JOURNAL, MESSAGES, RENEW, SqlLog, read_rows
 from hooksdk.stores.jsonl import file_name
+from hooksdk.tasks import cancel_requests, keep_trying, run_shielded
+from hooksdk.transcript import Entry, encode_for, is_same, unknown_session
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -57,6 +54,10 @@ DELETE = [f"DELETE FROM hooksdk_{name} WHERE key = :key" for name in ("messages"
 SET_VALUE = """
 INSERT INTO hooksdk_values (space, key, name, body) VALUES (:space, :key, :name, :body)
 ON CONFLICT (space, key) DO UPDATE SET body = excluded.body"""
+ADD_VALUE = SET_VALUE.partition("DO UPDATE")[0] + "DO NOTHING"
+LOOK_AT_VALUE = "SELECT body FROM hooksdk_values WHERE space = :space AND key = :key {alone}"
+REPLACE_VALUE = "UPDATE hooksdk_values SET body = :body WHERE space = :space AND key = :key"
+DELETE_VALUE = "DELETE FROM hooksdk_values WHERE space = :space AND key = :key"
 
 
 @final
@@ -256,12 +257,36 @@ class SqlStore:
         row["body"] = encode_for(f"storage '{space}'", value).decode()
         await self._open().transaction(lambda transaction: transaction.execute(SET_VALUE, row))
 
+    async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
+        """Put `new` in the place of `old`, if that is what is stored now; None stands for no value. Durable when this returns.
+        Raises `StoreError`, also where the connection was lost in between, and it is not known whether it was stored."""
+        place = f"storage '{space}'"
+        row = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
+        row["body"] = encode_for(place, new).decode()
+        begun = False
+
+        async def change(transaction: Transaction) -> bool:
+            nonlocal begun
+            stored: str | None = (await transaction.execute(LOOK_AT_VALUE, row)).scalar()
+            if not is_same(place, None if stored is None else json.loads(stored), old):
+                if begun:  # by this, and its answer was lost, or by somebody else
+                    raise StoreError(
+                        str(self), f"the connection was lost while a value of {place} changed: read it anew"
+                    )
+                return False
+            if stored is None and new is None:
+                return True
+            begun = True
+            statement = ADD_VALUE if stored is None else DELETE_VALUE if new is None else REPLACE_VALUE
+            return (await transaction.execute(statement, row)).rowcount > 0
+
+        return await self._open().transaction(change)
+
     async def delete_value(self, space: str, key: str) -> None:
         """Remove a value; one that is not there is no error."""
         database, row = self._open(), {"space": file_name(space), "key": file_name(key)}
-        statement = "DELETE FROM hooksdk_values WHERE space = :space AND key = :key"
         if not await database.is_absent():
-            await database.transaction(lambda transaction: transaction.execute(statement, row))
+            await database.transaction(lambda transaction: transaction.execute(DELETE_VALUE, row))
 
     async def list_keys(self, space: str) -> list[str]:
         """The keys of a space, sorted."""

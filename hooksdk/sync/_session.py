@@ -21,7 +21,7 @@ from hooksdk.sync._host import OpenedHost
 from hooksdk.sync._plain import Approver, PlainModel, as_async, as_model
 from hooksdk.sync._portal import Opened
 from hooksdk.sync._run import Results, Run, Storage
-from hooksdk.tools import Tool
+from hooksdk.tools import Expose, Tool
 from hooksdk.transcript import DrainReport, Store
 
 
@@ -127,6 +127,7 @@ class Session(Opened[session_side.Session]):
         approver: Approver | None = None,
         transcript: bool = True,
         withhold: Callable[[Tool], str | None] | None = None,
+        expose: Expose | None = None,
     ) -> Run:
         """A run of this session, to use as `with session.run(...) as run`.
 
@@ -135,8 +136,9 @@ class Session(Opened[session_side.Session]):
         sub-agent's session `requester` and `workspace_dir` are the parent's unless others are given, and `trigger` is
         subagent. `approver` answers in this run, in the place of the host's. `transcript=False` is for a host without a model: calls
         go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
-        tool, plugins' own among them: one that it answers a reason for is not granted to this run. Entering raises
-        `RunAlreadyOpen`, `RunBlocked` or `PolicyFailed`."""
+        tool, plugins' own among them: one that it answers a reason for is not granted to this run. `expose` is how a client that
+        lists the tools is shown them, for the plugins that search (`AssembleTools.expose`). Entering raises `RunAlreadyOpen`,
+        `RunBlocked` or `PolicyFailed`."""
         return Run(
             self._do(
                 "run",
@@ -153,6 +155,7 @@ class Session(Opened[session_side.Session]):
                 approver=None if approver is None else as_async(approver),
                 transcript=transcript,
                 withhold=withhold,
+                expose=expose,
             ),
             self.portal,
         )

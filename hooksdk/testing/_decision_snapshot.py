@@ -42,7 +42,7 @@ class DecisionSnapshot:
             return NotImplemented
         problems = self.explain(other)
         if problems and self._update:
-            write_snapshot(self.path, snapshot_of(other, values=self._values))
+            self.write(other)
             return True
         return not problems
 
@@ -52,9 +52,18 @@ class DecisionSnapshot:
         """What differs, one line each; none where they are equal."""
         if not self.path.exists():
             return [f"there is no {self.path.name} yet: pytest --hooksdk-update writes it"]
-        problems = differences(read_snapshot(self.path), replay)
+        problems = self.differences(replay)
         advice = f"as {self.path.name} says; where the change is meant: pytest --hooksdk-update"
         return [*problems, advice] if problems else []
+
+    def differences(self, replay: Replay) -> list[str]:
+        """What the plugins decide otherwise than the file says, one line each. Raises `ConfigError` for one that cannot be
+        read."""
+        return differences(read_snapshot(self.path), replay)
+
+    def write(self, replay: Replay) -> None:
+        """Write the file, whatever it says now. Raises `ConfigError`."""
+        write_snapshot(self.path, snapshot_of(replay, values=self._values))
 
     def __repr__(self) -> str:
         return f"DecisionSnapshot({self.path.name})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -128,7 +127,7 @@ def is_refusal(result: FoundResult) -> bool:
 
 
 def without_prose(messages: Sequence[Message], form: MessageFormat) -> list[Message]:
-    """The same calls with their arguments; what anybody said, and what tools answered, is left out. Results are still errors
+    """A session that may be shown: the same calls with their arguments; what anybody said, and what tools answered, is left out. Results are still errors
     where they were."""
     bare: list[Message] = []
     for run in exchanges_in(messages, form):
@@ -146,8 +145,3 @@ def without_prose(messages: Sequence[Message], form: MessageFormat) -> list[Mess
             ]
             bare += form.result_messages(answered) if answered else []
     return bare
-
-
-def lines_of(messages: Sequence[Message]) -> str:
-    """The messages as JSON, one a line."""
-    return "".join(json.dumps(message, ensure_ascii=False) + "\n" for message in messages)

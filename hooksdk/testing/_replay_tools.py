@@ -67,14 +67,6 @@ def _inferred(name: str, values: Mapping[str, Sequence[object]]) -> Tool:
     )  # fmt: skip
 
 
-def definition_of(tool: Tool) -> dict[str, Any]:
-    """A tool as a file of definitions has it."""
-    hints = {name: value for name in Annotations.names() if (value := getattr(tool.annotations, name)) is not None}
-    return {
-        "id": tool.id, "description": tool.description, "parameters": tool.parameters, "annotations": hints,
-    }  # fmt: skip
-
-
 def _from_file(path: Path) -> list[Tool]:
     try:
         document: Any = json.loads(path.read_text("utf-8"))

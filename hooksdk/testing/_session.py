@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hooksdk import hooks
-from hooksdk._approvals.request import ask_approver
 from hooksdk._door.checks import check_mapping, each, refuse
 from hooksdk._plugins.installed import installed_plugins
 from hooksdk.agent import DEFAULT_LIMITS, Limits, Outcome, OutcomeReason, run_agent
-from hooksdk.approvals import Approval, ApprovalRequest, Approver, Later
+from hooksdk.approvals import Approval, ApprovalRequest, Approver, Later, ask_approver
 from hooksdk.config import Config, fold, load_config
 from hooksdk.errors import MissingGrant, PluginRefused, did_you_mean
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat

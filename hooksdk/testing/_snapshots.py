@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hooksdk._approvals.request import digest_of
+from hooksdk.approvals import digest_of
 from hooksdk.errors import ConfigError
 from hooksdk.testing._verdicts import CallVerdict, Replay
 from hooksdk.values import as_list, as_object, is_list, is_object
@@ -34,15 +34,9 @@ def _entry(verdict: CallVerdict, *, values: bool) -> dict[str, Any]:
     if verdict.reason:
         entry["reason"] = verdict.reason if values else without_values(verdict.reason, arguments)
     if becomes is not None:
-        entry["changed"] = changed_names(arguments, becomes)
+        entry["changed"] = verdict.changed
         entry["becomes"] = dict(becomes) if values else digest_of(dict(becomes))[:_DIGEST_CHARS]
     return entry
-
-
-def changed_names(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """The arguments that are not the same."""
-    missing = object()
-    return [name for name in {**before, **after} if before.get(name, missing) != after.get(name, missing)]
 
 
 def without_values(text: str, arguments: Mapping[str, Any]) -> str:
@@ -104,6 +98,11 @@ def differences(stored: Mapping[str, Any], replay: Replay) -> list[str]:
     if len(before) != len(after):
         lines.append(f"the snapshot has {len(before)} calls, and the session has {len(after)}")
     return lines
+
+
+def decision_changes(before: Replay, after: Replay) -> list[str]:
+    """What the plugins decide otherwise in the second replay of the same calls, one line each."""
+    return differences(snapshot_of(before, values=True), after)
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> Sequence[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from hooksdk._transcript.entries import Entry
 from hooksdk.errors import SessionBusy, StoreError
@@ -306,6 +307,38 @@ async def parallel_changes_of_one_space_lose_nothing(worker: Workers) -> None:
     _same(values, list(range(16)), "the values")
 
 
+async def a_value_is_changed_only_where_it_is_what_was_expected(worker: Workers) -> None:
+    store, other = worker(), worker()
+    value = {"b": [1, None], "a": "é\ud800"}
+    steps: list[tuple[Any, Any, bool, Any]] = [
+        (1, 2, False, None), (None, value, True, value), (None, 1, False, value), ({**value, "b": [1]}, 1, False, value),
+        ({"a": "é\ud800", "b": [1, None]}, 1, True, 1), (True, 2, False, 1), (1.0, 2, False, 1), ("1", 2, False, 1),
+        (2, None, False, 1), (1, None, True, None), (1, None, False, None), (None, None, True, None),
+    ]  # fmt: skip
+    for old, new, changes, stored in steps:
+        what = f"from {old!r} to {new!r}"
+        _same(await store.change_value("p", "k", old, new), changes, what)
+        _same(await other.get_value("p", "k"), stored, f"what others read after a change {what}")
+    _same(await other.list_keys("p"), [], "the keys once it was removed")
+    for refused in ((None, {"x": object()}), ({"x": object()}, 1)):
+        await _raises(StoreError, store.change_value("p", "k", *refused), "a value that is not JSON")
+    _same(await other.get_value("p", "k", "none"), "none", "after it was refused")
+
+
+async def of_all_who_change_a_value_at_once_one_does(worker: Workers) -> None:
+    stores = [worker(), worker()]
+
+    async def count_up(store: Store) -> None:
+        for _ in range(8):
+            while not await store.change_value("p", "k", count := await store.get_value("p", "k"), (count or 0) + 1):
+                await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as group:
+        for number in range(4):
+            group.start_soon(count_up, stores[number % 2])
+    _same(await stores[0].get_value("p", "k"), 32, "what all have counted")
+
+
 async def closing_the_store_lets_every_session_go(worker: Workers) -> None:
     store = worker()
     logs = [await store.open_session(name) for name in ("a", "b")]
@@ -335,5 +368,7 @@ CASES: tuple[Check, ...] = (
     a_value_is_apart_from_what_was_passed_and_what_is_handed_out,
     a_value_that_is_not_json_is_refused_and_the_old_one_stays,
     parallel_changes_of_one_space_lose_nothing,
+    a_value_is_changed_only_where_it_is_what_was_expected,
+    of_all_who_change_a_value_at_once_one_does,
     closing_the_store_lets_every_session_go,
 )

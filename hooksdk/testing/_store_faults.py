@@ -163,8 +163,10 @@ async def _play(make: MakeStore, fault: Fault, acknowledge: Callable[[str], obje
         ("one", lambda: log.append_messages(MESSAGES[:1]), lambda: _has(log, 0, 1)),
         ("more", lambda: log.append_messages(MESSAGES[1:]), lambda: _has(log, 0, 3)),
         ("journal", lambda: log.append_journal(JOURNAL, verify=True), lambda: _has(log, 1, 2)),
-        ("value", lambda: store.set_value("p", fault.session, "new"), lambda: _has_value(store, fault.session)),
-    ]
+        ("value", lambda: store.set_value("p", fault.session, "new"), lambda: _has_value(store, fault.session, "new")),
+        ("change", lambda: store.change_value("p", fault.session, "new", "newer"),
+         lambda: _has_value(store, fault.session, "newer")),
+    ]  # fmt: skip
     if isinstance(log, RewritableLog):
         steps.append(("shorter", functools.partial(log.rewrite_journal, SHORTER), lambda: _has(log, 1, 1)))
     for name, step, is_stored in steps:
@@ -200,8 +202,8 @@ async def _has(log: SessionLog, which: int, count: int) -> bool:
     return len((await log.read())[which]) == count
 
 
-async def _has_value(store: Store, session: str) -> bool:
-    return await store.get_value("p", session) == "new"
+async def _has_value(store: Store, session: str, value: str) -> bool:
+    return await store.get_value("p", session) == value
 
 
 async def _check(make: MakeStore, session: str, steps: list[str]) -> None:
@@ -221,7 +223,8 @@ async def _check(make: MakeStore, session: str, steps: list[str]) -> None:
     ):
         if len(part) < least or part not in whole:
             raise AssertionError(f"{name} after {steps} were acknowledged: {json.dumps(stored)}")
-    if value != "new" and ("value" in steps or value is not None):
+    least = 2 if "change" in steps else 1 if "value" in steps else 0
+    if value not in [None, "new", "newer"][least:]:
         raise AssertionError(f"the value after {steps} were acknowledged: {json.dumps(stored)}")
     await log.append_messages([{"n": 4}])
     if (await log.read())[0] != [*messages, {"n": 4}]:

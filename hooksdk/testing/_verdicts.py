@@ -47,6 +47,12 @@ class CallVerdict:
     """The arguments after the plugins' rewriting, where they differ."""
 
     @property
+    def changed(self) -> list[str]:
+        """The arguments that are not the recorded ones after the plugins' rewriting."""
+        before, after, missing = self.arguments, self.arguments if self.becomes is None else self.becomes, object()
+        return [name for name in {**before, **after} if before.get(name, missing) != after.get(name, missing)]
+
+    @property
     def differs(self) -> bool:
         """True where it would go otherwise than it went."""
         if self.outcome == "allow":

@@ -17,9 +17,10 @@ import anyio
 import pytest
 from searching import CATALOG, CREATE_ISSUE, READ_FILE, SEND_EMAIL, Search, configuration, make, searching
 
-from builtin_plugins.tool_search import ToolSearch, _code_mode
-from builtin_plugins.tool_search._sandbox import COMPUTING, Outcome, Sandbox
-from builtin_plugins.tool_search._script import Limits
+from builtin_plugins.tool_search import ToolSearch
+from builtin_plugins.tool_search._script import tool as code_tool
+from builtin_plugins.tool_search._script.sandbox import COMPUTING, Outcome, Sandbox
+from builtin_plugins.tool_search._script.script import Limits
 from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, Tool, ToolCall, ToolResult, hooks
 from hooksdk.hooks import (
     AfterToolCall,
@@ -648,7 +649,7 @@ async def test_while_a_person_is_asked_no_clock_of_the_script_runs(monkeypatch: 
         await anyio.sleep(1.5)
         return Approval(True)
 
-    monkeypatch.setattr(_code_mode, "CALLS_SECONDS", 0.0)
+    monkeypatch.setattr(code_tool, "CALLS_SECONDS", 0.0)
     tools = [CREATE_ISSUE.copy(timeout=0.2)]
     async with open_session("tool_search", AskFirst, tools=tools, config=CODE_MODE, approver=slowly) as session:
         played = await play(session, [call("tool_search_code", code='await call("create_issue", title="a")'), "Done."])
@@ -682,7 +683,7 @@ async def test_all_calls_together_have_a_limit_too(monkeypatch: pytest.MonkeyPat
         await anyio.sleep(0.15)
         return "slow"
 
-    monkeypatch.setattr(_code_mode, "CALLS_SECONDS", 0.0)
+    monkeypatch.setattr(code_tool, "CALLS_SECONDS", 0.0)
     async with coding(tools=[answering("slow", slow, timeout=2)], code_timeout=1) as script:
         text = await script.failure('for n in range(50):\n  await call("slow")')
         assert text == "'tool_search_code' did not finish within 3 s and was stopped."

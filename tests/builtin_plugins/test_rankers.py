@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from searching import CATALOG, searching
 
-from builtin_plugins.tool_search import _weights
-from builtin_plugins.tool_search._indexes import Indexes
-from builtin_plugins.tool_search._stems import stem
+from builtin_plugins.tool_search._ranking import weights
+from builtin_plugins.tool_search._ranking.indexes import Indexes
+from builtin_plugins.tool_search._ranking.stems import stem
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, RankBm25Ranker, Ranked, Ranker, load_ranker
 from hooksdk import Tool
 from hooksdk.errors import ConfigError
@@ -75,7 +75,7 @@ def test_one_field_without_pairs_and_synonyms_scores_and_orders_as_bm25_does(dat
     texts = data.draw(st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12), min_size=1, max_size=25))
     present = sorted({word for text in texts for word in text})
     query = data.draw(st.lists(st.sampled_from(present), min_size=1, max_size=6, unique=True))
-    k1, b = _weights.K1 / _weights.WEIGHTS[5], _weights.LENGTHS[5]
+    k1, b = weights.K1 / weights.WEIGHTS[5], weights.LENGTHS[5]
 
     documents = [tool("", id=str(number), parameters={"enum": text}) for number, text in enumerate(texts)]
     hits = Bm25Ranker(documents).search(" ".join(query), len(texts))

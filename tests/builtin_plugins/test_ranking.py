@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from builtin_plugins.tool_search import _words
-from builtin_plugins.tool_search._entries import entries
-from builtin_plugins.tool_search._stems import stem
+from builtin_plugins.tool_search._ranking.entries import entries
+from builtin_plugins.tool_search._ranking.stems import stem
+from builtin_plugins.tool_search._ranking.words import split_words
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, Ranker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,7 +100,7 @@ def test_a_right_answer_in_a_tiny_catalog_is_not_weak(size: int):
     ],
 )
 def test_text_is_split_into_words(text: str, words: list[str]):
-    assert _words.split_words(text) == words
+    assert split_words(text) == words
 
 
 @pytest.mark.parametrize("query", ["weather forecast", "WeatherForecast", "weather-forecasts", "WEATHER FORECASTING"])

@@ -7,7 +7,7 @@ import json
 import pytest
 from searching import CATALOG, make, searching
 
-from builtin_plugins.tool_search._listing import listing
+from builtin_plugins.tool_search._answers.listing import listing
 from hooksdk import Tool, schema
 
 pytestmark = pytest.mark.anyio

@@ -13,8 +13,8 @@ import pytest
 from pydantic import ValidationError
 
 from builtin_plugins.tool_search import ToolSearch
-from builtin_plugins.tool_search._indexes import Indexes
-from builtin_plugins.tool_search._learned import LIFT, MAX_TOOLS, MAX_WORDS, Learning, Memory, lifted, words_of
+from builtin_plugins.tool_search._ranking.indexes import Indexes
+from builtin_plugins.tool_search._ranking.learned import LIFT, MAX_TOOLS, MAX_WORDS, Learning, Memory, lifted, words_of
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, Ranked
 from hooksdk.config import ProjectSettings
 from tests.builtin_plugins.searching import CATALOG, GET_FORECAST, SEND_EMAIL, make, searching

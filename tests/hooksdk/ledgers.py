@@ -75,7 +75,7 @@ def knowledge(ledger: Ledger) -> dict[str, Any]:
     """Everything that a ledger knows; in which order the plugins' states came does not matter."""
     rows = ["handle", "position", "index", "occurrence", "call_id", "characters", "tokens", "is_error", "refusal", "turn",
             "tool", "summary", "call"]  # fmt: skip
-    slots = ["number", "id", "name", "order", "call", "staged", "disposable", "ran", "answer_hash", "by_run", "open"]
+    slots = ["number", "id", "name", "order", "call", "staged", "marks", "by_run", "open"]
     return {
         **{name: repr(value) for name, value in vars(ledger).items() if name not in ELSEWHERE},
         "messages": list(ledger.messages),

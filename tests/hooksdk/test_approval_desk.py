@@ -14,7 +14,8 @@ import anyio
 import pytest
 
 from hooksdk import Approval, MemoryStore, Tool, hooks
-from hooksdk.approvals import ApprovalDesk, ApprovalRecord, ApprovalRecords, NotWaiting, Remembered
+from hooksdk.approvals import Remembered
+from hooksdk.desk import ApprovalDesk, ApprovalRecord, ApprovalRecords, NotWaiting
 from hooksdk.errors import ApprovalPending, StoreError
 from hooksdk.hooks import Ask, BeforeToolCall, ResolveSecrets, Rewrite, RewriteToolCall, Secrets
 from tests.stage import Stage, make, playing
@@ -330,7 +331,8 @@ async def test_a_question_takes_one_answer(records: ApprovalRecords) -> None:
 
 ANSWER = """
 import sys, anyio
-from hooksdk.approvals import Approval, ApprovalRecords, NotWaiting
+from hooksdk.approvals import Approval
+from hooksdk.desk import ApprovalRecords, NotWaiting
 
 async def answer():
     sys.stdin.readline()
@@ -447,7 +449,7 @@ async def test_a_question_on_more_than_a_person_can_read_is_refused(records: App
 async def test_a_model_that_asks_for_ever_more_is_refused(
     records: ApprovalRecords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hooksdk._approvals.records.MAX_WAITING", 3)
+    monkeypatch.setattr("hooksdk.desk._records.MAX_WAITING", 3)
     async with at_desk(records) as stage:
         ends = [await attempt(stage, {"amount": amount}) for amount in range(4)]
     assert ends[:3] == ["waits"] * 3

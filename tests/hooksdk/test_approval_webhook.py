@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from hooksdk import Approval, ApprovalRequest, ToolCall
-from hooksdk.approvals import ApprovalDesk, ApprovalRecords, ApprovalWebhook, Later
+from hooksdk.approvals import Later
 from hooksdk.config import load_config
+from hooksdk.desk import ApprovalDesk, ApprovalRecords, ApprovalWebhook
 from hooksdk.errors import ConfigError
 from hooksdk.gateway._approvals import desk_of
 from tests.stage import make

@@ -10,6 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
+import hooksdk.approvals
+import hooksdk.desk
 from hooksdk import Approval, ApprovalRequest, hooks
 from hooksdk.hooks import Ask, BeforeToolCall, Trace
 from tests.stage import make, playing
@@ -270,3 +272,13 @@ async def test_asking_and_answering_are_in_the_trace() -> None:
     async with playing(Asks, Keeps, approver=raises) as stage:
         await stage.call()
     assert kinds == ["approval_asked None", "approval_answered False"]
+
+
+@pytest.mark.parametrize("name", hooksdk.desk.__all__)
+def test_who_looks_for_the_desk_where_it_was_is_told_where_it_is(name: str) -> None:
+    with pytest.raises(ImportError, match=rf"^{name} is in hooksdk\.desk now: from hooksdk\.desk import {name}$"):
+        getattr(hooksdk.approvals, name)
+
+
+def test_what_never_was_in_approvals_is_no_import_error() -> None:
+    assert not hasattr(hooksdk.approvals, "ApprovalDesks")

@@ -9,7 +9,8 @@ import anyio
 import pytest
 
 from hooksdk import ApprovalRequest, ToolCall
-from hooksdk.approvals import Approval, ApprovalDesk, ApprovalRecords, Later, Question
+from hooksdk.approvals import Approval, Later, Question
+from hooksdk.desk import ApprovalDesk, ApprovalRecords
 from tests.hooksdk.commands import hooksdk
 from tests.stage import make
 

@@ -381,7 +381,7 @@ def test_nothing_is_deleted_without_an_answer_or_when_one_session_is_unknown(
 def test_a_person_is_asked_before_a_session_is_deleted(
     answer: str, rest: list[str], stored: JsonlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hooksdk.cli._sessions_change import delete
+    from hooksdk.cli._sessions.changes import delete
 
     ours, theirs = os.openpty()
     os.write(ours, f"{answer}\n".encode())

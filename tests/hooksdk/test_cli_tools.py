@@ -19,7 +19,7 @@ from mcp_servers import script
 from hooksdk import MemoryStore, Tool, schema
 from hooksdk.cli._console import first_sentence, print_columns, printable
 from hooksdk.cli._project import ThrowawayStore
-from hooksdk.cli._tools import print_search
+from hooksdk.cli._tools.look import print_search
 
 pytestmark = pytest.mark.anyio
 HOUSE = script("many")

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as limits
 from hypothesis import strategies as st
 
-from hooksdk.cli import _json_text as json_text
-from hooksdk.cli._client_text import ClientText, Hunk
+from hooksdk.cli._edits import json_text
+from hooksdk.cli._edits.client_text import ClientText, Hunk
 from hooksdk.errors import ConfigError
 
 GATEWAY = {"command": "/opt/venv/bin/python", "args": ["-m", "hooksdk", "gateway"]}

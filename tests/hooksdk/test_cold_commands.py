@@ -15,7 +15,7 @@ import strangers
 from commands import COMMAND, environment, write_user_file
 from warm import CAN_FORK, Done, run
 
-from hooksdk._plugins.validation import validate
+from hooksdk.cli._plugins.validation import validate
 
 AT_IMPORT = {
     "sleeps": "import time\ntime.sleep(600)\n",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hooksdk import Host, MemoryStore, ToolCall
-from hooksdk.cli._edit import record_trust
+from hooksdk.cli._edits.configuration import record_trust
 from hooksdk.config import Config, ConfigWatch, read_config
 from hooksdk.errors import ConfigError
 from tests.stage import make

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from hooksdk import Approval, ApprovalRequest, Tool, ToolCall
-from hooksdk._approvals.console import PROMPT
-from hooksdk.approvals import ConsoleApprover, Question
+from hooksdk.approvals import Question
+from hooksdk.desk import ConsoleApprover
+from hooksdk.desk.console import PROMPT
 
 pytestmark = pytest.mark.anyio
 WIDTH = 60
@@ -179,5 +180,5 @@ async def test_two_calls_are_asked_about_one_after_the_other() -> None:
 async def test_rich_is_imported_when_it_is_used_only() -> None:
     import subprocess
 
-    code = "import sys, hooksdk.approvals; hooksdk.approvals.ConsoleApprover; print('rich' in sys.modules)"
+    code = "import sys, hooksdk.desk; hooksdk.desk.ConsoleApprover; print('rich' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

@@ -17,8 +17,8 @@ from hooksdk import Host
 from hooksdk.calls import ToolResult
 from hooksdk.errors import SessionBusy, StoreError, TranscriptChanged
 from hooksdk.formats import Message
-from hooksdk.stores import JsonlStore, _files
-from hooksdk.stores._files import AppendFile
+from hooksdk.stores import JsonlStore, files
+from hooksdk.stores._append_file import AppendFile
 from hooksdk.transcript import Results
 
 pytestmark = pytest.mark.anyio
@@ -288,7 +288,7 @@ async def test_a_session_that_cannot_be_opened_for_want_of_a_disk_says_so_and_lo
 
     for name in real:
         monkeypatch.setattr(os, name, failing(name))
-    monkeypatch.setattr(_files, "_sync", os.fdatasync)
+    monkeypatch.setattr(files, "_sync", os.fdatasync)
     for fails in range(1, 30):
         problem, countdown = "", fails
         try:

@@ -19,7 +19,7 @@ from mcp_servers import alive, script, until
 from warm import Done
 
 from hooksdk import JsonlStore, MemoryStore
-from hooksdk.cli._doctor_store import examine_store
+from hooksdk.cli._doctor.store import examine_store
 
 FLAWED = '''
 from collections.abc import Sequence
@@ -266,7 +266,7 @@ def test_an_open_session_is_a_notice_and_a_closed_one_is_nothing(tmp_path: Path)
 HELD = """
 import os, sys
 from pathlib import Path
-from hooksdk.stores._locks import Lease
+from hooksdk.stores.locks import Lease
 lease = Lease.take(Path(sys.argv[1]))
 child = os.fork()
 if child == 0:

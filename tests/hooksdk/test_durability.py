@@ -22,7 +22,7 @@ from hooksdk import transcript as transcripts_module
 from hooksdk.calls import ToolResult
 from hooksdk.errors import StoreError
 from hooksdk.formats import Message
-from hooksdk.stores import JsonlStore, MemoryStore, SessionLog, _files
+from hooksdk.stores import JsonlStore, MemoryStore, SessionLog, _append_file, files
 from hooksdk.transcript import Results, Transcript
 
 pytestmark = pytest.mark.anyio
@@ -104,7 +104,7 @@ async def test_whichever_write_fails_nothing_is_damaged_and_the_next_try_succeed
 
     for name in real:
         monkeypatch.setattr(os, name, failing(name))
-    monkeypatch.setattr(_files, "_sync", os.fdatasync)
+    monkeypatch.setattr(files, "_sync", os.fdatasync)
     for fails in range(1, 100):
         store = JsonlStore(tmp_path / str(fails))
         async with opened(store) as transcript:
@@ -252,14 +252,14 @@ async def test_a_step_whose_own_task_dies_is_read_again_from_the_store(store: Js
 def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many bytes each reading of a file took."""
     sizes: list[int] = []
-    read = _files.read_at
+    read = _append_file.read_at
 
     def counting(fd: int, size: int, offset: int) -> bytes:
         data = read(fd, size, offset)
         sizes.append(len(data))
         return data
 
-    monkeypatch.setattr(_files, "read_at", counting)
+    monkeypatch.setattr(_append_file, "read_at", counting)
     return sizes
 
 

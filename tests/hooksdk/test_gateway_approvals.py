@@ -17,12 +17,13 @@ import pytest
 from mcp import Client, types
 
 from hooksdk import Host, hooks
-from hooksdk.approvals import Approval, ApprovalDesk, ApprovalRecord, ApprovalRecords
+from hooksdk.approvals import Approval
+from hooksdk.desk import ApprovalDesk, ApprovalRecord, ApprovalRecords
 from hooksdk.gateway import Gateway
 from hooksdk.gateway._heirs import Place, leave
 from hooksdk.gateway._status import state_folder
 from hooksdk.hooks import AfterToolCall, Ask, BeforeToolCall, Rewrite, RewriteToolCall
-from hooksdk.stores._locks import lock
+from hooksdk.stores.locks import lock
 from tests.hooksdk.gateways import ERAS, Source, client, gateway, source, text_of
 
 pytestmark = pytest.mark.anyio

@@ -25,8 +25,8 @@ from scripted_servers import Make, Scripted
 
 from hooksdk import Host
 from hooksdk.cli._console import CommandProblem
-from hooksdk.cli._gateway_project import GatewayProject, ServeOptions
-from hooksdk.cli._gateway_serve import serve
+from hooksdk.cli._gateway.project import GatewayProject, ServeOptions
+from hooksdk.cli._gateway.serve import serve_clients
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway
 from hooksdk.gateway._http import SHORTEST_TOKEN
@@ -422,7 +422,7 @@ async def test_it_serves_where_there_are_no_signals_to_hear_of(make: Make, tmp_p
     os.write(ours, json.dumps(ping).encode() + b"\n")
     codes: list[int] = []
     # A thread gets no signals, and Windows has none of this kind.
-    thread = threading.Thread(target=lambda: codes.append(serve(options, (theirs, written))), daemon=True)
+    thread = threading.Thread(target=lambda: codes.append(serve_clients(options, (theirs, written))), daemon=True)
     thread.start()
     with anyio.fail_after(60):
         answer = await anyio.to_thread.run_sync(os.read, read, 1000)

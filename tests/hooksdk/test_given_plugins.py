@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from hooksdk._plugins.files import plugins_at
 from hooksdk.errors import HookUseError, PluginRefused
+from hooksdk.host import plugins_at
 
 POLICY = """
 from hooksdk import hooks

@@ -25,7 +25,7 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import TranscriptChanged
 from hooksdk.formats import Message, MessageFormat, get_format
-from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store, _files, _index
+from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store, _append_file, _index
 from hooksdk.stores._lines import LineTable
 from hooksdk.transcript import Results, Transcript
 
@@ -48,13 +48,13 @@ def store(tmp_path: Path) -> JsonlStore:
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The name of the file of each line that was read and judged at an opening."""
     files: list[str] = []
-    parse = _files.parse_line
+    parse = _append_file.parse_line
 
     def counting(path: Path, line: bytes, number: int) -> dict[str, Any]:
         files.append(path.name.split(".")[-2])
         return parse(path, line, number)
 
-    monkeypatch.setattr(_files, "parse_line", counting)
+    monkeypatch.setattr(_append_file, "parse_line", counting)
     return files
 
 
@@ -427,5 +427,5 @@ def test_an_index_is_not_written_through_a_link_that_waits_for_it(tmp_path: Path
     victim.write_text("mine")
     place = tmp_path / "s.index"
     place.with_name(f".{place.name}.tmp").symlink_to(victim)
-    _index.write_index(place, "s", _index.Index(_files.Covered(0, "", LineTable()), b""))
+    _index.write_index(place, "s", _index.Index(_append_file.Covered(0, "", LineTable()), b""))
     assert (victim.read_text(), place.exists()) == ("mine", False)

@@ -335,7 +335,7 @@ async def test_a_worker_that_will_not_end_does_not_hold_the_host_for_ever(
 
 
 async def test_what_happens_after_its_session_closed_is_observed_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hooksdk._run.judged.CALLS_TIMEOUT", 0.01)
+    monkeypatch.setattr("hooksdk._run.call.CALLS_TIMEOUT", 0.01)
     seen: list[str] = []
     closed = anyio.Event()
 

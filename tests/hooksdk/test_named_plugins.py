@@ -15,8 +15,8 @@ pytest.importorskip("openai", reason="needs the extra `openai`")
 from commands import hooksdk as command
 from commands import write_user_file
 
-from hooksdk._plugins.files import holders_of_all
 from hooksdk.cli._app import run
+from hooksdk.host import plugins_at
 from hooksdk.testing import Turn, call
 from hooksdk.testing.server import ScriptedServer
 
@@ -183,7 +183,7 @@ def test_another_copy_of_the_package_in_front_of_it_is_told(folder: Path, monkey
         (folder / place / "handy" / "__init__.py").write_text(CLASSES)
     monkeypatch.setattr(sys, "path", [str(folder / "installed"), *sys.path])
     with pytest.raises(Exception, match="or install this one with: pip install -e"):
-        holders_of_all(["mine/handy/__init__.py"], folder)
+        plugins_at("mine/handy/__init__.py", folder=folder)
 
 
 def test_a_file_that_imports_from_another_named_one_leaves_that_one_its_handlers(

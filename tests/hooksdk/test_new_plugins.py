@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hooksdk._plugins.authoring import drafts
-from hooksdk._plugins.validation import validate
 from hooksdk.cli._app import run
+from hooksdk.cli._plugins.authoring import drafts
+from hooksdk.cli._plugins.validation import validate
 from hooksdk.errors import PluginRefused
 
 

@@ -27,8 +27,7 @@ from hooksdk.hooks import (
     TransformToolResult,
     Withhold,
 )
-from hooksdk.testing import DecisionSnapshot, call, open_session, play, replay, replay_async
-from hooksdk.testing._exchanges import without_prose
+from hooksdk.testing import DecisionSnapshot, call, open_session, play, replay, replay_async, without_prose
 from hooksdk.testing._snapshots import differences, snapshot_of
 
 

@@ -159,7 +159,7 @@ async def test_the_end_of_a_run_cancels_its_calls_and_waits_for_them_before_its_
 async def test_a_result_that_comes_after_its_run_is_not_taken_for_a_later_call_of_the_same_id(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hooksdk._run.judged.CALLS_TIMEOUT", 0.01)
+    monkeypatch.setattr("hooksdk._run.call.CALLS_TIMEOUT", 0.01)
     over, call = anyio.Event(), ToolCall("c", "read_file", {})
 
     async def slow(arguments: dict[str, Any]) -> str:
@@ -185,6 +185,36 @@ async def test_a_result_that_comes_after_its_run_is_not_taken_for_a_later_call_o
         seen = session.plugin("seen")
     # A cancelled call whose tool came to its end all the same may be told as the one or the other.
     assert seen.calls in ([("c", "ok"), ("c", "ok")], [("c", "error"), ("c", "ok")])
+
+
+async def test_a_call_that_is_judged_when_its_run_pauses_stays_open_and_its_tool_does_not_run() -> None:
+    over, call, ran = anyio.Event(), ToolCall("c", "read_file", {}), list[str]()
+
+    class Slow:
+        @hooks.before_tool_call
+        async def judge(self, event: BeforeToolCall) -> None:
+            await over.wait()
+
+    async def run_it(arguments: dict[str, Any]) -> str:
+        ran.append("ran")
+        return "ran"
+
+    async def call_it(run: Run) -> None:
+        with pytest.raises(RunClosed):
+            await run.call_tool(call)
+
+    async with open_host(Slow) as host, host.session("s") as session:
+        async with anyio.create_task_group() as group:
+            async with session.run() as run:
+                await run.resolve_tools([make(execute=run_it)])
+                await run.record([USER, reply(call)])
+                group.start_soon(call_it, run)
+                await anyio.wait_all_tasks_blocked()
+                run.pause("later")
+            over.set()
+        assert ran == []
+        async with session.run() as run:
+            assert [pending.id for pending in run.pending] == ["c"]
 
 
 async def test_a_result_that_comes_after_a_pause_answers_its_call() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
+from sqlalchemy.exc import DBAPIError
 from transcripts import OPENAI, body, history, opened, statuses
 
 from hooksdk import Host
@@ -207,6 +208,26 @@ async def test_a_lost_connection_is_made_again(postgres: Postgres) -> None:
         postgres.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
         await log.append_messages([{"n": number}])
     assert (await log.read())[0] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    await store.aclose()
+
+
+async def test_a_change_whose_answer_was_lost_is_not_made_twice_and_the_doubt_is_told(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, once = SqlStore(url), _database.Database._once
+    await store.set_value("p", "k", 1)
+
+    async def losing(self: Any, step: Any, writes: bool) -> Any:
+        answer = await once(self, step, writes)
+        if not writes or not lost.pop():
+            return answer
+        raise DBAPIError("", {}, ConnectionError("gone"), connection_invalidated=True)
+
+    lost = [False, True]
+    monkeypatch.setattr(_database.Database, "_once", losing)
+    with pytest.raises(StoreError, match="the connection was lost while a value of storage 'p' changed: read it anew"):
+        await store.change_value("p", "k", 1, 2)
+    assert await store.get_value("p", "k") == 2
     await store.aclose()
 
 

@@ -365,9 +365,13 @@ def test_arguments_that_fit_come_back_as_they_are_and_others_repaired_with_what_
 def test_only_the_run_can_mark_a_tool_as_a_bridge() -> None:
     one = make()
     assert not one.bridge
-    bridge = as_offered(one, "searches", bridge=True)
+    bridge = as_offered(one, "searches", search=True)
     assert (bridge.bridge, one.bridge, bridge.id) == (True, False, f"plugin:searches:{one.name}")
+    assert (bridge.search, one.search) == (True, False)
     assert not bridge.copy(name="other").bridge
+    assert not bridge.copy(name="other").search
+    bare = as_offered(one.copy(execute=None), "searches", search=False)
+    assert (bare.bridge, bare.search) == (True, False)
     with pytest.raises(TypeError):
         Tool(name="one", bridge=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 

@@ -23,7 +23,7 @@ from warm import CAN_FORK, Done, run, start
 
 from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, MemoryStore, hooks
 from hooksdk._config.rules import PLUGIN_SETTINGS, SETTINGS
-from hooksdk.cli._edit import record_trust
+from hooksdk.cli._edits.configuration import record_trust
 from hooksdk.config import Config, PluginConfig, ProjectSettings, fold, load_config, read_config
 from hooksdk.errors import ConfigError, PluginRefused
 from hooksdk.hooks import AfterToolCall, BeforeToolCall, Block

@@ -24,9 +24,9 @@ from typing import IO, Any
 
 CAN_FORK = sys.platform == "linux"
 MODULES = [
-    "anthropic", "hooksdk.cli._app", "hooksdk.cli._gateway", "hooksdk.cli._gateway_uninstall", "hooksdk.cli._mcp_import",
-    "hooksdk.cli._demo.play", "hooksdk.cli._demo.real", "hooksdk.cli._report", "hooksdk.cli._run",
-    "hooksdk.cli._tools", "hooksdk.mcp",
+    "anthropic", "hooksdk.cli._app", "hooksdk.cli._gateway.commands", "hooksdk.cli._gateway.uninstall", "hooksdk.cli._mcp.import_servers",
+    "hooksdk.cli._demo.play", "hooksdk.cli._demo.real", "hooksdk.cli._report", "hooksdk.cli._run.prompt",
+    "hooksdk.cli._tools.look", "hooksdk.mcp",
     "hooksdk.models.anthropic", "hooksdk.models.openai", "mcp.client.stdio", "openai",
 ]  # fmt: skip
 

@@ -21,7 +21,6 @@ from rich.console import Console
 from hooksdk import Config, Host, ResultInfo, Session, Tool, schema
 from hooksdk._config.sources import without_password
 from hooksdk.agent import Outcome, run_agent
-from hooksdk.cli._approver import ask_here, grant_all
 from hooksdk.cli._clock import seconds_since_start
 from hooksdk.cli._console import CommandProblem, one_line, print_json, print_line
 from hooksdk.cli._demo.commits import Commits
@@ -31,7 +30,8 @@ from hooksdk.cli._demo.repository import make_history, make_repository
 from hooksdk.cli._demo.script import LIGHT, PROMPT, REAL, Office, scripted_secretary
 from hooksdk.cli._demo.tables import Tables
 from hooksdk.cli._project import store_spec
-from hooksdk.cli._timeline import Timeline
+from hooksdk.cli._run.approver import ask_here, grant_all
+from hooksdk.cli._run.timeline import Timeline
 from hooksdk.hooks import Trace
 from hooksdk.testing import ScriptedModel
 

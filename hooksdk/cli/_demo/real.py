@@ -12,7 +12,7 @@ from rich.console import Console
 
 from hooksdk import Host
 from hooksdk.cli._console import CommandProblem
-from hooksdk.cli._servers import ServerWatch
+from hooksdk.cli._mcp.servers import ServerWatch
 from hooksdk.mcp import McpServers
 
 PROGRAMS = {

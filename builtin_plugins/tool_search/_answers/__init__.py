@@ -1,0 +1,1 @@
+"""What a model reads after a search, a description or a name that no tool has."""

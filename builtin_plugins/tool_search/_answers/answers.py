@@ -1,0 +1,146 @@
+"""What a search and a description answer, for the bridge tools and for scripts alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from builtin_plugins.tool_search._answers.listing import available, not_available
+from builtin_plugins.tool_search._answers.parts import MAX_SCHEMA, compact, find_part, parts_at, shortened
+from builtin_plugins.tool_search._answers.scope import Refusal, Scope, reason_of
+from builtin_plugins.tool_search._answers.signatures import clip, signature, summary
+from builtin_plugins.tool_search.rankers import Ranked, Ranker
+from hooksdk import Catalog, Tool, schema
+
+MAX_QUERIES = 10
+MAX_DESCRIBED = 10
+MAX_HIT_SCHEMA = 800
+"""Characters up to which the best hit comes with its schema, where that says more than the call signature."""
+_IN_SIGNATURE = {"type", "title", "enum", "const"}
+"""What a property may have of which the call signature says all."""
+
+
+def search(queries: Sequence[str], limit: int, *, scope: Scope, ranker: Ranker) -> dict[str, Any]:
+    """The answer to these queries: the hits of each, and what exists where one finds too little."""
+    catalog, deferred = scope.catalog, scope.deferred
+    direct = len(catalog) - len(deferred)
+    queries = list(dict.fromkeys(queries))
+    groups: list[dict[str, Any]] = []
+    for query in queries[:MAX_QUERIES]:
+        ranked = [hit for hit in ranker.search(query, limit + direct) if hit.id in catalog]
+        groups.append(_group(query, ranked, limit, scope))
+    answer: dict[str, Any] = {"total_available": len(deferred), "results": groups}
+    if len(queries) > MAX_QUERIES:
+        answer["note"] = f"Only the first {MAX_QUERIES} queries were searched."
+    if catalog.missing:
+        answer["not_available"] = not_available(catalog.missing)
+    if any("weak" in group or not (group["hits"] or "already_offered" in group) for group in groups):
+        answer["available_from"] = available(tool for tool in catalog if tool.name in deferred)
+        answer["hint"] = "Try other words, or one capability at a time. What is not found may not exist."
+    return answer
+
+
+def _group(query: str, ranked: Sequence[Ranked], limit: int, scope: Scope) -> dict[str, Any]:
+    catalog, deferred = scope.catalog, scope.deferred
+    best = [one for one in ranked if one.id in deferred][:limit]
+    hits = [_hit(_tool(catalog, one.id), weak=one.weak) for one in best]
+    if hits and not best[0].weak and _deserves_schema(parameters := _tool(catalog, best[0].id).parameters):
+        # Which dialect it is helps nobody to call it.
+        hits[0]["parameters"] = {key: part for key, part in (parameters or {}).items() if key != "$schema"}
+    group: dict[str, Any] = {"query": clip(query, 200), "hits": hits}
+    if ranked and ranked[0].id not in deferred and not ranked[0].weak:
+        offered = f"{ranked[0].id} is offered to you directly: call it without {scope.names.call}"
+        group["already_offered"] = offered
+    if hits and all(one.weak for one in best):
+        group["weak"] = "None of these fits well; the capability may not exist here."
+    return group
+
+
+def _tool(catalog: Catalog, name: str) -> Tool:
+    tool = catalog.get(name)
+    assert tool is not None
+    return tool
+
+
+def _hit(tool: Tool, *, weak: bool) -> dict[str, Any]:
+    hit = {"call": signature(tool.name, tool.parameters), "name": tool.name, "description": summary(tool.description)}
+    hit |= {"from": clip(tool.owner, 60)}
+    return {**hit, "weak": True} if weak else hit
+
+
+def _deserves_schema(parameters: Mapping[str, Any] | None) -> bool:
+    """Whether a schema is small, and says more than the call signature does."""
+    properties: object = parameters.get("properties") if parameters else None
+    if not isinstance(properties, Mapping):
+        return False
+    parts = cast("Mapping[str, Any]", properties).values()
+    return any(map(_says_more, parts)) and len(compact(parameters)) <= MAX_HIT_SCHEMA
+
+
+def _says_more(part: object) -> bool:
+    """Whether a property is more than the call signature says; that it is null unless given is no more."""
+    if not isinstance(part, Mapping):
+        return True
+    own = cast("Mapping[str, Any]", part)
+    return any(key not in _IN_SIGNATURE and (key, value) != ("default", None) for key, value in own.items())
+
+
+def describe(names: Sequence[str], part: object, *, scope: Scope) -> dict[str, Any]:
+    """The schemas of these tools, and for the others why there is none."""
+    tools: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    for name in names[:MAX_DESCRIBED]:
+        tool = scope.catalog.meant(name)
+        if (tool is not None and tool.name not in scope.deferred) or (tool is None and scope.names.bridge(name)):
+            problems[name] = "It is offered to you directly, with its whole schema."
+            continue
+        try:
+            granted = scope.granted(name)
+        except Refusal as error:
+            problems[clip(name, 200)] = reason_of(error)
+        else:
+            tools[granted.name] = described(granted, part)
+    answer: dict[str, Any] = {"tools": tools}
+    if problems:
+        answer["problems"] = problems
+    if len(names) > MAX_DESCRIBED:
+        answer["note"] = f"Only the first {MAX_DESCRIBED} names were looked up."
+    return answer
+
+
+def described(tool: Tool, part: object = None) -> dict[str, Any]:
+    """Description and schema of a tool, or one part of the schema; of a very large one its outline."""
+    whole = tool.parameters or {"type": "object", "properties": {}}
+    answer: dict[str, Any] = {"description": clip(tool.description, MAX_SCHEMA)}
+    parameters: object = whole
+    path = part if isinstance(part, str) else ""
+    if path:
+        answer = {}
+        parameters = find_part(whole, path)
+        if parameters is None:
+            return {"problem": f"its schema has no part '{clip(path, 200)}'", **parts_at(whole, path)}
+    if len(compact(parameters)) <= MAX_SCHEMA:
+        return {**answer, "parameters": parameters}
+    return {**answer, **shortened(parameters, path)}
+
+
+def texts_of(value: object) -> list[str]:
+    """What a model gave as a list of texts: a list, one text, or JSON text of a list."""
+    if isinstance(value, str):
+        text = value.strip()
+        if text.startswith("["):
+            try:
+                return texts_of(schema.parse_arguments(f'{{"list": {text}}}')["list"])
+            except ValueError:
+                return [text]
+        return [text] if text else []
+    items = cast("Iterable[object]", value) if isinstance(value, list) else ()
+    return [one.strip() for one in items if isinstance(one, str) and one.strip()]
+
+
+def number_of(value: object, default: int) -> int:
+    """What a model gave as a number, or the default."""
+    try:
+        return int(cast("Any", value))
+    except (TypeError, ValueError, OverflowError):
+        return default

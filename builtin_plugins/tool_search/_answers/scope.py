@@ -1,0 +1,159 @@
+"""Which tool a name of the model stands for, and what it reads where that is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from builtin_plugins.tool_search._answers.listing import not_available
+from builtin_plugins.tool_search._answers.signatures import clip, signature, summary
+from builtin_plugins.tool_search._names import Names
+from builtin_plugins.tool_search._sentences import HOW_TO_CALL, HOW_TO_CALL_IN_SCRIPT
+from builtin_plugins.tool_search.rankers import Ranker
+from hooksdk import Catalog, Tool, ToolError
+
+LONGEST_NAME = 200
+"""Characters of a name that a refusal repeats."""
+NOTHING_CALLED = "Nothing was called: "
+"""How each refusal of a bridge call begins."""
+MAX_HITS = 3
+"""Tools that a refusal names in the place of one that there is not."""
+MAX_WORDS = 400
+"""Characters of a call's arguments that are searched for."""
+MAX_VALUE = 120
+"""Characters of one argument that are searched for: names and requests are short, documents are not."""
+
+
+@dataclass(eq=False)
+class Refusal(ToolError):
+    """Why a call of the model is not made."""
+
+    lead: Tool | None = None
+    """The tool that it probably has to call instead."""
+
+
+def refusal(reason: str, lead: Tool | None = None) -> Refusal:
+    """The refusal of a bridge call for this reason."""
+    return Refusal(f"{NOTHING_CALLED}{reason}", lead)
+
+
+def reason_of(error: ToolError) -> str:
+    """Why a bridge call was refused."""
+    return str(error).removeprefix(NOTHING_CALLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the bridge reaches in this run."""
+
+    catalog: Catalog
+    deferred: frozenset[str]
+    names: Names = field(default_factory=Names)
+    ranker: Callable[[], Ranker] | None = None
+    """Finds tools in the place of a name that there is not; without it none are looked for."""
+    in_script: bool = False
+    """Whether what is deferred is called in a script."""
+
+    def granted(self, name: str, arguments: Mapping[str, Any] | None = None) -> Tool:
+        """The deferred tool that is meant. Raises `Refusal` for a bridge, a tool that is offered directly, one that is
+        withheld and an unknown one: four cases with four next steps."""
+        tool = self.catalog.meant(name, arguments)
+        if tool is not None and tool.name in self.deferred:
+            return tool
+        call = self.names.call
+        if tool is not None:
+            offered = f"'{tool.name}' is offered to you directly. Call {tool.name} itself, not through {call}."
+            raise refusal(offered, tool)
+        if sharing := self.catalog.sharing(name):
+            raise refusal(f"several tools are called '{name}'. Use one of {', '.join(sharing)}.")
+        if name in self.catalog.withheld:
+            raise refusal(f"'{name}' is withheld from this run ({self.catalog.withheld[name]}). Do not retry.")
+        near = self.catalog.suggest(name)
+        advice = f" Did you mean {' or '.join(near)}?" if near else ""
+        if direct := [one for one in near if one not in self.deferred]:
+            itself = "itself" if len(direct) == 1 else "themselves"
+            advice += f" Call {' and '.join(direct)} {itself}, not through {call}."
+        if name in self.catalog.removed_names:
+            advice += f" Use {self.names.search} for another tool that can do it, or go on without it."
+            raise refusal(f"there is no tool called '{name}' any more. Do not retry.{advice}")
+        hits = self.hits(name, arguments)
+        shown = clip(name, LONGEST_NAME)
+        source = self._source(name)
+        problem = f"'{shown}' is {source}" if source else f"there is no tool called '{shown}'."
+        advice = advice or (f" Use {self.names.search} to find the exact name." if not hits else "")
+        raise refusal(f"{problem}{advice}{self._missing()}{self.lines(hits)}", hits[0] if hits else None)
+
+    def unknown(self, name: str, arguments: Mapping[str, Any]) -> Refusal:
+        """What a direct call of a name reads that no tool has."""
+        hits, source = self.hits(name, arguments), self._source(name)
+        advice = self.lines(hits)
+        if not hits:
+            near = self.catalog.suggest(name)
+            how = self.names.fill(HOW_TO_CALL_IN_SCRIPT if self.in_script else HOW_TO_CALL)
+            advice = (
+                f" Did you mean {' or '.join(near)}?" if near else f" There are tools that are not shown to you. {how}"
+            )
+        problem = f"it is {source}" if source else "there is no such tool."
+        text = f"'{clip(name, LONGEST_NAME)}' was not run: {problem}{self._missing()}{advice}"
+        return Refusal(text, hits[0] if hits else None)
+
+    def hits(self, name: str, arguments: Mapping[str, Any] | None) -> list[Tool]:
+        """The tools that a made-up name and the words of its arguments find, or the words find at the source of that name."""
+        if self.ranker is None:
+            return []
+        ranker, words = self.ranker(), " ".join(_words(arguments))[:MAX_WORDS]
+        owned = {tool.name for tool in self._owned(name)}
+        if owned:
+            ranked = ranker.search(f"{name} {words}", len(self.catalog))
+            found = [hit.id for hit in ranked if hit.id in owned]
+        else:
+            for query in (f"{name} {words}", name):
+                found = [hit.id for hit in ranker.search(query, MAX_HITS) if not hit.weak]
+                if found:
+                    break
+        return [tool for one in found[:MAX_HITS] if (tool := self.catalog.get(one)) is not None]
+
+    def lines(self, hits: list[Tool]) -> str:
+        """These tools with their signatures, one a line, and how they are called."""
+        if not hits:
+            return ""
+        how = f"in a script for {self.names.code}" if self.in_script else f"through {self.names.call}"
+        rows = [
+            f"- {signature(tool.name, tool.parameters)}: {summary(tool.description, 80)}".rstrip(": ")
+            + ("" if tool.name in self.deferred else " (is shown to you: call it directly)")
+            for tool in hits
+        ]
+        return "\n".join([f" Tools that may fit, called {how}:", *rows])
+
+    def _missing(self) -> str:
+        """The sources whose tools are not there now: the tool that is meant may be one of theirs."""
+        if not self.catalog.missing:
+            return ""
+        missing = not_available(self.catalog.missing)
+        sources = (f"{name} ({reason})" if reason else name.strip("()") for name, reason in missing.items())
+        return f" Not available now: {'; '.join(sources)}."
+
+    def _owned(self, name: str) -> list[Tool]:
+        folded = _fold(name)
+        return [tool for tool in self.catalog if tool.name in self.deferred and _fold(tool.owner) == folded]
+
+    def _source(self, name: str) -> str:
+        count = len(self._owned(name))
+        return f"a source of {count} tool{'s' if count > 1 else ''}, not a tool." if count else ""
+
+
+def _fold(name: str) -> str:
+    return "".join(char for char in name if char.isalnum()).casefold()
+
+
+def _words(value: object, depth: int = 0) -> Iterator[str]:
+    """The short texts in the arguments."""
+    if isinstance(value, str) and len(value) <= MAX_VALUE:
+        yield value
+    elif isinstance(value, Mapping) and depth < 4:
+        for one in cast("Mapping[str, object]", value).values():
+            yield from _words(one, depth + 1)
+    elif isinstance(value, list) and depth < 4:
+        for one in cast("list[object]", value):
+            yield from _words(one, depth + 1)

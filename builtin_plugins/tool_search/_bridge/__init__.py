@@ -1,0 +1,1 @@
+"""The bridge tools: how they are shown, and the calls that are made through them."""

@@ -1,0 +1,1 @@
+"""Which tools fit a query best."""

@@ -1,0 +1,1 @@
+"""Code mode: the model writes a script that searches and calls."""

@@ -1,0 +1,227 @@
+"""Worker processes of pydantic-monty that run scripts. It knows nothing of tools.
+
+A worker is driven step by step in threads, so that the same code serves asyncio and trio.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar, final
+
+import anyio
+import anyio.to_thread
+
+from builtin_plugins.tool_search._script.script import Function, Limits, OverLimit, Printout, Script
+from builtin_plugins.tool_search._script.serialise import PRELUDE_FILE, READING, prelude
+from builtin_plugins.tool_search._sentences import SCRIPT_MODULES
+from hooksdk.tasks import run_shielded
+
+if TYPE_CHECKING:
+    import pydantic_monty as monty
+
+COMPUTING = 16
+"""Scripts that may compute at a time. Those that wait for a tool or for a person leave their place to others."""
+WORKERS = 64
+"""Scripts that may be under way at a time; another one waits for its turn."""
+GRACE = 1.0
+"""Seconds past its limit after which a worker is killed that did not stop by itself."""
+_NOT_SUPPORTED = "NotImplementedError: The monty syntax parser does not yet support "
+
+_T = TypeVar("_T")
+
+
+def is_installed() -> bool:
+    """Whether pydantic-monty can be used, without importing it."""
+    return importlib.util.find_spec("pydantic_monty") is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a script ended, in the words of its reader."""
+
+    value: object = None
+    """Of its last line, as JSON; what has no form in JSON is written out in words."""
+    printed: str = ""
+    """The beginning of what it printed."""
+    characters: int = 0
+    """How much it printed."""
+    problem: str | None = None
+    """Why it failed, with the line."""
+    not_awaited: Sequence[str] = ()
+    """The calls that it did not wait for: given up, or never begun."""
+
+
+@final
+class Sandbox:
+    """Worker processes, started with the first script and kept warm. Each script has a fresh namespace."""
+
+    def __init__(self, workers: int = WORKERS) -> None:
+        self._workers = workers
+        self._pool: monty.Monty | None = None
+        self._starting = anyio.Lock()
+        self._closed = False
+        self._taken: set[_Worker] = set()
+        self._alive = anyio.Semaphore(workers)
+        self._places = anyio.Semaphore(COMPUTING)
+        self._threads = anyio.CapacityLimiter(workers + COMPUTING)
+
+    async def run(self, code: str, functions: Mapping[str, Function], limits: Limits) -> Outcome:
+        """Run a script that may call these functions. However it ends, the outcome says so; what a function raises is
+        raised in the script under the same built-in name. When this is cancelled, the worker is killed."""
+        import pydantic_monty as monty
+
+        worker_limits: monty.ResourceLimits = {
+            "max_feed_duration_secs": limits.seconds,
+            "max_memory": limits.memory,
+            "max_recursion_depth": limits.depth,
+        }
+        printout = Printout(limits.printed)
+        script = Script(functions, limits)
+        source, _ = prelude(tuple(functions))
+        value, problem = None, None
+        try:
+            async with self._worker(worker_limits) as worker:
+                await worker.step(lambda: worker.session.feed_run(f"{source}\nimport {', '.join(SCRIPT_MODULES)}"))
+                value = await script.drive(worker.step, worker.session, code, printout)
+        except monty.MontyError as error:
+            problem = _problem(error, limits, code)
+        except OverLimit as error:
+            problem = str(error)
+        return Outcome(
+            value=value, printed=printout.text, characters=printout.characters, problem=problem,
+            not_awaited=script.not_awaited,
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        """Stop every worker, also those whose scripts still run; no other one is started."""
+        self._closed = True
+        for worker in self._taken:
+            worker.kill()
+        await run_shielded(self._stop)
+
+    async def _stop(self) -> None:
+        async with self._starting:
+            pool, self._pool = self._pool, None
+            if pool is not None:
+                await self._in_thread(functools.partial(pool.__exit__, None, None, None))
+
+    @asynccontextmanager
+    async def _worker(self, limits: monty.ResourceLimits) -> AsyncGenerator[_Worker, None]:
+        """A worker of one's own. It goes back to the pool, or is killed if a step of it was given up."""
+        async with self._alive:
+            session = (await run_shielded(self._started)).checkout(limits=limits)
+            worker = _Worker(session, self._threads, self._places)
+            try:
+                # A worker that is being taken or given back when asyncio cancels the task would be lost to the pool.
+                await run_shielded(self._in_thread, worker.take)
+                self._check_open()
+                self._taken.add(worker)
+                yield worker
+            finally:
+                self._taken.discard(worker)
+                worker.kill_if_busy()
+                await run_shielded(self._in_thread, worker.give_back)
+
+    async def _started(self) -> monty.Monty:
+        async with self._starting:
+            self._check_open()
+            if self._pool is None:
+                import pydantic_monty as monty
+
+                pool = monty.Monty(max_processes=self._workers, feed_duration_limit_grace=GRACE)
+                await self._in_thread(pool.__enter__)
+                self._pool = pool
+            return self._pool
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise OverLimit("It was not run: the host is closing.")
+
+    async def _in_thread(self, function: Callable[[], object]) -> None:
+        await anyio.to_thread.run_sync(function, limiter=self._threads)
+
+
+@final
+class _Worker:
+    """One worker process while a script has it."""
+
+    def __init__(self, session: monty.MontySession, threads: anyio.CapacityLimiter, places: anyio.Semaphore) -> None:
+        self.session = session
+        self._threads = threads
+        self._places = places
+        self._is_taken = False
+        self._busy = False
+        self._pid: int | None = None
+
+    def take(self) -> None:
+        """Take it out of the pool."""
+        self.session.__enter__()
+        self._is_taken = True
+        self._pid = self.session.worker_pid  # a busy worker does not say it
+
+    def give_back(self) -> None:
+        """Give it back to the pool, if it was taken."""
+        if self._is_taken:
+            self.session.__exit__(None, None, None)
+
+    async def step(self, function: Callable[[], _T]) -> _T:
+        """Let the worker go on, in a thread; a cancellation does not wait for it."""
+        async with self._places:
+            self._busy = True
+            try:
+                answer = await anyio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=self._threads)
+            except Exception:
+                self._busy = False
+                raise
+            self._busy = False
+            return answer
+
+    def kill_if_busy(self) -> None:
+        """A worker whose step was given up would go on to its limit, and its thread with it."""
+        if self._busy:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the process, whatever it does."""
+        if self._pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+def _problem(error: monty.MontyError, limits: Limits, code: str) -> str:
+    import pydantic_monty as monty
+
+    text = str(error)
+    if isinstance(error, monty.MontyCrashedError):
+        if error.timed_out:
+            return f"It was stopped: it ran longer than {limits.seconds:g} s of its own time."
+        return "It was stopped: its worker process died. The next script gets another one."
+    if "time limit exceeded" in text and text.startswith("TimeoutError"):
+        return f"It was stopped: it ran longer than {limits.seconds:g} s of its own time."
+    if "exceeded its memory limit" in text or "memory limit exceeded" in text:
+        return f"It was stopped: it needed more than {limits.memory // 2**20} MiB of memory."
+    if isinstance(error, (monty.MontyRuntimeError, monty.MontySyntaxError)):
+        lines = [frame.line for frame in error.traceback() if _is_own(frame)]
+        text = (
+            error.display("type-msg")[:4000]
+            .replace(_NOT_SUPPORTED, "this Python does not have ")
+            .replace("'__ask__'", "that calls a tool")
+        )
+        if lines:
+            # From the script itself, as its last line was changed to keep its value.
+            source = "".join(code.split("\n")[lines[-1] - 1 : lines[-1]]).strip()[:200]
+            return f"line {lines[-1]}: {text[:2000]}" + (f"\n  {source}" if source else "")
+    return text[:2000]
+
+
+def _is_own(frame: monty.Frame) -> bool:
+    """Whether this is a place in the script itself."""
+    is_reading = (frame.source_line or "").startswith(READING)
+    return frame.filename.startswith("<python-input-") and frame.filename != PRELUDE_FILE and not is_reading

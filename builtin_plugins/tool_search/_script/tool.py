@@ -1,0 +1,254 @@
+"""`tool_search_code`: one tool instead of three. The model writes a short script that finds tools and calls them."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast, final
+
+import anyio.to_thread
+
+from builtin_plugins.tool_search._answers.answers import compact, described, number_of, search, texts_of
+from builtin_plugins.tool_search._answers.scope import Refusal, Scope, reason_of
+from builtin_plugins.tool_search._answers.signatures import clip
+from builtin_plugins.tool_search._bridge.tools import CHANGES
+from builtin_plugins.tool_search._bridge.written_call import ARGUMENT_KEYS, NAME_KEYS
+from builtin_plugins.tool_search._names import Names
+from builtin_plugins.tool_search._script.sandbox import Outcome, Sandbox
+from builtin_plugins.tool_search._script.script import Limits
+from builtin_plugins.tool_search._script.values import THREAD_FROM, TooLarge, as_json, beginning, clean, result_value
+from builtin_plugins.tool_search._sentences import (
+    INSTEAD_IN_SCRIPT,
+    NOT_UNDONE,
+    SCRIPT_ADVICE,
+    SCRIPT_MODULES,
+)
+from builtin_plugins.tool_search.rankers import Ranker
+from hooksdk import Tool, ToolContext, ToolError, ToolResult, schema
+from hooksdk.errors import did_you_mean
+
+MAX_CODE = 20_000
+"""Characters of a script."""
+LONGEST_QUERY = 2_000
+"""Characters of one query that are searched for."""
+LONGEST_NAME = 300
+"""Characters of a tool's name or id that a script may ask for: the trace keeps them."""
+MAX_ANSWER = 16_000
+"""Characters of what comes back from it."""
+MAX_RETURNS = 8_000
+"""Characters of an output schema that `describe` shows."""
+CALLS_SECONDS = 300.0
+"""What the calls of one script may take together, unless one of the tools alone may take longer."""
+
+# Prose around it has no quotes, so the fence is certainly in no text of the script.
+_FENCE = re.compile(r"(?:[^\"'#`]|\b'\b)*```[a-z]*[ \t]*\n(.*?)```[^`]*", re.DOTALL)
+_UNDEFINED = re.compile(r"NameError: name '(\w+)' is not defined")
+
+
+def code_tool(
+    description: str,
+    *,
+    sandbox: Sandbox,
+    ranker: Callable[[ToolContext], Ranker],
+    seconds: float,
+    slowest: float,
+    default_limit: int,
+    max_limit: int,
+    names: Names,
+) -> Tool:
+    """`tool_search_code` with this description. A script has `seconds` of its own time; `slowest` is the longest time
+    that a tool may take."""
+
+    async def run(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        code = _read_code(arguments.get("code"), names.code)
+        script = _Functions(context, lambda: ranker(context), default_limit, max_limit, names)
+        functions = {"search": script.search, "describe": script.describe, "call": script.call}
+        return script.answer(await sandbox.run(code, functions, Limits(seconds=seconds)))
+
+    tool = Tool(
+        name="tool_search_code",
+        description=description,
+        parameters={
+            "type": "object",
+            "properties": {"code": {"type": "string", "description": "The script."}},
+            "required": ["code"],
+        },
+        execute=run,
+        annotations=CHANGES,
+        # The script's own time and its calls' time; while a person is asked the run stops this clock.
+        timeout=seconds + max(CALLS_SECONDS, slowest),
+    )
+    return tool.copy(name=names.code)
+
+
+def _read_code(code: object, name: str) -> str:
+    text = clean(str(code or ""))
+    fenced = _FENCE.fullmatch(text)
+    text = textwrap.dedent(fenced[1] if fenced else text).strip("\n")
+    if not text.strip():
+        raise ToolError(f'Nothing was run: {name} needs a script, such as {{"code": "await search(\'mail\')"}}')
+    if len(text) > MAX_CODE:
+        raise ToolError(f"Nothing was run: the script has {len(text):,} characters; {MAX_CODE:,} are the most.")
+    return text
+
+
+@final
+@dataclass
+class _Functions:
+    """What one script can call, and what became of its calls."""
+
+    context: ToolContext
+    ranker: Callable[[], Ranker]
+    default_limit: int
+    max_limit: int
+    names: Names
+    done: list[str] = field(default_factory=list[str])
+    """The tools whose calls succeeded, in the order in which the calls ended."""
+    failed: list[str] = field(default_factory=list[str])
+    """The tools whose calls failed or were blocked."""
+
+    async def search(self, /, query: object = None, limit: object = None, **keywords: object) -> list[dict[str, Any]]:
+        """The hits of one query or of several, each once."""
+        queries = [
+            clip(one, LONGEST_QUERY) for one in texts_of(query if query is not None else keywords.get("queries"))
+        ]
+        if not queries:
+            raise TypeError('search needs a query, such as await search("create issue")')
+        most = max(1, min(number_of(limit, self.default_limit), self.max_limit))
+        # In a thread, as the first search of a large catalog makes its index.
+        groups = (await anyio.to_thread.run_sync(self._find, queries, most))["results"]
+        hits = {hit["name"]: hit for group in reversed(groups) for hit in reversed(group["hits"])}
+        self.context.count("searches", len(groups))
+        self.context.count("hits", len(hits))
+        return as_json([*reversed(hits.values())])
+
+    def _find(self, queries: Sequence[str], most: int) -> dict[str, Any]:
+        return search(queries, most, scope=self._scope(), ranker=self.ranker())
+
+    def _scope(self) -> Scope:
+        """Every granted tool: a script may call those that are shown, too."""
+        catalog = self.context.catalog
+        return Scope(catalog, frozenset(tool.name for tool in catalog), self.names, in_script=True)
+
+    async def describe(self, /, name: object = None, **keywords: object) -> dict[str, Any]:
+        """Description and schemas of one tool."""
+        name = _name_of(name if name is not None else keywords.get("names"), "describe")
+        self.context.count("describes", 1)
+        try:
+            tool = self._scope().granted(name)
+        except Refusal as error:
+            raise ValueError(reason_of(error).replace(f"{self.names.search} ", "search ")) from None
+        answer = {"name": tool.name, **described(tool)}
+        returns = tool.output_schema
+        fits = returns is not None and len(compact(returns)) <= MAX_RETURNS
+        return as_json({**answer, "returns": returns} if fits else answer)
+
+    async def call(self, /, *positional: object, **keywords: object) -> Any:
+        """Call a tool like any other call: every policy sees it."""
+        name, arguments = self._read_call(positional, keywords)
+        result = await self.context.call_tool(name, arguments, origin="code")
+        (self.failed if result.is_error else self.done).append(clip(name, 100))
+        if not result.is_error:
+            if result.structured is None and len(result.text) < THREAD_FROM:
+                return _value_of(name, result)
+            return await anyio.to_thread.run_sync(_value_of, name, result)
+        text = clean(result.text)
+        if self.names.bridge(name) and self.context.catalog.get(name) is None:
+            text = f"'{name}' was not run: a script calls tools by their own names."
+        if text.startswith("Blocked") or name in self.context.catalog.withheld:
+            raise PermissionError(text)
+        raise RuntimeError(text)
+
+    def _read_call(self, positional: tuple[object, ...], keywords: dict[str, object]) -> tuple[str, dict[str, Any]]:
+        if len(positional) > 2:
+            raise TypeError('call takes a name and one object, such as await call("create_issue", {"title": "x"})')
+        name_key = next((key for key in NAME_KEYS if key in keywords), "name")
+        name = _name_of(positional[0] if positional else keywords.pop(name_key, None), "call")
+        tool = self.context.catalog.get(name)
+        fields: object = positional[1] if len(positional) == 2 else None
+        wrapper = next((key for key in ARGUMENT_KEYS if _wraps(key, keywords, tool)), None)
+        if fields is None and wrapper:
+            fields = keywords.pop(wrapper)
+        raw: object = dict(cast("Mapping[str, Any]", fields)) if isinstance(fields, Mapping) else fields
+        try:
+            arguments = cast("dict[str, Any]", raw) if isinstance(raw, dict) else schema.parse_arguments(raw)
+        except schema.BadArguments as error:
+            raise TypeError(f"the arguments of '{name}' cannot be read. {error}") from None
+        return name, {**keywords, **arguments}
+
+    def answer(self, outcome: Outcome) -> ToolResult:
+        """What the model reads of the script."""
+        if outcome.problem is not None:
+            return ToolResult.error(self._failure(outcome))
+        answer: dict[str, Any] = {}
+        notes: list[str] = []
+        value = outcome.value
+        text = compact(value)
+        room = MAX_ANSWER - 500
+        if outcome.characters:
+            answer["printed"] = beginning(outcome.printed, max(room // 2, room - len(text) - 20))
+            room -= len(compact(answer))
+            if len(answer["printed"]) < outcome.characters:
+                notes.append(f"printed has the first {len(answer['printed']):,} of {outcome.characters:,} characters")
+        if len(text) > room:
+            value = beginning(value if isinstance(value, str) else text, room)
+            notes.append(f"value has the first {len(value):,} characters of its JSON, which has {len(text):,}")
+        if value is not None or not answer:
+            answer = {"value": value, **answer}
+        if outcome.not_awaited:
+            notes.append(f"not awaited, so not waited for: {_few(outcome.not_awaited)}. Write await before each")
+        if outcome.value is None and not outcome.characters:
+            notes.append("the script printed nothing, and its last line has no value")
+        return ToolResult(compact({**answer, "note": ". ".join(notes)} if notes else answer))
+
+    def _failure(self, outcome: Outcome) -> str:
+        problem = clean(outcome.problem or "")
+        parts = [f"The script failed. {problem}", *(advice for part, advice in SCRIPT_ADVICE if part in problem)]
+        if match := _UNDEFINED.search(problem):
+            parts.append(self._instead_of(match[1]))
+        if self.done:
+            parts.append(f"Calls that it had made: {_few(self.done)}. {NOT_UNDONE}")
+        if self.failed:
+            parts.append(f"Calls that failed: {_few(self.failed)}")
+        if outcome.not_awaited:
+            parts.append(f"Given up: {_few(outcome.not_awaited)}")
+        if outcome.characters:
+            parts.append(f"It had printed: {clip(clean(outcome.printed), MAX_ANSWER // 2)}")
+        return "\n".join(filter(None, parts))
+
+    def _instead_of(self, name: str) -> str:
+        """What to write in place of a name that is not defined in a script."""
+        if (usual := self.names.bridge(name)) in INSTEAD_IN_SCRIPT:
+            return f"There is no {name} in a script: write {INSTEAD_IN_SCRIPT[usual]}"
+        tool = self.context.catalog.get(name)
+        if tool is not None:
+            return f'{name} is a tool: write await call("{tool.name}", {{...}})'
+        return did_you_mean(name, ("search", "describe", "call", *SCRIPT_MODULES)).strip()
+
+
+def _value_of(name: str, result: ToolResult) -> Any:
+    try:
+        return result_value(result.structured, result.text)
+    except TooLarge as error:
+        raise RuntimeError(f"'{clip(name, 100)}' was run, but {error}. Ask it for less at a time.") from None
+
+
+def _wraps(key: str, keywords: Mapping[str, object], tool: Tool | None) -> bool:
+    """Whether all arguments stand under this key, which is none of the tool's own."""
+    is_wrapper = key in keywords and not (tool and key in tool.parameter_names)
+    return is_wrapper and (key == "arguments" or isinstance(keywords[key], Mapping))
+
+
+def _few(names: Sequence[str], most: int = 20) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _name_of(value: object, function: str) -> str:
+    """A tool's name, also where a hit of a search is given in its place."""
+    if isinstance(value, Mapping):
+        value = cast("Mapping[str, object]", value).get("name")
+    if not isinstance(value, str) or not value.strip():
+        raise TypeError(f'{function} needs the name of a tool, such as await {function}("create_issue")')
+    return clip(clean(value.strip()), LONGEST_NAME)

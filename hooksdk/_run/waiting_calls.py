@@ -1,0 +1,128 @@
+"""What was judged of calls that have no result yet, kept in the session: they go on from there, in a later run too."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, cast, final
+
+from hooksdk._approvals.request import Approval, Question, definition_of, digest_of
+from hooksdk._firing.event import RunInfo
+from hooksdk._run.secrets import SecretMask
+from hooksdk._schema.fresh import peek
+from hooksdk._tasks.background import logger
+from hooksdk.calls import Origin, ToolCall
+from hooksdk.tools import Tool
+from hooksdk.transcript import Transcript
+from hooksdk.values import BadArguments, as_object, parse_arguments
+
+STATE = "hooksdk.verdicts"
+"""The name of its state in the session. No plugin has it: `PluginStates` gives no ids that begin like this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingCall:
+    """One call, as it was judged."""
+
+    reply: int
+    """The number of the reply that it belongs to: providers use ids again."""
+    run: str
+    """Stands for whom and where it was judged: requester, workspace, and the chains of triggers and agents."""
+    written: str
+    """Stands for name and arguments as they were written."""
+    name: str
+    """The real tool's name; the call may have come by a bridge."""
+    origin: Origin
+    tool: str
+    """The tool's id."""
+    fingerprint: str
+    """Of its definition."""
+    arguments: dict[str, Any]
+    """Those that were judged, and will run."""
+    questions: tuple[Question, ...]
+    answered_by: str | None
+    """Who approved it; None while nobody has."""
+
+
+@final
+class WaitingCalls:
+    """The calls of one session that were judged and have no result yet."""
+
+    def __init__(self, transcript: Transcript, info: RunInfo) -> None:
+        self._transcript = transcript
+        self._info = info
+        self.calls: dict[str, Any] = transcript.state(STATE)
+        """By their id."""
+        self._taken: set[str] = set()
+        """The ids of calls that somebody takes further now, and that nobody else may take."""
+
+    def take(self, written: ToolCall) -> WaitingCall | None:
+        """What was judged of this call, once; None when it has to be judged."""
+        value: object = self.calls.get(written.id)
+        if value is None or written.id in self._taken:
+            return None
+        try:
+            fields = dict(cast("Mapping[str, Any]", value))
+            fields["questions"] = tuple(Question(**question) for question in fields["questions"])
+            waiting = WaitingCall(**fields)
+        except (KeyError, TypeError, ValueError) as error:
+            logger.warning("what was judged of call %r cannot be read, so it is judged anew: %r", written.id, error)
+            return None
+        if (waiting.reply, waiting.run, waiting.written) != (self._reply_of(written), self._run, _digest(written)):
+            return None
+        self._taken.add(written.id)
+        return waiting
+
+    async def keep(
+        self, written: ToolCall, call: ToolCall, tool: Tool, arguments: dict[str, Any], questions: tuple[Question, ...],
+        approval: Approval | None, *, mask: SecretMask,
+    ) -> bool:  # fmt: skip
+        """Keep what was judged, with placeholders for values of secrets; durable when this answers True. False where
+        something is not JSON."""
+        waiting = WaitingCall(
+            reply=self._reply_of(written), run=self._run, written=_digest(written), name=call.name, origin=call.origin,
+            tool=tool.id, fingerprint=definition_of(tool), arguments=arguments,
+            questions=questions, answered_by=mask.text(approval.by) if approval else None,
+        )  # fmt: skip
+        value = asdict(waiting)
+        value |= {name: mask.value(value[name]) for name in ("arguments", "questions")}
+        if not (waiting.run and waiting.written and digest_of(value)):
+            return False
+        # Calls of earlier replies are closed: what was kept of them is good for nothing any more.
+        current = {
+            name: one for name, one in self.calls.items() if as_object(one).get("reply", 0) >= self._transcript.replies
+        }  # fmt: skip
+        await self._save({**current, written.id: value})
+        self._taken.discard(written.id)
+        return True
+
+    async def forget(self, written: ToolCall) -> None:
+        """The call is executed now, or has its result."""
+        if written.id in self.calls:
+            await self._save({name: one for name, one in self.calls.items() if name != written.id})
+            self._taken.discard(written.id)
+
+    async def _save(self, calls: dict[str, Any]) -> None:
+        await self._transcript.save_state(STATE, calls)
+        self.calls = self._transcript.state(STATE)
+
+    @cached_property
+    def _run(self) -> str:
+        """What rules may ask of a run: a call that was judged for one requester is judged anew for another."""
+        info = self._info
+        return digest_of([info.requester, info.workspace_dir, info.triggers, info.agents])
+
+    def _reply_of(self, written: ToolCall) -> int:
+        """The number of its reply: the newest, or the next one when its reply is not recorded yet."""
+        replies = self._transcript.replies
+        return replies if any(call.id == written.id for call in self._transcript.pending) else replies + 1
+
+
+def _digest(written: ToolCall) -> str:
+    """Stands for what the call says: a host may hand over its arguments as an object, or as the model's text."""
+    arguments = peek(written, "arguments")
+    with contextlib.suppress(BadArguments):
+        arguments = parse_arguments(arguments)
+    return digest_of([written.name, arguments])

@@ -1,0 +1,1 @@
+"""`hooksdk config` and `hooksdk trust`."""

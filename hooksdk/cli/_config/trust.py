@@ -1,0 +1,105 @@
+"""`hooksdk trust`: what a project's file would widen, and the operator's word that it may."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from hooksdk._config.rules import Remark
+from hooksdk._config.sources import read_sources
+from hooksdk._config.trust import look_up_file, resolve
+from hooksdk.cli._console import CommandProblem, print_json, safe, stdout_console
+from hooksdk.cli._edits.configuration import forget_trust, record_trust
+from hooksdk.cli._mcp.files import project_files, servers_remark
+from hooksdk.config import read_config
+
+
+def trust_folder(folder: Path, *, yes: bool) -> int:
+    """Show what would count, ask, and record it."""
+    _, merged = read_config(folder=folder)
+    console = stdout_console()
+    settings = merged.to_look_at()
+    files = project_files(folder)
+    if not settings and not files:
+        console.print(f"{safe(merged.trust.folder)}: nothing here needs your trust", soft_wrap=True)
+        return 0
+    new = [trust for trust in ([merged.trust] if settings else []) + files if not trust.trusted]
+    if not new:
+        console.print(f"{safe(merged.trust.folder)}: you trust it already, at what it holds now", soft_wrap=True)
+        return 0
+    for trust in new:
+        changed = ", changed since you trusted it" if trust.state == "changed" else ""
+        place = merged.project if trust is merged.trust else trust.folder
+        console.print(f"{safe(place)}{changed}: this would count", soft_wrap=True)
+        for remark in settings if trust is merged.trust else [servers_remark(trust)]:
+            console.print(f"  {describe(remark)}", soft_wrap=True)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise CommandProblem("nobody is there to answer: --yes trusts it unasked")
+        console.print(
+            f"Trust {safe(merged.trust.folder)} at this content? [y/N] ", end="", markup=False, soft_wrap=True
+        )
+        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+            console.print("not trusted")
+            return 1
+    path = [record_trust(trust) for trust in new][-1]
+    console.print(f"trusted until it changes, in {safe(path)}", soft_wrap=True)
+    return 0
+
+
+def describe(remark: Remark) -> str:
+    """One entry, as rich prints it: its name, what it says, and what follows."""
+    return f"[bold]{safe(remark.entry)}[/] = {value_text(remark.value)}  [dim]{safe(remark.why)}[/]"
+
+
+def value_text(value: object) -> str:
+    """A setting's value in one line, whole, as rich prints it."""
+    return safe(json.dumps(value_as_json(value), ensure_ascii=False))
+
+
+def value_as_json(value: object) -> Any:
+    """A setting's value for a JSON document: TOML knows dates and `inf`, which are text there."""
+    if isinstance(value, Mapping):
+        return {str(key): value_as_json(item) for key, item in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, list):
+        return [value_as_json(item) for item in cast("list[object]", value)]
+    finite = not isinstance(value, float) or math.isfinite(value)
+    return value if finite and isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def list_trusted(*, as_json: bool) -> int:
+    """Print the folders that are trusted, and whether they have changed."""
+    digests = read_sources(Path(os.devnull), {**os.environ}, None).trusted
+    folders = [{"folder": name, "state": _state(Path(name))} for name in digests]
+    if as_json:
+        print_json({"schema": 1, "folders": folders})
+        return 0
+    console = stdout_console()
+    for entry in folders:
+        console.print(f"{safe(entry['state']):9} {safe(entry['folder'])}", soft_wrap=True)
+    if not folders:
+        console.print("You trust no folder.")
+    return 0
+
+
+def _state(folder: Path) -> str:
+    if folder.is_file():
+        return look_up_file(folder, read_sources(Path(os.devnull), {**os.environ}, None).trusted).state
+    if not folder.is_dir():
+        return "gone"
+    return read_config(folder=folder)[1].trust.state
+
+
+def remove_trust(folder: Path) -> int:
+    """Forget a folder."""
+    resolved = resolve(folder)
+    path = forget_trust(resolved)
+    if path is None:
+        raise CommandProblem(f"{resolved} is not among the folders that you trust: hooksdk trust --list")
+    stdout_console().print(f"{safe(resolved)}: not trusted any more, in {safe(path)}", soft_wrap=True)
+    return 0

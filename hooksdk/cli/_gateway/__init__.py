@@ -1,0 +1,1 @@
+"""`hooksdk gateway`: serving, and standing in front of the clients of this machine."""

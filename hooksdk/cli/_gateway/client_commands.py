@@ -1,0 +1,122 @@
+"""`hooksdk gateway import`, `install`, `uninstall` and `status`: the gateway in front of the clients of this machine."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from hooksdk.cli._console import CommandProblem
+from hooksdk.cli._options import ImportFrom, Json, ServerNames
+
+Client = Annotated[
+    str,
+    typer.Option(
+        "--client",
+        metavar="CLIENT",
+        help="claude-code, claude-desktop, cursor, vscode, codex, windsurf, gemini, qwen, zed or cline.",
+    ),
+]
+InProject = Annotated[
+    bool, typer.Option("--project/--user", help="The file of this folder's project, or your own for all projects.")
+]
+InFolder = Annotated[
+    bool, typer.Option("--local", help="Claude Code's servers of this folder alone, which it keeps in your own file.")
+]
+OfFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--file", metavar="FILE", help="Another file of the client, such as that of one of VS Code's profiles."
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it unasked.")]
+
+
+def import_servers(
+    names: ServerNames = None,
+    sources: ImportFrom = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Another file than the gateway's own.")
+    ] = None,
+    in_project: InProject = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Find the MCP servers of the clients on this machine, and add them to the gateway's own file, which is shown first."""
+    _need_mcp()
+    from hooksdk.cli._gateway.install import gateway_file
+    from hooksdk.cli._mcp.import_servers import ImportOptions, add_servers
+
+    here = Path()
+    target = output or gateway_file("project" if in_project else "user", here)
+    options = ImportOptions(
+        project=here, names=tuple(names or ()), sources=tuple(sources or ()), target=target, dry_run=dry_run,
+        as_json=as_json, ask=True, yes=yes,
+    )  # fmt: skip
+    raise typer.Exit(add_servers(options))
+
+
+def install(
+    client: Client,
+    in_project: InProject = False,
+    in_folder: InFolder = False,
+    file: OfFile = None,
+    profile: Annotated[
+        str, typer.Option("--profile", metavar="NAME", help="The profile of the configuration that the client gets.")
+    ] = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Put the gateway in the place of a client's servers, which go to the gateway's own file. The changes are shown first."""
+    _need_mcp()
+    from hooksdk.cli._gateway.install import InstallOptions, install_gateway
+
+    options = InstallOptions(
+        client=client, scope=_scope(in_project, in_folder, file), file=file, profile=profile, dry_run=dry_run, yes=yes, as_json=as_json
+    )  # fmt: skip
+    raise typer.Exit(install_gateway(options))
+
+
+def uninstall(
+    client: Client,
+    in_project: InProject = False,
+    in_folder: InFolder = False,
+    file: OfFile = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Give a client its servers back, exactly as they were. What was changed in its file since stays."""
+    _need_mcp()
+    from hooksdk.cli._gateway.uninstall import UninstallOptions, uninstall_gateway
+
+    options = UninstallOptions(
+        client=client, scope=_scope(in_project, in_folder, file), file=file, dry_run=dry_run, yes=yes, as_json=as_json
+    )  # fmt: skip
+    raise typer.Exit(uninstall_gateway(options))
+
+
+def status(as_json: Json = False) -> None:
+    """Show the gateways that run: their servers and sessions, the tokens saved, the calls blocked and asked about."""
+    _need_mcp()
+    from hooksdk.cli._gateway.status import show_status
+
+    raise typer.Exit(show_status(as_json=as_json))
+
+
+def _scope(in_project: bool, in_folder: bool, file: Path | None) -> Literal["user", "project", "local"]:
+    if in_project + in_folder + (file is not None) > 1:
+        raise CommandProblem("--project, --local and --file are three places: give one of them")
+    return "project" if in_project else "local" if in_folder else "user"
+
+
+def _need_mcp() -> None:
+    try:
+        importlib.import_module("hooksdk.mcp")
+    except ModuleNotFoundError:
+        raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'") from None

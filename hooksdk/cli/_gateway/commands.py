@@ -1,0 +1,81 @@
+"""`hooksdk gateway`: one MCP server in front of all the others, and the commands around it."""
+
+from __future__ import annotations
+
+import enum
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hooksdk.cli._console import CommandProblem
+from hooksdk.cli._gateway import client_commands
+from hooksdk.cli._options import Plugins, Project, Store, import_plugins
+
+gateway_app = typer.Typer(
+    help="Stand as one MCP server in front of all the others, with every policy and tool search between.",
+    invoke_without_command=True,
+)
+
+
+class Expose(enum.StrEnum):
+    """Which tools a client is shown."""
+
+    bridge = "bridge"
+    direct = "direct"
+    hybrid = "hybrid"
+
+
+@gateway_app.callback()
+def serve(
+    context: typer.Context,
+    config: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="A file with the MCP servers behind the gateway; may be given several times. By default the project's "
+            "mcp.json and .mcp.json, once trusted, and else the gateway's own, which `gateway import` fills.",
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option("--profile", metavar="NAME", help="The profile of the configuration that clients get."),
+    ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option("--http", metavar="HOST:PORT", help="Serve streamable HTTP there instead of stdin and stdout."),
+    ] = None,
+    expose: Annotated[
+        Expose | None,
+        typer.Option(help="bridge: search and call. direct: every tool. hybrid: both, for pinned and read-only tools."),
+    ] = None,
+    plugin: Plugins = None,
+    store: Store = None,
+    project: Project = Path(),
+) -> None:
+    """Serve an MCP client: one server in front of all servers of a file, with plugins, policies and tool search between."""
+    if context.invoked_subcommand is not None:
+        return
+    try:
+        from hooksdk.cli._gateway.serve import ServeOptions, serve_clients
+        from hooksdk.gateway._stdio import own_streams
+    except ModuleNotFoundError as error:
+        if error.name and error.name.partition(".")[0] in {"mcp", "mcp_types"}:
+            raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'") from None
+        raise
+    # From here on: a plugin may print something as early as when it is imported.
+    with own_streams() if http is None else nullcontext() as streams:
+        options = ServeOptions(
+            config=tuple(config or ()), profile=profile, http=http, expose=expose.value if expose else None,
+            plugins=import_plugins(plugin), store=store, project=project,
+        )  # fmt: skip
+        code = serve_clients(options, streams)
+    raise typer.Exit(code)
+
+
+gateway_app.command("import")(client_commands.import_servers)
+gateway_app.command()(client_commands.install)
+gateway_app.command()(client_commands.uninstall)
+gateway_app.command()(client_commands.status)

@@ -1,0 +1,1 @@
+"""`hooksdk mcp`, and the MCP servers of every other command."""

@@ -1,0 +1,86 @@
+"""The options of `hooksdk replay`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hooksdk.cli._options import Json, Project
+
+
+def replay(
+    source: Annotated[
+        str, typer.Argument(metavar="SESSION|FILE", help="A stored session's id, or a file of any history.")
+    ],
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--plugin",
+            metavar="FILE|MODULE:CLASS|ID",
+            help="A Python file, a class, or an installed plugin's id; may be given several times.",
+        ),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="The plugins of this project's configuration judge, too.")
+    ] = False,
+    history_format: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="Where a file comes from; guessed by default.")
+    ] = None,
+    mcp: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--mcp", metavar="FILE", help="Servers whose tools were called: asked for their definitions only."
+        ),
+    ] = None,
+    tools: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Definitions of the tools, as JSON; by default any arguments fit.", dir_okay=False
+        ),
+    ] = None,
+    workspace: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="The workspace of the runs, for rules about paths.")
+    ] = None,
+    only_differing: Annotated[
+        bool, typer.Option("--diff", help="Show only calls that would go otherwise than recorded.")
+    ] = False,
+    write: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the decisions as a snapshot.", dir_okay=False)
+    ] = None,
+    check: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Compare with a snapshot; the code is 1 where they differ.", dir_okay=False),
+    ] = None,
+    values: Annotated[
+        bool, typer.Option("--values", help="Snapshots hold arguments as they are, not their digests.")
+    ] = False,
+    as_test: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.py", help="Write a test for pytest, with its data beside it.", dir_okay=False),
+    ] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="With --as-test: what was said and answered stays in the data.")
+    ] = False,
+    store: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER|URL", help="Where the session is; by default the configuration's store."),
+    ] = None,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Show what plugins would have done with the calls of a recorded session. Nothing is executed.
+
+    The code is 1 where --check finds a difference.
+    """
+    from hooksdk.cli._replay.session import ReplayOptions, replay_session
+
+    if not plugin and not everything:
+        raise typer.BadParameter("name a plugin with --plugin FILE, or take this project's with --all")
+    options = ReplayOptions(
+        source=source, plugins=tuple(plugin or ()), everything=everything, history_format=history_format, mcp=tuple(mcp or ()),
+        tools=tools, workspace=workspace, only_differing=only_differing, write=write, check=check, values=values,
+        test=as_test, whole=whole, store=store, as_json=as_json, project=project,
+    )  # fmt: skip
+    raise typer.Exit(replay_session(options))

@@ -1,0 +1,187 @@
+"""`hooksdk run`: one prompt, a real model, the project's plugins and any MCP servers."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import anyio
+import typer
+from rich.console import Console
+
+from hooksdk import Host, JsonlStore, Tool
+from hooksdk._config.sources import without_password
+from hooksdk.agent import Limits, Outcome, run_agent, tokens_of
+from hooksdk.cli._console import counted, one_line, print_json, print_line, printable, stderr_console, warnings_shown
+from hooksdk.cli._project import open_servers, project_config
+from hooksdk.cli._run.approver import approver_of
+from hooksdk.cli._run.provider import ATTEMPTS, CommandModel, ModelOptions
+from hooksdk.cli._run.timeline import Prose, Timeline
+from hooksdk.stores import SqlStore, Store
+from hooksdk.stores.jsonl import file_name
+
+AT_A_LIMIT = 4
+"""The exit code of a run that a limit stopped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What the command line asks for."""
+
+    prompt: str
+    model: ModelOptions
+    mcp: tuple[Path, ...] = ()
+    plugins: tuple[Any, ...] = ()
+    """Modules and classes that were named with `--plugin`."""
+    plugin_names: tuple[str, ...] = ()
+    """Those names, as they were typed."""
+    system: str | None = None
+    max_turns: int
+    reminders: int = 0
+    session: str | None = None
+    store: str | None = None
+    approve: bool | None = None
+    """True: grant all; False: ask on stdin, whatever it is; None: ask if a person is there."""
+    as_json: bool = False
+    project: Path
+
+
+def read_prompt(argument: str | None) -> str:
+    """The prompt, or all of stdin for `-` and where none is given. Raises a usage error for an empty one."""
+    if argument is None and sys.stdin.isatty():
+        raise typer.BadParameter("give a prompt, or pipe one in", param_hint="PROMPT")
+    try:
+        prompt = sys.stdin.read() if argument in (None, "-") else argument
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"stdin is not text: {error}", param_hint="PROMPT") from None
+    if not prompt.strip():
+        raise typer.BadParameter("it is empty", param_hint="PROMPT")
+    return prompt
+
+
+def run_prompt(options: RunOptions) -> int:
+    """Run it, and answer the exit code. Raises what ends the run, `KeyboardInterrupt` on Ctrl-C among it."""
+    console = stderr_console()
+    prose = Prose(_terminal(as_json=options.as_json))
+    model = CommandModel(options.model, console, prose)
+    try:
+        with warnings_shown(console):
+            played = anyio.run(_play, options, model, console, prose)
+    finally:
+        prose.end_line()
+    session_id, outcome = played.session, played.outcome
+    if options.as_json:
+        document = {"schema": 1, "session": session_id, "text": outcome.text, "reason": outcome.reason}
+        document |= {"turns": outcome.turns, "attempts": outcome.attempts, "stats": outcome.stats}
+        print_json(document)
+    elif outcome.text and not (prose.stream is sys.stdout and prose.has_told(outcome.text)):
+        print(printable(outcome.text) if sys.stdout and sys.stdout.isatty() else outcome.text)
+    if not outcome.text.strip() and outcome.reason == "completed":
+        console.print("[yellow]no answer[/]   the model's last reply has no text", soft_wrap=True)
+    if played.transcript:
+        print_line(console, "transcript", one_line(played.transcript))
+        print_line(console, "look", one_line(_look_command(options, session_id)))
+        print_line(console, "go on", one_line(_resume_command(options, session_id)))
+    print_line(console, "run", one_line(_summary(outcome, session_id)))
+    if outcome.reason == "completed":
+        return 0
+    if outcome.reason == "paused":
+        waiting = counted(len(outcome.pending), "call")
+        console.print(f"[yellow]hooksdk:[/] stopped: {waiting} without an approval yet", soft_wrap=True)
+        return AT_A_LIMIT
+    limit = f"{counted(options.max_turns, 'turn')} (--max-turns)" if outcome.reason == "turn_limit" else outcome.reason
+    console.print(f"[yellow]hooksdk:[/] stopped at the limit of {limit}", soft_wrap=True)
+    return AT_A_LIMIT
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Played:
+    session: str
+    outcome: Outcome
+    transcript: str
+    """Where it is kept; empty where it is not."""
+
+
+def _terminal(*, as_json: bool) -> TextIO | None:
+    """Where the model's words are shown as they come: the terminal that the answer goes to, else the one for the rest."""
+    streams = [sys.stderr] if as_json else [sys.stdout, sys.stderr]
+    return next((stream for stream in streams if stream and stream.isatty()), None)
+
+
+async def _play(options: RunOptions, model: CommandModel, console: Console, prose: Prose) -> _Played:
+    async with (
+        # First of all, so that a missing key is told before any server is started.
+        model,
+        Host(
+            plugins=options.plugins, approver=approver_of(options.approve), folder=options.project,
+            config=project_config(options.project, options.store),
+        ) as host,
+    ):  # fmt: skip
+        groups = await open_servers(host, options.mcp, console, project=options.project)
+        print_line(console, "policies", one_line(host.judging))
+        print_line(console, "store", one_line(_place(host.store)))
+
+        def tools() -> list[Tool]:
+            return [tool for servers in groups for tool in servers.tools()]
+
+        session = host.session(options.session)
+        session.on_event(Timeline(console, prose))
+        async with session:
+            outcome = await run_agent(
+                session, model, options.prompt, tools=tools, system=options.system, workspace_dir=str(options.project.resolve()),
+                limits=Limits(turns=options.max_turns, attempts=ATTEMPTS, reminders=options.reminders), on_text=prose.write if prose.stream else None,
+            )  # fmt: skip
+            return _Played(session=session.id, outcome=outcome, transcript=_transcript(host.store, session.id))
+
+
+def _transcript(store: Store, session_id: str) -> str:
+    if isinstance(store, JsonlStore):
+        return str(store.directory.resolve() / f"{file_name(session_id)}.messages.jsonl")
+    return f"{store}, session {session_id}" if isinstance(store, SqlStore) else ""
+
+
+def _place_options(options: RunOptions) -> list[str]:
+    place = ["--store", without_password(options.store)] if options.store else []
+    return place + (["--project", str(options.project)] if options.project != Path() else [])
+
+
+def _look_command(options: RunOptions, session_id: str) -> str:
+    return shlex.join(["hooksdk", "sessions", "show", session_id, *_place_options(options)])
+
+
+def _resume_command(options: RunOptions, session_id: str) -> str:
+    files = [word for path in options.mcp for word in ("--mcp", str(path))]
+    plugins = [word for name in options.plugin_names for word in ("--plugin", name)]
+    model = [
+        "--model",
+        options.model.model,
+        *(["--base-url", options.model.base_url] if options.model.base_url else []),
+    ]
+    return shlex.join(
+        ["hooksdk", "run", *model, "--session", session_id, *files, *plugins, *_place_options(options), "PROMPT"]
+    )
+
+
+def _place(store: Store) -> str:
+    if isinstance(store, SqlStore):
+        return str(store)
+    return str(store.directory.resolve()) if isinstance(store, JsonlStore) else "memory: gone when this command ends"
+
+
+def _summary(outcome: Outcome, session_id: str) -> str:
+    stats: Mapping[str, Any] = outcome.stats
+    statuses: dict[str, int] = stats["tool_calls"]
+    others = [f"{count} {status}" for status, count in statuses.items() if status != "ok"]
+    calls = counted(sum(statuses.values()), "call") + (f" ({', '.join(others)})" if others else "")
+    direct, offered = stats["tokens_direct"], stats["tokens_offered"]
+    schemas = f"{offered:,} tokens of schemas"
+    if offered < direct:
+        saved = f"{100 * (direct - offered) // direct} % saved by search"
+        schemas = f"{offered:,} of {direct:,} tokens of schemas offered, {saved}"
+    used = tokens_of(stats["usage"])
+    model = "the model tells no usage" if used is None else f"the model used {used:,} tokens"
+    return f"{counted(outcome.turns, 'turn')}, {calls}; {schemas}; {model}; session {session_id}"

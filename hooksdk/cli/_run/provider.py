@@ -1,0 +1,142 @@
+"""Which model `--model PROVIDER:NAME` means, and its errors as one clear line each."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import typer
+from rich.console import Console
+
+from hooksdk.agent import ModelReply, ModelUnavailable, OnText
+from hooksdk.cli._console import CommandProblem, printable, safe
+from hooksdk.cli._run.timeline import Prose
+from hooksdk.errors import ConfigError, did_you_mean
+from hooksdk.formats import Message
+from hooksdk.formats._shared import as_object
+from hooksdk.models.anthropic import AnthropicModel
+from hooksdk.models.openai import OpenAIModel
+
+ATTEMPTS = 3
+"""How often a run is begun in all when the model is unavailable."""
+_EXAMPLES = "openai:gpt-5 or anthropic:claude-sonnet-4-5"
+
+
+@dataclass(frozen=True)
+class _Provider:
+    model: type[OpenAIModel | AnthropicModel]
+    key: str
+    """The variable that holds the key, where nothing else does."""
+    url: str
+    """The variable that holds the address."""
+
+
+_PROVIDERS = {
+    "openai": _Provider(OpenAIModel, "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    "anthropic": _Provider(AnthropicModel, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """What the command line says of the model."""
+
+    model: str
+    base_url: str | None = None
+    context_window: int
+    max_tokens: int | None = None
+
+
+def check_model(text: str) -> str:
+    """`PROVIDER:NAME` as it is. Raises a usage error that says how to write it."""
+    provider, colon, name = text.partition(":")
+    if not colon or not name.strip():
+        raise typer.BadParameter(f"'{text}' is not PROVIDER:NAME, such as {_EXAMPLES}")
+    if provider not in _PROVIDERS:
+        hint = did_you_mean(provider, _PROVIDERS) or f" Known: {', '.join(_PROVIDERS)}, as in {_EXAMPLES}"
+        raise typer.BadParameter(f"there is no provider '{provider}'.{hint}")
+    return text
+
+
+class CommandModel:
+    """The model of the command line, as an async context manager. Every error that it raises is one line."""
+
+    def __init__(self, options: ModelOptions, console: Console, prose: Prose) -> None:
+        self.provider, _, self.name = options.model.partition(":")
+        self.context_window = options.context_window
+        self._console = console
+        self._prose = prose
+        self._failures = 0
+        provider = self._provider = _PROVIDERS[self.provider]
+        self.format = provider.model.format
+        url = options.base_url or os.environ.get(provider.url) or None
+        self._place = f" at {re.sub(r'//[^/@]*@', '//', url)}" if url else ""
+        more: dict[str, Any] = {} if options.max_tokens is None else {"max_tokens": options.max_tokens}
+        if self.provider == "anthropic":
+            more["stream"] = True  # its SDK refuses long replies that are not streamed
+        elif url and not os.environ.get(provider.key):
+            more["api_key"] = "none"  # servers of one's own want no key, but the SDK does
+        try:
+            self._model = provider.model(self.name, base_url=url, context_window=options.context_window, **more)
+        except ConfigError as error:
+            raise CommandProblem(f"--model {options.model}: {error.problems[0]}") from error
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._model.__aenter__()
+        except Exception as error:
+            raise self._problem(error) from error
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self._model.aclose()
+
+    async def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> ModelReply:
+        """The model's answer. Raises `ModelUnavailable` and `CommandProblem`."""
+        return await self._reply(self._model.reply(messages, tools))
+
+    async def stream_reply(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], on_text: OnText
+    ) -> ModelReply:
+        """The same, with its prose as it comes."""
+        return await self._reply(self._model.stream_reply(messages, tools, on_text))
+
+    async def _reply(self, asking: Awaitable[ModelReply]) -> ModelReply:
+        self._prose.begin_reply()
+        try:
+            return await asking
+        except ModelUnavailable as error:
+            self._prose.end_line()
+            self._failures += 1
+            if self._failures < ATTEMPTS:
+                notice = f"{error} (asked again in {error.seconds:g} s)"
+                self._console.print(f"[yellow]model[/]       {safe(notice)}", soft_wrap=True)
+            place = f" ({self._place.strip()})" if self._place else ""
+            raise ModelUnavailable(printable(f"{error.problem}{place}"), error.seconds) from error
+        except Exception as error:
+            raise self._problem(error) from error
+        finally:
+            self._prose.end_line()
+
+    def _problem(self, error: Exception) -> CommandProblem:
+        if isinstance(error, ConfigError):  # no key
+            return CommandProblem(str(error))
+        status: int | None = getattr(error, "status_code", None)
+        key = self._provider.key
+        if status in (401, 403):
+            problem = f"refuses the key ({status}); check {key}"
+        elif status == 404:
+            problem = f"knows no model '{self.name}' (404)"
+        else:
+            problem = f"answered {status}" if status else f"failed with {type(error).__name__}"
+        return CommandProblem(f"{self.provider}{self._place} {problem}: {_message_of(error)}")
+
+
+def _message_of(error: Exception) -> str:
+    """The provider's words in one line: the message of the body where there is one."""
+    body = as_object(getattr(error, "body", None))
+    message = (as_object(body.get("error")) or body).get("message")
+    return printable(" ".join(str(message or error).split()))[:500]

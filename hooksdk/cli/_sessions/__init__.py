@@ -1,0 +1,1 @@
+"""`hooksdk sessions`, and stored sessions as other commands read them."""

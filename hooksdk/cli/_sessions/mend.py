@@ -1,0 +1,207 @@
+"""What is wrong with the files of a `JsonlStore`, and how each would read without it. Nothing is written here.
+
+The same plan tells what could be done and does it, so nobody reads of one thing and gets another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hooksdk._transcript.encoding import encode
+from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.journal import Ledger
+from hooksdk.cli._console import counted
+from hooksdk.cli._sessions.files import Line, Lines, read_lines, split_lines, unglued
+from hooksdk.errors import StoreError
+from hooksdk.formats import FORMATS, Message, get_format
+from hooksdk.stores.jsonl import VERSION, ValueFile, file_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flaw:
+    """One thing that is wrong with a file."""
+
+    path: Path
+    what: str
+    remedy: str = ""
+    """What `--mend` does about it, as one says it to do; empty where it can do nothing."""
+    advice: str = ""
+    """What else a person can do."""
+
+
+@dataclass(kw_only=True)
+class Plan:
+    """What is wrong with some files that belong together, and what would stand in those that can be mended."""
+
+    flaws: list[Flaw] = field(default_factory=list[Flaw])
+    contents: dict[Path, bytes | None] = field(default_factory=dict[Path, "bytes | None"])
+    """By file; None for one that is only moved aside."""
+
+
+def session_bases(directory: Path) -> list[Path]:
+    """The files of each session, without the ends of their names; of damaged ones too."""
+    ends = (".journal.jsonl", ".messages.jsonl")
+    names = {path.name.removesuffix(end) for end in ends for path in directory.glob(f"*{end}")}
+    return [directory / name for name in sorted(names)]
+
+
+def session_id_of(base: Path) -> str | None:
+    """Whose files these are; None where the journal does not say it any more."""
+    try:
+        values = read_lines(base.with_name(base.name + ".journal.jsonl")).values
+    except OSError:
+        return None
+    return str(values[0].get("session")) if values and values[0].get("hooksdk") == "journal" else None
+
+
+def plan_session(base: Path, known_id: str | None, *, is_held: bool) -> Plan:
+    """What is wrong with a session's two files. `known_id` is its id, where somebody gave it. While it is held, the end of a
+    file may be a line that is being written: it is not told then.
+    """
+    plan = Plan()
+    journal_path, messages_path = (base.with_name(f"{base.name}.{kind}.jsonl") for kind in ("journal", "messages"))
+    try:
+        # The journal first: its holder may go on writing, and the journal must not seem to be ahead.
+        journal, messages = read_lines(journal_path), read_lines(messages_path)
+    except OSError as error:
+        advice = "Give the files to the user that runs hooksdk"
+        plan.flaws.append(Flaw(path=base, what=f"they cannot be read: {error}", advice=advice))
+        return plan
+    for path, lines in (journal_path, journal), (messages_path, messages):
+        if lines.torn and not is_held:
+            _cut_torn_end(plan, path, lines)
+    values = _mend_messages(plan, messages_path, messages)
+    if journal.values or values:  # else its first opening was cut short, and the next one begins it
+        header = _mend_journal(plan, journal_path, journal, known_id, base)
+        if header is not None:
+            _mend_entries(plan, journal_path, header, values)
+    return plan
+
+
+def _cut_torn_end(plan: Plan, path: Path, lines: Lines) -> None:
+    size = counted(lines.torn, "byte")
+    what = f"it ends in {size} that belong to no whole line, as after a crash"
+    plan.flaws.append(
+        Flaw(path=path, what=what, remedy="cut off this byte" if lines.torn == 1 else f"cut off these {size}")
+    )
+    plan.contents[path] = lines.data[: lines.whole]
+
+
+def _mend_messages(plan: Plan, path: Path, lines: Lines) -> list[Message]:
+    """Glued lines are parted. From any other damaged line on nothing can stay: every message has its number, and a result
+    without its call would make the session useless."""
+    parts: list[bytes] = []
+    damaged: Line | None = None
+    for line in lines.lines:
+        if line.problem and not line.is_glued:
+            damaged = line
+            break
+        if line.is_glued:
+            _tell_glued(plan, path, line)
+        parts.append(unglued(line) if line.is_glued else line.data)
+    if damaged is not None and parts:
+        parts[-1] = parts[-1].lstrip(b" ")  # the messages before it are whole, though their step goes on
+    content = split_lines(b"".join(parts))
+    if damaged is not None:
+        lost = counted(len(lines.values) - len(content.values), "message")
+        remedy = f"end the file before line {damaged.number}; {lost} after it would be in the backup alone"
+        advice = "If you have a copy of the line, put it there instead"
+        plan.flaws.append(
+            Flaw(path=path, what=f"line {damaged.number} {damaged.problem}", remedy=remedy, advice=advice)
+        )
+    if content.data != lines.data[: lines.whole]:
+        plan.contents[path] = content.data[: content.whole]
+    return content.values
+
+
+def _tell_glued(plan: Plan, path: Path, line: Line) -> None:
+    remedy = f"write its {len(line.values)} objects in a line each"
+    plan.flaws.append(Flaw(path=path, what=f"line {line.number} {line.problem}", remedy=remedy))
+
+
+def _mend_journal(plan: Plan, path: Path, lines: Lines, known_id: str | None, base: Path) -> list[Entry] | None:
+    """The header and the entries, damaged lines left out; None where nothing can be said without the header."""
+    values = lines.values
+    header = values[0] if values and values[0].get("hooksdk") == "journal" else None
+    if header and int(header.get("version", 0)) > VERSION:
+        what = f"it was written by a newer hooksdk (version {header['version']})"
+        plan.flaws.append(Flaw(path=path, what=what, advice="Use that one"))
+        plan.contents.clear()
+        return None
+    if header is None:
+        what = "its first line, which names the session, is lost" if lines.data else "the messages have no journal"
+        if known_id is None or file_name(known_id) != base.name:
+            advice = "Say whose it is: hooksdk sessions doctor ID --mend"
+            plan.flaws.append(Flaw(path=path, what=what, advice=advice))
+            return None
+        plan.flaws.append(Flaw(path=path, what=what, remedy="write that line anew"))
+        header = {"hooksdk": "journal", "version": VERSION, "session": known_id}
+        values = [header, *values]
+    for line in lines.lines:
+        if line.is_glued:
+            _tell_glued(plan, path, line)
+        elif line.problem and line.number > 1:
+            remedy = "leave this line out; the others do not depend on it"
+            plan.flaws.append(Flaw(path=path, what=f"line {line.number} {line.problem}", remedy=remedy))
+    if any(flaw.path == path for flaw in plan.flaws):
+        plan.contents[path] = _lines_of(values)
+    return values
+
+
+def _lines_of(values: Sequence[object]) -> bytes:
+    return b"".join(encode(value) + b"\n" for value in values)
+
+
+def _mend_entries(plan: Plan, path: Path, values: list[Entry], messages: list[Message]) -> None:
+    """Find entries that are ahead of the messages, or cannot be understood."""
+    entries = values[1:]
+    name = next((str(entry.get("name")) for entry in entries if entry.get("kind") == "format"), None)
+    try:
+        ahead = max((int(entry.get("m", 0)) for entry in entries), default=0)
+        if ahead > len(messages):
+            entries = _without_lost(entries, len(messages))
+            plan.flaws.append(_ahead(path, ahead, len(messages), len(values) - 1 - len(entries)))
+            plan.contents[path] = _lines_of([values[0], *entries])
+        Ledger.replay(messages, entries, get_format(str(name)) if name in FORMATS else None)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        what = f"it cannot be understood ({type(error).__name__}: {error})"
+        advice = "Move it away: the messages stay, trims and plugin state are lost"
+        plan.flaws.append(Flaw(path=path, what=what, advice=advice))
+
+
+def _ahead(path: Path, ahead: int, count: int, dropped: int) -> Flaw:
+    lost = counted(ahead - count, "message")
+    what = f"it was written when {counted(ahead, 'message')} were stored, and now there are {count:,}: {lost} lost"
+    about = f"leave out {dropped:,} of its lines, which speak of lost messages, and " if dropped else ""
+    advice = "If you have a backup of the messages, put it back instead"
+    return Flaw(path=path, what=what, remedy=f"{about}let the others speak of those that are there", advice=advice)
+
+
+def _without_lost(entries: Sequence[Entry], count: int) -> list[Entry]:
+    """The entries as if the lost messages had never been. What a replay makes of them stays the same."""
+    rest = [entry for entry in entries if not _is_about_lost(entry, count)]
+    return [{**entry, "m": min(int(entry["m"]), count)} if "m" in entry else entry for entry in rest]
+
+
+def _is_about_lost(entry: Entry, count: int) -> bool:
+    """True for an entry that a replay leaves out, since what it speaks of is not there."""
+    kind = entry.get("kind")
+    if kind in {"trim", "restore"}:
+        return int(entry["at"]["position"]) >= count
+    if kind in {"staged", "answered"}:
+        return int(entry["reply"]) >= count
+    return kind == "compact" and "hash" in entry and int(entry["upto"]) > count
+
+
+def plan_values(directory: Path) -> Iterator[Plan]:
+    """What is wrong with the plugins' values, a plan for each file of them."""
+    for path in sorted((directory / "values").glob("*.json")):
+        try:
+            ValueFile(path, path.stem).read()
+        except StoreError as error:
+            remedy = "move the file aside: the plugin begins without stored values"
+            yield Plan(
+                flaws=[Flaw(path=path, what=f"the values {error.problem}", remedy=remedy)], contents={path: None}
+            )

@@ -1,0 +1,277 @@
+"""What `hooksdk sessions list`, `show`, `results` and `export` print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+
+from hooksdk._transcript.encoding import encode
+from hooksdk._transcript.facts import Record
+from hooksdk.calls import ToolCall
+from hooksdk.cli._console import (
+    CommandProblem,
+    counted,
+    json_text,
+    one_line,
+    print_columns,
+    print_json,
+    printable,
+    safe,
+    stdout_console,
+)
+from hooksdk.cli._sessions.look import Damaged, Look, look_at, place_of, with_store
+from hooksdk.formats import Message
+from hooksdk.formats._shared import describe
+from hooksdk.stores import Store
+from hooksdk.values import as_list, as_object, clip
+
+TEXT_CHARS, TEXT_LINES = 600, 8
+"""Of each text at most, without `--full`."""
+ARGUMENTS_CHARS = 160
+"""Of a call's arguments at most, without `--full`."""
+_SHOWN_ELSEWHERE = {"text", "tool_use", "tool_result", "refusal", "input_text", "output_text"}
+"""Types of parts that are printed as text, calls or results."""
+
+
+# list
+
+
+def list_sessions(project: Path, place: str | None, *, as_json: bool) -> int:
+    """One line or object for each session."""
+
+    async def look(store: Store) -> tuple[list[dict[str, Any]], str]:
+        summaries = [await _summary(store, session_id) for session_id in await store.list_sessions()]
+        return sorted(summaries, key=lambda one: str(one["changed"] or ""), reverse=True), place_of(store)
+
+    summaries, where = with_store(project, place, look)
+    if as_json:
+        print_json({"schema": 1, "sessions": summaries})
+    elif not summaries:
+        print(f"There are no sessions in {printable(where)}.")
+    else:
+        headings = ("id", "messages", "results", "trimmed", "queued", "tokens", "last change", "held by")
+        print_columns(headings, [_row(summary) for summary in summaries])
+    return 0
+
+
+async def _summary(store: Store, session_id: str) -> dict[str, Any]:
+    try:
+        return (await look_at(store, session_id)).summary()
+    except Damaged as error:
+        numbers = dict.fromkeys(("format", "messages", "results", "trimmed", "queued", "tokens", "changed", "held_by"))
+        return {"id": session_id, **numbers, "problem": str(error)}
+
+
+def _row(summary: dict[str, Any]) -> Sequence[str]:
+    if summary["problem"]:
+        return (_cell(summary["id"]), "?", "?", "?", "?", "?", "?", "damaged: hooksdk sessions doctor")
+    numbers = [f"{summary[name]:,}" for name in ("messages", "results", "trimmed", "queued", "tokens")]
+    return (_cell(summary["id"]), *numbers, _date(summary["changed"]), summary["held_by"] or "-")
+
+
+def _cell(text: str) -> str:
+    return printable(text).replace("\n", "\N{REPLACEMENT CHARACTER}").replace("\t", "\N{REPLACEMENT CHARACTER}")
+
+
+def _date(changed: str | None) -> str:
+    return "-" if changed is None else changed[:16].replace("T", " ")
+
+
+# results
+
+
+def list_results(project: Path, place: str | None, session_id: str, *, as_json: bool) -> int:
+    """One line or object for each result."""
+    look = with_store(project, place, lambda store: look_at(store, session_id))
+    results = [look.ledger.info(record) for record in look.ledger.records]
+    if as_json:
+        entries = [{**asdict(info), "trimmable": info.trimmable} for info in results]
+        print_json({"schema": 1, "session": session_id, "results": entries})
+    elif not results:
+        print("The session has no tool results.")
+    else:
+        headings = ("handle", "tool", "characters", "tokens", "turns ago", "trim")
+        rows = [
+            (_cell(info.handle), _cell(info.tool) or "?", f"{info.characters:,}", f"{info.tokens:,}", str(info.turns_ago), info.why_not or "possible")
+            for info in results
+        ]  # fmt: skip
+        print_columns(headings, rows)
+    return 0
+
+
+# export
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """What is to be written, and where."""
+
+    output: Path | None
+    view: bool
+    file_format: Literal["jsonl", "json"]
+    as_json: bool
+
+
+def export(project: Path, place: str | None, session_id: str, order: Export) -> int:
+    """Write the messages to a new file or to stdout."""
+    look = with_store(project, place, lambda store: look_at(store, session_id))
+    messages = look.ledger.view if order.view else look.messages
+    envelope = {"schema": 1, "session": session_id, "format": look.format_name, "view": order.view}
+    if order.output is None:
+        if order.as_json:
+            print_json({**envelope, "messages": messages})
+        elif order.file_format == "json":
+            print_json(messages)
+        else:
+            for message in messages:
+                print(json_text(message))
+        return 0
+    lines = [encode(message) for message in messages]
+    data = b"".join(line + b"\n" for line in lines)
+    if order.file_format == "json":
+        data = b"[\n" + b",\n".join(lines) + b"\n]\n"
+    try:
+        with order.output.open("xb") as file:
+            file.write(data)
+    except FileExistsError:
+        raise CommandProblem(f"{order.output} is there already, and is not overwritten. Name a new file") from None
+    except OSError as error:
+        raise CommandProblem(f"{order.output} cannot be written: {error.strerror}") from error
+    if order.as_json:
+        print_json({**envelope, "file": str(order.output), "messages": len(lines)})
+    else:
+        print(f"{counted(len(lines), 'message')} in {printable(str(order.output))}")
+    return 0
+
+
+# show
+
+
+def show(project: Path, place: str | None, session_id: str, *, full: bool, view: bool, as_json: bool) -> int:
+    """Print a session for a person, or as one document."""
+    look = with_store(project, place, lambda store: look_at(store, session_id))
+    if as_json:
+        results = [
+            {**asdict(look.ledger.info(record)), "text_in_place": record.short_text} for record in look.ledger.records
+        ]
+        messages = look.ledger.view if view else look.messages
+        print_json({"schema": 1, "session": look.summary(), "view": view, "messages": messages, "results": results})
+        return 0
+    console = stdout_console()
+    console.print(_title(look), soft_wrap=True)
+    if look.format_name and look.ledger.format is None:
+        console.print(f"[dim]messages in {safe(look.format_name)}, a host's own format: as they are stored[/]")
+    _Printer(look, console, full=full).show(view=view)
+    return 0
+
+
+def _title(look: Look) -> str:
+    summary = look.summary()
+    parts = [
+        f"session [bold]{one_line(look.session_id)}[/]",
+        one_line(look.format_name or "no format yet"),
+        f"{counted(len(look.messages), 'message')}, {counted(summary['results'], 'result')}, {summary['tokens']:,} tokens",
+    ]
+    if look.changed is not None:
+        parts.append(f"changed {_date(summary['changed'])}")
+    if look.holder:
+        parts.append(f"held by {look.holder}")
+    return " · ".join(parts)
+
+
+class _Printer:
+    """Prints the messages of one session."""
+
+    def __init__(self, look: Look, console: Console, *, full: bool) -> None:
+        self._look = look
+        self._ledger = look.ledger
+        self._console = console
+        self._full = full
+
+    def show(self, *, view: bool) -> None:
+        """All messages: as they are stored, or as the model sees them."""
+        ledger = self._ledger
+        if not view:
+            for position, message in enumerate(ledger.messages):
+                if position == ledger.upto > 0:
+                    self._print("[dim]the model sees a shorter form of what stands above: --view shows it[/]")
+                self._message(f"#{position}", message, ledger.records.at(position))
+            return
+        for place, message in ledger.shown():
+            if isinstance(place, int):
+                self._message(f"#{place}", message, ledger.records.at(place), view=True)
+            else:
+                self._message("#-", message, ())
+
+    def _print(self, markup: str) -> None:
+        self._console.print(markup, soft_wrap=True)
+
+    def _message(self, place: str, message: Message, records: Sequence[Record], *, view: bool = False) -> None:
+        message_format = self._ledger.format
+        self._print("")
+        if message_format is None:
+            self._print(f"[bold]{place}[/]")
+            self._text(json.dumps(message, ensure_ascii=False))
+            return
+        results, calls, text = (
+            message_format.results(message),
+            message_format.calls(message),
+            message_format.text(message),
+        )
+        others = [
+            describe(part)
+            for part in as_list(message.get("content"))
+            if as_object(part).get("type") not in _SHOWN_ELSEWHERE and not isinstance(part, str)
+        ]
+        if text or calls or others or not results:
+            role = "assistant" if message_format.is_reply(message) else message.get("role") or message.get("type")
+            self._print(f"[bold]{place} {one_line(role)}[/]")
+            self._text("\n".join(filter(None, [text, *others])))
+            for call in calls:
+                self._print(f"  [cyan]→ {one_line(call.name)}[/] {safe(self._arguments(call))}")
+            if not (text or calls or others):
+                self._text(json.dumps(message, ensure_ascii=False))
+        for number, result in enumerate(results):
+            record = records[number] if number < len(records) else None
+            self._result(place, record, result.text, is_error=result.is_error, view=view)
+
+    def _arguments(self, call: ToolCall) -> str:
+        arguments = call.arguments
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        text = " ".join(text.split())
+        return text if self._full else clip(text, ARGUMENTS_CHARS)
+
+    def _result(self, place: str, record: Record | None, text: str, *, is_error: bool, view: bool) -> None:
+        state = " [red]error[/]" if is_error else ""
+        if record is None:  # of a compacted list: it has no handle any more
+            self._print(f"[bold]{place} result[/]{state}")
+            self._text(text)
+            return
+        name = f"[bold]{place} result {record.handle}[/] of [cyan]{one_line(record.tool or '?')}[/]"
+        size = f"{record.characters:,} characters, {record.tokens:,} tokens"
+        if queued := record.marks.queued_entry:
+            state += f" [yellow]{queued['kind']} queued[/]"
+        if record.short_text is None:
+            self._print(f"{name} [dim]{size}[/]{state}")
+            self._text(text)
+            return
+        self._print(f"{name} [dim]{size}[/]{state} [yellow]trimmed[/]: in its place the model sees")
+        self._text(record.short_text)
+        if self._full and not view:
+            self._print("  [yellow]whole:[/]")
+            self._text(text)
+
+    def _text(self, text: str) -> None:
+        """A text, indented, so that no line of it can look like a line of ours."""
+        lines = text.splitlines()
+        short = clip("\n".join(lines[:TEXT_LINES]), TEXT_CHARS).splitlines()
+        is_clipped = not self._full and short != lines
+        for line in short if is_clipped else lines:
+            self._print(f"  {safe(line)}")
+        if is_clipped:
+            self._print(f"  [dim]… {len(text):,} characters in all: --full[/]")

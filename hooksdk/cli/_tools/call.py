@@ -1,0 +1,89 @@
+"""`hooksdk tools call`: one call of one tool, through every plugin of the project, as a model's call would go."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import typer
+
+from hooksdk import ToolCall, ToolResult
+from hooksdk.cli._console import counted, one_line, print_json, print_line, printable, stderr_console, warnings_shown
+from hooksdk.cli._project import open_host, open_servers, project_config
+from hooksdk.cli._run.approver import approver_of
+from hooksdk.formats import get_format
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the command line asks for."""
+
+    name: str
+    arguments: str | dict[str, str]
+    """As they were written: the run reads and repairs them as it does a model's."""
+    mcp: tuple[Path, ...]
+    plugins: tuple[Any, ...]
+    approve: bool | None
+    project: Path
+
+
+def read_arguments(words: list[str]) -> str | dict[str, str]:
+    """Raises a usage error for a word that is neither."""
+    if words == ["-"]:
+        return sys.stdin.read()
+    if len(words) == 1 and words[0].lstrip().startswith("{"):
+        return words[0]
+    pairs = [word.partition("=") for word in words]
+    if wrong := next((word for word, equals, _ in pairs if not (word and equals)), None):
+        raise typer.BadParameter(f"'{printable(wrong)}' is no KEY=VALUE, and no JSON object", param_hint="KEY=VALUE")
+    return {key: value for key, _, value in pairs}
+
+
+def call_once(wish: Wish, *, as_json: bool) -> int:
+    """Make the call, print its result, and answer the exit code: 1 for an error, whoever's it is."""
+    with warnings_shown(stderr_console()):
+        status, tool_id, result = anyio.run(_call, wish)
+    if as_json:
+        document = {"schema": 1, "tool": tool_id, "status": status, "is_error": result.is_error}
+        print_json({**document, "text": result.text, "blocks": result.blocks, "structured": result.structured})
+    else:
+        _print(result)
+        if status != "ok":
+            print_line(
+                stderr_console(), f"[yellow]{one_line(status)}[/]", f"the call of {one_line(tool_id or wish.name)}"
+            )
+    return 1 if result.is_error else 0
+
+
+async def _call(wish: Wish) -> tuple[str, str, ToolResult]:
+    """The call's status, the tool's id (empty for an unknown one) and the result."""
+    config = project_config(wish.project)
+    async with AsyncExitStack() as stack:
+        host = await open_host(stack, config, wish.project, wish.plugins, approver_of(wish.approve))
+        groups = await open_servers(host, wish.mcp, stderr_console(), project=wish.project)
+        session = await stack.enter_async_context(host.session())
+        run = await stack.enter_async_context(session.run(workspace_dir=str(wish.project.resolve())))
+        await run.resolve_tools([tool for servers in groups for tool in servers.tools()])
+        call = ToolCall("call", wish.name, wish.arguments)
+        await run.record(get_format("openai-chat").reply("", [call]))
+        judged = await run.judge(call)
+        result = judged.result or await judged.execute()
+        return str(judged.status), judged.tool.id if judged.tool else "", result
+
+
+def _print(result: ToolResult) -> None:
+    """The text for people and pipes, a line for what is none."""
+    if result.text:
+        print(printable(result.text) if sys.stdout.isatty() else result.text)
+    elif result.structured is not None:
+        print(json.dumps(result.structured, indent=2))
+    for block in result.blocks:
+        if block.get("type") != "text":
+            size = counted(len(str(block.get("data", ""))), "character")
+            kind = one_line(block.get("mimeType") or block.get("uri") or "")
+            print_line(stderr_console(), one_line(block.get("type", "content")), f"{kind} {size} (--json prints it)")

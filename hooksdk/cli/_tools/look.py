@@ -1,0 +1,280 @@
+"""`hooksdk tools list` and `hooksdk tools search`: the tools that a model would get here, or find, and their price."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from hooksdk import Config, Host, MemoryStore, Run, Tool, ToolCall, schema
+from hooksdk.cli._console import (
+    CommandProblem,
+    counted,
+    first_sentence,
+    print_columns,
+    print_json,
+    printable,
+    safe,
+    stderr_console,
+    stdout_console,
+    warnings_shown,
+)
+from hooksdk.cli._project import open_host, open_servers, project_config
+from hooksdk.config import PluginConfig, fold
+from hooksdk.formats import get_format
+
+SEARCH = "tool_search"
+_OFF = {"off", "false", "no", "0"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """Where to look."""
+
+    project: Path
+    mcp: tuple[Path, ...] = ()
+    plugins: tuple[Any, ...] = ()
+    context_window: int
+    as_json: bool = False
+
+
+def print_tools(look: Look) -> int:
+    """Print every tool that a model would get, and what it costs. The code is 1 when a server could not be started."""
+    with warnings_shown(stderr_console()):
+        listing = anyio.run(_list, look)
+    if look.as_json:
+        print_json(listing)
+    else:
+        _print_list(listing)
+    return 1 if any(server["state"] == "failed" for server in listing["servers"]) else 0
+
+
+def print_found(look: Look, queries: Sequence[str], limit: int | None, *, as_prompt: bool = False) -> int:
+    """Print what the model would get for these queries, or be shown for them as a prompt."""
+    if as_prompt:
+        with warnings_shown(stderr_console()):
+            shown = anyio.run(_prefetch, look, "\n".join(queries))
+        if look.as_json:
+            print_json(shown)
+        else:
+            _print_prefetch(shown)
+        return 0
+    with warnings_shown(stderr_console()):
+        text = anyio.run(_search, look, queries, limit)
+    tokens = schema.estimate_tokens(text)
+    answer: dict[str, Any] = json.loads(text)
+    if look.as_json:
+        print_json({"schema": 1, "tokens": tokens, "answer": answer})
+    else:
+        print_search(answer, tokens)
+    return 0
+
+
+async def _list(look: Look) -> dict[str, Any]:
+    config = project_config(look.project)
+    async with AsyncExitStack() as stack:
+        run, servers = await _resolve(stack, look, config)
+        offered = {tool.name for tool in run.offered}
+        own = config.plugin(SEARCH) or PluginConfig()
+        on, tokens_on = await _what_if(run, own, look, "on")
+        auto, _ = await _what_if(run, own, look, "auto")
+        return {
+            "schema": 1,
+            "context_window": look.context_window,
+            "servers": servers,
+            "tools": [_entry(tool, offered=tool.name in offered) for tool in run.tools],
+            "withheld": dict(run.tools.withheld),
+            "notes": list(run.tools.diagnostics),
+            "tokens": run.tools.tokens,
+            "tokens_offered": sum(tool.tokens for tool in run.offered),
+            "search": {"on": _is_on(run), "auto": auto, "possible": on, "tokens": tokens_on},
+        }
+
+
+def _entry(tool: Tool, *, offered: bool) -> dict[str, Any]:
+    entry: dict[str, Any] = {"id": tool.id, "owner": tool.owner, "name": tool.name, "tokens": tool.tokens}
+    return {**entry, "offered": offered, "description": first_sentence(tool.description)}
+
+
+async def _resolve(
+    stack: AsyncExitStack, look: Look, config: Config, prompt: str | None = None
+) -> tuple[Run, list[dict[str, Any]]]:
+    """A run with the tools of the project and its servers, as the model would get them, and how the servers are."""
+    host = await open_host(stack, config, look.project, look.plugins)
+    groups = await open_servers(host, look.mcp, stderr_console(), project=look.project)
+    run = await _open_run(stack, host, look, prompt)
+    await run.resolve_tools([tool for servers in groups for tool in servers.tools()])
+    statuses = [status for servers in groups for status in servers.status.values()]
+    keys = ("name", "state", "problem", "tools", "seconds", "version")
+    return run, [{key: getattr(status, key) for key in keys} for status in statuses]
+
+
+async def _open_run(stack: AsyncExitStack, host: Host, look: Look, prompt: str | None = None) -> Run:
+    session = await stack.enter_async_context(host.session())
+    folder = str(look.project.resolve())
+    return await stack.enter_async_context(
+        session.run(prompt, workspace_dir=folder, context_window=look.context_window)
+    )
+
+
+async def _what_if(run: Run, own: PluginConfig, look: Look, enabled: str) -> tuple[bool, int]:
+    """Whether this catalog would be searched if `enabled` were this, and the tokens that would be offered then."""
+    section = {"config": {**own.config, "enabled": enabled}}
+    config = Config.model_validate({"allow": [SEARCH], "plugins": {SEARCH: section}})
+    async with AsyncExitStack() as stack:
+        host = await stack.enter_async_context(Host(store=MemoryStore(), config=config))
+        trial = await _open_run(stack, host, look)
+        offered = await trial.resolve_tools(run.tools)
+        return _is_on(trial), sum(tool.tokens for tool in offered)
+
+
+def _is_on(run: Run) -> bool:
+    return any(tool.bridge for tool in run.offered)
+
+
+def _print_list(listing: Mapping[str, Any]) -> None:
+    tools: list[dict[str, Any]] = listing["tools"]
+    if tools:
+        rows = [
+            [printable(tool["owner"]), printable(tool["name"]), f"{tool['tokens']:,}", tool["description"]]
+            for tool in tools
+        ]
+        print_columns(("owner", "name", "tokens", "what it does"), rows, numbers="tokens")
+        print()
+    for name, reason in listing["withheld"].items():
+        print(f"withheld     {_in_one_line(f'{name}: {reason}')}")
+    for note in listing["notes"]:
+        print(f"note         {_in_one_line(note)}")
+    print(f"in all       {counted(len(tools), 'tool')}, {listing['tokens']:,} tokens of schemas")
+    if not tools:
+        print("             MCP servers are read from mcp.json here, or given with --mcp FILE")
+    search, whole = listing["search"], listing["tokens"]
+    if search["possible"]:
+        less = f"{100 * (whole - search['tokens']) // whole} % less" if search["tokens"] < whole else "no saving"
+        print(f"tool search  offers {search['tokens']:,} tokens of schemas at first: {less}")
+        auto = "comes on" if search["auto"] else "stays off"
+        window = f"a context window of {listing['context_window']:,} tokens"
+        print(f"             it is {'on' if search['on'] else 'off'} in this project; auto {auto} at {window}")
+
+
+def _in_one_line(text: str) -> str:
+    return printable(" ".join(text.split()))
+
+
+async def _searchable(stack: AsyncExitStack, look: Look, prompt: str | None = None) -> Run:
+    """A run with tool search on."""
+    config = project_config(look.project)
+    if reason := _why_off(config):
+        notice = f"[yellow]tool search[/] is off in this project ({reason}); it is on for this command"
+        stderr_console().print(notice, soft_wrap=True)
+    run, _servers = await _resolve(stack, look, _with_search(config), prompt)
+    if not _is_on(run):
+        hint = "" if len(run.tools) else "; MCP servers are read from mcp.json here, or given with --mcp FILE"
+        raise CommandProblem(
+            f"there is nothing to search: none of {counted(len(run.tools), 'tool')} can be deferred{hint}"
+        )
+    return run
+
+
+async def _prefetch(look: Look, prompt: str) -> dict[str, Any]:
+    """What a first request with this prompt holds, and what it costs."""
+    async with AsyncExitStack() as stack:
+        run = await _searchable(stack, look, prompt)
+        count = run.stats["prefetched"]
+        shown = run.offered[len(run.offered) - count :]  # they stand after all others
+        bridges = [tool for tool in run.offered if tool.bridge]
+        whole, words = run.stats["tokens_offered"], schema.estimate_tokens(prompt)
+        return {
+            "schema": 1,
+            "prefetched": [_entry(tool, offered=True) for tool in shown],
+            "tokens": {
+                "prompt": words,
+                "prefetched": sum(tool.tokens for tool in shown),
+                "bridge": sum(tool.tokens for tool in bridges),
+                "request": words + whole,
+                "without_prefetch": words + whole - sum(tool.tokens for tool in shown),
+                "all_shown": words + run.tools.tokens,
+            },
+        }
+
+
+def _print_prefetch(shown: Mapping[str, Any]) -> None:
+    tools, tokens = shown["prefetched"], shown["tokens"]
+    if tools:
+        rows = [
+            [printable(tool["owner"]), printable(tool["name"]), f"{tool['tokens']:,}", tool["description"]]
+            for tool in tools
+        ]
+        print_columns(("owner", "name", "tokens", "what it does"), rows, numbers="tokens")
+        print()
+    print(
+        f"prefetched   {counted(len(tools), 'tool')}, {tokens['prefetched']:,} tokens, beside the bridge's {tokens['bridge']:,}"
+    )
+    print(
+        f"request      {tokens['request']:,} tokens with the prompt's {tokens['prompt']:,}; {tokens['without_prefetch']:,} without"
+    )
+    print(f"             prefetch, and {tokens['all_shown']:,} if every tool were shown")
+
+
+async def _search(look: Look, queries: Sequence[str], limit: int | None) -> str:
+    async with AsyncExitStack() as stack:
+        run = await _searchable(stack, look)
+        arguments: dict[str, Any] = {"queries": list(queries), **({} if limit is None else {"limit": limit})}
+        call = ToolCall("search", SEARCH, arguments)
+        await run.record(get_format("openai-chat").reply("", [call]))
+        result = await run.call_tool(call)
+    if result.is_error:
+        raise CommandProblem(f"the search was refused: {printable(result.text)}")
+    return result.text
+
+
+def _why_off(config: Config) -> str:
+    section = config.plugin(SEARCH)
+    if any(fold(name) == SEARCH for name in config.deny):
+        return "denied by the configuration"
+    if section is None:
+        return ""
+    if not section.enabled or str(section.config.get("enabled", "auto")).strip().lower() in _OFF:
+        return "switched off by the configuration"
+    return ""
+
+
+def _with_search(config: Config) -> Config:
+    """The same configuration with tool search on, in the mode that has `tool_search`."""
+    section = config.plugin(SEARCH) or PluginConfig()
+    settings = {**section.config, "enabled": "on"}
+    settings |= {"mode": "tools"} if "mode" in settings else {}
+    others = {name: one for name, one in config.plugins.items() if fold(name) != SEARCH}
+    on = section.model_copy(update={"enabled": True, "config": settings})
+    deny = [name for name in config.deny if fold(name) != SEARCH]
+    return config.model_copy(update={"deny": deny, "plugins": {**others, SEARCH: on}})
+
+
+def print_search(answer: Mapping[str, Any], tokens: int) -> None:
+    """Print an answer of `tool_search`, and what it costs."""
+    console = stdout_console()
+
+    def say(text: str) -> None:
+        console.print(text, soft_wrap=True)
+
+    for group in answer["results"]:
+        say(f"[bold]{safe(group['query'])}[/]")
+        for hit in group["hits"]:
+            weak = "  [yellow](weak)[/]" if hit.get("weak") else ""
+            say(f"  [green]{safe(hit['call'])}[/]{weak}")
+            say(f"      {safe(hit['from'])}: {safe(hit['description'])}")
+        for key in ("already_offered", "weak"):
+            if key in group:
+                say(f"  [yellow]{safe(group[key])}[/]")
+        if not group["hits"] and "already_offered" not in group:
+            say("  [yellow]nothing found[/]")
+        print()
+    if "available_from" in answer:
+        owners = (f"{owner} ({count})" for owner, count in answer["available_from"].items())
+        say(f"There are tools from {safe(', '.join(owners))}.")
+    say(f"{counted(answer['total_available'], 'tool')} searched; this answer costs the model {tokens:,} tokens.")

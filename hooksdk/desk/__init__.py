@@ -1,0 +1,22 @@
+"""The approval desk: records of questions that wait for a person, and the ways to whoever answers them.
+
+A terminal, a client of the gateway, a web service, or `hooksdk approvals` from another process.
+"""
+
+from __future__ import annotations
+
+from hooksdk.desk._desk import ApprovalDesk, Channel
+from hooksdk.desk._record import ApprovalRecord
+from hooksdk.desk._records import ApprovalRecords, NotWaiting
+from hooksdk.desk._webhook import ApprovalWebhook
+from hooksdk.desk.console import ConsoleApprover
+
+__all__ = [
+    "ApprovalDesk",
+    "ApprovalRecord",
+    "ApprovalRecords",
+    "ApprovalWebhook",
+    "Channel",
+    "ConsoleApprover",
+    "NotWaiting",
+]

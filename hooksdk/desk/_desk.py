@@ -1,0 +1,133 @@
+"""An approver that keeps a record of each question, so that the answer may come from anywhere, and later."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import final
+
+import anyio
+
+from hooksdk._door.checks import check, check_number
+from hooksdk.approvals import MAX_TIMEOUT, Approval, ApprovalRequest, Later, plain_answer
+from hooksdk.desk._record import ApprovalRecord
+from hooksdk.desk._records import DAY, ApprovalRecords, NotWaiting
+from hooksdk.tasks import Attempt, describe
+
+logger = logging.getLogger("hooksdk")
+
+WAIT = 30.0
+POLL = 0.25
+"""Seconds between two looks at a record that waits: another process may have answered."""
+SHARE = 0.9
+"""Of the time that a plugin lets a person be asked for: after it the run would take silence for a no."""
+
+Channel = Callable[[ApprovalRecord], Awaitable[Approval | None]]
+"""A way to a person: `async def (record) -> Approval`, or None where the answer comes in another way, or not at all."""
+
+
+@final
+class ApprovalDesk:
+    """Makes a record of each question before anybody is asked, asks over its channels, and waits `wait` seconds for an
+    answer. Then the call goes on waiting without holding anybody up: the approver answers `Later()`, and the same call, made
+    again, takes the answer that was given meanwhile. Records expire `keep` seconds after they were made.
+
+    Every channel is asked at once and its answer written into the record: the first counts, whether it comes from a channel,
+    from `hooksdk approvals` in a terminal or from another program. A channel that fails is told in the log, and the call waits.
+
+    ```python
+    from hooksdk import Host
+    from hooksdk.desk import ApprovalDesk
+
+    host = Host(approver=ApprovalDesk(wait=60))
+    ```
+    """
+
+    def __init__(
+        self,
+        records: ApprovalRecords | None = None,
+        *,
+        channels: Sequence[Channel] = (),
+        wait: float = WAIT,
+        keep: float = DAY,
+    ) -> None:
+        check_number("ApprovalDesk(keep=...)", keep, "keep=3600")
+        check("ApprovalDesk(wait=...)", wait, (int, float), "seconds")
+        self.records = ApprovalRecords() if records is None else records
+        self.channels = tuple(channels)
+        self.wait = wait
+        self.keep = keep
+
+    async def __call__(self, request: ApprovalRequest) -> Approval | Later:
+        """Ask about one call."""
+        return await self.ask(request)
+
+    async def ask(
+        self, request: ApprovalRequest, *, channels: Sequence[Channel] = (), wait: float | None = None,
+        is_over: Callable[[str], bool] | None = None,
+    ) -> Approval | Later:  # fmt: skip
+        """Ask about one call, over these channels as well, and for as many seconds: with 0 until every channel was asked.
+        A question or an answer that a session has left which `is_over`, by its id, is taken over."""
+        patient = (self.wait if wait is None else wait) > 0
+        longest = SHARE * min(request.timeout, MAX_TIMEOUT)
+        until = anyio.current_time() + (min(self.wait if wait is None else wait, longest) if patient else longest)
+        waited_for: int | None = None
+        while True:
+            try:
+                record, answer = await self.records.ask(request, keep=self.keep, waited_for=waited_for, is_over=is_over)
+            except ValueError as problem:
+                return Approval(False, str(problem))
+            if answer is not None:
+                return answer
+            if anyio.current_time() >= until:
+                return Later()
+            if not await self._wait(record, (*channels, *self.channels), until, patient=patient):
+                return Later()
+            waited_for = record.number
+
+    async def _wait(self, record: ApprovalRecord, channels: Sequence[Channel], until: float, *, patient: bool) -> bool:
+        """Ask over these channels; True once the record waits no more, by whatever way that came."""
+        over = anyio.Event()
+
+        async def watch() -> None:
+            while not over.is_set():
+                await anyio.sleep(POLL)
+                if not await self.records.is_pending(record.number):
+                    over.set()
+
+        async def ask(channel: Channel) -> None:
+            if await self._ask_over(channel, record):
+                over.set()
+
+        async def ask_all() -> None:
+            async with anyio.create_task_group() as asking:
+                for channel in channels:
+                    asking.start_soon(ask, channel)
+            if not patient:
+                over.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask_all)
+            if patient:
+                group.start_soon(watch)
+            with anyio.move_on_after(max(until - anyio.current_time(), 0)):
+                await over.wait()
+            group.cancel_scope.cancel()
+        return not await self.records.is_pending(record.number)
+
+    async def _ask_over(self, channel: Channel, record: ApprovalRecord) -> bool:
+        """True when the channel's answer is written, or the record has one already."""
+        approval: Approval | None = None
+        async with Attempt(MAX_TIMEOUT) as attempt:
+            answer = await channel(record)
+            approval = None if answer is None else plain_answer(answer, record.as_request())
+        if attempt.error is not None:
+            problem = describe(attempt.error)
+            logger.warning("approval %d goes on waiting, since a way to ask failed: %s", record.number, problem)
+        if approval is None:
+            return False
+        try:
+            await self.records.answer(record.number, approval)
+        except NotWaiting as late:
+            logger.info("an answer came too late: %s", late)
+        return True

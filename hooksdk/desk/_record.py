@@ -1,0 +1,140 @@
+"""What is kept of one question to a person: who asks, about which call with which arguments, and what was answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, cast, get_args
+
+from hooksdk.approvals import (
+    Approval,
+    ApprovalRequest,
+    Checked,
+    Question,
+    definition_of,
+    digest_of,
+    plain_answer,
+    requester_of,
+)
+from hooksdk.calls import ToolCall
+from hooksdk.tools import Source, Tool
+
+RecordState = Literal["pending", "granted", "denied", "used", "expired"]
+STATES = get_args(RecordState)
+MAX_ARGUMENTS = 1_000_000
+"""Characters of arguments that a person may be asked about: of longer ones nobody reads what is granted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalRecord(Checked):
+    """One question to a person, and its answer. `ApprovalRecords` keeps them.
+
+    ```python
+    from hooksdk.desk import ApprovalRecord
+
+    def line(record: ApprovalRecord) -> str:
+        return f"{record.number} {record.state}: {record.title} ({record.tool})"
+    ```
+    """
+
+    number: int
+    """Its short name for people: 1, 2, 3 and so on; none is given twice."""
+    state: RecordState
+    """`pending`: nobody has answered. `granted`, `denied`: answered, and no call has taken the answer yet. `used`: one call
+    has. `expired`: it was not answered, or its answer not taken, in time."""
+    tool: str
+    """The tool's id."""
+    name: str
+    """The tool's name."""
+    fingerprint: str
+    """Of the tool's definition, annotations included."""
+    arguments: Mapping[str, Any]
+    """What will run, with values of secrets as placeholders."""
+    digest: str
+    """Stands for exactly these arguments."""
+    questions: tuple[Question, ...]
+    """Every plugin's question, the gravest first."""
+    session: str
+    """The session whose call may take the answer."""
+    requester: str | None
+    """The id of the requester whose call may take it; of one without a text as id all that is known, as JSON."""
+    asker: str
+    """Stands for all that is known of who asks, and where."""
+    workspace: str | None
+    agent: str
+    made: float
+    """Seconds since the epoch."""
+    expires: float
+    """Seconds since the epoch: after it nobody can answer, and no call can take the answer."""
+    answer: Approval | None = None
+    answered: float | None = None
+    """Seconds since the epoch."""
+
+    @cached_property
+    def key(self) -> str:
+        """Stands for the question: the same call of the same session and requester, about which the same is asked."""
+        questions = [asdict(question) for question in self.questions]
+        return digest_of([self.session, self.asker, self.tool, self.fingerprint, self.digest, questions])
+
+    @property
+    def title(self) -> str:
+        """The gravest question's."""
+        return self.questions[0].title
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, as JSON."""
+        return asdict(self) | {"questions": [asdict(question) for question in self.questions]}
+
+    def as_request(self) -> ApprovalRequest:
+        """The same as an approver is asked it, with the arguments as they may be shown."""
+        source, owner, name = self.tool.split(":", 2)
+        gravest = self.questions[0]
+        arguments = dict(self.arguments)
+        return ApprovalRequest(
+            title=gravest.title, description=gravest.description, severity=gravest.severity, timeout=gravest.timeout,
+            plugin=gravest.plugin, questions=self.questions, session_id=self.session, agent_id=self.agent,
+            workspace_dir=self.workspace, requester=None if self.requester is None else {"id": self.requester},
+            call=ToolCall(f"approval-{self.number}", self.name, arguments),
+            tool=Tool(name=name, source=cast("Source", source), owner=owner), arguments=arguments,
+        )  # fmt: skip
+
+
+def record_of(request: ApprovalRequest, *, made: float, expires: float) -> ApprovalRecord:
+    """A record of this request that has no number yet. Raises `ValueError` for arguments that a person cannot be asked
+    about."""
+    if not request.digest:
+        raise ValueError("its arguments are not JSON, so nobody could say which call was approved")
+    arguments = request.mask(request.arguments)
+    if (length := len(repr(arguments))) > MAX_ARGUMENTS:
+        raise ValueError(f"its arguments have {length:,} characters, more than a person can be asked about")
+    requester = requester_of(request)
+    return ApprovalRecord(
+        number=0, state="pending", tool=request.tool.id, name=request.tool.name, arguments=arguments, digest=digest_of(arguments),
+        fingerprint=definition_of(request.tool),
+        questions=tuple(Question(**request.mask(asdict(question))) for question in request.questions),
+        session=request.session_id, requester=None if requester is None else request.mask(requester),
+        asker=digest_of(request.mask([request.requester, request.workspace_dir, request.agent_id])),
+        workspace=request.workspace_dir, agent=request.agent_id, made=made, expires=expires,
+    )  # fmt: skip
+
+
+def read_stored(value: object) -> ApprovalRecord:
+    """What was stored of a record. Raises `ValueError` for one that is damaged."""
+    try:
+        fields = dict(cast("Mapping[str, Any]", value))
+        fields["questions"] = tuple(Question(**question) for question in fields["questions"])
+        answer = fields.pop("answer")
+        record = ApprovalRecord(**fields)
+        if answer is not None:
+            record = replace(record, answer=plain_answer(Approval(**answer), record.as_request()))
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    granted = record.answer.granted if record.answer else None
+    if record.state not in STATES:
+        raise ValueError(f"the state {record.state!r} is none")
+    if granted is not {"granted": True, "denied": False, "pending": None}.get(record.state, granted):
+        raise ValueError(f"its answer does not fit its state, {record.state}")
+    if record.digest != digest_of(record.arguments):
+        raise ValueError("its arguments are not those that it was made for")
+    return record

@@ -1,0 +1,193 @@
+"""The question on a terminal. What models, servers and plugins wrote is shown so that it can be taken for nothing else."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any, final
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from hooksdk.approvals import Approval, ApprovalRequest
+from hooksdk.values import Uncloneable, canonical
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "MAX_ARGUMENTS",
+    "MAX_CHARS",
+    "MAX_QUESTIONS",
+    "ConsoleApprover",
+    "clip_visibly",
+    "visible",
+]
+
+MAX_CHARS = 400
+"""Characters of one text, or of one argument's value, unless the approver is given another limit."""
+MAX_ARGUMENTS = 40
+"""Arguments that are shown; models have sent thousands."""
+MAX_QUESTIONS = 10
+"""Questions that are shown, the gravest first."""
+_NARROWEST = 40
+"""Characters of a line at least, however narrow the terminal."""
+_LABEL = 13
+"""Characters of the column that says what stands on a line."""
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_ANSWERS = {
+    "y": Approval(True), "yes": Approval(True), "s": Approval(True, scope="session"),
+    "session": Approval(True, scope="session"), "a": Approval(True, scope="always"),
+    "always": Approval(True, scope="always"), "never": Approval(False, scope="always"),
+}  # fmt: skip
+_COLOURS = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
+PROMPT = "Allow it? y(es), s(ession), a(lways), v(iew all), never [N] "
+_REFUSAL = "the person at the terminal said no"
+
+
+@final
+class ConsoleApprover:
+    """Asks on a terminal and reads the answer from stdin, one question at a time. Needs rich: `pip install 'hooksdk[cli]'`.
+
+    It shows the severity, every plugin's question, the tool's id and owner, and each argument on a line of its own, cut at
+    `max_chars` characters: the answer `v` shows all of it. Everything that a model, a server or a plugin wrote stands behind
+    a bar, with control, bidi and invisible characters escaped, so none of it looks like a line of ours. `y` is a yes for
+    this call, `s` for the session, `a` for always; `never` is a no for always, and anything else, also the end of stdin, a
+    no for this call. `by` is who the trace says has answered; the user of the process unless given.
+
+    ```python
+    from hooksdk import Host
+    from hooksdk.desk import ConsoleApprover
+
+    host = Host(approver=ConsoleApprover(by="ann"))
+    ```
+    """
+
+    def __init__(self, console: Console | None = None, *, by: str | None = None, max_chars: int = MAX_CHARS) -> None:
+        if console is None:
+            from rich.console import Console
+
+            console = Console(stderr=True, highlight=False, emoji=False)
+        self._console = console
+        self._by = _user() if by is None else by
+        self._max_chars = max_chars
+        self._one_at_a_time = anyio.Lock()
+        self.at_end = False
+        """True once stdin has ended: a no from then on is nobody's."""
+
+    async def __call__(self, request: ApprovalRequest) -> Approval:
+        """Ask about one call."""
+        async with self._one_at_a_time:
+            self._show(request, self._max_chars)
+            answer = await self._read()
+            if answer in {"v", "view"}:
+                self._show(request, sys.maxsize)
+                answer = await self._read()
+        approval = _ANSWERS.get(answer, Approval(False))
+        return Approval(approval.granted, "" if approval.granted else _REFUSAL, approval.scope, by=self._by)
+
+    def _show(self, request: ApprovalRequest, max_chars: int) -> None:
+        self._print(f"\nA call needs your approval: {request.severity}", style=_COLOURS[request.severity])
+        tool, others = request.tool, len(request.questions) - MAX_QUESTIONS
+        for question in request.questions[:MAX_QUESTIONS]:
+            self._field(question.severity, f"{question.plugin} asks: {question.title}", max_chars)
+            if question.description:
+                self._field("", question.description, max_chars)
+        if others > 0:
+            self._field("", f"… and {others:,} more questions", max_chars)
+        self._field("tool", tool.id, max_chars)
+        self._field("of", f"{tool.source} {tool.owner}" if tool.owner else tool.source, max_chars)
+        if request.requester:
+            self._field("asked for by", str(request.requester.get("id")), max_chars)
+        arguments = request.arguments
+        if not arguments:
+            self._field("arguments", "none", max_chars)
+        limit = MAX_ARGUMENTS if max_chars < sys.maxsize else len(arguments)
+        for number, (name, value) in enumerate(arguments.items()):
+            label = "arguments" if number == 0 else ""
+            if number == limit:
+                self._field(label, f"… and {len(arguments) - limit:,} more arguments", max_chars)
+                break
+            key = name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+            self._field(
+                label, f"{clip_visibly(key, max_chars)} = {clip_visibly(_as_json(value), max_chars)}", sys.maxsize
+            )
+
+    def _field(self, label: str, text: str, max_chars: int) -> None:
+        """One text behind a bar, in lines that the terminal need not break: at their break a line would begin that looks
+        like ours."""
+        room = max(self._console.width, _NARROWEST) - _LABEL - 4
+        for number, line in enumerate(_lines_of(visible(clip_visibly(text, max_chars)), room)):
+            self._print(f"| {label if number == 0 else '':<{_LABEL}}{line}")
+
+    def _print(self, text: str, *, style: str = "", end: str = "\n") -> None:
+        self._console.print(text, style=style, end=end, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
+    async def _read(self) -> str:
+        self._print(PROMPT, end="")
+        try:
+            line = await _read_line()
+        except BaseException:
+            self._print("")
+            raise
+        answer, self.at_end = line.strip(), not line
+        if not sys.stdin.isatty():
+            self._print(visible(answer[:100]))  # nobody typed it, so no terminal has shown it
+        return answer.lower()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a process without a user's entry, such as in a container
+        return ""
+
+
+def _as_json(value: Any) -> str:
+    try:
+        return canonical(value)
+    except Uncloneable:  # a rewriting plugin may have put in what is no JSON
+        return repr(value)
+
+
+def clip_visibly(text: str, max_chars: int) -> str:
+    """At most `max_chars` characters, and how many more there are."""
+    return text if len(text) <= max_chars else f"{text[:max_chars]}… ({len(text) - max_chars:,} more characters)"
+
+
+def visible(text: str) -> str:
+    """The text in one line, with what steers a terminal, turns words around or cannot be seen as its escape."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _lines_of(text: str, room: int) -> list[str]:
+    """The text in pieces that take `room` cells at most. What is not ASCII counts as two cells, the widest that it can be."""
+    lines, line, cells = list[str](), "", 0
+    for char in text:
+        width = 1 if char.isascii() else 2
+        if cells + width > room:
+            lines.append(line)
+            line, cells = "", 0
+        line, cells = line + char, cells + width
+    return [*lines, line]
+
+
+async def _read_line() -> str:
+    if os.name == "nt":
+        return await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+    # Not in a thread: after Ctrl-C the process would only end once another line is typed. And byte by byte: a buffer
+    # could take the next answer too, for which `wait_readable` would then wait for ever.
+    line = b""
+    while not line.endswith(b"\n"):
+        try:
+            await anyio.wait_readable(sys.stdin)
+        except PermissionError:  # a file, which is always ready
+            await anyio.lowlevel.checkpoint()
+        if not (byte := os.read(sys.stdin.fileno(), 1)):
+            break
+        line += byte
+    return line.decode(errors="replace")

@@ -1,0 +1,72 @@
+"""What a client carries from a question to its answer: signed, for one record, one holder and one answer."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+from collections.abc import Callable
+from typing import Any, final
+
+from hooksdk.desk._record import ApprovalRecord
+from hooksdk.desk._records import ApprovalRecords
+from hooksdk.values import canonical
+
+__all__ = ["TicketRefused", "Tickets"]
+
+
+class TicketRefused(ValueError):
+    """This ticket lets nobody answer. The text says why."""
+
+
+@final
+class Tickets:
+    """The tickets to the questions of one file, signed with its key. `holder` stands for whom one was given to."""
+
+    def __init__(self, records: ApprovalRecords) -> None:
+        self._records = records
+
+    async def issue(self, record: ApprovalRecord, holder: str) -> str:
+        """A ticket to this record: those that were issued before lose their worth. Raises `StoreError`."""
+        nonce = secrets.token_hex(16)
+        await self._records.set_ticket(record.number, nonce)
+        claims = canonical([record.number, record.digest, holder, record.expires, nonce]).encode()
+        return f"{_encoded(claims)}.{_encoded(self._signature(await self._records.key(), claims))}"
+
+    async def redeem(
+        self, ticket: str, holder: str, *, is_left: Callable[[str], bool] = lambda _holder: False
+    ) -> ApprovalRecord:
+        """The record that waits for the answer which came with this ticket; it is worth nothing from now on. One of another
+        holder counts where that one has left it to this one. Raises `TicketRefused` and `StoreError`."""
+        try:
+            claims, signature = map(_decoded, ticket.split("."))
+        except ValueError:
+            raise TicketRefused("it is no ticket of ours") from None
+        if not hmac.compare_digest(signature, self._signature(await self._records.key(), claims)):
+            raise TicketRefused("it is no ticket of ours")
+        content: list[Any] = json.loads(claims)
+        number, digest, owner, _expires, nonce = content
+        if owner != holder and not is_left(owner):
+            raise TicketRefused("it was given to another client")
+        record = await self._records.take_ticket(number, nonce)
+        if record is None or record.digest != digest:
+            raise TicketRefused("its question was answered already, was asked anew or has expired")
+        return record
+
+    @staticmethod
+    def _signature(key: bytes, claims: bytes) -> bytes:
+        return hmac.digest(key, b"hooksdk approval\0" + claims, hashlib.sha256)
+
+
+def _encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _decoded(text: str) -> bytes:
+    """Only what `_encoded` writes: two texts for one ticket would be two tickets."""
+    data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if _encoded(data) != text:
+        raise ValueError("another spelling")
+    return data

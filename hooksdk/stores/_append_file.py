@@ -1,0 +1,316 @@
+"""Files of JSON lines that only grow: the part of `JsonlStore` that runs in worker threads.
+
+A step is one or more lines that are stored whole or not at all: every line of it but the last begins with a blank, which JSON
+ignores. What a crash can leave is a torn last step; it is left out on reading and cut off before the next append. Any other
+damage is reported and nothing is touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from hooksdk.errors import StoreError, TranscriptChanged
+from hooksdk.stores._lines import LineTable, is_whole, parse_line
+from hooksdk.stores.files import BINARY, sync, sync_directory, with_advice, write_all
+from hooksdk.transcript import encode_for
+
+logger = logging.getLogger("hooksdk")
+CHUNK = 1 << 20
+"""How many bytes are read at a time where not all are needed at once."""
+_seeking = threading.Lock()
+
+
+def read_at(fd: int, size: int, offset: int) -> bytes:
+    """So many bytes of an open file from `offset` on, or fewer where it ends."""
+    data = b""
+    while more := _read_once(fd, size - len(data), offset + len(data)):
+        data = data + more if data else more
+    return data
+
+
+def _read_once(fd: int, size: int, offset: int) -> bytes:
+    if hasattr(os, "pread"):
+        return os.pread(fd, size, offset)
+    with _seeking:  # two threads share the place at which an open file is read
+        os.lseek(fd, offset, os.SEEK_SET)
+        return os.read(fd, size)
+
+
+def read_from(fd: int, offset: int) -> bytes:
+    """Everything in an open file from `offset` on."""
+    data = read_at(fd, os.fstat(fd).st_size + 1 - offset, offset)
+    while more := read_at(fd, CHUNK, offset + len(data)):
+        data += more
+    return data
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """The beginning of a file: its size, its SHA-256, and its lines."""
+
+    size: int
+    digest: str
+    lines: LineTable
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StoredLines:
+    """The lines of a file, to be read by number."""
+
+    _file: AppendFile
+    _table: LineTable
+
+    def size(self, position: int) -> int:
+        """How many bytes a line has."""
+        return self._table.ends[position] - self._table.start(position)
+
+    def scan(self, start: int, stop: int) -> Iterator[dict[str, Any]]:
+        """The objects of some lines, each read anew. Raises `TranscriptChanged` and `StoreError`."""
+        return self._file.lines(self._table, start, stop)
+
+
+@final
+class AppendFile:
+    """One file of JSON objects, a line each, that only grows."""
+
+    def __init__(self, path: Path, session_id: str, *, read_only: bool = False) -> None:
+        self.path = path
+        self.session_id = session_id
+        self._renamed = False
+        self._read_only = read_only
+        self._lines = self._earlier = LineTable()
+        try:
+            fresh = not read_only and not path.exists()
+            flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_APPEND | os.O_CREAT
+            self._fd = os.open(path, flags | BINARY, 0o600)
+            if fresh:
+                sync_directory(path.parent)
+        except OSError as error:
+            raise StoreError(str(path), f"cannot be opened: {with_advice(error)}") from error
+        self._forget()
+
+    def _forget(self) -> None:
+        self._size = 0
+        self._torn = 0
+        self._join = b""
+        self._hash = hashlib.sha256()
+        self._lines = LineTable()
+        self._stamp: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many bytes of it are whole steps."""
+        return self._size
+
+    def _look(self) -> tuple[int, ...]:
+        stat = self.path.stat()
+        return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+
+    # Reading
+
+    def read(self) -> list[dict[str, Any]]:
+        """All complete steps. Raises `StoreError` for damage other than a torn end."""
+        objects: list[dict[str, Any]] = []
+        self.begin(None)
+        self.scan(lambda value, _: objects.append(value))
+        return objects
+
+    def begin(self, covered: Covered | None) -> bool:
+        """Before `scan`: what was read so far is forgotten. True where the file begins with what is `covered`, which is not
+        read again then. Raises `StoreError`."""
+        self._earlier = self._lines if self._lines.ends else self._earlier
+        self._forget()
+        try:
+            self._stamp = self._look()
+            if covered is None or covered.size > self._stamp[0]:
+                return False
+            digest = hashlib.sha256()
+            for offset in range(0, covered.size, CHUNK):
+                digest.update(read_at(self._fd, min(CHUNK, covered.size - offset), offset))
+        except OSError as error:
+            raise StoreError(str(self.path), f"cannot be read: {error}") from error
+        if digest.hexdigest() != covered.digest:
+            return False
+        self._size, self._lines, self._hash = covered.size, covered.lines, digest
+        return True
+
+    def scan(self, take: Callable[[dict[str, Any], int], None]) -> None:
+        """Give each object of the complete steps that follow, with its size in bytes. Raises `StoreError` for damage other
+        than a torn end."""
+        try:
+            data = read_from(self._fd, self._size)
+        except OSError as error:
+            raise StoreError(str(self.path), f"cannot be read: {error}") from error
+        step: list[tuple[dict[str, Any], bytes, int]] = []
+        start, number, before = 0, len(self._lines), self._size
+        while (end := data.find(b"\n", start)) >= 0:
+            line, start, number = data[start:end], end + 1, number + 1
+            if line.strip():
+                step.append((parse_line(self.path, line, number), line, before + start))
+            if not line.startswith(b" "):
+                self._take(step, take)
+                step = []
+                self._size = before + start
+        tail = data[start:]
+        if tail and is_whole(self.path, tail, number + 1):
+            self._take([*step, (parse_line(self.path, tail, number + 1), tail, before + len(data))], take)
+            self._size, self._join = before + len(data), b"\n"
+        self._torn = before + len(data) - self._size
+        if self._torn and not self._read_only:  # a reader may meet a line that its holder is writing now
+            logger.warning("%s ends in a torn line (%d bytes): left out, as after a crash", self.path, self._torn)
+        self._hash.update(memoryview(data)[: self._size - before])
+        if self._lines == self._earlier:  # who reads by it goes on doing so
+            self._lines = self._earlier
+
+    def _take(
+        self, step: Sequence[tuple[dict[str, Any], bytes, int]], take: Callable[[dict[str, Any], int], None]
+    ) -> None:
+        for value, line, end in step:
+            self._lines.add(line, end)
+            take(value, len(line))
+
+    def covered(self) -> Covered | None:
+        """What was read and appended so far, for a later `begin`; None while its end is not whole."""
+        is_whole = not (self._torn or self._join)
+        return Covered(self._size, self._hash.hexdigest(), self._lines) if is_whole else None
+
+    def stored(self) -> StoredLines:
+        """What was read, and what is appended later, to be read again by number."""
+        return StoredLines(self, self._lines)
+
+    # Writing
+
+    def append(self, values: Sequence[object]) -> None:
+        """Store one step: durable when it returns, and nothing of it after a failure. Raises `StoreError`."""
+        if not values:
+            return
+        lines = [encode_for(str(self.path), value) + b"\n" for value in values]
+        step = b"".join([b" " + line for line in lines[:-1]] + lines[-1:])
+        self.verify()
+        try:
+            if self._torn:
+                self._cut()
+            if self._renamed:  # until then a power cut may bring the old file back, without what is appended here
+                sync_directory(self.path.parent)
+                self._renamed = False
+            write_all(self._fd, self._join + step)
+            stamp = self._now()  # at once: an edit by somebody else while the disk is waited for shall show
+            sync(self._fd)
+        except OSError as error:
+            self._take_back()
+            raise StoreError(str(self.path), f"cannot be written: {with_advice(error)}") from error
+        self._hash.update(self._join + step)
+        self._size += len(self._join)
+        self._add_lines(step)
+        self._join = b""
+        self._stamp = stamp if stamp[:1] == (self._size,) else ()
+
+    def _add_lines(self, data: bytes) -> None:
+        for line in data.split(b"\n")[:-1]:
+            self._size += len(line) + 1
+            self._lines.add(line, self._size)
+
+    def rewrite(self, values: Sequence[object]) -> None:
+        """Put a new file with these values, one step each, in the place of this one, which stays where that is a `StoreError`."""
+        data = b"".join(encode_for(str(self.path), value) + b"\n" for value in values)
+        beside = self.path.with_name(f".{self.path.name}.tmp")
+        try:
+            fd = os.open(beside, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | BINARY, 0o600)
+            try:
+                write_all(fd, data)
+                os.fsync(fd)
+                _rename(beside, self.path, fd)
+            except OSError:
+                os.close(fd)
+                beside.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise StoreError(str(self.path), f"cannot be written anew: {with_advice(error)}") from error
+        os.close(self._fd)
+        self._fd, self._renamed = fd, True
+        self._forget()
+        self._add_lines(data)
+        self._hash.update(data)
+        self._stamp = self._now()
+
+    def _take_back(self) -> None:
+        with contextlib.suppress(OSError):
+            self._torn = max(os.fstat(self._fd).st_size - self._size, 0)
+            self._stamp = self._now()
+            self._cut()
+
+    def _cut(self) -> None:
+        os.ftruncate(self._fd, self._size)
+        sync(self._fd)
+        self._torn = 0
+        self._stamp = self._now()
+
+    def _now(self) -> tuple[int, ...]:
+        try:
+            return self._look()
+        except OSError:
+            return ()
+
+    def verify(self) -> None:
+        """Raise `TranscriptChanged` when the content is not what was read and appended here. It is read again only where
+        inode, size or times are not those after the last append: a drain shall not cost more in a longer session.
+        """
+        try:
+            stamp = self._look()
+            if stamp == self._stamp:
+                return
+            data = read_from(self._fd, 0)
+        except OSError as error:
+            raise TranscriptChanged(self.session_id, 0, f"{self.path} cannot be read any more: {error}") from error
+        same = hashlib.sha256(memoryview(data)[: self._size]).digest() == self._hash.digest()
+        if not same or len(data) != self._size + self._torn or os.fstat(self._fd).st_ino != stamp[3]:
+            raise self._changed(self._lines.first_change(data))
+        self._stamp = stamp
+
+    def _changed(self, line: int) -> TranscriptChanged:
+        advice = "Close the session and open it again to go on from what is stored now"
+        problem = f"somebody else changed line {line + 1} of {self.path}. {advice}"
+        return TranscriptChanged(self.session_id, line, problem)
+
+    def lines(self, table: LineTable, start: int, stop: int) -> Iterator[dict[str, Any]]:
+        """The objects of some lines of a table, each read anew. Raises `TranscriptChanged` for one that is not what was
+        stored, `StoreError` for a file that cannot be read."""
+        while start < stop:
+            begin = table.start(start)
+            until = max(start + 1, bisect_right(table.ends, begin + CHUNK, start, stop))
+            try:
+                data = read_at(self._fd, table.start(until) - begin, begin)
+            except OSError as error:
+                raise StoreError(str(self.path), f"cannot be read: {error}") from error
+            for number in range(start, until):
+                line = data[table.start(number) - begin : table.ends[number] - begin]
+                if not table.fits(number, line):
+                    raise self._changed(number)
+                yield json.loads(line.decode())
+            start = until
+
+    def close(self) -> None:
+        """No more reading and writing."""
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+
+
+def _rename(old: Path, new: Path, fd: int) -> None:
+    """Put a file, open as `fd`, in another one's place. A network's answer may be lost although it was done."""
+    try:
+        old.replace(new)
+    except OSError:
+        if not os.path.samestat(os.fstat(fd), new.stat()):
+            raise

@@ -1,0 +1,73 @@
+"""Files that are written so that a crash leaves the old content or the new, never half of one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from hooksdk.errors import StoreError
+
+__all__ = ["BINARY", "replace_file", "sync", "sync_directory", "with_advice", "write_all"]
+
+BINARY: int = getattr(os, "O_BINARY", 0)
+"""What `os.open` needs on Windows, so that bytes stay as they are."""
+_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Write a file whole or not at all: beside it first, then in its place. Raises `StoreError`."""
+    try:
+        for old in path.parent.glob(f".{path.name}.*.tmp"):
+            old.unlink(missing_ok=True)
+        fd, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        try:
+            try:
+                write_all(fd, data)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            Path(name).chmod(mode)
+            Path(name).replace(path)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)
+    except OSError as error:
+        raise StoreError(str(path), f"cannot be written: {with_advice(error)}") from error
+
+
+def sync(fd: int) -> None:
+    """Wait until what was written to an open file is on the disk."""
+    _sync(fd)
+
+
+def with_advice(error: Exception) -> str:
+    """What went wrong, what became of the stored content, and what to do where that is known."""
+    advice = {
+        errno.ENOSPC: ". Free some space on this disk, then try again",
+        errno.EDQUOT: ". Free some space within the quota, then try again",
+        errno.EROFS: ". Make the disk writable, or copy the folder to one that is: an open session is written to",
+    }
+    number = error.errno if isinstance(error, OSError) else None
+    return f"{error}. What was stored before is whole{advice.get(number or 0, '')}"
+
+
+def sync_directory(path: Path) -> None:
+    """Wait until the names in a folder are on the disk; Windows has no such wait."""
+    if sys.platform != "win32":
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of it to an open file, in as many steps as the system takes."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
