@@ -7,9 +7,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, final
 
 from hooksdk import schema
-from hooksdk._door.checks import check, each
 from hooksdk._schema.fresh import Fresh, put_fresh
-from hooksdk.errors import WrongArgument
+from hooksdk.errors import WrongArgument, check, check_list
 from hooksdk.values import readable
 
 __all__ = ["Origin", "ResultInfo", "ToolCall", "ToolResult", "TrimReceipt"]
@@ -104,7 +103,7 @@ class ToolResult:
         if text is not None and type(text) is not str:
             check("ToolResult(text=...)", text, str, "text", "A value that is not text goes into structured=...")
         content: list[dict[str, Any]] = []
-        for at, block in enumerate(each("ToolResult(blocks=...)", blocks, "blocks") if blocks != () else ()):
+        for at, block in enumerate(check_list("ToolResult(blocks=...)", blocks, "blocks") if blocks != () else ()):
             where = f"ToolResult(blocks=...), item {at}"
             check(where, block, Mapping, 'a block such as {"type": "text", "text": ...}')
             content.append(_copied(where, dict(block)))

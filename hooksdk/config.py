@@ -16,25 +16,52 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from hooksdk._config.gateway import GatewayConfig, gateway_places
 from hooksdk._config.merge import Merged, merge
 from hooksdk._config.own_settings import OwnSettings, ProjectSettings
-from hooksdk._config.sources import config_files, fold, read_sources, split_store
+from hooksdk._config.rules import Remark
+from hooksdk._config.sources import (
+    TRUST_TABLE,
+    config_files,
+    fold,
+    is_too_deep,
+    read_sources,
+    split_store,
+    state_folder,
+    trusted_digests,
+    user_file,
+    without_password,
+)
+from hooksdk._config.trust import PLUGINS_FILE, Trust, is_inside, look_up_file, resolve
 from hooksdk._config.watch import FileWatch
-from hooksdk._config.words import printable_entry, trust_advice, why_untrusted
-from hooksdk._door.places import state_folder
+from hooksdk._config.words import printable_entry, trust_advice
 from hooksdk._firing.hook import Grant
 from hooksdk._tasks.background import logger
 from hooksdk.errors import ConfigError, HookSDKError, did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import HOOKS
 
 __all__ = [
+    "PLUGINS_FILE",
+    "TRUST_TABLE",
     "Config",
     "ConfigWatch",
+    "FileWatch",
+    "Merged",
     "PluginConfig",
     "ProjectSettings",
+    "Remark",
+    "Trust",
+    "config_files",
     "fold",
+    "is_inside",
+    "is_too_deep",
     "load_config",
+    "look_up_file",
     "read_config",
+    "resolve",
     "split_store",
     "state_folder",
+    "trust_advice",
+    "trusted_digests",
+    "user_file",
+    "without_password",
 ]
 
 Seconds = Annotated[float, Field(gt=0)]
@@ -161,7 +188,7 @@ def _tell(merged: Merged) -> None:
     if missing := merged.missing_trust():
         entries = ", ".join(dict.fromkeys(printable_entry(remark.entry) for remark in missing))
         logger.warning(
-            "%s: %s: %s. %s", merged.project, why_untrusted(merged), entries, trust_advice(merged.trust.folder)
+            "%s: %s: %s. %s", merged.project, merged.why_untrusted, entries, trust_advice(merged.trust.folder)
         )
 
 

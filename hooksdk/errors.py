@@ -25,6 +25,8 @@ HookSDKError
     ├── HookTimeout, PolicyFailed
     └── RunBlocked       `agent_start` blocked the run
 ```
+
+Beside them the checks of arguments that raise `WrongArgument`, for whoever writes a store, a model or a format.
 """
 
 from __future__ import annotations
@@ -33,16 +35,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hooksdk._errors.base import HookSDKError
+from hooksdk._errors.base import HookSDKError, HostError, WrongArgument
+from hooksdk._errors.checks import (
+    AsyncOnly,
+    PlainOnly,
+    check,
+    check_function,
+    check_list,
+    check_mapping,
+    check_number,
+    check_path,
+    check_text,
+    refuse,
+)  # fmt: skip
 from hooksdk._errors.words import did_you_mean, nearest, problem_text, sentence, unknown_key
 
 __all__ = [
-    "ApprovalPending", "BadAnswer", "CallSettled", "ConfigError", "DuplicatePlugin", "FenceClosed", "HookSDKError",
-    "HookTimeout", "HookUseError", "HostError", "MissingGrant", "PluginError", "PluginRefused", "PolicyError", "PolicyFailed",
-    "ReadOnlyArguments", "RunAlreadyOpen", "RunBlocked", "RunClosed", "SessionBusy", "SessionClosed", "StoreError",
-    "ToolError", "ToolSchemaError", "TranscriptChanged", "UnknownHook", "UnknownResult", "WouldBlock", "WrongArgument",
-    "did_you_mean", "nearest", "problem_text", "unknown_key",
+    "ApprovalPending", "AsyncOnly", "BadAnswer", "CallSettled", "ConfigError", "DuplicatePlugin", "FenceClosed", "HookSDKError",
+    "HookTimeout", "HookUseError", "HostError", "MissingGrant", "PlainOnly", "PluginError", "PluginRefused", "PolicyError",
+    "PolicyFailed", "ReadOnlyArguments", "RunAlreadyOpen", "RunBlocked", "RunClosed", "SessionBusy", "SessionClosed",
+    "StoreError", "ToolError", "ToolSchemaError", "TranscriptChanged", "UnknownHook", "UnknownResult", "WouldBlock",
+    "WrongArgument", "check", "check_function", "check_list", "check_mapping", "check_number", "check_path", "check_text",
+    "did_you_mean", "nearest", "problem_text", "refuse", "unknown_key",
 ]  # fmt: skip
+
+
+HookSDKError.__module__ = HostError.__module__ = WrongArgument.__module__ = __name__  # as tracebacks name them
 
 
 class PluginError(HookSDKError):
@@ -165,23 +183,6 @@ class ReadOnlyArguments(PluginError, TypeError):
     def __str__(self) -> str:
         advice = "Answer hooks.Rewrite({...}) from rewrite_tool_call; copy.deepcopy(event.arguments) may be changed"
         return f"event.arguments cannot be changed ({self.change}): the call would not follow. {advice}"
-
-
-class HostError(HookSDKError):
-    """Something that the person who runs the host can fix."""
-
-
-@dataclass(eq=False)
-class WrongArgument(HostError, TypeError, ValueError):
-    """A call of the library, such as `Host(store=...)`, was given what it does not take."""
-
-    where: str
-    problem: str
-    advice: str = ""
-
-    def __str__(self) -> str:
-        advice = f" {sentence(self.advice)}" if self.advice else ""
-        return f"{self.where}: {sentence(self.problem)}{advice}"
 
 
 @dataclass(eq=False)

@@ -14,7 +14,6 @@ from typing import Any, Self, TypeVar, final
 
 import anyio
 
-from hooksdk._door.checks import AsyncOnly, check, check_function, check_number, check_path, check_text, each, refuse
 from hooksdk._plugins.discovery import find_plugins, load_plugins, look_at, survey
 from hooksdk._plugins.files import names_file, plugins_at
 from hooksdk._plugins.handlers import judging_line
@@ -28,7 +27,18 @@ from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import Approver
 from hooksdk.catalog import Storage
 from hooksdk.config import Config, load_config
-from hooksdk.errors import PluginRefused, SessionClosed
+from hooksdk.errors import (
+    AsyncOnly,
+    PluginRefused,
+    SessionClosed,
+    check,
+    check_function,
+    check_list,
+    check_number,
+    check_path,
+    check_text,
+    refuse,
+)
 from hooksdk.session import Session
 from hooksdk.stores import open_store
 from hooksdk.transcript import Store
@@ -86,7 +96,7 @@ class Host(AsyncOnly):
     ) -> None:
         if isinstance(plugins, (type, ModuleType)):
             refuse("Host(plugins=...)", plugins, "a list of modules and classes", f"Write plugins=[{plugins.__name__}]")
-        plugins = each("Host(plugins=...)", plugins, "modules and classes", "Write such as plugins=[MyPlugin]")
+        plugins = check_list("Host(plugins=...)", plugins, "modules and classes", "Write such as plugins=[MyPlugin]")
         check("Host(config=...)", config, (Mapping, Config, type(None)), "a mapping or a Config", _CONFIG_ADVICE)
         check_function("Host(approver=...)", approver, "async def (request) -> Approval")
         check_path("Host(folder=...)", folder)
@@ -103,7 +113,7 @@ class Host(AsyncOnly):
         self._shared: dict[str, Any] = {}
         self._sessions: dict[str, Session] = {}
         self._held: dict[str, HeldSession[Session]] = {}
-        self._rest: anyio.Event | None = None
+        self._idle: anyio.Event | None = None
         """Made by whoever waits until nobody is at work."""
         self._plugin_host = _PluginHost(self, restart)
 
@@ -202,15 +212,15 @@ class Host(AsyncOnly):
         """A session, to use as `async with host.session("id") as session`. An id is opaque: any text; without one a new
         session with a random id is opened. Entering raises `SessionBusy` while somebody else holds it."""
         check_text("host.session(...)", session_id, "An id is text, such as str(7)")
-        return self._session(uuid.uuid4().hex if session_id is None else session_id, self._tell_rest)
+        return self._session(uuid.uuid4().hex if session_id is None else session_id, self._tell_idle)
 
-    def _session(self, session_id: str, on_rest: Callable[[], None]) -> Session:
+    def _session(self, session_id: str, on_idle: Callable[[], None]) -> Session:
         if self._background is None:
             raise SessionClosed("the host")
         parts = SessionParts(
             config=self.config, registry=self._registry, background=self._background, store=self._store,
             approver=self._approver, shared=self._shared, on_open=self._add_session, on_close=self._remove_session,
-            on_rest=on_rest, plugin_host=self._plugin_host,
+            on_idle=on_idle, plugin_host=self._plugin_host,
         )  # fmt: skip
         return Session(session_id, parts)
 
@@ -227,8 +237,8 @@ class Host(AsyncOnly):
         while True:
             held = self._held.get(session_id)
             if held is None:
-                held = self._held[session_id] = HeldSession[Session](idle, self._tell_rest)
-                held.session = self._session(session_id, held.tell_rest)
+                held = self._held[session_id] = HeldSession[Session](idle, self._tell_idle)
+                held.session = self._session(session_id, held.tell_idle)
                 assert self._background is not None
                 self._background.spawn(self._keep, session_id, held, name=f"session '{session_id}'")
             await held.settled.wait()
@@ -259,16 +269,16 @@ class Host(AsyncOnly):
         check_number("host.wait_idle(...)", timeout or None, "30", optional=True)
         with anyio.move_on_after(timeout):
             while any(session.running for session in self._sessions.values()):
-                if self._rest is None:
-                    self._rest = anyio.Event()
-                await self._rest.wait()
+                if self._idle is None:
+                    self._idle = anyio.Event()
+                await self._idle.wait()
             return True
         return False
 
-    def _tell_rest(self) -> None:
-        rest, self._rest = self._rest, None
-        if rest is not None:
-            rest.set()
+    def _tell_idle(self) -> None:
+        idle, self._idle = self._idle, None
+        if idle is not None:
+            idle.set()
 
     def storage(self, plugin_id: str) -> Storage:
         """A plugin's own key-value space."""
@@ -282,7 +292,7 @@ class Host(AsyncOnly):
             del self._sessions[session.id]
         if (held := self._held.get(session.id)) is not None and held.session is session:
             held.closed.set()
-        self._tell_rest()
+        self._tell_idle()
 
 
 @final
@@ -291,7 +301,7 @@ class _PluginHost:
 
     def __init__(self, host: Host, restart: Callable[[str], Awaitable[None]] | None) -> None:
         self._host = host
-        self._restart = restart
+        self._idleart = restart
 
     @property
     def running(self) -> Sequence[str]:
@@ -307,12 +317,12 @@ class _PluginHost:
 
     @property
     def can_restart(self) -> bool:
-        return self._restart is not None
+        return self._idleart is not None
 
     async def restart(self, reason: str) -> None:
-        if self._restart is None:
+        if self._idleart is None:
             raise RuntimeError("this host was not told how it is restarted: Host(restart=...)")
-        await self._restart(reason)
+        await self._idleart(reason)
 
 
 def _store(given: Store | str | PathLike[str] | None) -> Store:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Literal, Protocol, final, get_args
 
 from hooksdk.errors import HookSDKError, did_you_mean
 
-__all__ = ["SOURCES", "PatternError", "Source", "ToolPattern", "check_patterns"]
+__all__ = ["SOURCES", "PatternError", "Source", "ToolPattern", "check_patterns", "near_tools"]
 
 Source = Literal["host", "mcp", "plugin", "client"]
 """Who brings a tool: the host itself, an MCP server, a plugin, or the program behind the conversation."""
@@ -88,3 +90,15 @@ def check_patterns(texts: list[str]) -> list[str]:
     for text in texts:
         ToolPattern(text)
     return texts
+
+
+def near_tools(text: str, tools: Collection[_Identified]) -> str:
+    """` Did you mean 'x'?` for a name or a pattern, or nothing where no tool's name is close."""
+    if ":" in text:
+        last = text.rpartition(":")[2]
+        owners = {f"{tool.source}:{tool.owner}:{last}" for tool in tools if "*" in last or tool.own_name == last}
+        names = owners or {f"{tool.source}:{tool.owner}:{tool.own_name}" for tool in tools}
+    else:
+        names = {name for tool in tools for name in (tool.name, tool.own_name)}
+    folded = [name for name in sorted(names) if fnmatchcase(name.casefold(), text.casefold())]
+    return f" Did you mean '{folded[0]}'?" if folded else did_you_mean(text, names)

@@ -13,6 +13,7 @@ and new fields may be added; read what you know.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -20,6 +21,7 @@ from typing import Any, ClassVar, Literal
 
 from hooksdk._schema.fresh import Fresh
 from hooksdk.calls import Origin
+from hooksdk.values import as_list, as_object
 
 __all__ = [
     "RECORDS",
@@ -51,6 +53,7 @@ __all__ = [
     "Unmatched",
     "Unwrapped",
     "Withheld",
+    "searches_in",
 ]  # fmt: skip
 
 CallStatus = Literal["ok", "error", "blocked", "answered", "invalid", "unknown", "not_run"]
@@ -342,6 +345,20 @@ class SessionEnded(Record):
     reason: SessionEndReason
     dropped: Fresh[Mapping[str, int]] = Fresh()
     """Observed events that were lost, by plugin."""
+
+
+def searches_in(text: str) -> Sequence[Mapping[str, Any]]:
+    """The searches for tools that a result tells of, to be shown to people; none where it is no such answer. A search that wants
+    to be shown answers JSON of the form `{"total_available": 40, "results": [{"query": "mail", "hits": [{"name": "send_mail"}]}]}`;
+    what else stands there may be anything."""
+    try:
+        answer = as_object(json.loads(text))
+    except (ValueError, RecursionError):  # withheld by a redactor, or another plugin's words
+        return ()
+    given = [as_object(group) for group in as_list(answer.get("results"))] if "total_available" in answer else []
+    groups = [{**group, "hits": [as_object(hit) for hit in as_list(group.get("hits"))]} for group in given]
+    told = [text for group in groups for text in (group.get("query"), *(hit.get("name") for hit in group["hits"]))]
+    return groups if all(isinstance(one, str) for one in told) else ()
 
 
 _classes: list[Any] = list(globals().values())

@@ -15,7 +15,6 @@ from typing import Any, Self, final
 import anyio
 
 from hooksdk import hooks, schema
-from hooksdk._door.checks import AsyncOnly, check
 from hooksdk._run.around import AroundStack
 from hooksdk._run.call import call_once, end_calls
 from hooksdk._run.compaction import Compaction
@@ -32,11 +31,10 @@ from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
-from hooksdk.errors import PolicyFailed, RunBlocked
+from hooksdk.errors import AsyncOnly, PolicyFailed, RunBlocked, check
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, ProviderJson, SdkObject
-from hooksdk.formats._given import call_in, messages_in, usage_in
-from hooksdk.formats._shared import replies_in
-from hooksdk.formats._tools import as_tools
+from hooksdk.formats.intake import as_tools, call_in, messages_in, usage_in
+from hooksdk.formats.kit import replies_in
 from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.records import (
     AttemptStarted,
@@ -213,10 +211,10 @@ class Run(AsyncOnly):
         self._state.check_transcript()
         if messages is not None:
             whole = messages_in(messages, self._parts.format, "run.prepare_messages(...)").messages
-            if self._state.secrets:
+            if self._state.secrets.active:
                 whole = mask_messages(whole, self._transcript.view, self._state.secrets)
-            known = await self._transcript.match(whole)
-            await self._show_replies(whole[known:])
+            count = await self._transcript.match(whole)
+            await self._show_replies(whole[count:])
         await self._transcript.close_turn("not run: no result came before the next model call")
         if self._parts.drain_early:
             await drain_trims(self._state)
@@ -237,11 +235,11 @@ class Run(AsyncOnly):
         calls and is shown to `after_model_call`. Objects of the provider's SDK are taken as they are; of a whole answer its
         message, usage and reason to stop. Raises `WrongArgument` for what is no message."""
         self._state.check_transcript()
-        given = messages_in(message, self._parts.format, "run.record(...)")
-        messages, counts = given.messages, usage_in(given.usage if usage is None else usage, "run.record(usage=...)")
-        stop_reason = given.stop_reason if stop_reason is None else stop_reason
+        reply = messages_in(message, self._parts.format, "run.record(...)")
+        messages, counts = reply.messages, usage_in(reply.usage if usage is None else usage, "run.record(usage=...)")
+        stop_reason = reply.stop_reason if stop_reason is None else stop_reason
         check("run.record(stop_reason=...)", stop_reason, (str, type(None)), "text")
-        if self._state.secrets:
+        if self._state.secrets.active:
             messages = [self._state.secrets.value(one) for one in messages]
         await self._transcript.append(messages)
         await self._show_replies(messages, counts, stop_reason)

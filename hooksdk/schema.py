@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hooksdk._schema.explain import Problem, explain, render
 from hooksdk._schema.keywords import local_target
+from hooksdk._schema.provider import provider_schema
 from hooksdk._schema.repair import repair_arguments
 from hooksdk._schema.work import TooMuchWork, survey
 from hooksdk.values import (
@@ -46,6 +47,7 @@ __all__ = [
     "fit",
     "local_target",
     "parse_arguments",
+    "provider_schema",
     "render",
     "repair",
 ]

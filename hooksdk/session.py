@@ -12,7 +12,6 @@ from typing import Any, Self, final
 import anyio
 
 from hooksdk import hooks
-from hooksdk._door.checks import AsyncOnly, check_text, each
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._plugins.plugin import instantiate
 from hooksdk._run.listening import Listener, Listeners
@@ -26,9 +25,9 @@ from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import Approver
 from hooksdk.calls import TrimReceipt
-from hooksdk.errors import ConfigError, FenceClosed, PluginRefused, SessionClosed
+from hooksdk.errors import AsyncOnly, ConfigError, FenceClosed, PluginRefused, SessionClosed, check_list, check_text
 from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
-from hooksdk.formats._given import messages_in
+from hooksdk.formats.intake import messages_in
 from hooksdk.hooks import RunInfo, SessionEndReason
 from hooksdk.patterns import ToolPattern
 from hooksdk.records import SessionEnded, SessionStarted
@@ -95,7 +94,7 @@ class Session(AsyncOnly):
         self._states: PluginStates | None = None
         self._is_open = False
         """True once it has opened, until it begins to close."""
-        self._open_run = OpenRun(session_id, parts.on_rest)
+        self._open_run = OpenRun(session_id, parts.on_idle)
         self._unmatched = UnmatchedNames(subagent=bool(parent))
         self._info = RunInfo(session_id=session_id)
 
@@ -166,7 +165,7 @@ class Session(AsyncOnly):
             raise ConfigError("messages", (problem,))
         message_format = get_format(guess_format(messages) if format is None else format)
         whole = repair(messages_in(messages, message_format, "session.load(...)").messages, message_format)
-        if self._secrets:
+        if self._secrets.active:
             whole = [self._secrets.value(message) for message in whole]
         await transcript.use_format(message_format)
         await transcript.append(whole)
@@ -221,7 +220,7 @@ class Session(AsyncOnly):
                 dispatcher.stop()
             raise
         self._is_open = True
-        self._parts.on_rest()
+        self._parts.on_idle()
         return self
 
     async def _open_plugins(self) -> None:
@@ -311,7 +310,7 @@ class Session(AsyncOnly):
             if isinstance(tools, str)
             else None
             if tools is None
-            else each("session.child(tools=...)", tools, "tool patterns")
+            else check_list("session.child(tools=...)", tools, "tool patterns")
         )
         self._children += 1
         layer = () if patterns is None else (tuple(ToolPattern(pattern) for pattern in patterns),)

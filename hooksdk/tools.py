@@ -10,17 +10,18 @@ from types import ModuleType
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, final, overload
 
 from hooksdk import schema
-from hooksdk._door.checks import check, check_function, check_number, refuse
 from hooksdk._firing.marks import TOOL_MARK, is_own, note_marked
 from hooksdk._firing.signature import Executor, locate, read_signature, takes_context
-from hooksdk._schema.definitions import read_definition
+from hooksdk._schema.definitions import definitions_in, read_definition
 from hooksdk._schema.fresh import Fresh, peek
-from hooksdk._schema.plain import SdkObject
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.errors import ToolSchemaError, WrongArgument, did_you_mean
+from hooksdk.errors import ToolSchemaError, WrongArgument, check, check_function, check_number, did_you_mean, refuse
 from hooksdk.patterns import SOURCES, Source
+from hooksdk.values import SdkObject
 
-__all__ = ["Annotations", "Expose", "Source", "Tool", "ToolCall", "ToolResult", "marked_tools", "tool"]
+__all__ = [
+    "Annotations", "Expose", "Source", "Tool", "ToolCall", "ToolResult", "definitions_in", "is_marked", "marked_tools", "tool",
+]  # fmt: skip
 
 Expose = Literal["auto", "bridge", "direct", "hybrid"]
 """How the client of a gateway is shown the tools."""
@@ -339,6 +340,11 @@ def tool(function: Any = None, /, **options: Any) -> Any:
         return function
 
     return mark if function is None else mark(function)
+
+
+def is_marked(function: object) -> bool:
+    """True for a function that `@tool` has made a tool."""
+    return hasattr(function, TOOL_MARK)
 
 
 def marked_tools(holder: object, owner: str, *, others: Container[str] = ()) -> list[Tool]:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from pathlib import PurePath
-from typing import Any, NoReturn, TypeGuard, TypeVar, cast
+from typing import Any, NoReturn, Protocol, TypeGuard, TypeVar, cast
 from uuid import UUID
 
 from hooksdk.errors import HookSDKError
@@ -23,6 +23,7 @@ __all__ = [
     "UNREADABLE",
     "BadArguments",
     "JsonObject",
+    "SdkObject",
     "Uncloneable",
     "as_list",
     "as_object",
@@ -35,9 +36,11 @@ __all__ = [
     "is_list",
     "is_mapping",
     "is_object",
+    "is_sdk_object",
     "is_sequence",
     "kind_of",
     "parse_arguments",
+    "plain",
     "read_json",
     "readable",
 ]
@@ -283,3 +286,36 @@ def as_object(value: object) -> JsonObject:
 def as_list(value: object) -> list[Any]:
     """The value if it is a JSON array, else an empty one."""
     return value if is_list(value) else []
+
+
+_SDK_LEVELS = 6
+"""How deep an SDK's object may stand in a message of plain dicts and lists."""
+
+
+class SdkObject(Protocol):
+    """An object of a provider's SDK: a message, a block, a call, a whole answer. All of them are pydantic's."""
+
+    def model_dump(self) -> dict[str, Any]:
+        """Its fields."""
+        ...
+
+
+def is_sdk_object(value: object) -> bool:
+    """True for an instance that pydantic can write, as all objects of the providers' SDKs are."""
+    return not isinstance(value, type) and callable(getattr(value, "model_dump", None))
+
+
+def plain(value: Any, levels: int = _SDK_LEVELS) -> Any:
+    """The value with every SDK object in it written as JSON, under the API's names and without what is None: a request may
+    not say null where an answer does. What is plain already is the same object."""
+    if is_sdk_object(value):
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
+    if not levels:
+        return value
+    if is_object(value):
+        written = {key: plain(part, levels - 1) for key, part in value.items()}
+        return written if any(written[key] is not part for key, part in value.items()) else value
+    if is_list(value):
+        parts = [plain(part, levels - 1) for part in value]
+        return parts if any(new is not old for new, old in zip(parts, value, strict=True)) else value
+    return value

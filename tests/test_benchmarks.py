@@ -42,6 +42,7 @@ def tools_of(name: str) -> list[Tool]:
     return [tool for one in sets for tool in offered_tokens.tools_of(SHARED / "retrieval" / one / "catalog.jsonl")]
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(
     not find_spec("pydantic_monty"), reason="the table has columns of code mode: needs the extra `code`"
 )
@@ -72,6 +73,7 @@ def rounded(*values: float) -> list[float]:
     return [float(f"{value:.3f}") for value in values]
 
 
+@pytest.mark.heavy
 def test_the_page_says_what_is_found_today_in_each_retrieval_set() -> None:
     sets = measured()["sets"]
     told = own_row("", *sets)
@@ -97,6 +99,7 @@ def test_the_steps_of_a_task_find_more_of_its_tools_than_as_many_hits_of_the_tas
     assert several["task and steps, 5 hits each"] > several["task alone, as many hits"] + 0.2
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="the page counts functions and lines as Python 3.11 runs them")
 def test_the_page_says_what_a_call_goes_through_today() -> None:
     rows = {row[0]: int(row[-1]) for row in table(PAGE, "the house") if row[0].startswith(call_path.WAYS)}

@@ -105,6 +105,7 @@ main("pluggy", attempt)
 """
 
 
+@pytest.mark.heavy
 def test_a_case_that_hangs_or_ends_the_process_does_not_keep_the_others_from_being_measured(
     tmp_path: Path,
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_case_that_hangs_or_ends_the_process_does_not_keep_the_others_from_bei
     }
 
 
+@pytest.mark.heavy
 def test_a_rival_whose_policy_cannot_block_is_left_out(tmp_path: Path) -> None:
     file = tmp_path / "child.py"
     source = CHILD.replace('if scene.case != "blocks"', "if True").replace('== "hangs"', '== "never"')
@@ -128,6 +130,7 @@ def test_a_rival_whose_policy_cannot_block_is_left_out(tmp_path: Path) -> None:
         policy_failures.measure("child", Path(sys.executable), file)
 
 
+@pytest.mark.heavy
 def test_a_rival_that_does_not_start_is_left_out(tmp_path: Path) -> None:
     file = tmp_path / "child.py"
     file.write_text("import no_such_package")

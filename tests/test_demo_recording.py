@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.heavy
+
 ROOT = Path(__file__).parents[1]
 
 

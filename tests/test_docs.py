@@ -24,6 +24,13 @@ BLOCK = re.compile(
     r"(?P<skip><!-- skip: \S[^>]*-->\s*\n)?^(?P<indent> *)```python\n(?P<code>.*?)^ *```", re.MULTILINE | re.DOTALL
 )
 
+SERVER = re.compile(r"\b(McpServers|ScriptedServer|ThreadingHTTPServer|ToolServer)\b")
+
+
+def param(*values: object, code: str, name: str) -> object:
+    """One case; heavy when its code starts a server."""
+    return pytest.param(*values, id=name, marks=[pytest.mark.heavy] if SERVER.search(code) else [])
+
 
 def blocks_of(text: str) -> list[tuple[int, str]]:
     """The blocks of a text that are to run: the line where each begins, and its code."""
@@ -68,7 +75,12 @@ def page_module() -> Iterator[types.ModuleType]:
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if blocks_of_page(page)], ids=lambda page: str(page.relative_to(ROOT))
+    "page",
+    [
+        param(page, code="".join(code for _, code in blocks), name=str(page.relative_to(ROOT)))
+        for page in PAGES
+        if (blocks := blocks_of_page(page))
+    ],
 )
 def test_the_python_of_a_page_runs(
     page: Path, page_module: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -80,7 +92,9 @@ def test_the_python_of_a_page_runs(
         exec(compile("\n" * line + code, str(page), "exec"), vars(page_module))
 
 
-@pytest.mark.parametrize(("path", "line", "code"), [one[1:] for one in DOCSTRINGS], ids=[one[0] for one in DOCSTRINGS])
+@pytest.mark.parametrize(
+    ("path", "line", "code"), [param(*place, code, code=code, name=name) for name, *place, code in DOCSTRINGS]
+)
 def test_the_example_of_a_docstring_runs(
     path: Path, line: int, code: str, page_module: types.ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

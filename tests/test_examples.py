@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.heavy
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 LINES = 60
 SECONDS = 240

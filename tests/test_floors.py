@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import functools
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -124,6 +126,30 @@ def test_the_library_never_imports_a_built_in_plugin(path: Path) -> None:
     assert not any(name.partition(".")[0] == "builtin_plugins" for name in imports_of(path))
 
 
+def texts_in(path: Path) -> list[str]:
+    """The texts that a file's code goes by: docstrings are for its readers."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    told = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [str(node.value) for node in texts if not any(node is one for one in told)]
+
+
+SHOWS_PLUGINS = [
+    *files_of("hooksdk/gateway"), *files_of("hooksdk/report"), ROOT / "hooksdk" / "cli" / "_run" / "timeline.py",
+    ROOT / "hooksdk" / "_run" / "tools.py", ROOT / "hooksdk" / "_run" / "parts.py",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", SHOWS_PLUGINS, ids=module_of)
+def test_what_lists_and_shows_plugins_names_none_of_the_built_in_ones(path: Path) -> None:
+    manifests = [json.loads(one.read_text("utf-8")) for one in (ROOT / "builtin_plugins").glob("*/hooksdk.plugin.json")]
+    names = {one["id"] for one in manifests if "_" in one["id"]}
+    names |= {name for one in manifests if "search" in one.get("permissions", ()) for name in one["contracts"]["tools"]}
+    assert {"tool_search", "tool_results", "tool_call"} <= names
+    said = {word for text in texts_in(path) for word in re.findall(r"\w+", text)}
+    assert said & names == set()
+
+
 def test_every_room_is_in_the_architectures_table() -> None:
     rooms = {word for word in floors() if word.endswith("/")}
     text = ARCHITECTURE.read_text(encoding="utf-8")
@@ -142,6 +168,7 @@ def test_no_file_is_longer_than_its_limit() -> None:
     } == {}
 
 
+@pytest.mark.heavy
 def test_importing_hooksdk_loads_nothing_heavy() -> None:
     script = f"import sys, hooksdk; print(*[name for name in {HEAVY!r} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -30,7 +30,7 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 bench = import_module("gateway")
 (OURS,) = (one for one in bench.GATEWAYS if one.name == "hooksdk")
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 
 def cell(row: str) -> str:

@@ -13,7 +13,7 @@ from pages import DOCS
 from hooksdk.testing import call
 from hooksdk.testing.server import ScriptedServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 PAGES = {"openai-loop.md": ("openai", "AsyncOpenAI"), "anthropic-loop.md": ("anthropic", "AsyncAnthropic")}
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.heavy
+
 pytest.importorskip("hatchling", reason="the package is built with it")
 
 ROOT = Path(__file__).parents[1]

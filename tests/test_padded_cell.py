@@ -15,6 +15,8 @@ import pytest
 
 from hooksdk.manifest import read_manifest
 
+pytestmark = pytest.mark.heavy
+
 EXAMPLE = Path(__file__).parents[1] / "examples" / "padded_cell"
 MANIFEST = (
     '{"id": "padded-cell", "name": "PaddedCell", "description": "...", "activation": {"onStartup": true}, '

@@ -11,6 +11,8 @@ import pytest
 
 from tests.postgres import Postgres, running
 
+pytestmark = pytest.mark.heavy
+
 OWNER = """
 import sys
 from tests.postgres import running

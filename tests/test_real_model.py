@@ -21,6 +21,8 @@ from hooksdk.models.openai import OpenAIModel
 from hooksdk.testing import Call, Reply, Turn, call
 from hooksdk.testing.server import ScriptedServer
 
+pytestmark = pytest.mark.heavy
+
 ROOT = Path(__file__).parents[1]
 
 pytest.importorskip("openai", reason="the harness runs over the SDK of OpenAI: it needs the extra `openai`")

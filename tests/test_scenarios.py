@@ -24,6 +24,8 @@ from hooksdk.hooks import Replace, TransformToolResult
 from hooksdk.testing import Call, call, open_session
 from hooksdk.testing import play as play_model
 
+pytestmark = pytest.mark.heavy
+
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "benchmarks"
 

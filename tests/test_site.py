@@ -25,6 +25,8 @@ from hooksdk.hooks import AfterModelCall
 from tests.hooksdk.browser import Browser, running_browser
 from tests.test_contracts import public_modules
 
+pytestmark = pytest.mark.heavy
+
 ROOT = Path(__file__).parents[1]
 API = "reference/api"
 SHORT = ["Session.child", "Tool.parameter_names", "Host.storage", "Replace", "ToolResult.with_text"]

@@ -23,6 +23,7 @@ def measured() -> dict[str, list[str]]:
     return {row[0]: row for row in trim_cost.measure()}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("page", ["reference/clear_tool_results.md", "how-to/trim-results.md"])
 def test_the_page_says_what_the_benchmark_computes_today(page: str) -> None:
     assert table(page, *trim_cost.HEAD) == list(measured().values())

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hooksdk.errors import did_you_mean
+from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.patterns import check_patterns
 from hooksdk.tools import Expose
 
@@ -127,13 +127,14 @@ class GatewayConfig(_Strict):
 
 
 def profile_of(config: GatewayConfig, name: str | None) -> tuple[str | None, Profile]:
-    """The profile of this name, or else the gateway's own, and its name. Raises `ValueError`."""
+    """The profile of this name, or else the gateway's own, and its name. Raises `ConfigError`."""
     name = config.profile if name is None else name
     if name is None:
         return None, Profile()
     if name not in config.profiles:
         known = ", ".join(config.profiles) or "the configuration has none under [gateway.profiles]"
-        raise ValueError(f"there is no profile '{name}'.{did_you_mean(name, config.profiles) or f' Known: {known}.'}")
+        hint = did_you_mean(name, config.profiles) or f" Known: {known}."
+        raise ConfigError("gateway", (f"there is no profile '{name}'.{hint}",))
     return name, config.profiles[name]
 
 

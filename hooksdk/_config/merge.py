@@ -50,6 +50,12 @@ class Merged:
         """Everything of the project that trust would let count, or that a plugin may let count then."""
         return [*self.widening, *self.naming, *self.left_to_plugins]
 
+    @property
+    def why_untrusted(self) -> str:
+        """Why those of `missing_trust` do not count."""
+        changed = self.trust.state == "changed"
+        return f"not used, since {'it has changed since you trusted it' if changed else 'you have not trusted this folder'}"
+
     def missing_trust(self) -> list[Remark]:
         """What does not count because the folder is not trusted."""
         return [] if self.trust.trusted else self.widening

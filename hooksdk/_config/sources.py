@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from hooksdk.errors import ConfigError, did_you_mean, unknown_key
 
 FILE_NAME = "hooksdk.toml"
 TRUST_TABLE = "trust"
+"""The table of the user's file in which `trusted_digests` are."""
 SIMPLE_VARIABLES = {"store", "on_missing_grant", "drain", "plugins_file"}
 LIST_VARIABLES = {"allow", "deny", "mcp"}
 OTHER_VARIABLES = {"HOOKSDK_HOME", "HOOKSDK_DISABLE_AUTOLOAD"}
@@ -56,6 +58,19 @@ class Sources:
 
 def read_sources(folder: Path, env: Mapping[str, str], overrides: Mapping[str, Any] | None) -> Sources:
     """All sources of a project folder. Raises `ConfigError` for what cannot be read."""
+    user, trusted = _read_user(env)
+    return Sources(
+        user=user, project=_read_project(folder), environment=Source("environment", _from_environment(env)),
+        code=Source("Host(config=...)", overrides or {}), trusted=trusted,
+    )  # fmt: skip
+
+
+def trusted_digests(env: Mapping[str, str]) -> Mapping[str, str]:
+    """What the operator trusts: the digests of folders and files, by their paths, from the user's file. Raises `ConfigError`."""
+    return _read_user(env)[1]
+
+
+def _read_user(env: Mapping[str, str]) -> tuple[Source, dict[str, str]]:
     user = user_file(env)
     data = dict(_read_toml(user) or {})
     trusted = data.pop(TRUST_TABLE, {})
@@ -64,11 +79,7 @@ def read_sources(folder: Path, env: Mapping[str, str], overrides: Mapping[str, A
     ):
         problem = f"'{TRUST_TABLE}' must be a table of folders and digests; `hooksdk trust` writes it"
         raise ConfigError(str(user), (problem,))
-    return Sources(
-        user=Source(str(user), data), project=read_project(folder),
-        environment=Source("environment", _from_environment(env)), code=Source("Host(config=...)", overrides or {}),
-        trusted=cast("dict[str, str]", trusted),
-    )  # fmt: skip
+    return Source(str(user), data), cast("dict[str, str]", trusted)
 
 
 def user_file(env: Mapping[str, str]) -> Path:
@@ -81,7 +92,7 @@ def config_files(folder: Path, env: Mapping[str, str]) -> list[Path]:
     return [user_file(env), folder / FILE_NAME, folder / "pyproject.toml"]
 
 
-def read_project(folder: Path) -> Source:
+def _read_project(folder: Path) -> Source:
     """The project's settings: `hooksdk.toml`, or where there is none `[tool.hooksdk]` of pyproject.toml."""
     own, pyproject = folder / FILE_NAME, folder / "pyproject.toml"
     data = _read_toml(own)
@@ -173,3 +184,11 @@ def without_password(url: str) -> str:
     login, at, place = rest.rpartition("@")
     user, colon, _ = login.partition(":")
     return f"{start}{mark}{user}{colon and ':***'}{at}{place}"
+
+
+def state_folder() -> Path:
+    """Where hooksdk keeps what outlives a process: `$HOOKSDK_HOME`, or `~/.local/state/hooksdk`. It need not exist."""
+    if home := os.environ.get("HOOKSDK_HOME"):
+        return Path(home).expanduser()
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "hooksdk"

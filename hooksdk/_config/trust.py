@@ -13,6 +13,7 @@ from typing import Any, Literal
 from hooksdk.errors import ConfigError
 
 PLUGINS_FILE = "hooksdk_plugins.py"
+"""What `plugins_file = true` loads from a project's folder."""
 
 
 @dataclass(frozen=True)

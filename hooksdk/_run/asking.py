@@ -54,7 +54,7 @@ async def ask_person(state: RunState, work: CallInProgress, questions: Sequence[
         answer = await ask_approver(state.parts.approver, request)
     if isinstance(answer, Approval):
         return await _settle(state, work, request, answer)
-    if work.depth:  # its outer tool runs now, and would begin anew
+    if work.depth:  # the tool that makes this call runs now: it cannot wait for days
         return await _settle(state, work, request, Approval(False, refusals.CANNOT_WAIT))
     if not await keep_call(state, work, None):
         return await _settle(state, work, request, Approval(False, refusals.NOT_JSON))
@@ -163,7 +163,7 @@ def take_up(state: RunState, work: CallInProgress) -> bool:
     if waiting is None:
         return False
     for other in [one for one in state.open_calls if one is not work and one.written.id == work.written.id]:
-        if other.judged and not other.running:  # judged in this run: whoever holds that has this one now
+        if other.judged and not other.running:  # judged in this run: its `JudgedCall` goes on with this one
             state.open_calls.remove(other)
             other.replaced_by = work
     tool = state.granted(waiting.tool) or state.granted(waiting.name)  # a bridge goes by its name alone

@@ -58,7 +58,7 @@ async def call_once(state: RunState, work: CallInProgress) -> ToolResult:
     if work.end is None:
         if work.pending is not None:
             raise ApprovalPending(work.pending, work.call)
-        state.check_open()  # it was paused meanwhile
+        state.check_open()  # the run was paused while the call was judged
     assert work.end is not None
     return work.end.result
 
@@ -72,7 +72,7 @@ async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
         return
     state.open_calls.append(work)
     await go_on(state, work, steps(state, work))
-    if work.end is None and state.ended not in {None, "paused"}:  # meanwhile, so `end_calls` left it out
+    if work.end is None and state.ended not in {None, "paused"}:  # `end_calls` left it out: it was not judged yet
         await go_on(state, work, _not_run(work))
         state.check_open()
 
@@ -88,12 +88,14 @@ async def _judge_and_execute(state: RunState, work: CallInProgress) -> CallEnd |
 async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
     """The steps before the tool runs."""
     plans = state.hooks.plans
-    if state.waiting.calls and asking.take_up(state, work):
-        end = await _judge_again(state, work)
+    is_judged = bool(state.waiting.calls) and asking.take_up(state, work)
+    end = None if is_judged else await unwrap_tool_call(state, work)
+    if state.hooks.tracing:
+        await trace_start(state, work)
+    if is_judged:  # it waited: what was judged of it stands, but for what may have changed meanwhile
+        state.stats.called(work.call)
+        end = check_way(work) or await asking.ask_again(state, work)
     else:
-        end = await unwrap_tool_call(state, work)
-        if state.hooks.tracing:
-            await trace_start(state, work)
         end = end or check_scope(state, work)
         end = end or check_way(work)
         end = end or repair_arguments(state, work)
@@ -105,14 +107,6 @@ async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
     end = end or check_still_granted(state, work)
     work.judged = True
     return end
-
-
-async def _judge_again(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """A call that waited: what was judged of it stands, but for what may have changed meanwhile."""
-    if state.hooks.tracing:
-        await trace_start(state, work)
-    state.stats.called(work.call)
-    return check_way(work) or await asking.ask_again(state, work)
 
 
 async def execute(state: RunState, work: CallInProgress) -> CallEnd:
@@ -168,7 +162,7 @@ async def unwrap_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
         work.tool = catalog.meant(written, _readable(arguments))
         bridge = state.bridges.get(written)
         if work.tool is None and bridge is not None and bridge.owner == outcome.handler.plugin:
-            work.tool = bridge  # its own: judged under its name, and refused below where it only stands for other calls
+            work.tool = bridge  # the plugin's own bridge: `check_scope` refuses it unless it has an executor
         name = work.tool.name if work.tool is not None else written
         work.call = with_arguments(ToolCall(call.id, name, origin="bridge"), arguments)
         await state.trace(
@@ -316,7 +310,7 @@ def check_still_granted(state: RunState, work: CallInProgress) -> CallEnd | None
     that is withheld now does not run, nor one whose arguments would have to be checked again."""
     tool, name = work.tool, work.call.name
     assert tool is not None
-    if state.catalog is work.catalog and state.parts.parent_run is None:  # they have not
+    if state.catalog is work.catalog and state.parts.parent_run is None:  # not resolved anew
         return None
     now = state.granted(name)
     if now is tool:
@@ -440,7 +434,7 @@ def _problem(state: RunState, work: CallInProgress, error: BaseException) -> str
         return refusals.cannot_pause(name)
     if isinstance(error, anyio.get_cancelled_exc_class()):
         return refusals.tool_cancelled(name)
-    # Masked before it is clipped and set in one line: half a secret, or one on two lines, would not be recognised.
+    # Masked before it is clipped and set in one line: half a secret, or one on two lines, is not recognised.
     return refusals.tool_failed(name, describe(error, MAX_PROBLEM, lambda text: _without_secrets(state, work, text)))
 
 
@@ -585,8 +579,8 @@ async def go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd 
             state.check_open()
     finally:
         del state.busy[work]
-        if not state.busy and state.at_rest is not None:
-            state.at_rest.set()
+        if not state.busy and state.calls_over is not None:
+            state.calls_over.set()
 
 
 async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd | None]) -> None:
@@ -687,9 +681,9 @@ async def end_calls(state: RunState) -> None:
     for scope in state.busy.values():
         scope.cancel()
     if state.busy:
-        state.at_rest = anyio.Event()
+        state.calls_over = anyio.Event()
         with anyio.move_on_after(CALLS_TIMEOUT):
-            await state.at_rest.wait()
+            await state.calls_over.wait()
     if state.busy:
         names = ", ".join(sorted({work.call.name for work in state.busy}))
         logger.warning("calls of run %s did not end within %g s: %s", state.info.run_id, CALLS_TIMEOUT, names)

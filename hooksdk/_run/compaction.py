@@ -7,7 +7,7 @@ from typing import final
 
 from hooksdk._run.secrets import SecretMask
 from hooksdk.formats import GivenMessage, get_format
-from hooksdk.formats._given import messages_in
+from hooksdk.formats.intake import messages_in
 from hooksdk.transcript import Transcript
 
 
@@ -23,7 +23,7 @@ class Compaction:
         """Let the model's view begin with these messages instead of all that was recorded so far."""
         message_format = self._transcript.format or get_format("openai-chat")
         whole = messages_in(messages, message_format, "compaction.replace(...)").messages
-        if self._mask:
+        if self._mask.active:
             stored = self._transcript.view  # what is in it stays as it is, or its results would count as gone
             whole = [one if one in stored else self._mask.value(one) for one in whole]
         await self._transcript.compact(whole)

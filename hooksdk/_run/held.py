@@ -11,7 +11,7 @@ from hooksdk.hooks import SessionEndReason
 
 
 class Holdable(Protocol):
-    """What is known of a session here."""
+    """What is asked of a session here."""
 
     @property
     def running(self) -> bool:
@@ -32,7 +32,7 @@ S = TypeVar("S", bound=Holdable)
 class HeldSession(Generic[S]):
     """A session that the host keeps open until it is idle."""
 
-    def __init__(self, idle: float | None, on_rest: Callable[[], None]) -> None:
+    def __init__(self, idle: float | None, on_idle: Callable[[], None]) -> None:
         self.session: S | None = None
         self.error: Exception | None = None
         """Why it could not be opened."""
@@ -42,17 +42,17 @@ class HeldSession(Generic[S]):
         """Somebody closes it."""
         self.ended = anyio.Event()
         self._idle = idle
-        self._on_rest = on_rest
+        self._on_idle = on_idle
         self._used = 0.0
 
     def touch(self) -> None:
         """It is used now."""
         self._used = anyio.current_time()
 
-    def tell_rest(self) -> None:
-        """A run of it has ended."""
+    def tell_idle(self) -> None:
+        """It may be idle now: it has opened, or a run of it has ended."""
         self.touch()
-        self._on_rest()
+        self._on_idle()
 
     async def keep(self) -> None:
         """Open it, and close it once it is idle."""

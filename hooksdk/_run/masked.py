@@ -38,8 +38,8 @@ class MaskedEditor(_Masked, TranscriptEditor):  # pyright: ignore[reportGeneralT
 def mask_messages(messages: Sequence[Message], stored: Sequence[Message], mask: SecretMask) -> list[Message]:
     """A host's list, to be compared with the view `stored`: what is new without values, and what is known as it was
     stored. That may be with a value, from before the value was known, or without it while the host's own has it."""
-    known = [
+    earlier = [
         ours if theirs == ours or mask.value(theirs) == mask.value(ours) else theirs
         for theirs, ours in zip(messages, stored, strict=False)
     ]
-    return [*known, *map(mask.value, messages[len(stored) :])]
+    return [*earlier, *map(mask.value, messages[len(stored) :])]

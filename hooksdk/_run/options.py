@@ -7,12 +7,22 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from hooksdk import schema
-from hooksdk._door.checks import check, check_function, check_mapping, check_number, check_path, check_text, refuse
 from hooksdk._run.parts import ParentRun
-from hooksdk._schema.plain import plain
-from hooksdk.errors import ConfigError, WrongArgument, did_you_mean
+from hooksdk.errors import (
+    ConfigError,
+    WrongArgument,
+    check,
+    check_function,
+    check_mapping,
+    check_number,
+    check_path,
+    check_text,
+    did_you_mean,
+    refuse,
+)
 from hooksdk.hooks import RunInfo
 from hooksdk.tools import Expose
+from hooksdk.values import plain
 
 TRIGGERS = ("user", "schedule", "subagent", "other")
 """What may begin a run."""

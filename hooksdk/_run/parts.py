@@ -224,6 +224,6 @@ class SessionParts:
     """What `shared` of each plugin class yielded, by plugin."""
     on_open: Callable[[Any], None]
     on_close: Callable[[Any], None]
-    on_rest: Callable[[], None]
-    """Told when a run has ended, and when the session has opened."""
+    on_idle: Callable[[], None]
+    """Called when the session may be idle now: it has opened, or a run of it has ended."""
     plugin_host: PluginHost

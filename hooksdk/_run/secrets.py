@@ -57,21 +57,18 @@ def fill(value: Any, secrets: Mapping[str, str]) -> Any:
 @final
 class SecretMask:
     """Turns values of secrets back into their placeholders, however they are written. A session has one, and shares it
-    with its children. False while it knows no value: then there is nothing to do."""
+    with its children."""
 
     def __init__(self, values: Iterable[tuple[str, str]] = (), *, shortest: int = MIN_MASKED) -> None:
         """The log is not searched for `values`; for what is added later it is."""
         self._shortest = shortest
-        self._known: set[tuple[str, str]] = set()
+        self._values: set[tuple[str, str]] = set()
         self._loose: dict[str, tuple[tuple[str, ...], str]] = {}
         """By their folded form: the spellings and their placeholder."""
         self._exact: dict[str, str] = {}
         self.active = False
-        """True once it knows a value."""
+        """True once it knows a value: there is nothing to do before."""
         self._learn(values)
-
-    def __bool__(self) -> bool:
-        return bool(self._loose or self._exact)
 
     def add(self, values: Mapping[str, str]) -> None:
         """Look for these values from now on, those that are long enough."""
@@ -79,7 +76,7 @@ class SecretMask:
             _keep_out_of_logs(self)
 
     def _learn(self, values: Iterable[tuple[str, str]]) -> bool:
-        fresh = {pair for pair in values if len(pair[1].strip()) >= self._shortest} - self._known
+        fresh = {pair for pair in values if len(pair[1].strip()) >= self._shortest} - self._values
         if not fresh:
             return False
         loose, exact = dict(self._loose), dict(self._exact)
@@ -93,17 +90,17 @@ class SecretMask:
                 elif folded:
                     exact.setdefault(spelling, _placeholder(name))
         # Replaced as a whole: a thread may be reading.
-        self._known, self._loose, self._exact = self._known | fresh, loose, exact
+        self._values, self._loose, self._exact = self._values | fresh, loose, exact
         self.active = bool(loose or exact)
         return True
 
     def joined(self, others: Iterable[SecretMask]) -> SecretMask:
         """One mask for the values of all, since one after the other would cut a value in which another's is a part."""
-        return SecretMask(pair for mask in (self, *others) for pair in mask._known)  # noqa: SLF001 - of its own kind
+        return SecretMask(pair for mask in (self, *others) for pair in mask._values)  # noqa: SLF001 - of its own kind
 
     def text(self, text: str) -> str:
         """The text with each value as its placeholder."""
-        if not (self._loose or self._exact):
+        if not self.active:
             return text
         hits = [spelling for spelling in self._exact if spelling in text]
         if self._loose:
@@ -113,7 +110,7 @@ class SecretMask:
 
     def value(self, value: T, *, numbers: bool = True) -> T:
         """A copy of a JSON value, keys included; with `numbers` one that is a value becomes text, too."""
-        if not self:
+        if not self.active:
             return value
 
         def clean_number(number: float) -> object:
@@ -125,7 +122,7 @@ class SecretMask:
 
     def result(self, result: ToolResult) -> ToolResult:
         """The same for a result: text, blocks, structured form and `meta`."""
-        if not self:
+        if not self.active:
             return result
         blocks = () if result.plain else self.value(result.blocks)
         structured, meta, text = self.value(result.structured), self.value(result.meta), self.text(result.text)
@@ -133,7 +130,7 @@ class SecretMask:
 
     def record(self, record: Traced) -> Traced:
         """The same for a trace record and what it is about; its numbers are counts and times."""
-        if not self:
+        if not self.active:
             return record
         changed: dict[str, Any] = {}
         for name, value in ((field.name, getattr(record, field.name)) for field in fields(record)):
@@ -144,7 +141,7 @@ class SecretMask:
     def error(self, error: BaseException) -> BaseException:
         """Take the values out of an exception that leaves the session, its causes, and a group's members. They are changed
         in place; one whose text cannot be changed is replaced by another of its kind. Answers what to raise."""
-        return self._clean_error(error, {}) if self else error
+        return self._clean_error(error, {}) if self.active else error
 
     def _clean_error(self, error: BaseException, done: dict[int, BaseException]) -> BaseException:
         place = id(error)
@@ -185,7 +182,7 @@ class SecretMask:
 
     def _pattern(self, hits: Iterable[str]) -> re.Pattern[str]:
         # What is masked already stays as it is, even where a value is part of a placeholder.
-        ours = "|".join(sorted({re.escape(_placeholder(name)) for name, _ in self._known}))
+        ours = "|".join(sorted({re.escape(_placeholder(name)) for name, _ in self._values}))
         written = "|".join(_as_written(hit) for hit in sorted(hits, key=len, reverse=True))
         return re.compile(f"({ours})|{written}")  # `re` keeps the latest ones compiled
 

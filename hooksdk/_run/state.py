@@ -133,7 +133,7 @@ class RunState:
     """Calls that were begun and have no result yet."""
     busy: dict[CallInProgress, anyio.CancelScope] = field(default_factory=dict[CallInProgress, anyio.CancelScope])
     """Those of them that somebody takes further now."""
-    at_rest: anyio.Event | None = None
+    calls_over: anyio.Event | None = None
     """Made by the run's end: set when no call is at work any more."""
 
     def __post_init__(self) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Sequence
 from typing import final
 
 from hooksdk._firing.dispatcher import Dispatcher
@@ -12,7 +11,7 @@ from hooksdk._firing.event import RunInfo
 from hooksdk._firing.hook import Handler
 from hooksdk._tasks.background import logger
 from hooksdk.catalog import Catalog
-from hooksdk.errors import did_you_mean
+from hooksdk.patterns import near_tools
 from hooksdk.records import Unmatched
 from hooksdk.tools import Tool
 
@@ -26,18 +25,6 @@ def unmatched_patterns(handlers: Iterable[Handler], tools: Sequence[Tool]) -> di
             if pattern.text not in texts and not any(pattern.matches(tool) for tool in tools):
                 texts.append(pattern.text)
     return {plugin: texts for plugin, texts in unmatched.items() if texts}
-
-
-def near_tools(text: str, tools: Collection[Tool]) -> str:
-    """` Did you mean 'x'?` for a name or a pattern, or nothing where no tool is called alike."""
-    if ":" in text:
-        last = text.rpartition(":")[2]
-        owners = {f"{tool.source}:{tool.owner}:{last}" for tool in tools if "*" in last or tool.own_name == last}
-        names = owners or {tool.id for tool in tools}
-    else:
-        names = {name for tool in tools for name in (tool.name, tool.own_name)}
-    folded = [name for name in sorted(names) if fnmatchcase(name.casefold(), text.casefold())]
-    return f" Did you mean '{folded[0]}'?" if folded else did_you_mean(text, names)
 
 
 @final
@@ -73,8 +60,10 @@ class UnmatchedNames:
     ) -> None:
         """Log and trace the names of a `Withhold` that name no tool, each once: as a warning where a tool is called alike
         or the name is written as a pattern. A tool that is withheld only where it is there is no mistake."""
-        known = {name for tool in catalog for name in (tool.name, tool.own_name, tool.id)} | set(catalog.withheld)
-        unknown = [name for name in dict.fromkeys(names) if name not in known and (plugin, name) not in self._withheld]
+        all_names = {name for tool in catalog for name in (tool.name, tool.own_name, tool.id)} | set(catalog.withheld)
+        unknown = [
+            name for name in dict.fromkeys(names) if name not in all_names and (plugin, name) not in self._withheld
+        ]
         if not unknown:
             return
         self._withheld.update((plugin, name) for name in unknown)

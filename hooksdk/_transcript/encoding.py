@@ -46,29 +46,27 @@ class EncodedMessage(dict[str, Any]):
 
 
 def as_stored(message: Message) -> EncodedMessage:
-    """The message as it comes back from a store. It is parsed only where JSON cannot hold it as it is, such as NaN."""
-    (line, is_whole), size = _encode(message), survey(message)
-    return EncodedMessage(message if is_whole and size.plain and not size.fault else json.loads(line), line)
+    """The message as it comes back from a store. It is parsed only where it may come back as another: with NaN, with tuples,
+    and with halves of surrogate pairs, since two of them become one character."""
+    line, size = encode(message), survey(message)
+    is_same = size.plain and not size.fault and b"\\ud" not in line
+    return EncodedMessage(message if is_same else json.loads(line), line)
 
 
 def encode(value: object) -> bytes:
     """Compact JSON; ASCII only where the text holds half of a surrogate pair, which UTF-8 cannot write. NaN and infinity,
     which JSON lacks, become null."""
-    return value.line if type(value) is EncodedMessage else _encode(value)[0]
-
-
-def _encode(value: object) -> tuple[bytes, bool]:
-    """The JSON of a value; True where no text and no number in it had to be written otherwise."""
+    if type(value) is EncodedMessage:
+        return value.line
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(), True
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode(), False
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:
         value = _finite(value)
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(), False
+        return text.encode()
     except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode(), False
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _finite(value: Any) -> Any:

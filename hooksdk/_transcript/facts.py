@@ -24,8 +24,8 @@ from hooksdk._transcript.messages import Messages
 from hooksdk._transcript.trims import note
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
-from hooksdk.formats._content import size_of
-from hooksdk.formats._shared import answered_ids
+from hooksdk.formats.content import size_of
+from hooksdk.formats.kit import answered_ids
 
 FACTS_VERSION: Final = 2
 """Of what is said about a message. Raise it when a format finds other calls or results in the same message, or when sizes are
@@ -190,7 +190,7 @@ class Marks:
     disposable: bool = False
     ran: str = ""
     """The tool that ran, where the call named a bridge."""
-    said: str | None = None
+    answer_hash: str | None = None
     """The hash of the text that the run answered, where the format may have put it in other words."""
     short_text: str | None = None
     """The text that stands in its place, once a trim is applied."""
@@ -539,6 +539,17 @@ class Turns:
             request = request_of(call)
             same_id.sort(key=lambda slot: (request_of(slot.call) != request, slot.name != call.name, slot.order))
         return same_id[0] if same_id else None
+
+    def result_of(self, call: ToolCall) -> ToolResult | None:
+        """The result that this very call (id, name and arguments) of the newest reply has already; None for any other."""
+        same_id = [slot for slot in self.slots if slot.id == call.id]
+        if not same_id or any(slot.open for slot in same_id):
+            return None
+        slot = next((slot for slot in same_id if request_of(slot.call) == request_of(call)), None)
+        if slot is None or slot.staged is not None or slot.record is None:
+            return slot.staged if slot else None
+        stored = self.body(slot.record)
+        return ToolResult(stored.text, is_error=stored.is_error)
 
     def due(self, answered: Slot | None = None, result: ToolResult | None = None) -> list[tuple[Slot, ToolResult]]:
         """The results that may be appended now: in the order of the calls, all together where the format wants one message

@@ -7,8 +7,8 @@ applies both in their original order, and a ledger that is rebuilt equals the on
 | kind | fields |
 |---|---|
 | format | name |
-| staged | call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable, ran (the real tool, where the call names a bridge), said (the hash of its text, once the result is among the messages and its text was left out here) |
-| answered | reply, order, disposable, ran, said (the hash of the result's text, if the message reads otherwise): the message follows |
+| staged | call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable, ran (the real tool, where the call names a bridge), said (`answer_hash`, once the result is among the messages and its text was left out here) |
+| answered | reply, order, disposable, ran, said (`answer_hash`, if the message reads otherwise): the message follows |
 | dropped | staged results whose calls were never recorded are given up |
 | trim, restore | n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason |
 | drain | done `[[n, status], ...]`: one entry applies everything that was queued |
@@ -122,7 +122,7 @@ class Ledger(Turns):
     def _apply_staged(self, entry: Entry) -> None:
         call_id, name, arguments = entry["call"]
         result, marks = load_result(entry["result"]), _marks_of(entry)
-        marks.said = marks.said or schema.fingerprint(result.text)
+        marks.answer_hash = marks.answer_hash or schema.fingerprint(result.text)
         if entry["order"] is None:
             self.orphans.append((ToolCall(call_id, name, arguments), result, marks))
         elif (slot := self._slot_at(entry)) and slot.id == call_id:
@@ -234,7 +234,7 @@ class Ledger(Turns):
             return "it stands before the first user message"
         if record.turn == self.replies:
             return "the model has not read it yet"
-        if saves_enough(record.tokens, MOST_NOTE_TOKENS):  # the note need not be written to know
+        if saves_enough(record.tokens, MOST_NOTE_TOKENS):  # whatever its note says
             return None
         is_long = record.tokens > MIN_TOKENS_SAVED and saves_enough(record.tokens, schema.estimate_tokens(record.note))
         return None if is_long else TOO_SHORT

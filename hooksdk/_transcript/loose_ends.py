@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hooksdk.formats import Message, MessageFormat
-from hooksdk.formats._base import HasLooseEnds
+from hooksdk.formats import HasLooseEnds, Message, MessageFormat
 
 
 def is_loose_end(message: Message, message_format: MessageFormat) -> bool:

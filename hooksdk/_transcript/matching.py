@@ -10,7 +10,7 @@ from hooksdk._transcript.encoding import EncodedMessage, as_stored
 from hooksdk._transcript.facts import Record, Slot, read_message
 from hooksdk._transcript.journal import Ledger
 from hooksdk.formats import FoundResult, Message, MessageFormat
-from hooksdk.formats._shared import identified, with_readable_arguments
+from hooksdk.formats.kit import with_call_ids, with_readable_arguments
 
 
 class MismatchError(ValueError):
@@ -46,7 +46,7 @@ def _plain(message: Message, message_format: MessageFormat) -> Message:
     except schema.Uncloneable:
         if not message_format.is_reply(message):
             raise
-        return schema.clone(with_readable_arguments(message))  # the model wrote it, so it is the model's to hear of
+        return schema.clone(with_readable_arguments(message))  # the model wrote them, and reads the reason
 
 
 def compare(messages: Sequence[Message], ledger: Ledger) -> int:
@@ -60,9 +60,9 @@ def compare(messages: Sequence[Message], ledger: Ledger) -> int:
         if not isinstance(place, int):
             fits = _is_any(theirs, [ours], set())
         else:
-            known = [ours, ledger.messages[place]]
-            fits = _is_any(theirs, known, ledger.shown_before.get(place, set())) or _same_results(
-                theirs, known, place, ledger
+            ways = [ours, ledger.messages[place]]
+            fits = _is_any(theirs, ways, ledger.shown_before.get(place, set())) or _same_results(
+                theirs, ways, place, ledger
             )
         if not fits:
             advice = (
@@ -78,32 +78,32 @@ def compare(messages: Sequence[Message], ledger: Ledger) -> int:
     return length
 
 
-def _is_any(message: Message, known: Sequence[Message], fingerprints: set[str]) -> bool:
+def _is_any(message: Message, ways: Sequence[Message], fingerprints: set[str]) -> bool:
     try:
         text = schema.canonical(message)
-        return any(schema.canonical(each) == text for each in known) or schema.fingerprint(message) in fingerprints
+        return any(schema.canonical(each) == text for each in ways) or schema.fingerprint(message) in fingerprints
     except ValueError:
         return False
 
 
-def _same_results(theirs: Message, known: Sequence[Message], place: int, ledger: Ledger) -> bool:
+def _same_results(theirs: Message, ways: Sequence[Message], place: int, ledger: Ledger) -> bool:
     """The same results and nothing else, in another of the format's shapes, such as text as a string or as one block."""
     records, message_format = ledger.records.at(place), ledger.need_format()
     if not records or message_format.check(theirs) or message_format.is_reply(theirs):
         return False
-    if message_format.text(theirs) or message_format.text(known[0]):
+    if message_format.text(theirs) or message_format.text(ways[0]):
         return False
     calls = [ledger.call_at(record.call) for record in records if record.call is not None]
-    results = identified(message_format.results(theirs), calls)
+    results = with_call_ids(message_format.results(theirs), calls)
     if [result.call_id for result in results] != [record.call_id for record in records]:
         return False
-    ways = [zip(results, message_format.results(message), records, strict=True) for message in known]
-    return any(all(_reads_as(result, our, record) for result, our, record in way) for way in ways)
+    pairs = [zip(results, message_format.results(message), records, strict=True) for message in ways]
+    return any(all(_reads_as(result, our, record) for result, our, record in each) for each in pairs)
 
 
 def _reads_as(theirs: FoundResult, ours: FoundResult, record: Record) -> bool:
     """The same text, or the text that the run answered before the format put it in other words ("Error: ...")."""
-    return theirs.text == ours.text or schema.fingerprint(theirs.text) == record.marks.said
+    return theirs.text == ours.text or schema.fingerprint(theirs.text) == record.marks.answer_hash
 
 
 def without_repeats(messages: Sequence[Message], ledger: Ledger) -> list[Message]:
@@ -116,7 +116,7 @@ def without_repeats(messages: Sequence[Message], ledger: Ledger) -> list[Message
         parts = read_message(message, message_format)
         if parts.is_reply:
             return [*new, *messages[number:]]
-        results = identified(parts.results, (slot.call for slot in ledger.slots))
+        results = with_call_ids(parts.results, (slot.call for slot in ledger.slots))
         slots = [slot for result in results if (slot := _answered(result.call_id, ledger.slots))]
         records = [slot.record for slot in slots if slot.record]
         if not results or len(records) < len(results) or message_format.text(message):

@@ -11,7 +11,7 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.matching import MismatchError
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message, MessageFormat
-from hooksdk.formats._shared import identified
+from hooksdk.formats.kit import with_call_ids
 
 NO_RESULT = "no result: the conversation went on before this call had one"
 """What a call without a result gets, so that the next request can be sent."""
@@ -60,7 +60,7 @@ def paired(
     after_reply = after is not None and after.ends_with_reply
     for position, message in enumerate(messages, start):
         parts = read_message(message, message_format)
-        results, is_reply = identified(parts.results, waiting) if parts.results else [], parts.is_reply
+        results, is_reply = with_call_ids(parts.results, waiting) if parts.results else [], parts.is_reply
         for result in results:
             call = next((call for call in waiting if call.id == result.call_id), None)
             if call is None:

@@ -12,7 +12,7 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.trims import MIN_SHARE_SAVED, TOO_SHORT, saves_enough, short_text, tokens_of, wide_tokens
 from hooksdk.calls import TrimReceipt
 from hooksdk.errors import UnknownResult, nearest
-from hooksdk.formats._shared import marks
+from hooksdk.formats.content import cache_marks
 from hooksdk.values import is_list
 
 Plan = tuple[TrimReceipt, Entry | None]
@@ -52,7 +52,7 @@ def _short_text(ledger: Ledger, record: Record, replacement: str | None) -> str 
 
     def fits(text: str) -> bool:
         # The kind of the content stays, as every format promises. Only this result is written: one message may hold hundreds.
-        new: object = [{"type": "text", "text": text, **marks(content)}] if is_list(content) else text
+        new: object = [{"type": "text", "text": text, **cache_marks(content)}] if is_list(content) else text
         is_shorter = len(text) <= most * record.characters and len(encode(new)) <= most * stored_length
         return is_shorter and saves_enough(tokens, tokens_of(text))
 

@@ -49,8 +49,8 @@ def _live(entry: Entry, ledger: Ledger, settled: set[str]) -> Entry | None:
             settled.add(name)
     elif kind == "staged" and "said" not in entry and not _is_waiting(entry, ledger):
         # The result is among the messages. What the list of results says of it is kept, without its text.
-        said = schema.fingerprint(entry["result"]["text"])
-        return {**entry, "result": {"text": "", "is_error": False}, "said": said}
+        answer_hash = schema.fingerprint(entry["result"]["text"])
+        return {**entry, "result": {"text": "", "is_error": False}, "said": answer_hash}
     return entry
 
 

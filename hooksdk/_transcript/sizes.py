@@ -5,7 +5,7 @@ from __future__ import annotations
 from hooksdk import schema
 from hooksdk._transcript.journal import Ledger
 from hooksdk.formats import Message
-from hooksdk.formats._content import size_of
+from hooksdk.formats.content import size_of
 
 
 def message_tokens(ledger: Ledger) -> list[int]:
@@ -23,16 +23,16 @@ def message_tokens(ledger: Ledger) -> list[int]:
 
 def _fill(ledger: Ledger) -> None:
     """Find the sizes that are not known yet: messages that stand together are read together."""
-    known = ledger.tokens_at
-    known.extend([-1] * (ledger.count - len(known)))
+    sizes = ledger.tokens_at
+    sizes.extend([-1] * (ledger.count - len(sizes)))
     for place in ledger.base:
-        if isinstance(place, int) and known[place] < 0:
-            known[place] = _tokens(ledger, place, ledger.shown_at(place))
-    unknown = (place for place in range(ledger.upto, ledger.count) if known[place] < 0)
-    for start in unknown:
-        stop = next((place for place in range(start, ledger.count) if known[place] >= 0), ledger.count)
+        if isinstance(place, int) and sizes[place] < 0:
+            sizes[place] = _tokens(ledger, place, ledger.shown_at(place))
+    missing = (place for place in range(ledger.upto, ledger.count) if sizes[place] < 0)
+    for start in missing:
+        stop = next((place for place in range(start, ledger.count) if sizes[place] >= 0), ledger.count)
         for place, message in enumerate(ledger.messages.since(start, stop), start):
-            known[place] = _tokens(ledger, place, ledger.trimmed_messages.get(place, message))
+            sizes[place] = _tokens(ledger, place, ledger.trimmed_messages.get(place, message))
 
 
 def _tokens(ledger: Ledger, position: int, message: Message) -> int:

@@ -15,15 +15,7 @@ from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk._transcript.changes import change_of
 from hooksdk._transcript.compacting import plan_compaction
-from hooksdk._transcript.encoding import (
-    EncodedMessage,
-    as_stored,
-    encode_for,
-    plain_call,
-    plain_result,
-    request_of,
-    save_result,
-)  # fmt: skip
+from hooksdk._transcript.encoding import EncodedMessage, as_stored, encode_for, plain_call, plain_result, save_result
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.facts import Slot, read_message
 from hooksdk._transcript.journal import Ledger
@@ -38,7 +30,7 @@ from hooksdk._transcript.trims import DrainReport, clean
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import Message, MessageFormat
-from hooksdk.formats._content import result_of
+from hooksdk.formats.content import result_of
 from hooksdk.tools import Tool
 
 T = TypeVar("T")
@@ -58,7 +50,7 @@ class Transcript:
         self.session_id = session_id
         self.existed = log.existed
         self._log = log
-        self._lock = anyio.Lock()  # taking it lets other tasks run, which a quick call would not
+        self._lock = anyio.Lock()  # not fast_acquire: each step lets other tasks run
         self._ledger = Ledger(None)
         self._closed = False
         self._states_saved = 0
@@ -186,11 +178,11 @@ class Transcript:
         messages = without_loose_ends(messages, self._need_format())
         await self._flush()
         try:
-            known = compare(messages, self._ledger)
+            count = compare(messages, self._ledger)
         except MismatchError as error:
             raise TranscriptChanged(self.session_id, error.position, str(error)) from None
-        await self._append(messages[known:])
-        return known
+        await self._append(messages[count:])
+        return count
 
     async def _append(self, messages: Sequence[Message]) -> None:
         message_format, start = self._need_format(), self._ledger.count
@@ -222,14 +214,7 @@ class Transcript:
 
     def result_of(self, call: ToolCall) -> ToolResult | None:
         """The result that this very call (id, name and arguments) of the newest reply has already; None for any other."""
-        same_id = [slot for slot in self._ledger.slots if slot.id == call.id]
-        if not same_id or any(slot.open for slot in same_id):
-            return None
-        slot = next((slot for slot in same_id if request_of(slot.call) == request_of(call)), None)
-        if slot is None or slot.staged is not None or slot.record is None:
-            return slot.staged if slot else None
-        stored = self._ledger.body(slot.record)
-        return ToolResult(stored.text, is_error=stored.is_error)
+        return self._ledger.result_of(call)
 
     @_exclusive
     async def answer(
@@ -249,15 +234,15 @@ class Transcript:
         ran = tool.name if tool is not None and tool.name != call.name else ""
         entry: Entry = {"reply": self._ledger.last_reply, "order": slot.order if slot else None, "ran": ran}
         entry["disposable"] = tool is not None and tool.disposable
-        if slot is None or (slot, result) not in due:  # others come before it
+        if slot is None or (slot, result) not in due:  # calls before it have no result yet
             await self._journal({"kind": "staged", "call": plain_call(call), "result": save_result(result), **entry})
             return
         messages = self._result_messages(due)
         texts = [each.text for message in messages for each in read_message(message, self._need_format()).results]
         reads_otherwise = texts[due.index((slot, result))] != result.text
         if entry["disposable"] or ran or reads_otherwise or slot.marks:
-            said = schema.fingerprint(result.text) if reads_otherwise else None
-            await self._journal({"kind": "answered", **entry, "said": said})
+            answer_hash = schema.fingerprint(result.text) if reads_otherwise else None
+            await self._journal({"kind": "answered", **entry, "said": answer_hash})
         await self._store(messages)
         slot.by_run = True
 
@@ -369,7 +354,9 @@ class Transcript:
         if change is not None:
             await self._journal({"kind": "state", "plugin": plugin, "change": change})
             self._states_saved += 1
-        if self._states_saved >= MANY_STATES and not self._ledger.count:  # no conversation: it may live for weeks
+        if (
+            self._states_saved >= MANY_STATES and not self._ledger.count
+        ):  # it keeps no messages, so it may live for weeks
             self._states_saved = 0
             await shorten_journal(self.session_id, self._log, await self._load(self._ledger.format), self._ledger)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hooksdk import schema
-from hooksdk.formats._shared import clean as encodable
+from hooksdk.formats.kit import clean_text as encodable
 from hooksdk.values import clip
 
 MAX_SUMMARY = 2_000

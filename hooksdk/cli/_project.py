@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, final
 from rich.console import Console
 
 from hooksdk import Config, Host, MemoryStore
-from hooksdk._transcript.entries import Entry
 from hooksdk.approvals import Approver
 from hooksdk.cli._console import CommandProblem, safe
 from hooksdk.cli._mcp.files import not_trusted, servers_files
 from hooksdk.config import load_config
 from hooksdk.formats import Message
 from hooksdk.stores import SessionLog, Store, open_store
+from hooksdk.transcript import Entry
 
 if TYPE_CHECKING:
     from hooksdk.mcp import McpServers

@@ -16,8 +16,7 @@ from hooksdk.cli._sessions.history import read_as_sent
 from hooksdk.cli._sessions.look import Damaged, need_session, place_of, with_store
 from hooksdk.errors import HookSDKError, StoreError, did_you_mean
 from hooksdk.histories import HistoryError
-from hooksdk.report import NoTrace, Report, StoredSession, build, read_trace, render
-from hooksdk.report._page import MARK
+from hooksdk.report import NoTrace, Report, StoredSession, build, is_page, read_trace, render
 from hooksdk.stores import Store
 from hooksdk.trimming import list_results
 
@@ -184,7 +183,7 @@ def _write(made: Report, options: ReportOptions, name: str, *, traced: bool) -> 
         return 0
     path = options.output or Path(f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name).strip('._') or 'report'}.html")
     try:
-        if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace")[:4_000]:
+        if path.exists() and not is_page(path.read_text(encoding="utf-8", errors="replace")):
             raise CommandProblem(
                 f"{printable(str(path))} is there already and is no report, so it is not overwritten. Name another file with -o"
             )

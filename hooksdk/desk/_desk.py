@@ -8,10 +8,10 @@ from typing import final
 
 import anyio
 
-from hooksdk._door.checks import check, check_number
 from hooksdk.approvals import MAX_TIMEOUT, Approval, ApprovalRequest, Later, plain_answer
 from hooksdk.desk._record import ApprovalRecord
 from hooksdk.desk._records import DAY, ApprovalRecords, NotWaiting
+from hooksdk.errors import check, check_number
 from hooksdk.tasks import Attempt, describe
 
 logger = logging.getLogger("hooksdk")

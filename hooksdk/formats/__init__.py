@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from hooksdk._door.checks import refuse
-from hooksdk._schema.plain import SdkObject
-from hooksdk.errors import ConfigError, did_you_mean
-from hooksdk.formats._base import FoundResult, GivenMessage, Message, MessageFormat, ProviderJson
-from hooksdk.formats._tools import GivenTool, GivenTools
+from hooksdk.errors import ConfigError, did_you_mean, refuse
+from hooksdk.formats._base import (
+    FoundResult,
+    GivenMessage,
+    GivenTool,
+    GivenTools,
+    HasLooseEnds,
+    Message,
+    MessageFormat,
+    ProviderJson,
+)  # fmt: skip
+from hooksdk.values import SdkObject
 
 __all__ = [
-    "FORMATS", "FoundResult", "GivenMessage", "GivenTool", "GivenTools", "Message", "MessageFormat", "ProviderJson",
+    "FORMATS", "FoundResult", "GivenMessage", "GivenTool", "GivenTools", "HasLooseEnds", "Message", "MessageFormat", "ProviderJson",
     "SdkObject", "get_format",
 ]  # fmt: skip
 

@@ -5,13 +5,13 @@ Messages are opaque JSON objects otherwise; whatever a format does not name here
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from hooksdk._schema.plain import SdkObject
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.tools import Tool
+from hooksdk.values import SdkObject
 
 Message = dict[str, Any]
 """One message of a transcript: a JSON object in the format's own shape."""
@@ -19,6 +19,10 @@ Message = dict[str, Any]
 GivenMessage = Mapping[str, Any] | SdkObject
 """A message as a host has it: JSON, with objects of the provider's SDK in it or not, or such an object itself. A whole answer
 of the SDK stands for the messages in it."""
+
+GivenTool = Tool | Callable[..., Any] | Mapping[str, Any] | SdkObject
+"""A tool, a function that becomes one, or a definition in a provider's JSON, as a dict or as the SDK's object."""
+GivenTools = Iterable[GivenTool]
 
 ProviderJson = Any
 """A JSON object for a request to a provider, a dict. To type checkers it is `Any`, so that it fits the SDKs' own types, which

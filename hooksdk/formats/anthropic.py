@@ -7,25 +7,10 @@ from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats._base import FoundResult, Message, ProviderJson
-from hooksdk.formats._shared import (
-    NO_MESSAGE,
-    as_list,
-    as_object,
-    as_text,
-    clean,
-    input_of,
-    is_list,
-    is_object,
-    kind,
-    make_call,
-    marks,
-    media_of,
-    parameters_for,
-    parts_of,
-    prose,
-    reading,
-)
+from hooksdk.formats.content import cache_marks, content_text, kind_in_words, prose
+from hooksdk.formats.kit import NO_MESSAGE, as_text, clean_text, input_of, make_call, media_of, parameters_for, parts_of
 from hooksdk.tools import Tool
+from hooksdk.values import as_list, as_object, is_list, is_object
 
 __all__ = ["Anthropic"]
 
@@ -52,7 +37,7 @@ class Anthropic:
 
     def check(self, message: object) -> str | None:
         if not is_object(message):
-            return f"a message must be an object with a 'role', not {kind(message)}"
+            return f"a message must be an object with a 'role', not {kind_in_words(message)}"
         role = message.get("role")
         if role in ("tool", "function", "developer") or "tool_calls" in message:
             return (
@@ -60,13 +45,13 @@ class Anthropic:
                 "and results are tool_result blocks of a user message"
             )
         if role not in _ROLES:
-            what = f"'{role}'" if isinstance(role, str) else "missing" if role is None else kind(role)
+            what = f"'{role}'" if isinstance(role, str) else "missing" if role is None else kind_in_words(role)
             return f"a message needs a 'role' of {', '.join(_ROLES)}; it is {what}"
         content = message.get("content")
         if isinstance(content, str):
             return None
         if not is_list(content):
-            return f"'content' must be text or a list of blocks, not {kind(content)}"
+            return f"'content' must be text or a list of blocks, not {kind_in_words(content)}"
         problems = (_check_block(role, number, block) for number, block in enumerate(as_list(content)))
         return next((problem for problem in problems if problem), None)
 
@@ -88,7 +73,7 @@ class Anthropic:
                 FoundResult(
                     call_id=call_id if isinstance(call_id, str) else "",
                     index=index,
-                    text=reading(content),
+                    text=content_text(content),
                     content=content,
                     is_error=block.get("is_error") is True,
                     why_not=_why_not(content),
@@ -108,7 +93,7 @@ class Anthropic:
         content = block.get("content")
         text = _sendable(text, is_error=block.get("is_error") is True)
         if is_list(content):
-            new: Any = [{"type": "text", "text": text, **marks(content)}] if text else []
+            new: Any = [{"type": "text", "text": text, **cache_marks(content)}] if text else []
         else:
             new = text
         blocks[places[index]] = {**block, "content": new}
@@ -131,17 +116,17 @@ class Anthropic:
         before = as_list(content)
         if isinstance(content, str) and content.strip():
             before = [{"type": "text", "text": content}]
-        extended[newest] = {**extended[newest], "content": [*before, {"type": "text", "text": clean(text)}]}
+        extended[newest] = {**extended[newest], "content": [*before, {"type": "text", "text": clean_text(text)}]}
         return extended
 
     def user(self, text: str) -> Message:
-        return {"role": "user", "content": clean(text)}
+        return {"role": "user", "content": clean_text(text)}
 
     def reply(self, text: str, calls: Sequence[ToolCall] = ()) -> Message:
         """A message of the model. Arguments that are no JSON object stand under `INVALID_JSON`, as the API's
         documentation advises.
         """
-        blocks: list[dict[str, Any]] = [{"type": "text", "text": clean(text)}] if text.strip() else []
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": clean_text(text)}] if text.strip() else []
         used = [
             {"type": "tool_use", "id": call.id, "name": call.name, "input": input_of(call.arguments)} for call in calls
         ]
@@ -155,7 +140,11 @@ class Anthropic:
 
     def tools(self, tools: Sequence[Tool]) -> list[ProviderJson]:
         return [
-            {"name": clean(tool.name), "description": clean(tool.description), "input_schema": parameters_for(tool)}
+            {
+                "name": clean_text(tool.name),
+                "description": clean_text(tool.description),
+                "input_schema": parameters_for(tool),
+            }
             for tool in tools
         ]
 
@@ -174,21 +163,21 @@ def _check_block(role: str, number: int, value: object) -> str | None:
     if not isinstance(block_type, str):
         return f"{place} must be an object with a 'type', like {{'type': 'text', 'text': ...}}"
     if block_type == "text" and not isinstance(block.get("text"), str):
-        return f"{place}.text must be text, not {kind(block.get('text'))}"
+        return f"{place}.text must be text, not {kind_in_words(block.get('text'))}"
     if block_type == "tool_result":
         if role != "user":
             return f"{place}: a tool_result belongs into a message of role 'user', not '{role}'"
         if not isinstance(block.get("tool_use_id"), str):
             return f"{place}: a tool_result needs a 'tool_use_id': the id of the call that it answers"
         if not isinstance(block.get("content"), (str, list, type(None))):
-            return f"{place}.content must be text or a list of blocks, not {kind(block['content'])}"
+            return f"{place}.content must be text or a list of blocks, not {kind_in_words(block['content'])}"
     if block_type == "tool_use":
         if role != "assistant":
             return f"{place}: a tool_use belongs into a message of role 'assistant', not '{role}'"
         if not isinstance(block.get("id"), str) or not isinstance(block.get("name"), str):
             return f"{place}: a tool_use needs an 'id' and a 'name' of text"
         if not is_object(block.get("input")):
-            return f"{place}.input must be an object, not {kind(block.get('input'))}"
+            return f"{place}.input must be an object, not {kind_in_words(block.get('input'))}"
     return None
 
 
@@ -196,7 +185,7 @@ def _why_not(content: object) -> str | None:
     if content is None or isinstance(content, str):
         return None
     if not is_list(content):
-        return f"its content is {kind(content)}, which is no content of this format"
+        return f"its content is {kind_in_words(content)}, which is no content of this format"
     for part in as_list(content):
         block = as_object(part)
         block_type = block.get("type")
@@ -211,7 +200,7 @@ def _why_not(content: object) -> str | None:
 
 def _sendable(text: str, *, is_error: bool) -> str:
     if text.strip():
-        return clean(text)
+        return clean_text(text)
     return NO_MESSAGE if is_error else ""
 
 

@@ -8,25 +8,21 @@ from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats._base import FoundResult, Message, ProviderJson
-from hooksdk.formats._shared import (
+from hooksdk.formats.content import content_text, kind_in_words
+from hooksdk.formats.kit import (
     NO_MESSAGE,
-    as_list,
-    as_object,
     as_text,
-    clean,
+    clean_text,
     input_of,
-    is_list,
-    is_object,
-    kind,
     make_call,
     media_of,
     parameters_for,
     parts_of,
-    reading,
     to_json,
     with_context,
 )
 from hooksdk.tools import Tool
+from hooksdk.values import as_list, as_object, is_list, is_object
 
 __all__ = ["Gemini"]
 
@@ -53,15 +49,15 @@ class Gemini:
 
     def check(self, message: object) -> str | None:
         if not is_object(message):
-            return f"a message must be an object with a 'role' and 'parts', not {kind(message)}"
+            return f"a message must be an object with a 'role' and 'parts', not {kind_in_words(message)}"
         role = message.get("role", "user")
         if role not in _ROLES:
-            what = f"'{role}'" if isinstance(role, str) else kind(role)
+            what = f"'{role}'" if isinstance(role, str) else kind_in_words(role)
             return f"a message needs a 'role' of {', '.join(_ROLES)}; it is {what}"
         if "content" in message and "parts" not in message:
             return "this is a message of another format ('content'); here a message has 'parts'"
         if not is_list(message.get("parts")):
-            return f"'parts' must be a list, not {kind(message.get('parts'))}"
+            return f"'parts' must be a list, not {kind_in_words(message.get('parts'))}"
         problems = (_check_part(role, number, part) for number, part in enumerate(as_list(message["parts"])))
         return next((problem for problem in problems if problem), None)
 
@@ -91,7 +87,7 @@ class Gemini:
                 FoundResult(
                     call_id=call_id if isinstance(call_id, str) else "",
                     index=index,
-                    text=reading(content),
+                    text=content_text(content),
                     content=content,
                     is_error=_is_error(answer.get("response")),
                     why_not=_why_not(answer),
@@ -113,7 +109,7 @@ class Gemini:
         word = "error" if _is_error(response) else "result" if _is_only(response, "result") else "output"
         if word == "error" and not text.strip():
             text = NO_MESSAGE
-        parts[places[index]] = {**part, key: {**answer, "response": {word: clean(text)}}}
+        parts[places[index]] = {**part, key: {**answer, "response": {word: clean_text(text)}}}
         return {**message, "parts": parts}
 
     def result_messages(self, answered: Sequence[tuple[ToolCall, ToolResult]]) -> list[Message]:
@@ -124,11 +120,11 @@ class Gemini:
         return with_context(self, messages, text, _with_context)
 
     def user(self, text: str) -> Message:
-        return {"role": "user", "parts": [{"text": clean(text)}]}
+        return {"role": "user", "parts": [{"text": clean_text(text)}]}
 
     def reply(self, text: str, calls: Sequence[ToolCall] = ()) -> Message:
         """A message of the model. Arguments that are no JSON object stand under `INVALID_JSON`."""
-        parts: list[dict[str, Any]] = [{"text": clean(text)}] if text.strip() or not calls else []
+        parts: list[dict[str, Any]] = [{"text": clean_text(text)}] if text.strip() or not calls else []
         for call in calls:
             head = {} if call.id.startswith(_NO_ID) else {"id": call.id}
             parts.append({"functionCall": {**head, "name": call.name, "args": input_of(call.arguments)}})
@@ -146,8 +142,8 @@ class Gemini:
         """One object with the declarations of all tools, as the request's `tools` wants them."""
         declarations = [
             {
-                "name": clean(tool.name),
-                "description": clean(tool.description),
+                "name": clean_text(tool.name),
+                "description": clean_text(tool.description),
                 "parametersJsonSchema": parameters_for(tool),
             }
             for tool in tools
@@ -179,7 +175,7 @@ def _check_part(role: str, number: int, value: object) -> str | None:
         return f"{place} must be an object, like {{'text': ...}}"
     text = part.get("text")
     if not isinstance(text, (str, type(None))):
-        return f"{place}.text must be text, not {kind(text)}"
+        return f"{place}.text must be text, not {kind_in_words(text)}"
     for word, other in (("functionCall", "function_call"), ("functionResponse", "function_response")):
         value = part.get(word, part.get(other))
         if value is None:
@@ -191,7 +187,7 @@ def _check_part(role: str, number: int, value: object) -> str | None:
             return f"{place}.{word} must be an object with a 'name' of text"
         inner = as_object(value).get("args" if is_call else "response")
         if not (is_object(inner) or (is_call and inner is None)):
-            return f"{place}.{word}.{'args' if is_call else 'response'} must be an object, not {kind(inner)}"
+            return f"{place}.{word}.{'args' if is_call else 'response'} must be an object, not {kind_in_words(inner)}"
     return None
 
 
@@ -223,14 +219,14 @@ def _block(part: object) -> dict[str, Any]:
 
 def _why_not(answer: dict[str, Any]) -> str | None:
     if not is_object(answer.get("response")):
-        return f"its response is {kind(answer.get('response'))}, which is no response of this format"
+        return f"its response is {kind_in_words(answer.get('response'))}, which is no response of this format"
     unknown = [as_object(part) for part in as_list(answer.get("parts")) if not _either(part, *_MEDIA_PARTS)]
     return f"it holds a part of a kind that is not known: {', '.join(unknown[0])}" if unknown else None
 
 
 def _answer(call: ToolCall, result: ToolResult) -> dict[str, Any]:
     answer: dict[str, Any] = {} if call.id.startswith(_NO_ID) else {"id": call.id}
-    answer["name"] = clean(call.name)
+    answer["name"] = clean_text(call.name)
     parts = parts_of(result)
     if result.is_error:
         text = "\n".join(words for part in parts if (words := as_text(part)))

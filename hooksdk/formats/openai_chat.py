@@ -7,24 +7,18 @@ from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats._base import FoundResult, Message, ProviderJson
-from hooksdk.formats._shared import (
+from hooksdk.formats.content import cache_marks, content_text, kind_in_words, prose
+from hooksdk.formats.kit import (
     SAYS_ERROR,
-    as_list,
-    as_object,
-    clean,
-    is_list,
-    is_object,
-    kind,
+    clean_text,
     make_call,
-    marks,
     parameters_for,
-    prose,
-    reading,
     text_with_error,
     to_json,
     with_context,
 )
 from hooksdk.tools import Tool
+from hooksdk.values import as_list, as_object, is_list, is_object
 
 __all__ = ["OpenAIChat"]
 
@@ -52,10 +46,10 @@ class OpenAIChat:
     def check(self, message: object) -> str | None:
         """Why this is not a message of the format, or None. A tool message may have no content: servers differ."""
         if not is_object(message):
-            return f"a message must be an object with a 'role', not {kind(message)}"
+            return f"a message must be an object with a 'role', not {kind_in_words(message)}"
         role = message.get("role")
         if role not in _ROLES:
-            what = f"'{role}'" if isinstance(role, str) else "missing" if role is None else kind(role)
+            what = f"'{role}'" if isinstance(role, str) else "missing" if role is None else kind_in_words(role)
             return f"a message needs a 'role' of {', '.join(_ROLES)}; it is {what}"
         if role == "tool" and not isinstance(message.get("tool_call_id"), str):
             return "a message of role 'tool' needs a 'tool_call_id': the id of the call that it answers"
@@ -89,7 +83,7 @@ class OpenAIChat:
             return []
         call_id = message.get("tool_call_id") if role == "tool" else f"{_LEGACY}{message.get('name')}"
         content = message.get("content")
-        text = reading(content)
+        text = content_text(content)
         return [
             FoundResult(
                 call_id=call_id if isinstance(call_id, str) else "",
@@ -106,11 +100,11 @@ class OpenAIChat:
         if index != 0 or message.get("role") not in _ANSWERS:
             raise IndexError(f"this message of role {message.get('role')!r} has no result number {index}")
         content = message.get("content")
-        text = clean(text)
+        text = clean_text(text)
         as_part = is_list(content)
         return {
             **message,
-            "content": [{"type": "text", "text": text, **marks(content)}] if as_part else text,
+            "content": [{"type": "text", "text": text, **cache_marks(content)}] if as_part else text,
         }
 
     def result_messages(self, answered: Sequence[tuple[ToolCall, ToolResult]]) -> list[Message]:
@@ -120,17 +114,17 @@ class OpenAIChat:
         return with_context(self, messages, text, _with_context)
 
     def user(self, text: str) -> Message:
-        return {"role": "user", "content": clean(text)}
+        return {"role": "user", "content": clean_text(text)}
 
     def reply(self, text: str, calls: Sequence[ToolCall] = ()) -> Message:
         """A message of the model, as the API returns it: content is null where there are only calls."""
         if not calls:
-            return {"role": "assistant", "content": clean(text)}
+            return {"role": "assistant", "content": clean_text(text)}
         tool_calls = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _as_text(call.arguments)}}
             for call in calls
         ]
-        return {"role": "assistant", "content": clean(text) or None, "tool_calls": tool_calls}
+        return {"role": "assistant", "content": clean_text(text) or None, "tool_calls": tool_calls}
 
     def reply_messages(self, text: str, calls: Sequence[ToolCall] = ()) -> list[Message]:
         return [self.reply(text, calls)]
@@ -146,8 +140,8 @@ class OpenAIChat:
             {
                 "type": "function",
                 "function": {
-                    "name": clean(tool.name),
-                    "description": clean(tool.description),
+                    "name": clean_text(tool.name),
+                    "description": clean_text(tool.description),
                     "parameters": parameters_for(tool),
                 },
             }
@@ -161,13 +155,13 @@ def _check_content(role: str, content: object) -> str | None:
     if isinstance(content, str):
         return None
     if not is_list(content):
-        return f"'content' must be text or a list of parts, not {kind(content)}"
+        return f"'content' must be text or a list of parts, not {kind_in_words(content)}"
     for number, part in enumerate(as_list(content)):
         part_type = as_object(part).get("type")
         if not isinstance(part_type, str):
             return f"content[{number}] must be an object with a 'type', like {{'type': 'text', 'text': ...}}"
         if part_type == "text" and not isinstance(part.get("text"), str):
-            return f"content[{number}].text must be text, not {kind(part.get('text'))}"
+            return f"content[{number}].text must be text, not {kind_in_words(part.get('text'))}"
         if part_type in _FOREIGN:
             return f"content[{number}] is a {part_type} block: this is a message of the format 'anthropic'"
     return None
@@ -176,7 +170,7 @@ def _check_content(role: str, content: object) -> str | None:
 def _check_calls(message: Message) -> str | None:
     tool_calls = message.get("tool_calls")
     if tool_calls is not None and not is_list(tool_calls):
-        return f"'tool_calls' must be a list, not {kind(tool_calls)}"
+        return f"'tool_calls' must be a list, not {kind_in_words(tool_calls)}"
     for number, each in enumerate(as_list(tool_calls)):
         place, call = f"tool_calls[{number}]", as_object(each)
         if not isinstance(call.get("id"), str):
@@ -186,7 +180,7 @@ def _check_calls(message: Message) -> str | None:
             return f"{place} needs a '{word}' object with a 'name'"
         arguments = call[word].get("arguments", call[word].get("input"))
         if not isinstance(arguments, (str, dict, type(None))):
-            return f"{place}.{word}: the arguments must be JSON text, not {kind(arguments)}"
+            return f"{place}.{word}: the arguments must be JSON text, not {kind_in_words(arguments)}"
     legacy = message.get("function_call")
     if legacy is not None and not isinstance(as_object(legacy).get("name"), str):
         return "'function_call' must be an object with a 'name'"
@@ -197,7 +191,7 @@ def _why_not(content: object) -> str | None:
     if content is None or isinstance(content, str):
         return None
     if not is_list(content):
-        return f"its content is {kind(content)}, which is no content of this format"
+        return f"its content is {kind_in_words(content)}, which is no content of this format"
     types = [as_object(part).get("type") for part in as_list(content)]
     return next(
         (f"it holds a part of a type that is not known: {each!r}" for each in types if each not in _PARTS), None
@@ -221,7 +215,7 @@ def _longer(content: object, text: str) -> Any:
 
 
 def _as_text(arguments: object) -> str:
-    return clean(arguments) if isinstance(arguments, str) else to_json({} if arguments is None else arguments)
+    return clean_text(arguments) if isinstance(arguments, str) else to_json({} if arguments is None else arguments)
 
 
 def _refusals(message: Message) -> list[Any]:

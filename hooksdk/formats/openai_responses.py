@@ -7,27 +7,21 @@ from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats._base import FoundResult, Message, ProviderJson
-from hooksdk.formats._shared import (
+from hooksdk.formats.content import cache_marks, content_text, kind_in_words, prose
+from hooksdk.formats.kit import (
     SAYS_ERROR,
-    as_list,
-    as_object,
     as_text,
-    clean,
-    is_list,
-    is_object,
-    kind,
+    clean_text,
     make_call,
-    marks,
     media_of,
     parameters_for,
     parts_of,
-    prose,
-    reading,
     text_with_error,
     to_json,
     with_context,
 )
 from hooksdk.tools import Tool
+from hooksdk.values import as_list, as_object, is_list, is_object
 
 __all__ = ["OpenAIResponses"]
 
@@ -66,7 +60,7 @@ class OpenAIResponses:
 
     def check(self, message: object) -> str | None:
         if not is_object(message):
-            return f"a message must be an object with a 'role' or a 'type', not {kind(message)}"
+            return f"a message must be an object with a 'role' or a 'type', not {kind_in_words(message)}"
         if "parts" in message:
             return "this is a message of the format 'gemini' ('parts')"
         item_type, role = message.get("type"), message.get("role")
@@ -75,9 +69,9 @@ class OpenAIResponses:
         if role is None and isinstance(item_type, str) and item_type != "message":
             return _check_item(item_type, message)
         if not isinstance(item_type, (str, type(None))):
-            return f"'type' must be text, not {kind(item_type)}"
+            return f"'type' must be text, not {kind_in_words(item_type)}"
         if role not in _ROLES:
-            what = f"'{role}'" if isinstance(role, str) else "missing" if role is None else kind(role)
+            what = f"'{role}'" if isinstance(role, str) else "missing" if role is None else kind_in_words(role)
             return f"a message needs a 'role' of {', '.join(_ROLES)}, or the 'type' of another item; it is {what}"
         return _check_content(message.get("content")) if item_type in (None, "message") else None
 
@@ -107,7 +101,7 @@ class OpenAIResponses:
         if item_type not in _RESULTS:
             return []
         call_id, content = message.get("call_id"), message.get("output")
-        text = reading(content)
+        text = content_text(content)
         return [
             FoundResult(
                 call_id=f"{_RESULTS[item_type]}{call_id}" if isinstance(call_id, str) else "",
@@ -123,9 +117,12 @@ class OpenAIResponses:
         if index != 0 or not self.results(message):
             raise IndexError(f"this item of type {message.get('type')!r} has no result number {index}")
         content = message.get("output")
-        text = clean(text)
+        text = clean_text(text)
         as_part = is_list(content)
-        return {**message, "output": [{"type": "input_text", "text": text, **marks(content)}] if as_part else text}
+        return {
+            **message,
+            "output": [{"type": "input_text", "text": text, **cache_marks(content)}] if as_part else text,
+        }
 
     def result_messages(self, answered: Sequence[tuple[ToolCall, ToolResult]]) -> list[Message]:
         return [_answer(call, _output(result)) for call, result in answered]
@@ -134,7 +131,7 @@ class OpenAIResponses:
         return with_context(self, messages, text, _with_context)
 
     def user(self, text: str) -> Message:
-        return {"role": "user", "content": clean(text)}
+        return {"role": "user", "content": clean_text(text)}
 
     def reply(self, text: str, calls: Sequence[ToolCall] = ()) -> Message:
         """A reply in one item. Raises `ValueError` for text with calls and for several calls: `reply_messages` takes them."""
@@ -150,7 +147,7 @@ class OpenAIResponses:
         """The items of a reply, without the ids that the API gives them: they may be sent so."""
         items: list[Message] = []
         if text.strip() or not calls:
-            items.append({"type": "message", "role": "assistant", "content": clean(text)})
+            items.append({"type": "message", "role": "assistant", "content": clean_text(text)})
         return [*items, *map(_call_item, calls)]
 
     def text(self, message: Message) -> str:
@@ -165,8 +162,8 @@ class OpenAIResponses:
         return [
             {
                 "type": "function",
-                "name": clean(tool.name),
-                "description": clean(tool.description),
+                "name": clean_text(tool.name),
+                "description": clean_text(tool.description),
                 "parameters": parameters_for(tool),
                 "strict": False,
             }
@@ -192,19 +189,19 @@ def _check_item(item_type: str, item: Message) -> str | None:
     if item_type in _RESULTS:
         output = item.get("output")
         if not isinstance(output, str) and not is_list(output):
-            return f"'output' must be text or a list of parts, not {kind(output)}"
+            return f"'output' must be text or a list of parts, not {kind_in_words(output)}"
         return _check_content(output, "output")
     if not isinstance(item.get("name"), str):
         return f"a {item_type} needs a 'name' of text"
     key = "input" if item_type == "custom_tool_call" else "arguments"
-    return None if isinstance(item.get(key), str) else f"'{key}' must be text, not {kind(item.get(key))}"
+    return None if isinstance(item.get(key), str) else f"'{key}' must be text, not {kind_in_words(item.get(key))}"
 
 
 def _check_content(content: object, key: str = "content") -> str | None:
     if isinstance(content, str):
         return None
     if not is_list(content):
-        return f"'{key}' must be text or a list of parts, not {kind(content)}"
+        return f"'{key}' must be text or a list of parts, not {kind_in_words(content)}"
     for number, part in enumerate(as_list(content)):
         part_type = as_object(part).get("type")
         if not isinstance(part_type, str):
@@ -212,7 +209,7 @@ def _check_content(content: object, key: str = "content") -> str | None:
         if part_type in _FOREIGN:
             return f"{key}[{number}] is of type '{part_type}': this is a message of the format '{_FOREIGN[part_type]}'"
         if part_type in ("input_text", "output_text") and not isinstance(part.get("text"), str):
-            return f"{key}[{number}].text must be text, not {kind(part.get('text'))}"
+            return f"{key}[{number}].text must be text, not {kind_in_words(part.get('text'))}"
     return None
 
 
@@ -220,7 +217,7 @@ def _why_not(content: object) -> str | None:
     if content is None or isinstance(content, str):
         return None
     if not is_list(content):
-        return f"its output is {kind(content)}, which is no output of this format"
+        return f"its output is {kind_in_words(content)}, which is no output of this format"
     unknown = [part for part in map(as_object, as_list(content)) if part.get("type") not in _PARTS]
     return f"it holds a part of a type that is not known: {unknown[0].get('type')!r}" if unknown else None
 
@@ -240,7 +237,7 @@ def _media(part: str | dict[str, Any]) -> dict[str, Any] | None:
     url = f"data:{media[0]};base64,{media[1]}"
     if media[0] == _PDF:
         uri = as_object(as_object(part).get("resource")).get("uri")
-        return {"type": "input_file", "filename": clean(str(uri or "file.pdf")), "file_data": url}
+        return {"type": "input_file", "filename": clean_text(str(uri or "file.pdf")), "file_data": url}
     return {"type": "input_image", "detail": "auto", "image_url": url}
 
 
@@ -255,8 +252,8 @@ def _call_item(call: ToolCall) -> Message:
     if call.id.startswith(_CUSTOM):
         text = as_object(arguments).get("input", "")
         call_id = call.id.removeprefix(_CUSTOM)
-        return {"type": "custom_tool_call", "call_id": call_id, "name": call.name, "input": clean(str(text))}
-    written = clean(arguments) if isinstance(arguments, str) else to_json({} if arguments is None else arguments)
+        return {"type": "custom_tool_call", "call_id": call_id, "name": call.name, "input": clean_text(str(text))}
+    written = clean_text(arguments) if isinstance(arguments, str) else to_json({} if arguments is None else arguments)
     return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": written}
 
 

@@ -54,7 +54,7 @@ from hooksdk.host import Host
 
 logger = logging.getLogger("hooksdk")
 
-__all__ = ["Gateway", "GatewayConfig", "Profile", "Token", "ToolSource", "current_request"]
+__all__ = ["Gateway", "GatewayConfig", "Profile", "Token", "ToolSource", "current_request", "own_streams", "profile_of"]
 
 NAME = "hooksdk"
 INSTRUCTIONS = "The tools of several servers. Those that are not listed are found and called through those that are."
@@ -167,7 +167,7 @@ class Gateway:
 
     def identity(self, name: str, profile: str | None, *, transport: str) -> Identity:
         """Who a client is that has this profile. Raises `ConfigError` for a profile that there is not."""
-        profile_name, settings = _profile_of(self.config, profile)
+        profile_name, settings = profile_of(self.config, profile)
         return Identity(name=name, profile_name=profile_name, profile=settings, transport=transport)
 
     async def session(self, key: str, identity: Identity, context: Request, *, idle: float | None) -> GatewaySession:
@@ -212,7 +212,7 @@ class Gateway:
     def check(self, config: GatewayConfig) -> None:
         """Raises `ConfigError` where the gateway, as it runs, could not go on with this configuration."""
         for profile in self._profiles:
-            _profile_of(config, profile)
+            profile_of(config, profile)
         if self._tokens is not None and self._asks_tokens != bool(self.read_tokens(config)):
             raise ConfigError(
                 "gateway.tokens", ("whether clients need a token is settled at the start: start it again",)
@@ -317,13 +317,17 @@ class Gateway:
         """The bearer tokens of the configuration, by name. Raises `ConfigError` for one that cannot be had."""
         return read_tokens(config or self.config, os.environ, self._own_folder)
 
+    def check_address(self, host: str) -> None:
+        """Raise `ConfigError` for an address that others can reach where the configuration has no tokens."""
+        check_address(host, self.read_tokens())
+
     async def serve_http(
         self, host: str = "127.0.0.1", port: int = 0, *, profile: str | None = None,
         on_listening: Callable[[str], Any] = lambda _url: None,
     ) -> None:  # fmt: skip
         """Serve clients over streamable HTTP until the program is told to stop; `on_listening` is told the URL. Raises
         `ConfigError` for an address that others can reach where the configuration has no tokens. On asyncio alone."""
-        check_address(host, self.read_tokens())
+        self.check_address(host)
         await listen(self.http_app(profile=profile), host, port, on_listening, self._end_all)
 
     async def serve_stdio(self, profile: str | None = None, *, streams: tuple[int, int] | None = None) -> None:
@@ -387,13 +391,6 @@ class _Server(Server[str]):
             return error(f"'{params.name}' was not run: {describe(problem)}")
         finally:
             current_request.reset(token)
-
-
-def _profile_of(config: GatewayConfig, name: str | None) -> tuple[str | None, Profile]:
-    try:
-        return profile_of(config, name)
-    except ValueError as problem:
-        raise ConfigError("gateway", (str(problem),)) from None
 
 
 def _no_header_schema(_name: str) -> None:

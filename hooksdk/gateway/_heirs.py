@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import final
 
 from hooksdk.approvals import digest_of
-from hooksdk.gateway._status import running_gateways, state_folder
+from hooksdk.gateway.status import gateway_folder, running_gateways
 from hooksdk.stores.locks import is_held, lock
 
 _open: set[str] = set()
@@ -68,4 +68,4 @@ def _is_gone(process: str) -> bool:
 
 
 def _lock_of(process: str) -> Path:
-    return state_folder() / "running" / f"{process}.lock"
+    return gateway_folder() / "running" / f"{process}.lock"

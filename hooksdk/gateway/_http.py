@@ -86,15 +86,6 @@ def _read(folder: Path, name: str) -> str:
     return (folder / Path(name).expanduser()).read_text(encoding="utf-8")
 
 
-def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, or of a port alone, which means this machine. Raises `ConfigError`."""
-    host, _, port = text.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    if not port.isdecimal() or int(port) > 65_535:
-        raise ConfigError("--http", (f"{text!r} is not HOST:PORT, such as 127.0.0.1:8931",))
-    return host, int(port)
-
-
 def check_address(host: str, tokens: Mapping[str, str]) -> None:
     """Raises `ConfigError` for an address that others can reach where no token is asked for."""
     if not tokens and not is_loopback(host):

@@ -312,6 +312,8 @@ class GatewaySession:
             offered = await run.resolve_tools([*tools, *self.results.tools], missing=missing)
             before, listing = self._listing, Listing(run.tools, offered, self._expose, self._trust, tools)
             self._given, self._listing = given, listing
+            if before is None and self._expose in ("bridge", "hybrid") and not any(tool.bridge for tool in offered):
+                logger.warning('expose = "%s", and no plugin offers a bridge: every tool is listed', self._expose)
         if before is not None and before.tools != listing.tools:
             await self._parts.publish_change()
             await self._tell_change()

@@ -14,7 +14,8 @@ from typing import Any
 from hooksdk._transcript.pairing import NO_RESULT
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message, MessageFormat, get_format
-from hooksdk.formats._shared import clean, describe, reading
+from hooksdk.formats.content import content_text, describe_part
+from hooksdk.formats.kit import clean_text
 from hooksdk.values import JsonObject, as_list, as_object, compact, is_list
 
 _OTHERS_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
@@ -123,7 +124,7 @@ class Draft:
     def _use(self, block: JsonObject) -> _Use:
         call = ToolCall(str(block.get("id") or ""), str(block.get("name") or ""), block.get("input"))
         wanted = call.id or f"call_{len(self._ids) + 1}"
-        call_id = clean(wanted)
+        call_id = clean_text(wanted)
         name = _OTHERS_IN_IDS.sub("_", call.name)[: _NAME_CHARS[self.target]] or "unnamed"
         if name != call.name:
             self.note(
@@ -204,7 +205,7 @@ class Draft:
             "an image or file of a result, named in its text",
             sum(as_object(block).get("type") != "text" for block in as_list(content)),
         )
-        return ToolResult(reading(content), is_error="is_error" in answer)
+        return ToolResult(content_text(content), is_error="is_error" in answer)
 
     def _part(self, block: JsonObject) -> JsonObject:
         """A block of a user's message as a part of a message for OpenAI."""
@@ -219,12 +220,12 @@ class Draft:
         if block.get("type") == "document" and isinstance(source.get("data"), str):
             return text_block(source["data"])
         self.lose(f"{block.get('type')} of a user's message, named in its text")
-        return text_block(describe(block))
+        return text_block(describe_part(block))
 
 
 def text_block(text: str) -> JsonObject:
     """Text as a block."""
-    return {"type": "text", "text": clean(text)}
+    return {"type": "text", "text": clean_text(text)}
 
 
 def call_block(call_id: object, name: object, arguments: object) -> JsonObject:
@@ -266,11 +267,11 @@ def _is_sendable(block: JsonObject) -> bool:
 
 def _answer_content(content: object, *, is_error: bool) -> Any:
     if not is_list(content):
-        text = clean(json_text(content))
+        text = clean_text(json_text(content))
         return text if text.strip() or not is_error else "The tool failed without a message."
     blocks = _sendable([as_object(block) for block in content])
     if is_error and any(block.get("type") != "text" for block in blocks):
-        return clean(reading(blocks))  # Anthropic's API takes nothing but text of an error
+        return clean_text(content_text(blocks))  # Anthropic's API takes nothing but text of an error
     return blocks if blocks or not is_error else "The tool failed without a message."
 
 

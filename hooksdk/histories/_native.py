@@ -8,7 +8,7 @@ from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, checked
 from hooksdk._transcript.pairing import paired
 from hooksdk.formats import Message, MessageFormat, get_format
-from hooksdk.formats._shared import encodable
+from hooksdk.formats.kit import encodable
 from hooksdk.histories._draft import Draft, text_block
 from hooksdk.histories._source import HistoryError, Source
 from hooksdk.values import JsonObject, as_list, as_object

@@ -25,7 +25,7 @@ import mcp_types as types
 from hooksdk.calls import ToolResult
 from hooksdk.catalog import ToolContext
 from hooksdk.errors import ConfigError, did_you_mean
-from hooksdk.mcp._config import ServerSpec, read_servers
+from hooksdk.mcp._config import ServerSpec, check_entry, read_servers
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._files import Reload, ServerFiles
 from hooksdk.mcp._fill import AskInput, ServerInput
@@ -39,7 +39,7 @@ from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
 
-__all__ = ["AskInput", "McpServers", "Reload", "ServerInput", "ServerStatus", "State"]
+__all__ = ["AskInput", "McpServers", "Reload", "ServerInput", "ServerStatus", "State", "check_entry"]
 
 _ERROR_MARGIN = 1.0
 """Seconds by which a tool's own time limit is longer than the call's, so that the call's error text wins."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,34 +26,14 @@ from pydantic import (
     model_validator,
 )
 
-from hooksdk._config.sources import is_too_deep
 from hooksdk.errors import ConfigError, did_you_mean
-from hooksdk.mcp._fill import BARE_FOLDERS, AskInput, Filling, read_inputs
-from hooksdk.mcp._shapes import MOST_SECONDS, Shape, find_servers, plain_entry
+from hooksdk.mcp._fill import AskInput, Filling, read_inputs
+from hooksdk.mcp.settings import BARE_FOLDERS, ENTRY_KEYS, MOST_SECONDS, Shape, find_servers, load_file, plain_entry
 
 _STREAMABLE_HTTP = ("http", "streamable-http", "streamable_http", "streamablehttp")
 _EXAMPLE = '{"command": "mcp-server-git"} or {"url": "http://127.0.0.1:8000/mcp"}'
-ENTRY_KEYS = {
-    "command": "text, its arguments in 'args'",
-    "args": 'a list of texts such as ["--verbose"]',
-    "env": 'an object such as {"NAME": "value"}',
-    "cwd": "text",
-    "url": "text",
-    "headers": 'an object such as {"NAME": "value"}',
-    "type": "'stdio', 'http' or 'streamable-http'",
-    "transport": "'stdio', 'http' or 'streamable-http'",
-    "disabled": "true or false",
-    "timeout": "a number of seconds above 0, such as 60",
-    "start_timeout": "a number of seconds above 0, such as 30",
-    "idle": "a number of seconds above 0, such as 600",
-}
-"""The keys of an entry, and what each one holds."""
 _LONGEST = 1e9
 """What `timeout` may be at most; more is no time that anybody means."""
-_TEXT = r'"(?:[^"\\]|\\.)*+"?'
-"""One that does not end goes to the end: to look for its end once more from each quote in it would take hours."""
-_COMMENT = re.compile(rf"{_TEXT}|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
-_TRAILING_COMMA = re.compile(rf"{_TEXT}|,(?=\s*[}}\]])", re.DOTALL)
 
 
 def _fill(text: str, info: ValidationInfo) -> str:
@@ -215,71 +192,6 @@ def read_file(
         bare_names=place.absolute().parent.name in BARE_FOLDERS,
     )
     return _read(shape, str(path), filling)
-
-
-def load_file(path: Path, *, digest: str = "") -> dict[str, Any]:
-    """The settings in a file: JSON, with comments and trailing commas as VS Code and Zed allow them, or TOML as Codex has
-    it. `digest` is `sha256:` and the digest that its content must have; empty: any. Raises `ConfigError`."""
-    try:
-        content = path.read_bytes()
-        text = content.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), (f"cannot be read: {getattr(error, 'strerror', None) or error}",)) from None
-    if digest and digest != f"sha256:{hashlib.sha256(content).hexdigest()}":
-        raise ConfigError(str(path), ("has changed since its trust was looked up. Look at it, then type it again",))
-    return read_text(path, text)
-
-
-def read_text(path: Path, text: str) -> dict[str, Any]:
-    """The same of a file's text; `path` says by its name which of the two it is. Raises `ConfigError`."""
-    if path.suffix == ".toml":
-        try:
-            return _shallow(path, tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(str(path), (f"is not TOML: {error}",)) from None
-        except RecursionError:
-            raise _too_deep(path) from None
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for name, value in pairs:
-            if name in values:
-                raise ConfigError(str(path), (f"'{name}' stands twice in one object; keep one of them",))
-            values[name] = value
-        return values
-
-    try:
-        value = json.loads(_plain_json(text), object_pairs_hook=unique)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}:{error.lineno}:{error.colno}", (f"is not JSON: {error.msg}",)) from None
-    except RecursionError:
-        raise _too_deep(path) from None
-    except ValueError as error:  # a number of thousands of digits
-        raise ConfigError(str(path), (f"cannot be read: {error}",)) from None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{path}:1:1", ('expected an object such as {"mcpServers": {...}}',))
-    return _shallow(path, cast("dict[str, Any]", value))
-
-
-def _shallow(path: Path, value: dict[str, Any]) -> dict[str, Any]:
-    """The same. Raises `ConfigError` for what would end as a RecursionError in whoever reads it."""
-    if is_too_deep(value):
-        raise _too_deep(path)
-    return value
-
-
-def _too_deep(path: Path) -> ConfigError:
-    return ConfigError(str(path), ("is nested too deeply; expected a file with mcpServers",))
-
-
-def _plain_json(text: str) -> str:
-    """The text with blanks in place of its comments and trailing commas, so that every other character keeps its line and
-    column. A library for JSON5 takes more than clients write, and tells neither twice-written keys nor places."""
-
-    def blank(match: re.Match[str]) -> str:
-        return match[0] if match[0].startswith('"') else re.sub(r"[^\n]", " ", match[0])
-
-    return _TRAILING_COMMA.sub(blank, _COMMENT.sub(blank, text))
 
 
 def _problem(error: Mapping[str, Any]) -> str:

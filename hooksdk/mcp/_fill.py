@@ -12,8 +12,6 @@ from typing import Any, cast
 _VARIABLE = re.compile(r"\$\{([^{}]*)\}")
 _NAME = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _BARE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
-BARE_FOLDERS = (".gemini", ".qwen")
-"""In the settings of these folders `$NAME` is a variable, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,12 +111,3 @@ def read_inputs(inputs: Sequence[Any]) -> dict[str, ServerInput]:
             default=entry["default"] if isinstance(entry.get("default"), str) else "",
         )  # fmt: skip
     return known
-
-
-def with_braces(value: Any) -> Any:
-    """JSON with `${NAME}` for each `$NAME` in its texts."""
-    if isinstance(value, str):
-        return _BARE.sub(r"${\1}", value)
-    if isinstance(value, Mapping):
-        return {key: with_braces(inner) for key, inner in cast("Mapping[str, Any]", value).items()}
-    return [with_braces(inner) for inner in cast("list[Any]", value)] if isinstance(value, list) else value

@@ -1,16 +1,15 @@
-"""Model clients over the providers' own SDKs, which are imported when a model is made."""
+"""What the agent loop asks of a model, and clients over the providers' own SDKs, which are imported when a model is made."""
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-from hooksdk._door.checks import check
-from hooksdk.errors import WrongArgument, did_you_mean
+from hooksdk.errors import WrongArgument, check, did_you_mean
+from hooksdk.models._protocol import Model, ModelReply, ModelUnavailable, OnText, StreamingModel
 
-__all__ = ["get_model"]
+__all__ = ["Model", "ModelReply", "ModelUnavailable", "OnText", "StreamingModel", "get_model"]
 
-_MODELS = {"openai": "OpenAIModel", "anthropic": "AnthropicModel"}
+_PROVIDERS = ("openai", "anthropic")
 _EXAMPLES = "openai:gpt-5 or anthropic:claude-sonnet-5-5"
 
 
@@ -23,7 +22,13 @@ def get_model(name: str, **options: Any) -> Any:
     provider, colon, model = name.partition(":")
     if not colon or not model.strip():
         raise WrongArgument(f"model {name!r:.60}", "expected PROVIDER:NAME", f"Write such as {_EXAMPLES}")
-    if provider not in _MODELS:
-        hint = did_you_mean(provider, _MODELS).strip() or f"Write such as {_EXAMPLES}, or give a model of your own"
+    if provider not in _PROVIDERS:
+        hint = did_you_mean(provider, _PROVIDERS).strip() or f"Write such as {_EXAMPLES}, or give a model of your own"
         raise WrongArgument(f"model {name!r:.60}", f"there is no provider '{provider}'", hint)
-    return getattr(importlib.import_module(f"hooksdk.models.{provider}"), _MODELS[provider])(model.strip(), **options)
+    if provider == "openai":
+        from hooksdk.models.openai import OpenAIModel
+
+        return OpenAIModel(model.strip(), **options)
+    from hooksdk.models.anthropic import AnthropicModel
+
+    return AnthropicModel(model.strip(), **options)

@@ -16,11 +16,10 @@ from typing import Any, ClassVar, Self
 
 import anyio
 
-from hooksdk._door.checks import check, check_function, check_mapping, check_number, check_text
-from hooksdk.agent import ModelReply, ModelUnavailable, OnText
-from hooksdk.errors import ConfigError
+from hooksdk.errors import ConfigError, check, check_function, check_mapping, check_number, check_text
 from hooksdk.formats import Message
-from hooksdk.formats._shared import as_object
+from hooksdk.models._protocol import ModelReply, ModelUnavailable, OnText
+from hooksdk.values import as_object
 
 _TEMPORARY_STATUSES = (408, 409, 425, 429)
 """Statuses below 500 after which another attempt may succeed."""

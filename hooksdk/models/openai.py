@@ -12,10 +12,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
-from hooksdk.agent import ModelReply, OnText
 from hooksdk.formats import Message
-from hooksdk.formats._shared import is_list, is_object
+from hooksdk.models._protocol import ModelReply, OnText
 from hooksdk.models._shared import SdkModel, Unreadable, pass_on, plain, without
+from hooksdk.values import is_list, is_object
 
 __all__ = ["OpenAIModel"]
 

@@ -18,10 +18,10 @@ from typing import Any
 
 from hooksdk.report._build import NoTrace, build, read_trace
 from hooksdk.report._model import Report
-from hooksdk.report._page import render
+from hooksdk.report._page import is_page, render
 from hooksdk.report._stored import StoredSession
 
-__all__ = ["NoTrace", "Report", "StoredSession", "build", "page", "read_trace", "render"]
+__all__ = ["NoTrace", "Report", "StoredSession", "build", "is_page", "page", "read_trace", "render"]
 
 
 def page(

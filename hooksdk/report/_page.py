@@ -15,7 +15,7 @@ from hooksdk.report._model import Report, Run, Session
 from hooksdk.report._timeline import timeline
 from hooksdk.report._words import badge, code, counted, duration, moment, percent, section, table, tile, tiles
 
-MARK = '<meta name="generator" content="hooksdk report">'
+_MARK = '<meta name="generator" content="hooksdk report">'
 """By this a page of ours is told from other files."""
 
 
@@ -34,7 +34,7 @@ def render(report: Report) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n{MARK}\n'
+        f'<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n{_MARK}\n'
         f"<title>{escaped(report.title)} · hooksdk report</title>\n<style>\n{style}\n</style>\n</head>\n<body>\n{body}\n"
         f"<script>{script}</script>\n</body>\n</html>\n"
     )
@@ -173,3 +173,8 @@ def _footer() -> Html:
         f"Made by hooksdk {version}. Tokens are estimates, four characters each; times are of the clock of the host."
     )
     return tag("footer", tag("p", words, class_="quiet"))
+
+
+def is_page(text: str) -> bool:
+    """True for a text that begins as a page of `render`: one that may be written over."""
+    return _MARK in text[:4_000]

@@ -13,7 +13,8 @@ from hooksdk._transcript.facts import Record
 from hooksdk._transcript.journal import Ledger
 from hooksdk.costs import PRICES, at_each_request, clearing, never, replay
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
-from hooksdk.formats._shared import describe
+from hooksdk.formats.content import describe_part
+from hooksdk.records import searches_in
 from hooksdk.report import _model as model
 from hooksdk.report._texts import Room, arguments_text, as_text, as_texts
 from hooksdk.values import as_list, as_object
@@ -105,7 +106,7 @@ class _Reader:
                                  others=[], hidden=hidden)  # fmt: skip
         found, made, prose = form.results(message), form.calls(message), form.text(message)
         others = [
-            describe(part)
+            describe_part(part)
             for part in as_list(message.get("content"))
             if as_object(part).get("type") not in SHOWN_ELSEWHERE and not isinstance(part, str)
         ]
@@ -164,14 +165,8 @@ def _searches(ledger: Ledger) -> list[model.Search]:
     """The searches for tools, with what each query found, as the answers in the messages tell it."""
     found: list[model.Search] = []
     for record in ledger.records:
-        if record.tool != "tool_search" or record.is_error:
-            continue
-        try:
-            answer = as_object(json.loads(ledger.body(record).text))
-        except (ValueError, RecursionError):
-            continue  # withheld by a redactor, or another plugin's words
-        queries = [_query(as_object(group)) for group in as_list(answer.get("results"))[:MAX_QUERIES]]
-        if queries:
+        groups = () if record.is_error else searches_in(ledger.body(record).text)
+        if queries := [_query(group) for group in groups[:MAX_QUERIES]]:
             found.append(model.Search(message=record.position, tokens=record.tokens, queries=queries))
     return found
 
@@ -197,7 +192,7 @@ def _bills(ledger: Ledger) -> list[model.Bill]:
         return []
     bills = {
         "untrimmed": whole,
-        "with clear_tool_results": replay(messages, form, clearing(None, PRICES)),
+        "with old results cleared": replay(messages, form, clearing(None, PRICES)),
         "the least that trims could reach": replay(messages, form, at_each_request, lossless=True),
     }
     return [

@@ -92,6 +92,7 @@ class _RunReader:
         session_id, run_id, parent = self._ids
         calls = [step for step in self._steps if step.kind == "call"]
         approvals = [approval for step in self._steps for approval in step.approvals]
+        beside = {tool.tool for catalog in self._catalogs for tool in catalog.tools or () if tool.place == "bridge"}
         return Run(
             number=0, session_id=session_id, run_id=run_id, agent_id=as_text(records[0].get("agent_id")), parent=parent,
             model=self._facts.get("model", ""), trigger=self._facts.get("trigger", ""), started=self._start,
@@ -99,7 +100,7 @@ class _RunReader:
             requests=sum(step.kind == "model" for step in self._steps), usage=dict(self._usage),
             calls=len(calls), by_status=dict(Counter(step.status or "open" for step in calls)),
             asked=len(approvals), granted=sum(bool(approval.granted) for approval in approvals),
-            searches=sum(step.name == "tool_search" for step in calls), shares=_shares(self._steps, seconds),
+            searches=sum(step.tool in beside and step.status == "ok" for step in calls), shares=_shares(self._steps, seconds),
             catalogs=self._catalogs, trims=self._trims, steps=self._steps, steps_left_out=0,
         )  # fmt: skip
 

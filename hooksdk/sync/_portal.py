@@ -12,8 +12,7 @@ from typing import Any, Generic, Self, TypeVar, final
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from hooksdk._door.checks import PlainOnly
-from hooksdk.errors import RunClosed, SessionClosed, WouldBlock
+from hooksdk.errors import PlainOnly, RunClosed, SessionClosed, WouldBlock
 
 T = TypeVar("T")
 BETWEEN_LOOKS = 1.0

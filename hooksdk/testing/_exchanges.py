@@ -9,7 +9,7 @@ from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
-from hooksdk.formats._shared import identified
+from hooksdk.formats.kit import with_call_ids
 from hooksdk.schema import BadArguments, parse_arguments
 
 BRIDGE = "tool_call"
@@ -91,7 +91,7 @@ def _steps(messages: Sequence[Message], form: MessageFormat) -> Iterator[Said | 
 
 
 def _paired(calls: list[ToolCall], results: list[FoundResult]) -> list[tuple[ToolCall, FoundResult | None]]:
-    waiting = identified(results, calls)
+    waiting = with_call_ids(results, calls)
     pairs: list[tuple[ToolCall, FoundResult | None]] = []
     for call in calls:
         result = next((one for one in waiting if one.call_id == call.id), None)

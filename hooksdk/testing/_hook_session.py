@@ -11,7 +11,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from hooksdk.approvals import Approver
 from hooksdk.formats import GivenTools
-from hooksdk.formats._tools import as_tools
+from hooksdk.formats.intake import as_tools
 from hooksdk.host import Host
 from hooksdk.session import Session
 from hooksdk.stores import MemoryStore

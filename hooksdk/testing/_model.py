@@ -12,7 +12,7 @@ from hooksdk import schema
 from hooksdk.agent import ModelReply
 from hooksdk.calls import ToolCall
 from hooksdk.formats import Message, MessageFormat, get_format
-from hooksdk.formats._shared import identified, replies_in
+from hooksdk.formats.kit import replies_in, with_call_ids
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def read_turn(
     results = [
         SeenResult(call_id=one.call_id, tool=names.get(one.call_id, ""), text=one.text, is_error=one.is_error)
         for message in messages[last_reply + 1 :]
-        for one in identified(message_format.results(message), calls)
+        for one in with_call_ids(message_format.results(message), calls)
     ]
     prompts = (message_format.text(message) for message in reversed(messages) if message.get("role") == "user")
     definitions = [_definition(one) for tool in tools for one in _functions(tool)]

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hooksdk import hooks
-from hooksdk._door.checks import check_mapping, each, refuse
 from hooksdk._plugins.installed import installed_plugins
 from hooksdk.agent import DEFAULT_LIMITS, Limits, Outcome, OutcomeReason, run_agent
 from hooksdk.approvals import Approval, ApprovalRequest, Approver, Later, ask_approver
 from hooksdk.config import Config, fold, load_config
-from hooksdk.errors import MissingGrant, PluginRefused, did_you_mean
+from hooksdk.errors import MissingGrant, PluginRefused, check_list, check_mapping, did_you_mean, refuse
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat
-from hooksdk.formats._tools import as_tools
+from hooksdk.formats.intake import as_tools
 from hooksdk.hooks import GRANTS
 from hooksdk.host import Host
 from hooksdk.session import Session
@@ -47,7 +46,7 @@ async def open_host(
     """
     check_mapping("open_session(config=...)", config, '{"on_missing_grant": "skip"}')
     if grants is not None:
-        grants = each("open_session(grants=...)", grants, "grants", 'Write such as grants=["conversation"]')
+        grants = check_list("open_session(grants=...)", grants, "grants", 'Write such as grants=["conversation"]')
     ids = [plugin for plugin in plugins if isinstance(plugin, str)]
     holders = [plugin for plugin in plugins if not isinstance(plugin, str)]
     overrides: dict[str, Any] = {**(config or {}), "allow": [*ids, *(config or {}).get("allow", ())]}

@@ -21,18 +21,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from hooksdk import schema
-from hooksdk._door.checks import each
-from hooksdk._schema.plain import plain
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, checked
 from hooksdk._transcript.pairing import gathered, paired
 from hooksdk._transcript.requests import find_record, plan_trim
 from hooksdk.calls import ResultInfo, ToolResult
-from hooksdk.errors import ConfigError, HookSDKError
+from hooksdk.errors import ConfigError, HookSDKError, check_list
 from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
-from hooksdk.formats._content import result_of
-from hooksdk.values import as_list, as_object, is_object
+from hooksdk.formats.content import result_of
+from hooksdk.values import as_list, as_object, is_object, plain
 
 __all__ = ["NotTrimmed", "guess_format", "list_results", "problem", "read", "repair", "trim"]
 
@@ -113,7 +111,7 @@ def repair(messages: Sequence[GivenMessage], format: str | MessageFormat | None 
 
 def guess_format(messages: Sequence[GivenMessage]) -> str:
     """The format that these messages are in, by where their calls and results stand; `openai-chat` where nothing tells."""
-    for message in map(plain, each("messages", messages, "messages")):
+    for message in map(plain, check_list("messages", messages, "messages")):
         if not is_object(message):
             continue  # whoever checks it says so
         if "parts" in message:
@@ -135,7 +133,7 @@ def _checked(
 ) -> tuple[list[Message], MessageFormat]:
     """Plain copies of the messages, and the format that they are in."""
     message_format = get_format(guess_format(messages) if format is None else format)
-    whole = [plain(message) for message in each("messages", messages, "messages")]
+    whole = [plain(message) for message in check_list("messages", messages, "messages")]
     return [checked(message, message_format, position) for position, message in enumerate(whole)], message_format
 
 

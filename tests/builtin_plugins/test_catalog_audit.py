@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import anyio
 import pytest
-from confusable_homoglyphs import confusables  # pyright: ignore[reportMissingTypeStubs] - it has none
 
 from builtin_plugins.catalog_audit import fingerprint_of
 from builtin_plugins.catalog_audit._likeness import fold, resembling
@@ -333,6 +332,8 @@ async def test_a_new_tool_whose_name_resembles_a_known_one_is_reported(name: str
 
 @pytest.mark.parametrize("letter", "abcdefghijklmnopqrstuvwxyz0123456789")
 def test_of_unicodes_own_table_no_single_letter_gets_through(letter: str):
+    from confusable_homoglyphs import confusables  # pyright: ignore[reportMissingTypeStubs] - it has none
+
     table = confusables.confusables_data
     twins = [one["c"] for one in table[letter]] + [
         char for char, alike in table.items() if any(one["c"].lower() == letter for one in alike)

@@ -40,7 +40,7 @@ from hooksdk.hooks import (
 from hooksdk.testing import ScriptedApprover, Turn, call, open_session, play
 
 pytest.importorskip("pydantic_monty", reason="code mode needs the extra 'code'")
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 
 class Coding:

@@ -22,7 +22,7 @@ from hooksdk import ToolResult, hooks
 from hooksdk.hooks import NarrowTools, Withhold
 
 pytest.importorskip("pydantic_monty", reason="code mode needs the extra 'code'")
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 
 class Narrow:

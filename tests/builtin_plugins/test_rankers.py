@@ -62,6 +62,7 @@ def oracle(documents: Sequence[Sequence[str]], query: Sequence[str], k1: float, 
     return index.get_scores(query).tolist()
 
 
+@pytest.mark.heavy
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_one_field_without_pairs_and_synonyms_scores_and_orders_as_bm25_does(data: st.DataObject) -> None:

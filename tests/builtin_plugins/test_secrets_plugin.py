@@ -239,6 +239,7 @@ def entries() -> Iterator[dict[tuple[str, str], str]]:
     keyring.set_keyring(before)
 
 
+@pytest.mark.heavy
 async def test_the_keyring_is_asked_by_service_and_user(
     entries: dict[tuple[str, str], str], caplog: pytest.LogCaptureFixture
 ) -> None:

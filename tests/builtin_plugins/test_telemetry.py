@@ -38,7 +38,7 @@ from hooksdk.hooks import (
 from hooksdk.testing import ScriptedModel, call, open_session, play
 from tests.stage import reply
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 both_loops = pytest.mark.both_loops
 CONTENT: dict[str, Any] = {"plugins": {"telemetry": {"config": {"content": True}}}}
 

@@ -574,6 +574,7 @@ async def test_a_query_of_a_megabyte_is_answered_briefly(query: str) -> None:
             assert json.loads(result.text)["results"][0]["hits"][0]["name"] == "create_issue"
 
 
+@pytest.mark.heavy
 async def test_names_of_a_megabyte_are_answered_briefly() -> None:
     name = "create_issue" * 80_000
     async with searching() as played:

@@ -20,7 +20,7 @@ from hooksdk.testing.server import ScriptedServer, SeenRequest
 from tests.hooksdk.provider_rules import tool_violations, violations
 from tests.hooksdk.providers import FORMATS, model_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 Json = dict[str, Any]
 

@@ -6,13 +6,15 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
 from hooksdk.calls import ToolResult
-from hooksdk.mcp import McpServers
 from hooksdk.tools import Tool
+
+if TYPE_CHECKING:
+    from hooksdk.mcp import McpServers
 
 SERVERS = Path(__file__).parents[1] / "servers"
 

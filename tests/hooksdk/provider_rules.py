@@ -11,9 +11,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, TypeGuard, cast
-
-from jsonschema import Draft202012Validator
 
 Json = dict[str, Any]
 
@@ -344,7 +343,7 @@ def tool_violations(form: str, tools: list[Json]) -> list[str]:
             refused = {"oneOf", "anyOf", "allOf", "enum", "not", "const", "$ref"} & set(schema)
             if refused:
                 found.append(f"{body['name']}: not supported at the top level: {sorted(refused)}")
-            found += [f"{body['name']}: {error.message}" for error in cast("Any", META).iter_errors(schema)]
+            found += [f"{body['name']}: {error.message}" for error in _meta().iter_errors(schema)]
             found += [f"{body['name']}: array schema missing items" for each in _walk(schema) if _lacks_items(each)]
         if form == "openai-responses" and tool.get("strict") is not False:
             found.append(f"{tool['name']}: strict is the default and refuses optional properties")
@@ -352,7 +351,11 @@ def tool_violations(form: str, tools: list[Json]) -> list[str]:
     return found
 
 
-META = Draft202012Validator(Draft202012Validator.META_SCHEMA)
+@cache
+def _meta() -> Any:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(Draft202012Validator.META_SCHEMA)
 
 
 def _lacks_items(schema: Json) -> bool:

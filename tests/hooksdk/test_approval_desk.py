@@ -345,6 +345,7 @@ except NotWaiting:
 """
 
 
+@pytest.mark.heavy
 async def test_of_two_processes_that_answer_at_once_one_does(records: ApprovalRecords) -> None:
     async with at_desk(records) as stage:
         await attempt(stage)

@@ -23,7 +23,7 @@ from hooksdk.errors import ConfigError
 from hooksdk.gateway._approvals import desk_of
 from tests.stage import make
 
-pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio, pytest.mark.both_loops]
 
 
 @dataclass

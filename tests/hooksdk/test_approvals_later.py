@@ -607,6 +607,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.heavy
 async def test_an_answer_that_is_given_in_another_process_lets_the_call_run_there(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run(

@@ -325,6 +325,7 @@ async def remember(folder: Path) -> None:
     )
 
 
+@pytest.mark.heavy
 async def test_the_command_lists_what_is_remembered_and_revokes_it(tmp_path: Path) -> None:
     await remember(tmp_path)
     store = ("--store", str(tmp_path / "kept"))
@@ -364,6 +365,7 @@ async def test_the_command_lists_what_is_remembered_and_revokes_it(tmp_path: Pat
     )
 
 
+@pytest.mark.heavy
 async def test_the_command_says_what_it_cannot_revoke(tmp_path: Path) -> None:
     store = ("--store", str(tmp_path / "kept"))
     unknown = await hooksdk("approvals", "revoke", "no\x1bthing", *store, folder=tmp_path)

@@ -9,6 +9,8 @@ import pytest
 from commands import write_user_file
 from warm import Done, run
 
+pytestmark = pytest.mark.heavy
+
 BASE = {name: value for name, value in os.environ.items() if not name.startswith("HOOKSDK_")}
 
 

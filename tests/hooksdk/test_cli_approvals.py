@@ -14,7 +14,7 @@ from hooksdk.desk import ApprovalDesk, ApprovalRecords
 from tests.hooksdk.commands import hooksdk
 from tests.stage import make
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 FIRST, SECOND = {"amount": 5}, {"amount": 7, "to": "\x1b[31mbob\nnumber  1"}
 
 

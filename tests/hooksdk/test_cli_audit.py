@@ -12,7 +12,7 @@ pytest.importorskip("mcp", reason="needs the extra `mcp`")
 
 from commands import hooksdk, write_servers, write_user_file
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 # The protocol by hand, since importing the SDK takes longer than everything else here.
 SERVER = """

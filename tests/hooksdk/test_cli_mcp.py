@@ -18,6 +18,8 @@ from hooksdk._config.trust import look_up_file
 from hooksdk.errors import ConfigError
 from hooksdk.mcp import McpServers
 
+pytestmark = pytest.mark.heavy
+
 
 class Desk:
     """A project and a user's home, in folders of their own."""

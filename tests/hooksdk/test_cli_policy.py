@@ -12,7 +12,7 @@ pytest.importorskip("mcp", reason="needs the extra `mcp`")
 
 from commands import hooksdk, write_servers
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 CONFIG = """
 [plugins.tool_policy.config]

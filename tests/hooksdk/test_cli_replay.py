@@ -18,7 +18,7 @@ from hooksdk.config import Config
 from hooksdk.formats import get_format
 from hooksdk.stores import JsonlStore
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 POLICY = """
 from pydantic import BaseModel

@@ -11,6 +11,8 @@ from commands import environment
 from reports import STEERING, part, play_runs, read_page, rows, words
 from warm import Done, run
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:

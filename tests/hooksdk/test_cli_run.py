@@ -28,7 +28,7 @@ from hooksdk.cli._app import run
 from hooksdk.testing import Reply, Turn, call
 from hooksdk.testing.server import ScriptedServer, refuse
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 MODEL = ("--model", "openai:any")
 ASK = """
 [[plugins.tool_policy.config.rules]]

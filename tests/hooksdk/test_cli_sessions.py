@@ -22,6 +22,8 @@ from hooksdk.formats import Message, get_format
 from hooksdk.stores import JsonlStore
 from hooksdk.transcript import Results
 
+pytestmark = pytest.mark.heavy
+
 HOLDER = """
 import sys
 import anyio

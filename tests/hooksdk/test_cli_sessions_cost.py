@@ -12,7 +12,7 @@ from transcripts import ANTHROPIC, OPENAI, body, history
 
 from hooksdk.formats import Message, MessageFormat
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 POLICIES = [
     "untrimmed", "everything old, at each run's end", "everything old, before each request", "clear_tool_results",

@@ -26,6 +26,7 @@ from hooksdk.testing.server import ScriptedServer, cut, hang
 from tests.hooksdk.provider_rules import violations
 
 pytestmark = [
+    pytest.mark.heavy,
     pytest.mark.anyio,
     pytest.mark.skipif(not CAN_FORK, reason="needs a pseudo-terminal, and commands that are forks"),
 ]

@@ -21,7 +21,7 @@ from hooksdk.cli._console import first_sentence, print_columns, printable
 from hooksdk.cli._project import ThrowawayStore
 from hooksdk.cli._tools.look import print_search
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 HOUSE = script("many")
 
 

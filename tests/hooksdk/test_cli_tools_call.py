@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from commands import hooksdk
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 DESK = """
 from hooksdk import hooks, tool

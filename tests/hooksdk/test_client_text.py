@@ -18,6 +18,8 @@ from hooksdk.cli._edits import json_text
 from hooksdk.cli._edits.client_text import ClientText, Hunk
 from hooksdk.errors import ConfigError
 
+pytestmark = pytest.mark.heavy
+
 GATEWAY = {"command": "/opt/venv/bin/python", "args": ["-m", "hooksdk", "gateway"]}
 JSON = ClientText(Path("settings.json"), ("mcpServers",))
 TOML = ClientText(Path("config.toml"), ("mcp_servers",))

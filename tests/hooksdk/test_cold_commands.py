@@ -17,6 +17,8 @@ from warm import CAN_FORK, Done, run
 
 from hooksdk.cli._plugins.validation import validate
 
+pytestmark = pytest.mark.heavy
+
 AT_IMPORT = {
     "sleeps": "import time\ntime.sleep(600)\n",
     "exits": "import os\nos._exit(7)\n",

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.console import Console
 
 from hooksdk import Approval, ApprovalRequest, Tool, ToolCall
 from hooksdk.approvals import Question
@@ -49,6 +48,8 @@ def request_of(arguments: dict[str, Any] | None = None, **fields: Any) -> Approv
 async def ask(request: ApprovalRequest, answer: str = "n\n", **options: Any) -> tuple[Approval, list[str]]:
     """Ask on a console of `WIDTH` cells; answers the answer, and the lines that were shown."""
     shown = io.StringIO()
+    from rich.console import Console
+
     console = Console(file=shown, width=WIDTH)
     with typing_in(answer):
         approval = await ConsoleApprover(console, by="ann", **options)(request)
@@ -162,6 +163,8 @@ async def test_two_calls_are_asked_about_one_after_the_other() -> None:
     import anyio
 
     shown = io.StringIO()
+    from rich.console import Console
+
     approver = ConsoleApprover(Console(file=shown, width=WIDTH), by="ann")
     answers: list[bool] = []
 
@@ -177,6 +180,7 @@ async def test_two_calls_are_asked_about_one_after_the_other() -> None:
     assert kinds == ["A cal", "Allow", "A cal", "Allow"]
 
 
+@pytest.mark.heavy
 async def test_rich_is_imported_when_it_is_used_only() -> None:
     import subprocess
 

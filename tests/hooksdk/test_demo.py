@@ -32,6 +32,8 @@ from hooksdk.cli._demo.tables import Tables
 from hooksdk.testing import call, open_session
 from hooksdk.testing import play as play_script
 
+pytestmark = pytest.mark.heavy
+
 COMMAND = [sys.executable, "-m", "hooksdk", "demo"]
 SPREADSHEET = "weather-station.csv"
 LIMITS = Limits(turns=50)

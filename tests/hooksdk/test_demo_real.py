@@ -30,6 +30,8 @@ from hooksdk.cli._demo import real
 from hooksdk.cli._demo.play import DemoOptions, play
 from hooksdk.cli._demo.repository import SUBJECTS, make_repository
 
+pytestmark = pytest.mark.heavy
+
 COMMAND = [sys.executable, "-m", "hooksdk", "demo", "--servers", "real"]
 NEEDED = {name: real.PROGRAMS[name] for name in real.NEEDED}
 """Those without which there is no demo: each takes seconds of the processor to start."""

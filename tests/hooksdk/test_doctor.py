@@ -21,6 +21,8 @@ from warm import Done
 from hooksdk import JsonlStore, MemoryStore
 from hooksdk.cli._doctor.store import examine_store
 
+pytestmark = pytest.mark.heavy
+
 FLAWED = '''
 from collections.abc import Sequence
 

@@ -25,7 +25,7 @@ from hooksdk.formats import Message
 from hooksdk.stores import JsonlStore, MemoryStore, SessionLog, _append_file, files
 from hooksdk.transcript import Results, Transcript
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 CHILD = Path(__file__).with_name("durability_child.py")
 
 

@@ -13,7 +13,6 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 from provider_rules import PNG, in_format, neutral, tool_violations, violations
 
 from hooksdk.calls import ToolCall, ToolResult
@@ -165,6 +164,7 @@ def test_the_rules_refuse_what_a_provider_refuses(form: str, messages: list[Mess
     assert violations(form, messages)
 
 
+@pytest.mark.heavy
 @EVERY
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
@@ -197,6 +197,7 @@ def test_no_trim_breaks_a_real_transcript(form: MessageFormat) -> None:
     assert trimmed > 100
 
 
+@pytest.mark.heavy
 @EVERY
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
@@ -213,6 +214,7 @@ def test_trims_in_any_order_give_the_same_bytes(form: MessageFormat, data: st.Da
     assert view(list(chosen)) == view(data.draw(st.permutations(list(chosen))))
 
 
+@pytest.mark.heavy
 @EVERY
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
@@ -280,6 +282,7 @@ junk = st.recursive(
 roles = values | st.just(["x"]) | st.none()
 
 
+@pytest.mark.heavy
 @EVERY
 @settings(max_examples=100, deadline=None)
 @given(body=st.dictionaries(keys, junk, max_size=6), role=roles, other=junk)
@@ -323,6 +326,8 @@ objects = st.fixed_dictionaries(
 
 
 def takes(schema: Any, value: object) -> bool:
+    from jsonschema import Draft202012Validator
+
     return cast("Any", Draft202012Validator(schema)).is_valid(value)
 
 

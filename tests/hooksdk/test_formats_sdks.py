@@ -60,6 +60,7 @@ def accepts(name: str) -> Accepts:
     return lambda messages: [content.validate_json(json.dumps(message)) for message in messages]
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(not TRANSCRIPTS, reason=f"the real transcripts are not at {SHARED / 'benchmarks' / 'transcripts'}")
 @EVERY
 def test_the_sdks_types_accept_every_view(form: MessageFormat) -> None:

@@ -25,7 +25,7 @@ from hooksdk.hooks import (
 )
 from tests.hooksdk.gateways import ERAS, client, gateway, names, size, source, text_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 BRIDGE = ["tool_search", "tool_describe", "tool_call_readonly", "tool_call"]
 in_both_eras = pytest.mark.parametrize("era", ERAS)
 

@@ -21,12 +21,12 @@ from hooksdk.approvals import Approval
 from hooksdk.desk import ApprovalDesk, ApprovalRecord, ApprovalRecords
 from hooksdk.gateway import Gateway
 from hooksdk.gateway._heirs import Place, leave
-from hooksdk.gateway._status import state_folder
+from hooksdk.gateway.status import gateway_folder
 from hooksdk.hooks import AfterToolCall, Ask, BeforeToolCall, Rewrite, RewriteToolCall
 from hooksdk.stores.locks import lock
 from tests.hooksdk.gateways import ERAS, Source, client, gateway, source, text_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 in_both_eras = pytest.mark.parametrize("era", ERAS)
 CALL = ("delete_note", {"path": "a"})
 ALLOW = types.ElicitResult(action="accept", content={"decision": "allow"})
@@ -242,7 +242,7 @@ async def test_what_a_gateway_has_asked_that_runs_in_another_process_is_not_take
     place = Place("here")
     ours = place.enter()
     prefix, _, rest = ours.removeprefix("gateway-").partition("-")
-    running = state_folder() / "running"
+    running = gateway_folder() / "running"
     running.mkdir(parents=True, exist_ok=True)
     (running / "alive.lock").touch()
     (running / "killed.lock").touch()

@@ -19,7 +19,7 @@ from scripted_servers import Scripted
 from hooksdk import schema
 from hooksdk.testing.server import ScriptedServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 
 def tool(name: str, description: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from tests.hooksdk.mcp_servers import script, until
 from tests.hooksdk.test_gateway_relay import TOOLS, answering
 
 pytestmark = [
+    pytest.mark.heavy,
     pytest.mark.anyio,
     pytest.mark.skipif(sys.platform == "win32", reason="sends signals as POSIX has them"),
 ]

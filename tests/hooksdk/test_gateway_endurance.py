@@ -20,7 +20,7 @@ from hooksdk.gateway import Gateway
 from hooksdk.mcp import McpServers
 from tests.hooksdk.gateways import client, gateway, source, text_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 OURS = ("*/hooksdk/*", "*/builtin_plugins/*", "*/mcp/*")  # the tests' folder among them
 WORKING = Path(__file__).parents[1] / "servers" / "working.py"
 

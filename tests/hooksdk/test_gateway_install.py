@@ -18,8 +18,10 @@ pytest.importorskip("mcp", reason="needs the extra `mcp`")
 from commands import environment
 from warm import Done, run
 
-from hooksdk.gateway._status import ServerLine, StatusFile, running_gateways
+from hooksdk.gateway.status import ServerLine, StatusFile, running_gateways
 from hooksdk.mcp import McpServers
+
+pytestmark = pytest.mark.heavy
 
 
 class Desk:

@@ -30,11 +30,12 @@ from hooksdk.cli._gateway.serve import serve_clients
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway
 from hooksdk.gateway._http import SHORTEST_TOKEN
-from hooksdk.gateway._status import running_gateways
+from hooksdk.gateway.status import running_gateways
 from hooksdk.mcp import McpServers
 from tests.hooksdk.gateways import ERAS, SEARCH_ON, client, gateway, http_client, names, source, text_of
 
 pytestmark = [
+    pytest.mark.heavy,
     pytest.mark.anyio,
     pytest.mark.skipif(sys.platform == "win32", reason="looks at process ids as POSIX does"),
 ]

@@ -21,7 +21,7 @@ from hooksdk.mcp._relay import Callers, RunningCall, current_client, send_call
 from tests.hooksdk.gateways import ERAS, SEARCH_ON, client, text_of
 from tests.hooksdk.mcp_servers import script, until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 in_both_eras = pytest.mark.parametrize("era", ERAS)
 KINDS = ["elicitation", "sampling", "roots"]
 TOOLS = ["elicit", "sample", "roots"]

@@ -17,13 +17,14 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from hooksdk import ToolResult
+from hooksdk.cli._gateway.serve import parse_address
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway
-from hooksdk.gateway._http import check_address, parse_address
+from hooksdk.gateway._http import check_address
 from tests.hooksdk.gateways import ERAS, gateway, names, source, text_of
 from tests.hooksdk.gateways import http_client as client
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 in_both_eras = pytest.mark.parametrize("era", ERAS)
 TOKENS = {"ann": "a" * 20, "bob": "b" * 20}
 PLAIN = Path(__file__).parents[1] / "servers" / "quick.py"

@@ -98,6 +98,7 @@ async def test_it_works_inside_an_event_loop_too() -> None:
         assert_blocked(session.play(SECRET))
 
 
+@pytest.mark.heavy
 def test_tools_of_a_real_server_are_called_and_judged_as_its_own() -> None:
     class NoSums:
         @hooks.before_tool_call(tools="mcp:sums:add")

@@ -83,6 +83,7 @@ async def test_every_call_is_in_the_state_that_is_stored_after_it(store: JsonlSt
 # --- a journal of which most is void ---
 
 
+@pytest.mark.heavy
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
 def test_the_shorter_journal_gives_the_same_session(steps: list[tuple[Any, ...]]) -> None:

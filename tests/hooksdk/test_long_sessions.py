@@ -82,6 +82,7 @@ def stores(folder: Path) -> Iterator[Store]:
 # --- the same as from a list ---
 
 
+@pytest.mark.heavy
 @settings(max_examples=100, deadline=None)
 @given(STEPS, STEPS, st.sampled_from(ALL), st.integers(0, 2))
 def test_a_ledger_that_reads_bodies_when_asked_equals_one_over_a_list(
@@ -180,6 +181,7 @@ async def opens_right(store: JsonlStore) -> None:
     assert messages_file(store).read_bytes().startswith(before)
 
 
+@pytest.mark.heavy
 async def test_an_index_that_was_cut_anywhere_loses_nothing(store: JsonlStore, parsed: list[str]) -> None:
     await filled(store)
     files = {path: path.read_bytes() for path in store.directory.iterdir()}
@@ -193,6 +195,7 @@ async def test_an_index_that_was_cut_anywhere_loses_nothing(store: JsonlStore, p
         assert parsed.count("messages") >= 14, length
 
 
+@pytest.mark.heavy
 async def test_an_index_with_another_byte_anywhere_loses_nothing(store: JsonlStore, parsed: list[str]) -> None:
     await filled(store)
     files = {path: path.read_bytes() for path in store.directory.iterdir()}
@@ -402,6 +405,7 @@ def test_what_is_said_of_a_message_changes_with_its_version_alone() -> None:
     assert (facts.FACTS_VERSION, said.hexdigest()) == (2, SAID)
 
 
+@pytest.mark.heavy
 async def test_a_long_session_takes_less_memory_than_one_and_a_half_of_its_file(
     store: JsonlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ from hooksdk.mcp import McpServers, ServerStatus
 from hooksdk.tools import Annotations
 
 pytestmark = [
+    pytest.mark.heavy,
     pytest.mark.anyio,
     pytest.mark.skipif(sys.platform == "win32", reason="looks at process ids as POSIX does"),
 ]

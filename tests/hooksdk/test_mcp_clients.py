@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from hooksdk.cli._mcp.clients import client_files
 from hooksdk.errors import ConfigError
 from hooksdk.mcp import McpServers, ServerInput
-from hooksdk.mcp._clients import client_files
-from hooksdk.mcp._config import Reading, ServerSpec, load_file, read_file
+from hooksdk.mcp._config import Reading, ServerSpec, read_file
+from hooksdk.mcp.settings import load_file
+
+pytestmark = pytest.mark.heavy
 
 
 @pytest.fixture

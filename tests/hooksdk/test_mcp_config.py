@@ -11,6 +11,8 @@ from hooksdk.errors import ConfigError
 from hooksdk.mcp import McpServers
 from hooksdk.mcp._config import read_servers
 
+pytestmark = pytest.mark.heavy
+
 
 def problems(servers: dict[str, Any]) -> tuple[str, ...]:
     with pytest.raises(ConfigError) as caught:

@@ -22,6 +22,7 @@ from hooksdk.mcp import McpServers
 from hooksdk.mcp._listings import Listings
 
 pytestmark = [
+    pytest.mark.heavy,
     pytest.mark.anyio,
     pytest.mark.both_loops,
     pytest.mark.skipif(sys.platform == "win32", reason="looks at process ids as POSIX does"),

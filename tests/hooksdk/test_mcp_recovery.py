@@ -18,6 +18,7 @@ from mcp_servers import SERVERS, Progress, alive, find, script, until, use
 from hooksdk.mcp import McpServers, ServerStatus
 
 pytestmark = [
+    pytest.mark.heavy,
     pytest.mark.anyio,
     pytest.mark.skipif(sys.platform == "win32", reason="looks at process ids as POSIX does"),
 ]

@@ -19,6 +19,7 @@ from hooksdk.errors import ConfigError
 from hooksdk.mcp import McpServers, Reload, ServerInput, ServerStatus
 
 pytestmark = [
+    pytest.mark.heavy,
     pytest.mark.anyio,
     pytest.mark.both_loops,
     pytest.mark.skipif(sys.platform == "win32", reason="looks at process ids as POSIX does"),

@@ -15,7 +15,7 @@ from hooksdk.testing import Call, Reply, Turn, call, open_session, say
 from tests.hooksdk.provider_rules import violations
 from tests.hooksdk.providers import FORMATS, TOOLS, USER, Json, Serve, replies, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 
 @pytest.fixture

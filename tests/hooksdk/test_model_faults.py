@@ -21,7 +21,7 @@ from hooksdk.testing import call, open_session, recorder
 from hooksdk.testing.server import ScriptedServer, cut, garble, hang, interrupt, refuse
 from tests.hooksdk.providers import FORMATS, TOOLS, USER, Json, Model, Serve, model_of, serving
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 
 @pytest.fixture

@@ -9,13 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("openai", reason="needs the extra `openai`")
-
 from commands import hooksdk as command
 from commands import write_user_file
 
-from hooksdk.cli._app import run
 from hooksdk.host import plugins_at
 from hooksdk.testing import Turn, call
 from hooksdk.testing.server import ScriptedServer
@@ -52,6 +48,13 @@ class Quota:
 
 class Other(Quota): ...
 """
+
+
+def run(arguments: list[str]) -> int:
+    """The command, in this process."""
+    from hooksdk.cli._app import run as command_line
+
+    return command_line(arguments)
 
 
 @pytest.fixture
@@ -223,6 +226,7 @@ def test_the_user_s_own_settings_count_for_it(folder: Path, capsys: pytest.Captu
 # The commands that take it
 
 
+@pytest.mark.heavy
 @pytest.mark.anyio
 async def test_a_run_with_a_real_client_is_judged_by_it(folder: Path) -> None:
     def script(turn: Turn) -> Any:
@@ -297,6 +301,7 @@ def test_it_is_validated_as_a_host_would_take_it(folder: Path, capsys: pytest.Ca
     assert "problem  plugin 'quota' refused: its constructor wants 'more'" in capsys.readouterr().out
 
 
+@pytest.mark.heavy
 def test_the_doctor_examines_it_and_what_cannot_be_imported_is_a_finding(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

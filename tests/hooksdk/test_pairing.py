@@ -130,6 +130,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.heavy
 @EVERY
 @settings(max_examples=150, deadline=None)
 @given(steps=STEPS)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.heavy
+
 QUIET = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:timeout", "-W", "error")
 AUTO = ("-p", "asyncio", "-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function")
 NO_AUTO = ("-p", "no:asyncio")

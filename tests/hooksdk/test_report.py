@@ -395,6 +395,7 @@ def long_trace(calls: int) -> list[dict[str, Any]]:
     return [*trace, line("run_ended", calls, reason="completed", stats={})]
 
 
+@pytest.mark.heavy
 async def test_a_trace_of_100_000_records_makes_a_page_that_a_browser_opens() -> None:
     trace = long_trace(20_000)
     assert len(trace) > 100_000
@@ -410,6 +411,7 @@ async def test_a_trace_of_100_000_records_makes_a_page_that_a_browser_opens() ->
     assert f"{run.steps_left_out:,} others are left out" in html
 
 
+@pytest.mark.heavy
 async def test_a_session_of_10_000_messages_makes_a_page_that_a_browser_opens() -> None:
     form = get_format("openai-chat")
     messages = [form.user("Go.")]

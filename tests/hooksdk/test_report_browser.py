@@ -13,6 +13,8 @@ from test_report import long_trace
 
 from hooksdk.report import page
 
+pytestmark = pytest.mark.heavy
+
 OPEN_ALL = "for (const one of document.querySelectorAll('details')) one.open = true"
 CONTRASTS = """
 (() => {

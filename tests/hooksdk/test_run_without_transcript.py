@@ -35,6 +35,7 @@ async def call_often(run: Run, start: int, stop: int) -> None:
         await run.call_tool(ToolCall(f"c{number}", "act", {}))
 
 
+@pytest.mark.heavy
 async def test_ten_thousand_calls_leave_no_object_behind() -> None:
     async with Host() as host, host.session("s") as session, session.run(transcript=False) as run:
         await run.resolve_tools([make("act")])

@@ -72,6 +72,7 @@ def containers(value: Any) -> set[int]:
     return {own}.union(*map(containers, inner))
 
 
+@pytest.mark.heavy
 @settings(deadline=None)
 @given(JSON)
 def test_a_clone_is_equal_and_shares_no_container(value: Any):
@@ -220,6 +221,7 @@ def test_bad_arguments_say_what_came_and_what_to_send(raw: object, said: str):
     assert "Send one JSON object" in str(caught.value)
 
 
+@pytest.mark.heavy
 @settings(deadline=None)
 @given(st.text() | st.binary() | JSON)
 def test_reading_arguments_raises_nothing_but_bad_arguments(raw: object):
@@ -227,6 +229,7 @@ def test_reading_arguments_raises_nothing_but_bad_arguments(raw: object):
         assert type(schema.parse_arguments(raw)) is dict
 
 
+@pytest.mark.heavy
 @settings(deadline=None)
 @given(OBJECTS)
 def test_written_arguments_are_read_back(value: dict[str, Any]):
@@ -399,6 +402,7 @@ def test_a_usable_schema_has_no_fault():
     assert schema.check_schema(True) is None
 
 
+@pytest.mark.heavy
 @given(JSON, JSON)
 @settings(max_examples=300, deadline=None)
 def test_a_check_never_raises(rules: Any, value: Any):
@@ -422,6 +426,7 @@ KEYWORDS = [
 ]
 
 
+@pytest.mark.heavy
 @given(
     st.dictionaries(st.sampled_from([*KEYWORDS, "unevaluatedProperties", "allOf", "$dynamicRef", "$schema"]), JSON),
     JSON,
@@ -606,6 +611,7 @@ def calls_of(action: Callable[[], object]) -> int:
     return count
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_schema_or_value_costs_few_steps_and_ends_in_a_problem(name: str):
     rules, value = HOSTILE[name]
@@ -620,6 +626,7 @@ def test_a_hostile_schema_or_value_costs_few_steps_and_ends_in_a_problem(name: s
     assert calls <= 1_000_000 + 10 * work.limit, "a step stands for a bounded number of calls"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", sorted(HOSTILE.keys() - {"rows of no variant"}))  # three seconds a check
 def test_the_same_check_takes_the_same_steps_again(name: str):
     rules, value = HOSTILE[name]
@@ -716,6 +723,7 @@ def canary():
     thread.join()
 
 
+@pytest.mark.heavy
 def test_no_reference_sends_a_request(canary: tuple[str, list[str]]):
     url, seen = canary
     for rules in (
@@ -737,6 +745,7 @@ def test_no_reference_reads_a_file(tmp_path: Path):
     assert "no other document is ever fetched" in problem.message
 
 
+@pytest.mark.heavy
 def test_importing_the_module_loads_no_validator():
     # Only this module and what it imports: the package's own start is measured elsewhere.
     code = (
@@ -960,6 +969,7 @@ def test_a_local_reference_is_followed_within_its_schema():
             schema.local_target(rules, reference)
 
 
+@pytest.mark.heavy
 @settings(deadline=None)
 @given(OBJECTS)
 def test_repair_never_changes_arguments_that_fit(arguments: dict[str, Any]):
@@ -971,6 +981,7 @@ def test_repair_never_changes_arguments_that_fit(arguments: dict[str, Any]):
     assert schema.repair({}, arguments) == arguments
 
 
+@pytest.mark.heavy
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from([*TOOL["properties"], "args", "options.count", "x.y"]), JSON))
 def test_repair_makes_nothing_worse_and_leaves_its_input_alone(arguments: dict[str, Any]):

@@ -14,7 +14,7 @@ import pytest
 from hooksdk.testing import Call, Reply, Turn, call, say
 from hooksdk.testing.server import ScriptedServer, cut, garble, hang, refuse
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 Json = dict[str, Any]
 PATHS = {"openai-chat": "/v1/chat/completions", "anthropic": "/v1/messages"}

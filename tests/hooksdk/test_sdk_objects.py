@@ -18,7 +18,7 @@ openai_responses: Any = pytest.importorskip("openai.types.responses", reason="op
 anthropic: Any = pytest.importorskip("anthropic.types", reason="anthropic is not installed")
 genai: Any = pytest.importorskip("google.genai.types", reason="google-genai is not installed")
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 CALL: dict[str, Any] = {
     "id": "c1",

@@ -185,6 +185,7 @@ async def everything(stage: Stage, text: str, caplog: pytest.LogCaptureFixture) 
     )
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("execute", EXECUTORS)
 async def test_no_canary_gets_out_of_a_tool_in_any_way(execute: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)

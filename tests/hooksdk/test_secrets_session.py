@@ -546,6 +546,7 @@ class Outlets:
         return Replace(ToolResult(value, structured={value: [value]}))
 
 
+@pytest.mark.heavy
 async def test_no_canary_comes_out_of_the_session_later_by_any_outlet(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -19,6 +19,8 @@ from warm import Done, run
 from hooksdk.stores import JsonlStore
 from hooksdk.transcript import Results
 
+pytestmark = pytest.mark.heavy
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> JsonlStore:

@@ -15,7 +15,7 @@ from hooksdk.histories import read_history
 from hooksdk.stores import JsonlStore
 from tests.postgres import Postgres
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from typing import Any
 
 import anyio
 import pytest
-from sqlalchemy.exc import DBAPIError
 from transcripts import OPENAI, body, history, opened, statuses
 
 from hooksdk import Host
@@ -22,7 +21,7 @@ from hooksdk.stores import SqlStore, _database
 from hooksdk.transcript import Results
 from tests.postgres import Postgres
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 CHILD = Path(__file__).with_name("sql_child.py")
 
 
@@ -221,6 +220,8 @@ async def test_a_change_whose_answer_was_lost_is_not_made_twice_and_the_doubt_is
         answer = await once(self, step, writes)
         if not writes or not lost.pop():
             return answer
+        from sqlalchemy.exc import DBAPIError
+
         raise DBAPIError("", {}, ConnectionError("gone"), connection_invalidated=True)
 
     lost = [False, True]

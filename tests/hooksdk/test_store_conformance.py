@@ -14,11 +14,8 @@ from typing import Any
 
 import anyio
 import pytest
-from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncEngine
 
-from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store, _database, files, open_store
+from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store, files, open_store
 from hooksdk.testing import Fault, StoreCase, check_fault, store_cases
 
 KINDS = ["memory", "jsonl", "sqlite", "postgres"]
@@ -65,6 +62,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["jsonl", "sqlite", "postgres"])
 def test_processes_that_count_one_value_up_lose_nothing_also_when_one_is_killed(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str
@@ -118,14 +116,20 @@ def broken_files(fault: Fault) -> Generator[None]:
 @contextmanager
 def broken_database(fault: Fault) -> Generator[None]:
     """Statements and commits in which this fault strikes."""
+    from hooksdk.stores import _database
+
     real = _database.create_async_engine
 
     def error() -> Exception:
+        from sqlalchemy.exc import DBAPIError
+
         broken = sqlite3.OperationalError("broken")
         broken.sqlite_errorname = "SQLITE_IOERR"
         return DBAPIError("", {}, broken)
 
-    def create(*arguments: Any, **options: Any) -> AsyncEngine:
+    def create(*arguments: Any, **options: Any) -> Any:
+        from sqlalchemy import event
+
         engine = real(*arguments, **options)
         commit = engine.sync_engine.dialect.do_commit
 
@@ -149,6 +153,7 @@ def broken_database(fault: Fault) -> Generator[None]:
         yield
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", FAULTS)
 def test_whichever_operation_on_files_goes_wrong_nothing_acknowledged_is_lost(tmp_path: Path, kind: Any) -> None:
     number = 0
@@ -160,6 +165,7 @@ def test_whichever_operation_on_files_goes_wrong_nothing_acknowledged_is_lost(tm
     assert number > 10
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("kind", FAULTS)
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_whichever_statement_goes_wrong_nothing_acknowledged_is_lost(

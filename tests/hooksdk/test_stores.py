@@ -269,6 +269,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork on Windows")
 async def test_a_forked_child_that_lives_on_does_not_keep_the_session(tmp_path: Path) -> None:
     done = await anyio.run_process([sys.executable, "-c", FORKS, str(tmp_path)], check=False, stderr=None)

@@ -16,7 +16,7 @@ from hooksdk.testing.server import ScriptedServer, cut, hang
 from tests.hooksdk.provider_rules import violations
 from tests.hooksdk.providers import FORMATS, TOOLS, model_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ import pytest
 from hooksdk import JsonlStore
 from hooksdk.trimming import repair
 
+pytestmark = pytest.mark.heavy
+
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "examples" / "notebook.ipynb"
 PROGRAM = """

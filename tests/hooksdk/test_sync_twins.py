@@ -60,6 +60,7 @@ def test_what_constructors_take_and_set_is_the_same():
     anyio.run(main)
 
 
+@pytest.mark.heavy
 def test_the_files_are_what_the_script_writes_from_the_async_classes():
     spec = importlib.util.spec_from_file_location("sync_twins", SCRIPT)
     assert spec is not None

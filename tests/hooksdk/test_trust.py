@@ -333,6 +333,7 @@ async def test_a_policy_with_a_grave_default_is_weakened_by_a_trusted_repository
     assert await ran(desk.host(), "read_key", "read_file", "act") == {"read_file"}
 
 
+@pytest.mark.heavy
 def test_what_the_user_denies_stays_denied_and_what_is_off_stays_off_even_with_trust(desk: Desk) -> None:
     desk.user('deny = ["trace_file"]\nplugins_file = false\n[plugins.tool_results]\nenabled = false\n')
     desk.project("deny = []\nplugins_file = true\n[plugins.trace_file]\n[plugins.tool_results]\nenabled = true\n")
@@ -400,6 +401,7 @@ def test_what_widens_counts_once_the_folder_is_trusted_and_not_after_a_change(
     assert "it has changed since you trusted it" in warnings()[-1]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("arguments", "own"),
     [
@@ -420,6 +422,7 @@ def test_no_command_runs_a_cloned_repository_s_plugins_file(arguments: Sequence[
     assert (done.code, desk.plugins_file_ran) == (0, False)
 
 
+@pytest.mark.heavy
 def test_the_plugins_file_of_a_pyproject_does_not_run_either(desk: Desk) -> None:
     desk.project("[tool.hooksdk]\nplugins_file = true\n", "pyproject.toml")
     desk.plugins_file()
@@ -429,6 +432,7 @@ def test_the_plugins_file_of_a_pyproject_does_not_run_either(desk: Desk) -> None
     assert "hooksdk trust" in done.err
 
 
+@pytest.mark.heavy
 def test_a_trusted_plugins_file_runs_until_its_code_changes(desk: Desk) -> None:
     desk.project("plugins_file = true\n")
     desk.plugins_file()
@@ -462,6 +466,7 @@ def test_a_user_s_plugins_file_of_their_own_is_not_replaced(desk: Desk) -> None:
         assert desk.load().plugins_file == str(mine)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("setting", ["../outside.py", "link.py", "linked/outside.py", "/absolute.py"])
 def test_a_project_s_plugins_file_lies_in_its_folder_even_with_trust(setting: str, desk: Desk) -> None:
     (desk.repository.parent / "outside.py").write_text(RUNS)
@@ -608,6 +613,7 @@ def test_every_setting_has_its_line_in_the_table() -> None:
 # hooksdk trust
 
 
+@pytest.mark.heavy
 def test_trust_shows_every_entry_and_that_code_runs(desk: Desk) -> None:
     desk.project('plugins_file = true\n[plugins.reader]\ngrants = ["conversation"]\nconfig = {a = [1, 2]}\n')
     desk.plugins_file()
@@ -619,6 +625,7 @@ def test_trust_shows_every_entry_and_that_code_runs(desk: Desk) -> None:
     assert not desk.plugins_file_ran
 
 
+@pytest.mark.heavy
 def test_without_a_terminal_nobody_can_say_yes(desk: Desk) -> None:
     desk.project("plugins_file = true\n")
     done = desk.command("trust", stdin="y\n")
@@ -626,6 +633,7 @@ def test_without_a_terminal_nobody_can_say_yes(desk: Desk) -> None:
     assert not desk.user_file.exists()
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(not CAN_FORK, reason="needs a pseudo-terminal, and commands that are forks")
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 1)])
 def test_on_a_terminal_the_operator_is_asked(answer: str, code: int, desk: Desk) -> None:
@@ -658,6 +666,7 @@ def test_trust_is_kept_in_the_user_s_file_with_its_comments(desk: Desk) -> None:
     assert desk.load().plugins_file is True
 
 
+@pytest.mark.heavy
 def test_trust_is_of_the_folder_however_it_is_reached(desk: Desk) -> None:
     desk.project("plugins_file = true\n")
     other = desk.repository.parent / "other"
@@ -678,6 +687,7 @@ def test_comments_and_layout_may_change(desk: Desk) -> None:
     assert desk.load().plugins_file is True
 
 
+@pytest.mark.heavy
 def test_trusted_folders_are_listed_with_their_state_and_removed(desk: Desk) -> None:
     assert desk.command("trust", "--list").out == "You trust no folder.\n"
     desk.project("plugins_file = true\n")
@@ -695,6 +705,7 @@ def test_trusted_folders_are_listed_with_their_state_and_removed(desk: Desk) -> 
     assert (done.code, "hooksdk trust --list" in done.complaint) == (1, True)
 
 
+@pytest.mark.heavy
 def test_where_nothing_widens_there_is_nothing_to_trust(desk: Desk) -> None:
     desk.project('deny = ["trace_file"]\ndrain = "next_model_call"\n')
     done = desk.command("trust")
@@ -702,6 +713,7 @@ def test_where_nothing_widens_there_is_nothing_to_trust(desk: Desk) -> None:
     assert "nothing here needs your trust" in done.out
 
 
+@pytest.mark.heavy
 def test_a_stranger_s_words_cannot_steer_the_terminal(desk: Desk) -> None:
     desk.project('[plugins."a\\u001b[2Jb\\u202e"]\ngrants = ["conversation"]\n')
     for arguments in (("trust", "--yes"), ("config", "show"), ("plugins", "list")):
@@ -722,6 +734,7 @@ def test_a_project_s_file_gives_no_trust(desk: Desk) -> None:
 # hooksdk plugins enable
 
 
+@pytest.mark.heavy
 def test_what_is_typed_into_a_new_file_counts_at_once(desk: Desk) -> None:
     assert desk.command("plugins", "enable", "tool_results", "--grant", "conversation").code == 0
     section = desk.load().plugin("tool_results")
@@ -729,6 +742,7 @@ def test_what_is_typed_into_a_new_file_counts_at_once(desk: Desk) -> None:
     assert section.grants == ["conversation"]
 
 
+@pytest.mark.heavy
 def test_what_is_typed_into_a_trusted_file_keeps_it_trusted(desk: Desk) -> None:
     desk.project("plugins_file = true\n")
     desk.plugins_file()
@@ -737,6 +751,7 @@ def test_what_is_typed_into_a_trusted_file_keeps_it_trusted(desk: Desk) -> None:
     assert desk.load().plugins_file is True
 
 
+@pytest.mark.heavy
 def test_what_is_typed_into_a_stranger_s_file_trusts_nothing_else_in_it(desk: Desk) -> None:
     desk.project('plugins_file = true\n[plugins.reader]\ngrants = ["conversation"]\n')
     desk.plugins_file()
@@ -747,6 +762,7 @@ def test_what_is_typed_into_a_stranger_s_file_trusts_nothing_else_in_it(desk: De
     assert not desk.plugins_file_ran
 
 
+@pytest.mark.heavy
 def test_a_plugins_file_that_the_user_lets_run_is_not_trusted_by_an_edit(desk: Desk) -> None:
     desk.user("plugins_file = true\n")
     desk.plugins_file()
@@ -757,6 +773,7 @@ def test_a_plugins_file_that_the_user_lets_run_is_not_trusted_by_an_edit(desk: D
 # hooksdk config show
 
 
+@pytest.mark.heavy
 def test_config_show_says_who_set_what_and_what_does_not_count(desk: Desk) -> None:
     desk.user('deny = ["a"]\n[timeouts]\nagent_end = 3\n[plugins.x.config]\nsize = 1\n')
     desk.project('deny = ["b"]\nplugins_file = true\n[plugins.x]\nenabled = false\n[plugins.x.config]\nsize = 2\n')
@@ -777,6 +794,7 @@ def test_config_show_says_who_set_what_and_what_does_not_count(desk: Desk) -> No
     assert shown["project"]["trust"] == "unknown"
 
 
+@pytest.mark.heavy
 def test_config_show_in_words(desk: Desk) -> None:
     desk.user("plugins_file = false\n")
     desk.project('plugins_file = true\non_missing_grant = "disable"\n')
@@ -788,6 +806,7 @@ def test_config_show_in_words(desk: Desk) -> None:
     assert f"  Look at it and type: hooksdk trust {desk.repository}" in lines
 
 
+@pytest.mark.heavy
 def test_config_show_imports_no_plugin(desk: Desk) -> None:
     install(desk, "broken", "import os\nos._exit(7)\n")
     desk.user("[plugins.broken]\n")
@@ -840,6 +859,7 @@ def test_a_file_that_is_nested_too_deep_is_one_clear_line(text: str, desk: Desk)
             desk.load()
 
 
+@pytest.mark.heavy
 def test_a_broken_file_is_one_line_of_each_command(desk: Desk) -> None:
     desk.project("a = " + "[" * 3000)
     done = desk.command("config", "show")
@@ -847,6 +867,7 @@ def test_a_broken_file_is_one_line_of_each_command(desk: Desk) -> None:
     assert done.err == "hooksdk: hooksdk.toml: is nested too deep: at most 100 levels\n"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("arguments", [("plugins", "list"), ("config", "show"), ("trust",)])
 def test_a_store_that_is_none_is_an_error_wherever_the_configuration_is_read(
     arguments: Sequence[str], desk: Desk
@@ -948,6 +969,7 @@ def effect(desk: Desk) -> Effect | None:
     return Effect(statuses(host), grants, granted - asked, granted)
 
 
+@pytest.mark.heavy
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(user=FILES, project=FILES)
 def test_no_repository_without_trust_loosens_any_user_s_configuration(

@@ -162,6 +162,7 @@ class Play:
         return [found.text for message in messages for found in self.form.results(message)]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("form", ALL, ids=FORMATS)
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS)

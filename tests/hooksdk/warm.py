@@ -87,6 +87,7 @@ class Running:
 
 def start(arguments: Sequence[str], *, folder: Path, environment: Mapping[str, str], files: Sequence[int]) -> Running:
     """Start `hooksdk` with these arguments and these files as stdin, stdout and stderr, on Linux."""
+    sys.audit("tests.command", arguments)  # it is no child of this process: conftest.py could not see it
     order = {"arguments": arguments, "folder": str(folder), "environment": dict(environment)}
     reading, end = os.pipe()
     socket.send_fds(_warm_process(), [json.dumps(order).encode()], [*files, end])

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hooksdk import Tool, hooks
-from hooksdk._run.text_calls import calls_written_in
 from hooksdk.agent import Limits, run_agent
+from hooksdk.agent._text_calls import calls_written_in
 from hooksdk.formats import FORMATS, get_format
 from hooksdk.hooks import BeforeToolCall, Block
 from hooksdk.testing import ScriptedModel, Turn, call, open_session
@@ -176,6 +176,7 @@ def quoted(written: dict[str, Any], way: int, around: str) -> str:
     return f"{around}{text}{around}"
 
 
+@pytest.mark.heavy
 @settings(deadline=None, max_examples=300)
 @given(CALLS, QUOTES, st.integers(0, 120), WORDS)
 def test_whatever_a_result_quotes_is_no_call(written: dict[str, Any], quote: str, way: int, around: str) -> None:
@@ -183,6 +184,7 @@ def test_whatever_a_result_quotes_is_no_call(written: dict[str, Any], quote: str
     assert calls_written_in(text, str, [quoted(written, way, around)]) == ("", [])
 
 
+@pytest.mark.heavy
 @settings(deadline=None, max_examples=200)
 @given(CALLS, QUOTES)
 def test_what_no_result_quotes_is_the_call_that_was_written(written: dict[str, Any], quote: str) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.heavy
+
 HERE = Path(__file__).parent
 FILES = sorted(path for path in HERE.glob("*_*.py") if path.name.startswith(("good_", "bad_")))
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from hooksdk._config.merge import Merged, Place
-from hooksdk._config.rules import Remark
-from hooksdk._config.words import trust_advice, why_untrusted
 from hooksdk.cli._config.trust import describe, value_as_json, value_text
 from hooksdk.cli._console import complain, print_json, safe, stdout_console
-from hooksdk.config import read_config
+from hooksdk.config import Merged, Remark, read_config, trust_advice
 
 DEFAULT = "default"
+
+Place = tuple[str, ...]
+"""Where a setting stands, such as `("plugins", "x", "grants")`."""
 
 
 def show(project: Path, *, origin: bool, as_json: bool) -> int:
@@ -46,7 +46,7 @@ def show(project: Path, *, origin: bool, as_json: bool) -> int:
         console.print(f"{safe('.'.join(place))}{text}{who}", soft_wrap=True)
     _print_remarks("left out", merged.overruled)
     if missing := merged.missing_trust():
-        _print_remarks(why_untrusted(merged), missing)
+        _print_remarks(merged.why_untrusted, missing)
         console.print(f"  {safe(trust_advice(merged.trust.folder))}", soft_wrap=True)
     _print_remarks(
         "named by the project alone: off until you trust the folder, where another package brings it", naming

@@ -10,13 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from hooksdk._config.rules import Remark
-from hooksdk._config.sources import read_sources
-from hooksdk._config.trust import look_up_file, resolve
 from hooksdk.cli._console import CommandProblem, print_json, safe, stdout_console
 from hooksdk.cli._edits.configuration import forget_trust, record_trust
 from hooksdk.cli._mcp.files import project_files, servers_remark
-from hooksdk.config import read_config
+from hooksdk.config import Remark, look_up_file, read_config, resolve, trusted_digests
 
 
 def trust_folder(folder: Path, *, yes: bool) -> int:
@@ -74,7 +71,7 @@ def value_as_json(value: object) -> Any:
 
 def list_trusted(*, as_json: bool) -> int:
     """Print the folders that are trusted, and whether they have changed."""
-    digests = read_sources(Path(os.devnull), {**os.environ}, None).trusted
+    digests = trusted_digests(os.environ)
     folders = [{"folder": name, "state": _state(Path(name))} for name in digests]
     if as_json:
         print_json({"schema": 1, "folders": folders})
@@ -89,7 +86,7 @@ def list_trusted(*, as_json: bool) -> int:
 
 def _state(folder: Path) -> str:
     if folder.is_file():
-        return look_up_file(folder, read_sources(Path(os.devnull), {**os.environ}, None).trusted).state
+        return look_up_file(folder, trusted_digests(os.environ)).state
     if not folder.is_dir():
         return "gone"
     return read_config(folder=folder)[1].trust.state

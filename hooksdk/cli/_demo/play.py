@@ -19,7 +19,6 @@ import anyio.to_thread
 from rich.console import Console
 
 from hooksdk import Config, Host, ResultInfo, Session, Tool, schema
-from hooksdk._config.sources import without_password
 from hooksdk.agent import Outcome, run_agent
 from hooksdk.cli._clock import seconds_since_start
 from hooksdk.cli._console import CommandProblem, one_line, print_json, print_line
@@ -32,6 +31,7 @@ from hooksdk.cli._demo.tables import Tables
 from hooksdk.cli._project import store_spec
 from hooksdk.cli._run.approver import ask_here, grant_all
 from hooksdk.cli._run.timeline import Timeline
+from hooksdk.config import without_password
 from hooksdk.hooks import Trace
 from hooksdk.testing import ScriptedModel
 

@@ -17,17 +17,16 @@ from typing import Any, TextIO, cast, final
 import anyio
 
 from hooksdk import Config, Host, MemoryStore, Tool, hooks
-from hooksdk._config.trust import PLUGINS_FILE
-from hooksdk._run.unmatched import near_tools
-from hooksdk._tasks.limits import describe
 from hooksdk.cli._doctor.examination import Finding
 from hooksdk.cli._doctor.store import examine_store
 from hooksdk.cli._project import ThrowawayStore, project_config
-from hooksdk.config import fold
+from hooksdk.config import PLUGINS_FILE, fold
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 from hooksdk.host import Plugin, load_plugins, plugins_at
+from hooksdk.patterns import near_tools
 from hooksdk.records import Record, Unmatched
 from hooksdk.stores import JsonlStore, open_store
+from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
 

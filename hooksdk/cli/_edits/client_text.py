@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from hooksdk.cli._edits import json_text, toml_text
 from hooksdk.errors import ConfigError
-from hooksdk.mcp._config import read_text
+from hooksdk.mcp.settings import read_text
 
 Servers = dict[str, Any]
 

@@ -11,10 +11,7 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from hooksdk._config.rules import Remark
-from hooksdk._config.sources import TRUST_TABLE, user_file
-from hooksdk._config.trust import Trust
-from hooksdk.config import fold, read_config
+from hooksdk.config import TRUST_TABLE, Remark, Trust, fold, read_config, user_file
 from hooksdk.errors import ConfigError, StoreError
 from hooksdk.stores.files import replace_file
 

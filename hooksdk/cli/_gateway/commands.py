@@ -60,7 +60,7 @@ def serve(
         return
     try:
         from hooksdk.cli._gateway.serve import ServeOptions, serve_clients
-        from hooksdk.gateway._stdio import own_streams
+        from hooksdk.gateway import own_streams
     except ModuleNotFoundError as error:
         if error.name and error.name.partition(".")[0] in {"mcp", "mcp_types"}:
             raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'") from None

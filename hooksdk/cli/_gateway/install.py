@@ -12,20 +12,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from hooksdk._config.gateway import profile_of
-from hooksdk._config.sources import user_file
-from hooksdk._config.trust import is_inside, resolve
 from hooksdk.cli._console import CommandProblem, counted, print_json, safe, stdout_console
 from hooksdk.cli._edits.client_text import ClientText, Hunk
 from hooksdk.cli._edits.diff import confirm, print_diff, secrets_of
 from hooksdk.cli._edits.json_text import with_servers
 from hooksdk.cli._gateway.records import Change, Record, digest_of, read_bytes, read_record, write_bytes
-from hooksdk.config import read_config
+from hooksdk.cli._mcp.clients import CLIENTS, ClientFile, client_places
+from hooksdk.cli._mcp.entries import essence, with_braces
+from hooksdk.config import is_inside, read_config, resolve, user_file
 from hooksdk.errors import ConfigError, did_you_mean
-from hooksdk.mcp._clients import CLIENTS, ClientFile, client_places
-from hooksdk.mcp._config import ENTRY_KEYS, check_entry
-from hooksdk.mcp._fill import BARE_FOLDERS, with_braces
-from hooksdk.mcp._shapes import essence, plain_entry, project_of, projects_of
+from hooksdk.mcp import check_entry
+from hooksdk.mcp.settings import BARE_FOLDERS, ENTRY_KEYS, plain_entry, project_of, projects_of
 
 NAME = "hooksdk"
 """What the gateway is called in clients' files."""
@@ -234,10 +231,13 @@ def make_plan(options: InstallOptions) -> Plan:
 
 def _need_profile(name: str, project: Path) -> None:
     """Raise `CommandProblem` for a profile without which the gateway would end at once, and the client have no tools."""
+    config = read_config(folder=project)[0].gateway
+    from hooksdk.gateway import profile_of
+
     try:
-        profile_of(read_config(folder=project)[0].gateway, name)
-    except ValueError as error:
-        raise CommandProblem(f"--profile: {error}") from None
+        profile_of(config, name)
+    except ConfigError as error:
+        raise CommandProblem(f"--profile: {error.problems[0]}") from None
 
 
 def gateway_entry(place: ClientFile, options: InstallOptions, target: Path, entries: list[Any]) -> dict[str, Any]:

@@ -14,25 +14,20 @@ from anyio.abc import TaskGroup, TaskStatus
 from rich.console import Console
 
 from hooksdk import Host
-from hooksdk._config.sources import config_files
-from hooksdk._config.watch import FileWatch
-from hooksdk._tasks.limits import describe
 from hooksdk.cli._console import CommandProblem, one_line, print_line, safe
 from hooksdk.cli._gateway.install import gateway_file
 from hooksdk.cli._mcp.files import DEFAULT_NAMES, not_trusted, servers_files
 from hooksdk.cli._mcp.servers import ServerWatch, read_mcp_files
 from hooksdk.cli._project import store_spec
-from hooksdk.config import Config, ConfigWatch, PluginConfig, fold
+from hooksdk.config import Config, ConfigWatch, FileWatch, config_files
 from hooksdk.gateway import Gateway
-from hooksdk.gateway._status import ServerLine
+from hooksdk.gateway.status import ServerLine
 from hooksdk.mcp import Reload, ServerStatus
 from hooksdk.stores import open_store
+from hooksdk.tasks import describe
 from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
-
-BRIDGED = {"bridge", "hybrid"}
-SEARCH = "tool_search"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +63,7 @@ class GatewayProject:
         self._say = ServerWatch(console)
         self._own: dict[Path, str] = {}
         """The files that nobody named on the command line, with the digests that are trusted."""
-        config = _with_bridge(self._watch.config)
+        config = self._watch.config
         files = dict.fromkeys(options.config, "") or self._find(config)
         if not files:
             raise CommandProblem(
@@ -136,12 +131,11 @@ class GatewayProject:
         return Host(plugins=self._options.plugins, folder=self._options.project, config=config, store=self.store)
 
     def _check(self, config: Config) -> None:
-        config = _with_bridge(config)
         self.gateway.check(config.gateway)
         self._host(config)
 
     async def _change_host(self) -> None:
-        host = self._host(_with_bridge(self._watch.config))
+        host = self._host(self._watch.config)
         assert self._group is not None
         try:
             leave = await self._group.start(_keep, host)
@@ -211,16 +205,3 @@ async def _keep(host: Host, *, task_status: TaskStatus[anyio.Event]) -> None:
         task_status.started(leave)
         await leave.wait()
         await host.wait_idle()
-
-
-def _with_bridge(config: Config) -> Config:
-    """The same, with tool search switched on where somebody is to have its bridge; it goes on to decide for all others."""
-    gateway = config.gateway
-    if not BRIDGED & {gateway.expose, *(profile.expose for profile in gateway.profiles.values())}:
-        return config
-    section = config.plugin(SEARCH)
-    if section is None or section.enabled:
-        return config
-    on = section.model_copy(update={"enabled": True, "config": {**section.config, "enabled": "off"}})
-    others: dict[str, PluginConfig] = {name: one for name, one in config.plugins.items() if fold(name) != SEARCH}
-    return config.model_copy(update={"plugins": {**others, SEARCH: on}})

@@ -13,7 +13,7 @@ from typing import Any
 from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._edits.client_text import Hunk
 from hooksdk.errors import StoreError
-from hooksdk.gateway._status import state_folder
+from hooksdk.gateway.status import gateway_folder
 from hooksdk.stores.files import replace_file
 
 
@@ -91,7 +91,7 @@ class Record:
 def record_path(client: str, file: Path, keys: Sequence[str] = ()) -> Path:
     """Where the record about a client's file is, or about one of several places in it for servers."""
     name = b"\0".join(map(os.fsencode, (str(file), *keys[:-1])))
-    return state_folder() / "installed" / f"{client}-{hashlib.sha256(name).hexdigest()[:16]}.json"
+    return gateway_folder() / "installed" / f"{client}-{hashlib.sha256(name).hexdigest()[:16]}.json"
 
 
 def read_record(client: str, file: Path, keys: Sequence[str] = ()) -> Record | None:
@@ -102,7 +102,7 @@ def read_record(client: str, file: Path, keys: Sequence[str] = ()) -> Record | N
 
 def all_records() -> list[Record]:
     """Every installation that is recorded."""
-    return [_read(path) for path in sorted((state_folder() / "installed").glob("*.json"))]
+    return [_read(path) for path in sorted((gateway_folder() / "installed").glob("*.json"))]
 
 
 def _read(path: Path) -> Record:

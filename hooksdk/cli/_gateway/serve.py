@@ -12,9 +12,9 @@ from rich.console import Console
 
 from hooksdk.cli._console import counted, one_line, print_line, stderr_console, warnings_shown
 from hooksdk.cli._gateway.project import GatewayProject, ServeOptions
+from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway
-from hooksdk.gateway._http import check_address, parse_address
-from hooksdk.gateway._status import StatusFile
+from hooksdk.gateway.status import StatusFile
 
 __all__ = ["ServeOptions", "serve_clients"]
 
@@ -31,13 +31,22 @@ def serve_clients(options: ServeOptions, streams: tuple[int, int] | None) -> int
     return 0
 
 
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`, or of a port alone, which means this machine. Raises `ConfigError`."""
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]") or "127.0.0.1"
+    if not port.isdecimal() or int(port) > 65_535:
+        raise ConfigError("--http", (f"{text!r} is not HOST:PORT, such as 127.0.0.1:8931",))
+    return host, int(port)
+
+
 async def _serve(options: ServeOptions, streams: tuple[int, int] | None, console: Console) -> None:
     address = parse_address(options.http) if options.http is not None else None
     project = GatewayProject(options, console)
     gateway = project.gateway = Gateway(project.host, project, folder=options.project)
     gateway.identity("local", options.profile, transport="stdio")  # a wrong name is told before anything is started
     if address is not None:
-        check_address(address[0], gateway.read_tokens())
+        gateway.check_address(address[0])
     status = StatusFile(
         transport="stdio" if address is None else "http", config=project.files,
         profile=options.profile or gateway.config.profile or "",

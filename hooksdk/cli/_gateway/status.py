@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime
 
 from hooksdk.cli._console import counted, one_line, print_json, stdout_console
-from hooksdk.gateway._status import GatewayStatus, running_gateways
+from hooksdk.gateway.status import GatewayStatus, running_gateways
 
 
 def show_status(*, as_json: bool) -> int:

@@ -19,8 +19,8 @@ from hooksdk.cli._gateway.records import (
     read_record,
     write_bytes,
 )
+from hooksdk.cli._mcp.clients import CLIENTS
 from hooksdk.errors import ConfigError
-from hooksdk.mcp._clients import CLIENTS
 
 _EMPTY = {"mcpServers": dict[str, Any]()}
 

@@ -7,11 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from hooksdk._config.rules import Remark
-from hooksdk._config.sources import read_project, read_sources
-from hooksdk._config.trust import Trust, is_inside, look_up_file, resolve
-from hooksdk._config.words import trust_advice
-from hooksdk.config import Config, read_config
+from hooksdk.config import (
+    Config,
+    Remark,
+    Trust,
+    is_inside,
+    look_up_file,
+    read_config,
+    resolve,
+    trust_advice,
+    trusted_digests,
+)
 from hooksdk.errors import ConfigError
 
 DEFAULT_NAMES = ("mcp.json", ".mcp.json")
@@ -21,7 +27,7 @@ def servers_files(project: Path, config: Config) -> tuple[dict[Path, str], list[
     """The files whose servers the operator lets be started, each with the digest of the content that they trust (empty: any),
     and those that the project brings and that are not trusted yet: it may be a cloned repository. Raises `ConfigError` for
     a file that the configuration names and that is not there."""
-    trusted = read_sources(project, os.environ, None).trusted
+    trusted = trusted_digests(os.environ)
     files: dict[Path, str] = {}
     unknown: list[Trust] = []
     for path in _places(project, config.mcp):
@@ -38,18 +44,17 @@ def servers_files(project: Path, config: Config) -> tuple[dict[Path, str], list[
 
 def project_files(project: Path) -> list[Trust]:
     """The trust in every file inside the project whose servers would be started if the project were trusted."""
-    config, _ = read_config(folder=project)
-    setting: Any = read_project(project).data.get("mcp", config.mcp)
+    config, merged = read_config(folder=project)
+    setting: Any = next((remark.value for remark in merged.widening if remark.entry == "mcp"), config.mcp)
     places = _places(project, [setting] if isinstance(setting, str) else setting)
-    trusted = read_sources(project, os.environ, None).trusted
+    trusted = trusted_digests(os.environ)
     inside = [path for path in places if is_inside(path, project) and path.is_file()]
     return [look_up_file(path, trusted) for path in inside]
 
 
 def servers_remark(trust: Trust) -> Remark:
     """What a file would start. Raises `ConfigError` for one whose content is another by now."""
-    from hooksdk.mcp._config import load_file
-    from hooksdk.mcp._shapes import find_servers, plain_entry
+    from hooksdk.mcp.settings import find_servers, load_file, plain_entry
 
     path = trust.folder
     shape = find_servers(load_file(path, digest=trust.digest), str(path), folder=path.parent, from_file=True)

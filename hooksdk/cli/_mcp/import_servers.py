@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from hooksdk._config.sources import read_sources
-from hooksdk._config.trust import is_inside, look_up_file, resolve
 from hooksdk.cli._console import (
     CommandProblem,
     counted,
@@ -26,11 +24,11 @@ from hooksdk.cli._console import (
 from hooksdk.cli._edits.configuration import record_trust
 from hooksdk.cli._edits.diff import confirm, print_diff, secrets_of
 from hooksdk.cli._edits.json_text import set_member, with_servers
+from hooksdk.cli._mcp.clients import ClientFile, client_files
+from hooksdk.cli._mcp.entries import essence, with_braces
+from hooksdk.config import is_inside, look_up_file, resolve, trusted_digests
 from hooksdk.errors import ConfigError, did_you_mean
-from hooksdk.mcp._clients import ClientFile, client_files
-from hooksdk.mcp._config import ENTRY_KEYS, load_file, read_text
-from hooksdk.mcp._fill import BARE_FOLDERS, with_braces
-from hooksdk.mcp._shapes import essence, find_servers, plain_entry
+from hooksdk.mcp.settings import BARE_FOLDERS, ENTRY_KEYS, find_servers, load_file, plain_entry, read_text
 from hooksdk.stores.files import replace_file
 
 
@@ -77,7 +75,7 @@ def add_servers(options: ImportOptions) -> int:
     """Show what the clients have, and add what is new to the target. It is trusted with that where its content was, and all
     that is new is the user's own: a repository's servers need a look of theirs."""
     rows = _look(options)
-    target, known_files = options.target, read_sources(options.project, os.environ, None).trusted
+    target, known_files = options.target, trusted_digests(os.environ)
     if is_inside(target, options.project) and not resolve(target).is_relative_to(resolve(options.project)):
         raise CommandProblem(f"{target} is a link that leads to {resolve(target)}: name that file with --to FILE")
     before = look_up_file(target, known_files) if target.exists() else None

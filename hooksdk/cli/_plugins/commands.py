@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from rich.table import Table
 
-from hooksdk._config.words import trust_advice
 from hooksdk.cli._console import complain, one_line, print_json, printable, stderr_console, stdout_console
 from hooksdk.cli._edits.configuration import Edit, edit_project
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
 from hooksdk.cli._plugins.new import make_manifests, new_package
-from hooksdk.config import fold, load_config, read_config
+from hooksdk.config import fold, load_config, read_config, trust_advice
 from hooksdk.errors import PluginError, PluginRefused, did_you_mean, unknown_key
 from hooksdk.hooks import GRANTS
 from hooksdk.host import Plugin, look_at, survey

@@ -14,13 +14,13 @@ import typer
 from rich.console import Console
 
 from hooksdk import Host, JsonlStore, Tool
-from hooksdk._config.sources import without_password
 from hooksdk.agent import Limits, Outcome, run_agent, tokens_of
 from hooksdk.cli._console import counted, one_line, print_json, print_line, printable, stderr_console, warnings_shown
 from hooksdk.cli._project import open_servers, project_config
 from hooksdk.cli._run.approver import approver_of
 from hooksdk.cli._run.provider import ATTEMPTS, CommandModel, ModelOptions
 from hooksdk.cli._run.timeline import Prose, Timeline
+from hooksdk.config import without_password
 from hooksdk.stores import SqlStore, Store
 from hooksdk.stores.jsonl import file_name
 

@@ -16,9 +16,9 @@ from hooksdk.cli._console import CommandProblem, printable, safe
 from hooksdk.cli._run.timeline import Prose
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.formats import Message
-from hooksdk.formats._shared import as_object
 from hooksdk.models.anthropic import AnthropicModel
 from hooksdk.models.openai import OpenAIModel
+from hooksdk.values import as_object
 
 ATTEMPTS = 3
 """How often a run is begun in all when the model is unavailable."""

@@ -82,6 +82,8 @@ class _Session:
     open: dict[str, str] = field(default_factory=dict[str, str])
     """The numbers of the calls that have no result yet: `1`, `1.2`."""
     catalog: str | None = None
+    beside: frozenset[str] = frozenset()
+    """The ids of the tools that plugins offer to find others."""
 
 
 @final
@@ -92,6 +94,8 @@ class Timeline:
         self._console = console
         self._prose = prose
         self._sessions: dict[str, _Session] = {}
+        self._waiting: tuple[str, str] | None = None
+        """The newest call's id and its arguments, which are left out where they stand beside what was found."""
 
     def __call__(self, event: Trace) -> None:
         """Print what this event says, if it says anything to a person."""
@@ -113,6 +117,7 @@ class Timeline:
                 self._show_end(session, record, content)
             case records.ToolsResolved() as record:
                 # Another attempt resolves the tools anew, mostly to the same.
+                session.beside = frozenset(one["tool"] for one in record.catalog if one["place"] == "bridge")
                 line, previous = _catalog(record), session.catalog
                 session.catalog = line
                 if line != previous:
@@ -123,6 +128,9 @@ class Timeline:
                     self._print(label, text, indent=_STEP_INDENT if label.startswith(" ") else 12)
 
     def _print(self, label: str, text: str, *, indent: int = INDENT) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self._print("", waiting[1])
         if self._prose is not None:
             self._prose.end_line()
         print_line(self._console, label, text, indent=indent)
@@ -143,15 +151,22 @@ class Timeline:
         number = str(session.turn) if session.calls == 1 else f"{session.turn}.{session.calls}"
         session.open[record.call_id] = number
         self._print(f"[default]turn {number}[/]", f"[bold]{one_line(record.name)}[/]{through}{where}")
-        if record.name != "tool_search" and arguments:  # its queries stand beside what they found
+        if arguments:
             room = self._console.width - INDENT if self._console.is_terminal else _MAX_ARGUMENTS
-            self._print("", f"[dim]{one_line(_arguments(arguments, max(room, 20)))}[/]")
+            line = f"[dim]{one_line(_arguments(arguments, max(room, 20)))}[/]"
+            if record.tool in session.beside:
+                self._waiting = record.call_id, line
+            else:
+                self._print("", line)
 
     def _show_end(self, session: _Session, record: records.CallFinished, content: records.Content) -> None:
         # Of several calls each end says whose it is.
         number = session.open.pop(record.call_id, "")
         who = f"{number} {one_line(record.name)}: " if session.calls > 1 or session.open else ""
-        for query, hits in _searches(record, content):
+        searches = _searches(record, content) if record.tool in session.beside else []
+        if searches and self._waiting and self._waiting[0] == record.call_id:
+            self._waiting = None
+        for query, hits in searches:
             self._print("", f"[dim]{one_line(query)}[/]: {hits}")
         mark = MARKS.get(record.status, "[red]![/]")
         duration = f"{record.seconds * 1000:,.0f} ms"
@@ -184,13 +199,8 @@ def _value(value: object) -> str:
 
 def _searches(record: records.CallFinished, content: records.Content) -> list[tuple[str, str]]:
     """What was searched for, and the names of the first hits."""
-    if record.name != "tool_search" or record.status not in FINE:
-        return []
-    try:
-        groups: list[dict[str, Any]] = json.loads(content.text)["results"]
-        return [(str(group["query"]), _hits([str(hit["name"]) for hit in group["hits"]])) for group in groups]
-    except (ValueError, KeyError, TypeError):  # changed by a plugin
-        return []
+    groups = records.searches_in(content.text) if record.status in FINE else ()
+    return [(group["query"], _hits([hit["name"] for hit in group["hits"]])) for group in groups]
 
 
 def _hits(names: Sequence[str]) -> str:

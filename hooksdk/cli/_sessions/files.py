@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from hooksdk._transcript.encoding import encode
+from hooksdk.transcript import encode
 
 
 @dataclass(frozen=True, kw_only=True)

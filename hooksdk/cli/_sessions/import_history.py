@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 
 from hooksdk import Config, Host
-from hooksdk._config.sources import without_password
 from hooksdk.cli._console import CommandProblem, counted, one_line, print_json, stdout_console
 from hooksdk.cli._project import project_config
+from hooksdk.config import without_password
 from hooksdk.histories import read_history
 from hooksdk.stores import open_store
 from hooksdk.trimming import list_results

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from hooksdk._transcript.encoding import encode
 from hooksdk._transcript.facts import Record
 from hooksdk.calls import ToolCall
 from hooksdk.cli._console import (
@@ -26,8 +25,9 @@ from hooksdk.cli._console import (
 )
 from hooksdk.cli._sessions.look import Damaged, Look, look_at, place_of, with_store
 from hooksdk.formats import Message
-from hooksdk.formats._shared import describe
+from hooksdk.formats.content import describe_part
 from hooksdk.stores import Store
+from hooksdk.transcript import encode
 from hooksdk.values import as_list, as_object, clip
 
 TEXT_CHARS, TEXT_LINES = 600, 8
@@ -224,7 +224,7 @@ class _Printer:
             message_format.text(message),
         )
         others = [
-            describe(part)
+            describe_part(part)
             for part in as_list(message.get("content"))
             if as_object(part).get("type") not in _SHOWN_ELSEWHERE and not isinstance(part, str)
         ]

@@ -1,14 +1,24 @@
-"""The content of a tool result: what it costs as it is sent, and the blocks that bring it back."""
+"""The content of messages and tool results: what it says in words, what it costs as it is sent, the blocks that bring it back."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from hooksdk import schema
 from hooksdk.calls import ToolResult
 from hooksdk.formats._base import FoundResult
-from hooksdk.values import JsonObject, as_list, as_object, is_list
+from hooksdk.values import JsonObject, as_list, as_object, is_list, is_object
 
+__all__ = [
+    "IMAGE_TOKENS", "PAGE_TOKENS", "Size", "blocks_of", "cache_marks", "content_text", "describe_part", "kind_in_words", "prose",
+    "result_of", "size_of",
+]  # fmt: skip
+
+_TEXTS = ("text", "input_text", "output_text")
+"""Types of parts that are text."""
+_MARKS = ("cache_control", "prompt_cache_breakpoint")
+"""Keys by which parts of content say that a cached prefix ends with them."""
 IMAGE_TOKENS = 1_600
 """What an image counts as: about what Anthropic's documentation gives for one of 1.15 megapixels, to which larger ones are
 scaled down. The true cost depends on its size in pixels, which is not read here."""
@@ -112,3 +122,72 @@ def _data_of(block: JsonObject) -> tuple[str, str]:
         head, _, data = url.removeprefix("data:").partition(",")
         return head.partition(";")[0], data if head.endswith(";base64") else ""
     return "", ""
+
+
+def kind_in_words(value: object) -> str:
+    """The JSON type of a value in words."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, (int, float)):
+        return "a number"
+    if isinstance(value, str):
+        return "text"
+    return "an object" if is_object(value) else "a list" if is_list(value) else type(value).__name__
+
+
+def describe_part(part: object) -> str:
+    """A part of content that is not text, named: `[image image/png, 12,345 characters]`."""
+    block = as_object(part)
+    if not block:
+        return f"[{kind_in_words(part)} where a part was expected]"
+    name = block.get("type")
+    inner = as_object(block.get("resource")) or as_object(block.get("source")) or as_object(block.get("input_audio"))
+    url = _first_text(as_object(block.get("image_url")), block, keys=("url", "image_url", "file_data"))
+    is_data = url.startswith("data:")
+    title = _first_text(block, inner, keys=("uri", "title", "tool_name", "filename"))
+    if not title and not is_data:
+        title = url
+    media = _first_text(block, inner, keys=("mimeType", "media_type", "format"))
+    if is_data and not media:
+        media = url[5:].split(";", 1)[0].split(",", 1)[0]
+    size = len(_first_text(block, inner, keys=("data", "blob"))) or (len(url) if is_data else 0)
+    size = size or sum(len(_text_of(each)) for each in as_list(block.get("content")))
+    words = " ".join(word for word in (name if isinstance(name, str) else "part", title, media) if word)
+    return f"[{words}, {size:,} characters]" if size else f"[{words}]"
+
+
+def _first_text(*blocks: JsonObject, keys: Iterable[str]) -> str:
+    values = (block.get(key) for key in keys for block in blocks)
+    return next((value for value in values if isinstance(value, str) and value), "")
+
+
+def content_text(content: object) -> str:
+    """What a model reads of a result's content: text as it is, the parts of a list by line, other parts named."""
+    if isinstance(content, str):
+        return content
+    if is_list(content):
+        return "\n".join(_text_of(part) if _is_text(part) else describe_part(part) for part in content)
+    return "" if content is None else describe_part(content)
+
+
+def prose(content: object) -> str:
+    """The text of a message's content, without everything else."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(text for part in as_list(content) if _is_text(part) and (text := _text_of(part)))
+
+
+def _is_text(part: object) -> bool:
+    return isinstance(part, str) or as_object(part).get("type") in _TEXTS
+
+
+def _text_of(part: object) -> str:
+    text = part if isinstance(part, str) else as_object(part).get("text")
+    return text if isinstance(text, str) else ""
+
+
+def cache_marks(content: object) -> JsonObject:
+    """The cache mark inside a list of content, for the one part that takes the list's place."""
+    return {key: part[key] for part in map(as_object, as_list(content)) for key in _MARKS if key in part}

@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from hooksdk._errors.base import WrongArgument
 from hooksdk._errors.words import what_came
-from hooksdk.errors import WrongArgument
 
 _AWAIT = "Write `await` before the call that makes it"
 
@@ -33,7 +33,7 @@ def check(where: str, value: object, kinds: type | tuple[type, ...], expected: s
 
 
 def check_text(where: str, value: object, advice: str = "") -> None:
-    """Text, or None where that is allowed to be left out."""
+    """Text or None."""
     check(where, value, (str, type(None)), "text", advice)
 
 
@@ -68,8 +68,8 @@ def check_function(where: str, value: object, shape: str) -> None:
         refuse(where, value, f"a function {shape}")
 
 
-def each(where: str, values: Iterable[Any], what: str, advice: str = "") -> list[Any]:
-    """The members of a list of `what`; text and mappings are none."""
+def check_list(where: str, values: Iterable[Any], what: str, advice: str = "") -> list[Any]:
+    """The members of a list of `what`, or of whatever else can be iterated; text and mappings are refused."""
     given: Any = values
     if isinstance(values, (str, bytes, type, Mapping)) or not hasattr(given, "__iter__"):
         refuse(where, given, f"a list of {what}", advice)

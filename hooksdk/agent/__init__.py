@@ -6,7 +6,6 @@ the session's plugins; nothing here knows of them.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,16 +15,14 @@ from uuid import uuid4
 import anyio
 
 from hooksdk import schema
-from hooksdk._agent.model import Model, ModelReply, ModelUnavailable, OnText, StreamingModel
-from hooksdk._door.checks import check, check_function, check_text, refuse
-from hooksdk._run.text_calls import calls_written_in
+from hooksdk.agent._text_calls import calls_written_in
 from hooksdk.approvals import Approver
 from hooksdk.calls import ToolCall
 from hooksdk.catalog import Catalog
-from hooksdk.errors import ApprovalPending, WrongArgument
+from hooksdk.errors import ApprovalPending, WrongArgument, check, check_function, check_text, refuse
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, get_format
-from hooksdk.formats._given import messages_in
-from hooksdk.formats._tools import as_tools
+from hooksdk.formats.intake import as_tools, messages_in
+from hooksdk.models import Model, ModelReply, ModelUnavailable, OnText, StreamingModel, get_model
 from hooksdk.run import Run
 from hooksdk.session import Session
 from hooksdk.tools import Tool
@@ -154,7 +151,7 @@ async def run_agent(
     check_text("run_agent(system=...)", system)
     check_function("run_agent(on_text=...)", on_text, "that takes a piece of text")
     if isinstance(model, str):
-        async with _named_model(model) as opened:
+        async with get_model(model) as opened:
             return await run_agent(
                 session, opened, prompt, tools=tools, limits=limits, system=system, agent_id=agent_id,
                 workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata, approver=approver,
@@ -181,11 +178,6 @@ async def run_agent(
         text=loop.text, reason=loop.reason, turns=loop.turns, attempts=run.info.attempt, stats=run.stats,
         pending=tuple(run.pending),
     )  # fmt: skip
-
-
-def _named_model(name: str) -> Any:
-    """A model by its name, to be opened. The models are made of what is in this file, so they are looked up, not imported."""
-    return importlib.import_module("hooksdk.models").get_model(name)
 
 
 def _check_model(model: object) -> None:

@@ -1,60 +1,16 @@
-"""Calls that a model wrote into its answer as text, where they do nothing. They are noticed; a loop may be told to run those
-of an answer that is calls and nothing else."""
+"""The calls of an answer that is calls written as text and nothing else."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from hooksdk import schema
 
 MAX_TEXT = 100_000
-"""Characters that are looked at."""
-MAX_NAMES = 3
-"""How many names a reminder holds."""
-
-_TOOL = r"""["'](?:tool|tool_name|toolName|function|function_name|action)["']\s*:\s*["']([^"'\s]{1,200})["']"""
-_NAME = r"""["']name["']\s*:\s*["']([^"'\s]{1,200})["']"""
-_NAMED = re.compile(rf"{_TOOL}|{_NAME}|<function=([^>\s]{{1,200}})>")
-"""A name as JSON has it, also broken JSON, and as some open models write it. Not more: prose may name tools, too."""
-_NAMED_AS_TOOL = re.compile(_TOOL)
-_ONLY_JSON = re.compile(r"\s*(?:```\w*|<\w+>)?\s*[\[{].*[\]}]\s*(?:```|</\w+>)?\s*", re.DOTALL)
-"""An answer that is JSON and nothing else: there the arguments may stand beside the name."""
-_WITH_ARGUMENTS = re.compile(r"""["'](?:arguments|args|parameters|params|input|action_input)["']\s*:|<function=""")
-
-
-def names_called_in(text: str, is_known: Callable[[str], bool]) -> list[str]:
-    """The known tools that this text writes calls of, in order: `{"name": ..., "arguments": ...}` and its like, with or
-    without a fence, tags or other text around it."""
-    text = text[:MAX_TEXT]
-    if _WITH_ARGUMENTS.search(text):
-        pattern = _NAMED
-    elif _ONLY_JSON.fullmatch(text):
-        pattern = _NAMED_AS_TOOL
-    else:
-        return []
-    names = (match[match.lastindex or 0] for match in pattern.finditer(text))
-    # Some models write the name with what it stands in: `functions.create_issue`.
-    tools = (next(filter(is_known, (name, name.rpartition(".")[2])), None) for name in names)
-    return list(dict.fromkeys(tool for tool in tools if tool))
-
-
-def reminder_of(names: Iterable[str], offered: Container[str], call_hint: str) -> str:
-    """What to tell the model, so that its next reply makes the call."""
-    first = list(names)[:MAX_NAMES]
-    direct = [name for name in first if name in offered]
-    deferred = [name for name in first if name not in offered]
-    lines = ["Nothing was called: a call that is written as text does nothing."]
-    if direct:
-        lines.append(f"Call {' and '.join(direct)} as a tool call of the API.")
-    if deferred:
-        how = call_hint or "Use the tools that are offered to you."
-        lines.append(f"{' and '.join(deferred)} {'is' if len(deferred) == 1 else 'are'} not offered directly. {how}")
-    return " ".join(lines)
-
-
+"""Characters of an answer that is looked at."""
 MAX_LEAD_IN = 120
 """Characters of the one line that may stand before the calls of an answer which is read as calls."""
 _FENCED = re.compile(r"```(?:json|tool_call)?[ \t]*\n(.*?)```\s*", re.DOTALL)
@@ -136,10 +92,10 @@ def _call_in(value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     arguments = [key for key in _ARGUMENT_KEYS if key in value]
     if len(names) != 1 or len(arguments) != 1 or not value.keys() <= {*names, *arguments, *_OTHER_KEYS}:
         raise _NoCall
-    name, given = value[names[0]], value[arguments[0]]
-    if not isinstance(name, str) or not isinstance(given, str | dict):
+    name, written = value[names[0]], value[arguments[0]]
+    if not isinstance(name, str) or not isinstance(written, str | dict):
         raise _NoCall
-    return name, schema.parse_arguments(cast("Any", given))
+    return name, schema.parse_arguments(cast("Any", written))
 
 
 def _squeezed(text: str) -> str:

@@ -1,16 +1,26 @@
-"""The shapes in which MCP clients keep their servers, each read as the plain mapping of server names to entries.
+"""The settings in which MCP clients keep their servers: a file read, the servers found in it, each entry in our words.
 
 Where a client's documentation has keys that mean the same as ours under another name, they are renamed here.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from hooksdk.config import is_too_deep
 from hooksdk.errors import ConfigError, did_you_mean
+
+__all__ = [
+    "BARE_FOLDERS", "ENTRY_KEYS", "MOST_SECONDS", "Shape", "find_servers", "load_file", "plain_entry", "project_of",
+    "projects_of", "read_text",
+]  # fmt: skip
 
 Entries = Mapping[str, Any]
 
@@ -22,10 +32,31 @@ _CONTAINERS = (
     ("context_servers",),  # Zed's settings.json
     ("mcp_servers",),  # Codex's config.toml
 )
+ENTRY_KEYS = {
+    "command": "text, its arguments in 'args'",
+    "args": 'a list of texts such as ["--verbose"]',
+    "env": 'an object such as {"NAME": "value"}',
+    "cwd": "text",
+    "url": "text",
+    "headers": 'an object such as {"NAME": "value"}',
+    "type": "'stdio', 'http' or 'streamable-http'",
+    "transport": "'stdio', 'http' or 'streamable-http'",
+    "disabled": "true or false",
+    "timeout": "a number of seconds above 0, such as 60",
+    "start_timeout": "a number of seconds above 0, such as 30",
+    "idle": "a number of seconds above 0, such as 600",
+}
+"""The keys of an entry, and what each one holds."""
+BARE_FOLDERS = (".gemini", ".qwen")
+"""In the settings of these folders `$NAME` is a variable, too."""
 MOST_SECONDS = 3600
 """Who writes a longer `timeout` means milliseconds, as most clients do."""
-_ENTRY_KEYS = {"command", "url", "httpUrl", "serverUrl"}
+_PLACE_KEYS = {"command", "url", "httpUrl", "serverUrl"}
 """One of them is in every entry that can be used."""
+_TEXT = r'"(?:[^"\\]|\\.)*+"?'
+"""One that does not end goes to the end: to look for its end once more from each quote in it would take hours."""
+_COMMENT = re.compile(rf"{_TEXT}|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
+_TRAILING_COMMA = re.compile(rf"{_TEXT}|,(?=\s*[}}\]])", re.DOTALL)
 _EXPECTED = 'expected an object such as {"mcpServers": {"git": {"command": "mcp-server-git"}}}'
 
 
@@ -37,6 +68,71 @@ class Shape:
     inputs: Sequence[Any] = ()
     """VS Code's questions to the user."""
     notices: list[str] = field(default_factory=list[str])
+
+
+def load_file(path: Path, *, digest: str = "") -> dict[str, Any]:
+    """The settings in a file: JSON, with comments and trailing commas as VS Code and Zed allow them, or TOML as Codex has
+    it. `digest` is `sha256:` and the digest that its content must have; empty: any. Raises `ConfigError`."""
+    try:
+        content = path.read_bytes()
+        text = content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), (f"cannot be read: {getattr(error, 'strerror', None) or error}",)) from None
+    if digest and digest != f"sha256:{hashlib.sha256(content).hexdigest()}":
+        raise ConfigError(str(path), ("has changed since its trust was looked up. Look at it, then type it again",))
+    return read_text(path, text)
+
+
+def read_text(path: Path, text: str) -> dict[str, Any]:
+    """The same of a file's text; `path` says by its name which of the two it is. Raises `ConfigError`."""
+    if path.suffix == ".toml":
+        try:
+            return _shallow(path, tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(str(path), (f"is not TOML: {error}",)) from None
+        except RecursionError:
+            raise _too_deep(path) from None
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in values:
+                raise ConfigError(str(path), (f"'{name}' stands twice in one object; keep one of them",))
+            values[name] = value
+        return values
+
+    try:
+        value = json.loads(_plain_json(text), object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}:{error.lineno}:{error.colno}", (f"is not JSON: {error.msg}",)) from None
+    except RecursionError:
+        raise _too_deep(path) from None
+    except ValueError as error:  # a number of thousands of digits
+        raise ConfigError(str(path), (f"cannot be read: {error}",)) from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}:1:1", ('expected an object such as {"mcpServers": {...}}',))
+    return _shallow(path, cast("dict[str, Any]", value))
+
+
+def _shallow(path: Path, value: dict[str, Any]) -> dict[str, Any]:
+    """The same. Raises `ConfigError` for what would end as a RecursionError in whoever reads it."""
+    if is_too_deep(value):
+        raise _too_deep(path)
+    return value
+
+
+def _too_deep(path: Path) -> ConfigError:
+    return ConfigError(str(path), ("is nested too deeply; expected a file with mcpServers",))
+
+
+def _plain_json(text: str) -> str:
+    """The text with blanks in place of its comments and trailing commas, so that every other character keeps its line and
+    column. A library for JSON5 takes more than clients write, and tells neither twice-written keys nor places."""
+
+    def blank(match: re.Match[str]) -> str:
+        return match[0] if match[0].startswith('"') else re.sub(r"[^\n]", " ", match[0])
+
+    return _TRAILING_COMMA.sub(blank, _COMMENT.sub(blank, text))
 
 
 def find_servers(data: Entries, where: str, *, folder: Path, from_file: bool) -> Shape:
@@ -92,14 +188,6 @@ def plain_entry(entry: Entries) -> dict[str, Any]:
     return values
 
 
-def essence(entry: Entries) -> dict[str, Any]:
-    """What an entry comes to. Clients write the same one with and without what says nothing: `"type": "stdio"`, an empty `env`."""
-    plain = plain_entry(entry)
-    return {
-        key: value for key, value in plain.items() if value not in ({}, [], "") and key not in {"type", "transport"}
-    }
-
-
 def _codex_headers(values: dict[str, Any]) -> dict[str, str]:
     """Codex names environment variables where others write `${NAME}`."""
     headers: dict[str, str] = {}
@@ -128,7 +216,7 @@ def _is_entry(value: object) -> bool:
     if not isinstance(value, Mapping):
         return False
     entry = cast("Entries", value)
-    return any(key in entry and not _is_entry(entry[key]) for key in _ENTRY_KEYS)
+    return any(key in entry and not _is_entry(entry[key]) for key in _PLACE_KEYS)
 
 
 def project_of(projects: Entries, folder: Path) -> str | None:

@@ -1,18 +1,22 @@
-"""What hosts have at hand where hooksdk takes messages and calls: JSON, objects of the SDKs, whole answers of them."""
+"""What hosts have at hand where hooksdk takes messages, calls and tools: JSON, objects of the SDKs, whole answers of them,
+functions. For adapters that take the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from hooksdk import schema
-from hooksdk._door.checks import check_mapping, refuse
-from hooksdk._schema.plain import is_sdk_object, plain
 from hooksdk.calls import ToolCall
-from hooksdk.errors import WrongArgument
-from hooksdk.formats._base import Message, MessageFormat
-from hooksdk.values import as_object, is_list, is_mapping, is_object, is_sequence
+from hooksdk.errors import WrongArgument, check_list, check_mapping, refuse
+from hooksdk.formats._base import GivenTools, Message, MessageFormat
+from hooksdk.tools import Tool, definitions_in, is_marked
+from hooksdk.values import as_object, is_list, is_mapping, is_object, is_sdk_object, is_sequence, plain
+
+__all__ = ["Given", "as_tools", "call_in", "messages_in", "usage_in"]
 
 _PARSED = {"parsed", "parsed_arguments", "parsed_output"}
 """What the SDKs' `parse()` adds to answers; requests refuse it."""
@@ -182,3 +186,52 @@ def _calls_in(body: Message) -> list[ToolCall]:
     if all(isinstance(body.get(key), str) for key in ("id", "name")) and "arguments" in body:
         return [ToolCall(body["id"], body["name"], body["arguments"])]
     return []
+
+
+def as_tools(given: GivenTools | Callable[[], GivenTools], where: str, *, owner: str = "") -> list[Tool]:
+    """The host's tools. Raises `WrongArgument` for what is none, and `ToolSchemaError` for a function that cannot become
+    one."""
+    if callable(given):
+        given = _ask(given, where)
+    if is_sdk_object(given):  # pydantic's objects can be iterated over
+        refuse(where, given, "a list of tools", "Write tools=[...]")
+    advice = "Give its `tools`" if hasattr(given, "tools") else "Write such as tools=[add, remove]"
+    tools: list[Tool] = []
+    for at, one in enumerate(check_list(where, given, "tools", advice)):
+        tools += _tools_in(one, f"{where}, item {at}", owner)
+    return tools
+
+
+def _ask(given: Callable[[], GivenTools], where: str) -> GivenTools:
+    """What a function answers that is asked for the tools. A function that is a tool itself was meant to be in a list."""
+    name = getattr(given, "__name__", "it")
+    if isinstance(given, type) or is_marked(given) or _needs_arguments(given):
+        refuse(
+            where, given, "a list of tools, or a function without parameters that answers one", f"Write tools=[{name}]"
+        )
+    answer = given()
+    if not isinstance(answer, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        refuse(f"{where}, {name}()", answer, "a list of tools")
+    return answer
+
+
+def _needs_arguments(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    fills_itself = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return any(one.default is one.empty and one.kind not in fills_itself for one in parameters)
+
+
+def _tools_in(one: Any, where: str, owner: str) -> list[Tool]:
+    if isinstance(one, Tool):
+        return [one]
+    if is_mapping(one) or is_sdk_object(one):
+        try:
+            return [Tool.from_json(part, owner=owner) for part in definitions_in(one)]
+        except WrongArgument as error:
+            raise WrongArgument(where, error.problem, error.advice) from None
+    if callable(one) and not isinstance(one, type):
+        return [Tool.from_function(one, source="host", owner=owner)]
+    return refuse(where, one, "a tool, a function, or a tool's definition in a provider's JSON")

@@ -15,7 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, final
 
+from hooksdk.config import state_folder
 from hooksdk.stores.locks import is_held, lock, unlock
+
+__all__ = ["GatewayStatus", "ServerLine", "StatusFile", "gateway_folder", "running_gateways"]
 
 _BEGINNING = 60.0
 """Seconds for which a lock or a half-written file without a status is left alone: a gateway may be about to write it."""
@@ -97,7 +100,7 @@ class StatusFile:
         profile: str = "",
     ) -> None:
         now = time.time()
-        self._path = (folder or state_folder() / "running") / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
+        self._path = (folder or gateway_folder() / "running") / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
         self._status = GatewayStatus(
             pid=os.getpid(), started=now, changed=now, transport=transport, address=address, config=tuple(config),
             profile=profile,
@@ -154,18 +157,15 @@ class StatusFile:
         self.close()
 
 
-def state_folder() -> Path:
-    """Where gateways keep what they must remember: `$HOOKSDK_HOME/gateway`, or `~/.local/state/hooksdk/gateway`."""
-    if home := os.environ.get("HOOKSDK_HOME"):
-        return Path(home).expanduser() / "gateway"
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "hooksdk" / "gateway"
+def gateway_folder() -> Path:
+    """Where gateways keep what they must remember."""
+    return state_folder() / "gateway"
 
 
 def running_gateways(folder: Path | None = None) -> list[GatewayStatus]:
     """Every gateway of this user that runs, the oldest first. Files of those that have ended are removed."""
     found: list[GatewayStatus] = []
-    for path in (folder or state_folder() / "running").glob("*"):
+    for path in (folder or gateway_folder() / "running").glob("*"):
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # one that ends just now
             if path.suffix == ".json":
                 if _lock_of(path).exists() and is_held(_lock_of(path)):

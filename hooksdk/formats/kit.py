@@ -1,4 +1,7 @@
-"""What the message formats share: parts of content in words, text that can be sent, pairs, and schemas that providers accept."""
+"""What a message format is made of: text that can be sent, calls and results in pairs, schemas that providers accept.
+
+The formats of hooksdk are written with it; for a format of your own it is there as well.
+"""
 
 from __future__ import annotations
 
@@ -10,40 +13,29 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from hooksdk import schema
-from hooksdk._schema.provider import provider_schema
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats._base import FoundResult, Message, MessageFormat
+from hooksdk.formats.content import describe_part
 from hooksdk.tools import Tool
-from hooksdk.values import UNREADABLE, JsonObject, as_list, as_object, is_list, is_object
+from hooksdk.values import UNREADABLE, JsonObject, as_object, is_list, is_object
+
+__all__ = [
+    "NO_MESSAGE", "SAYS_ERROR", "AnyCall", "answered_ids", "as_text", "clean_text", "encodable", "input_of", "make_call",
+    "media_of", "parameters_for", "parts_of", "replies_in", "text_with_error", "to_json", "with_call_ids", "with_context",
+    "with_readable_arguments",
+]  # fmt: skip
 
 NO_MESSAGE = "The tool failed without a message."
 """Stands where an error result has no text; an empty error is refused by Anthropic and tells a model nothing."""
 
 _ARGUMENTS = {"input", "arguments", "args"}
 """Where the formats have the arguments of a call."""
-_TEXTS = ("text", "input_text", "output_text")
-"""Types of parts that are text."""
-_MARKS = ("cache_control", "prompt_cache_breakpoint")
-"""Keys by which parts of content say that a cached prefix ends with them."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 SAYS_ERROR = re.compile(r"\s*error(:|$)", re.IGNORECASE)
 """How the text of an error begins where the API has no flag for it."""
 
 
-def kind(value: object) -> str:
-    """The JSON type of a value in words."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, (int, float)):
-        return "a number"
-    if isinstance(value, str):
-        return "text"
-    return "an object" if is_object(value) else "a list" if is_list(value) else type(value).__name__
-
-
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """The text without halves of surrogate pairs, which cannot be encoded: each becomes U+FFFD."""
     try:
         text.encode()
@@ -54,7 +46,7 @@ def clean(text: str) -> str:
 
 def to_json(value: object) -> str:
     """A value as JSON text that can be sent."""
-    return clean(json.dumps(value, ensure_ascii=False, default=str))
+    return clean_text(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def make_call(call_id: object, name: object, arguments: object) -> ToolCall:
@@ -84,62 +76,6 @@ def _readable_object(arguments: object) -> Any:
         return {UNREADABLE: str(error)}
 
 
-def describe(part: object) -> str:
-    """A part of content that is not text, named: `[image image/png, 12,345 characters]`."""
-    block = as_object(part)
-    if not block:
-        return f"[{kind(part)} where a part was expected]"
-    name = block.get("type")
-    inner = as_object(block.get("resource")) or as_object(block.get("source")) or as_object(block.get("input_audio"))
-    url = _first_text(as_object(block.get("image_url")), block, keys=("url", "image_url", "file_data"))
-    is_data = url.startswith("data:")
-    title = _first_text(block, inner, keys=("uri", "title", "tool_name", "filename"))
-    if not title and not is_data:
-        title = url
-    media = _first_text(block, inner, keys=("mimeType", "media_type", "format"))
-    if is_data and not media:
-        media = url[5:].split(";", 1)[0].split(",", 1)[0]
-    size = len(_first_text(block, inner, keys=("data", "blob"))) or (len(url) if is_data else 0)
-    size = size or sum(len(_text_of(each)) for each in as_list(block.get("content")))
-    words = " ".join(word for word in (name if isinstance(name, str) else "part", title, media) if word)
-    return f"[{words}, {size:,} characters]" if size else f"[{words}]"
-
-
-def _first_text(*blocks: JsonObject, keys: Iterable[str]) -> str:
-    values = (block.get(key) for key in keys for block in blocks)
-    return next((value for value in values if isinstance(value, str) and value), "")
-
-
-def reading(content: object) -> str:
-    """What a model reads of a result's content: text as it is, the parts of a list by line, other parts named."""
-    if isinstance(content, str):
-        return content
-    if is_list(content):
-        return "\n".join(_text_of(part) if _is_text(part) else describe(part) for part in content)
-    return "" if content is None else describe(content)
-
-
-def prose(content: object) -> str:
-    """The text of a message's content, without everything else."""
-    if isinstance(content, str):
-        return content
-    return "\n".join(text for part in as_list(content) if _is_text(part) and (text := _text_of(part)))
-
-
-def _is_text(part: object) -> bool:
-    return isinstance(part, str) or as_object(part).get("type") in _TEXTS
-
-
-def _text_of(part: object) -> str:
-    text = part if isinstance(part, str) else as_object(part).get("text")
-    return text if isinstance(text, str) else ""
-
-
-def marks(content: object) -> JsonObject:
-    """The cache mark inside a list of content, for the one part that takes the list's place."""
-    return {key: part[key] for part in map(as_object, as_list(content)) for key in _MARKS if key in part}
-
-
 def parts_of(result: ToolResult) -> list[str | JsonObject]:
     """A result as text and MCP blocks, in their order. `structured` comes as JSON text when there is no text."""
     parts: list[str | JsonObject] = []
@@ -160,9 +96,9 @@ def parts_of(result: ToolResult) -> list[str | JsonObject]:
 def as_text(part: str | JsonObject) -> str:
     """A part of a result as text: other content is named, and the text of an embedded resource follows its name."""
     if isinstance(part, str):
-        return clean(part)
+        return clean_text(part)
     text = as_object(part.get("resource")).get("text")
-    return clean(f"{describe(part)}\n{text}" if isinstance(text, str) else describe(part))
+    return clean_text(f"{describe_part(part)}\n{text}" if isinstance(text, str) else describe_part(part))
 
 
 def input_of(arguments: object) -> Any:
@@ -175,7 +111,7 @@ def input_of(arguments: object) -> Any:
             value = None
     if is_object(value):
         return encodable(value)
-    return {} if arguments is None else {"INVALID_JSON": clean(str(arguments))}
+    return {} if arguments is None else {"INVALID_JSON": clean_text(str(arguments))}
 
 
 def media_of(part: str | JsonObject, media_types: Collection[str]) -> tuple[str, str] | None:
@@ -191,7 +127,7 @@ def media_of(part: str | JsonObject, media_types: Collection[str]) -> tuple[str,
 
 def text_with_error(result: ToolResult) -> str:
     """A result as text alone; an error says that it is one."""
-    text = clean(result.text)
+    text = clean_text(result.text)
     if not result.plain or (not text and result.structured is not None):
         parts = parts_of(result)
         if not all(isinstance(part, str) for part in parts) or not text:
@@ -201,7 +137,7 @@ def text_with_error(result: ToolResult) -> str:
     return f"Error: {text if text.strip() else NO_MESSAGE}"
 
 
-def identified(results: Sequence[FoundResult], open_calls: Iterable[ToolCall]) -> list[FoundResult]:
+def with_call_ids(results: Sequence[FoundResult], open_calls: Iterable[ToolCall]) -> list[FoundResult]:
     """The results, each with the id of the call that it answers: one without an id answers the first of its name."""
     if all(result.call_id for result in results):
         return list(results)
@@ -213,9 +149,14 @@ class AnyCall(Protocol):
     """What tells a call."""
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """Its id."""
+        ...
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The tool's name."""
+        ...
 
 
 def answered_ids(results: Iterable[tuple[str, str]], open_calls: Iterable[AnyCall]) -> list[str]:
@@ -253,7 +194,7 @@ def with_context(
         return list(messages)
     end = _last_complete(form, messages)
     head, tail = list(messages[:end]), list(messages[end:])
-    extended = longer(head[-1], clean(text)) if head else None
+    extended = longer(head[-1], clean_text(text)) if head else None
     return [*head[:-1], extended, *tail] if extended else [*head, form.user(text), *tail]
 
 
@@ -266,7 +207,7 @@ def _last_complete(form: MessageFormat, messages: Sequence[Message]) -> int:
         start -= 1
     calls = [call for message in messages[start : end + 1] for call in form.calls(message)]
     results = [result for message in messages[end + 1 :] for result in form.results(message)]
-    unanswered = Counter(call.id for call in calls) - Counter(each.call_id for each in identified(results, calls))
+    unanswered = Counter(call.id for call in calls) - Counter(each.call_id for each in with_call_ids(results, calls))
     return start if unanswered else len(messages)
 
 
@@ -281,12 +222,12 @@ def encodable(value: Any) -> Any:
 
 def _encodable(value: Any) -> Any:
     if isinstance(value, str):
-        return clean(value)
+        return clean_text(value)
     if is_list(value):
         return [_encodable(each) for each in value]
-    return {clean(key): _encodable(each) for key, each in value.items()} if is_object(value) else value
+    return {clean_text(key): _encodable(each) for key, each in value.items()} if is_object(value) else value
 
 
 def parameters_for(tool: Tool) -> JsonObject:
     """A tool's schema in a shape that the providers accept."""
-    return encodable(provider_schema(tool.parameters or {}))
+    return encodable(schema.provider_schema(tool.parameters or {}))

@@ -1,0 +1,131 @@
+"""How the suite runs: what is left out, by how many processes, and that no test starts a process unseen.
+
+A test that starts a process, a server or a browser, or takes over a second, is marked `heavy`. `pytest` leaves those out;
+`pytest -m heavy` runs them, `pytest -m ""` runs everything. A file or a test that is named runs whole.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LIGHT = "not heavy"
+"""What pyproject.toml chooses where nobody else does."""
+
+FEW = 2
+"""So many files start sooner in one process: each further one imports everything again."""
+
+STARTS = {
+    "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "socket.bind", "subprocess.Popen", "tests.command",
+}  # fmt: skip
+"""What Python audits where a process or a server begins. `tests/hooksdk/warm.py` audits the forks that it asks for."""
+
+EXAMPLES = Path(__file__).parent / "examples"
+"""Its tests run commands, and know nothing of this project's marks."""
+
+WHOLE = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.heavy\b", re.MULTILINE)
+"""A file that is heavy as a whole: where heavy tests are left out it is not imported, and neither are the SDKs that it uses."""
+
+# The rewritten asserts of two hundred files take longer than to run many of them: they are kept in __pycache__.
+sys.dont_write_bytecode = False
+
+
+class _Guard:
+    """Notes what a test without the mark starts."""
+
+    def __init__(self) -> None:
+        self._notes: list[str] | None = None
+
+    def open(self, item: pytest.Item) -> None:
+        self._notes = None if _heavy(item) else []
+
+    def close(self) -> list[str]:
+        notes, self._notes = self._notes or [], None
+        return notes
+
+    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self._notes is None or event not in STARTS:
+            return
+        if event != "socket.bind":
+            self._notes.append(f"{event}{arguments}"[:200])
+        elif isinstance(
+            arguments[1], tuple
+        ):  # a socket in the file system, or one without a name, is no server on a port
+            self._notes.append(f"a server at {arguments[1]}")
+
+
+guard = _Guard()
+sys.addaudithook(guard)
+
+
+def _asks_for_postgres(item: pytest.Function) -> bool:
+    """By its fixture, or by a parameter of that name, which has it fetched."""
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return "postgres" in {*item.fixturenames, *(value for value in values if isinstance(value, str))}
+
+
+def _heavy(item: pytest.Item) -> bool:
+    return any(item.iter_markers("heavy")) or any(item.iter_markers("slow"))
+
+
+def _files(config: pytest.Config) -> list[Path]:
+    """The files that were asked for; none if a folder was, or nothing."""
+    if config.args_source is not pytest.Config.ArgsSource.ARGS:
+        return []
+    asked = [Path(config.invocation_params.dir, argument.partition("::")[0]) for argument in config.args]
+    return sorted(set(asked)) if all(path.is_file() for path in asked) else []
+
+
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Leave nothing out of a file that is named, unless `-m` says so."""
+    chosen = any(str(argument).startswith("-m") for argument in config.invocation_params.args)
+    if "PYTEST_XDIST_WORKER" not in os.environ and not chosen and _files(config):
+        config.option.markexpr = ""
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    return 0 if 0 < len(_files(config)) <= FEW else None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if config.option.markexpr != LIGHT or not collection_path.match("test_*.py"):
+        return None
+    return True if EXAMPLES in collection_path.parents or WHOLE.search(collection_path.read_text("utf-8")) else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if EXAMPLES in item.path.parents or (isinstance(item, pytest.Function) and _asks_for_postgres(item)):
+            item.add_marker("heavy")
+    if "slow" not in config.option.markexpr:
+        slow = [item for item in items if any(item.iter_markers("slow"))]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not any(item.iter_markers("slow"))]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    guard.open(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None]:
+    notes = guard.close()
+    yield
+    if notes:
+        pytest.fail(f"a test that starts a process or a server is marked `heavy`; this one started {'; '.join(notes)}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.option.markexpr == LIGHT:
+        terminalreporter.section("left out", "-", blue=True)
+        terminalreporter.line(
+            "Tests that start a process, a server or a browser, or take over a second: pytest -m heavy"
+        )

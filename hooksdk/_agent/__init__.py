@@ -1,1 +1,0 @@
-"""Below `agent.py`."""
