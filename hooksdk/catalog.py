@@ -17,7 +17,7 @@ from hooksdk.errors import nearest
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results
 
-__all__ = ["Catalog", "Storage", "ToolContext", "build_catalog"]
+__all__ = ["Catalog", "Storage", "ToolContext", "build_catalog", "full_names", "readings"]
 
 T = TypeVar("T")
 
@@ -195,15 +195,15 @@ def build_catalog(
     says all that. Of the `earlier` names and ids, those that no tool has now are `removed_names`. With `runnable` the
     catalog's tools have no executors; those that have are put in there, by name."""
     notes = [f"the tools of '{owner}' are missing: {reason}" for owner, reason in (missing or {}).items()]
-    by_fold: dict[str, list[Tool]] = {}
+    by_look: dict[str, list[Tool]] = {}
     entries = list(_with_distinct_ids(tools, notes))
     for entry in entries:
-        by_fold.setdefault(_fold(entry.name), []).append(entry)
-    keepers = {id(keeper): keeper for group in by_fold.values() if (keeper := _keeps_its_name(group)) is not None}
+        by_look.setdefault(_look_of(entry.name), []).append(entry)
+    keepers = {id(keeper): keeper for group in by_look.values() if (keeper := _keeps_its_name(group)) is not None}
     taken = {keeper.name for keeper in keepers.values()} | {*reserved}
     new_names: dict[int, str] = {}  # two ids may read the same: owners may hold colons
     shared: dict[str, list[str]] = {}
-    for group in by_fold.values():
+    for group in by_look.values():
         for entry in group:
             name = f"{entry.owner or entry.source}__{entry.name}"
             if entry.name in reserved:
@@ -255,8 +255,8 @@ def _keeps_its_name(group: Sequence[Tool]) -> Tool | None:
     return own[0] if len(own) == 1 else None
 
 
-def _fold(name: str) -> str:
-    """Names that a reader cannot tell apart count as one: width, case and invisible characters are folded."""
+def _look_of(name: str) -> str:
+    """Names that a reader cannot tell apart count as one: width, case and invisible characters do not count."""
     visible = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
     return visible.casefold()
 

@@ -10,13 +10,14 @@ from contextlib import AbstractAsyncContextManager
 from os import PathLike
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
 import anyio
 
 from hooksdk._plugins.discovery import find_plugins, load_plugins, look_at, survey
 from hooksdk._plugins.files import names_file, plugins_at
 from hooksdk._plugins.handlers import judging_line
+from hooksdk._plugins.installed import installed_plugins
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._plugins.registry import Registry
 from hooksdk._run.held import HeldSession
@@ -39,11 +40,13 @@ from hooksdk.errors import (
     check_text,
     refuse,
 )
-from hooksdk.session import Session
 from hooksdk.stores import open_store
 from hooksdk.transcript import Store
 
-__all__ = ["Host", "Plugin", "load_plugins", "look_at", "names_file", "plugins_at", "survey"]
+if TYPE_CHECKING:
+    from hooksdk.session import Session
+
+__all__ = ["Host", "Plugin", "installed_plugins", "load_plugins", "look_at", "names_file", "plugins_at", "survey"]
 
 T = TypeVar("T")
 CLOSE_TIMEOUT = 10.0
@@ -217,6 +220,8 @@ class Host(AsyncOnly):
     def _session(self, session_id: str, on_idle: Callable[[], None]) -> Session:
         if self._background is None:
             raise SessionClosed("the host")
+        from hooksdk.session import Session  # with the first one: who only asks about plugins has none
+
         parts = SessionParts(
             config=self.config, registry=self._registry, background=self._background, store=self._store,
             approver=self._approver, shared=self._shared, on_open=self._add_session, on_close=self._remove_session,
@@ -237,7 +242,7 @@ class Host(AsyncOnly):
         while True:
             held = self._held.get(session_id)
             if held is None:
-                held = self._held[session_id] = HeldSession[Session](idle, self._tell_idle)
+                held = self._held[session_id] = HeldSession["Session"](idle, self._tell_idle)
                 held.session = self._session(session_id, held.tell_idle)
                 assert self._background is not None
                 self._background.spawn(self._keep, session_id, held, name=f"session '{session_id}'")

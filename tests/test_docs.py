@@ -67,11 +67,12 @@ DOCSTRINGS = list(blocks_of_docstrings())
 
 @pytest.fixture
 def page_module() -> Iterator[types.ModuleType]:
-    """A module to run a page in: handlers and pickles look their names up there."""
+    """A module to run a page in: handlers and pickles look their names up there. A page may give it further names."""
     module = types.ModuleType("page")
     sys.modules["page"] = module
     yield module
-    del sys.modules["page"]
+    for name in [name for name, one in sys.modules.items() if one is module]:
+        del sys.modules[name]
 
 
 @pytest.mark.parametrize(

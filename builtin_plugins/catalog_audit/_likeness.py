@@ -21,7 +21,7 @@ _ALIKE = ((re.compile("rn"), "m"), (re.compile("vv"), "w"), (re.compile("[1i|!]"
 _SIGNS = re.compile(r"[\s_.\-\u2010-\u2015\u2212/]+")
 
 
-def fold(name: str) -> str:
+def look_of(name: str) -> str:
     """The same text for names that are hard to tell apart: by case, width, accents, alphabets, separators, and by letters
     that look alike (`l`, `1` and `I`; `rn` and `m`). A letter that is drawn like nobody knows what becomes U+FFFD."""
     text = unicodedata.normalize("NFKD", re.sub("[\u017f\u02db\u037a]", _UNKNOWN, visible(name)))
@@ -34,12 +34,12 @@ def fold(name: str) -> str:
 
 
 def resembling(name: str, known: Mapping[str, Iterable[str]]) -> list[str]:
-    """Of the known names, by their folds, those that this one resembles.
+    """Of the known names, by `look_of`, those that this one resembles.
 
     A foreign letter between Latin ones may be drawn like any of them, so it stands for each; where half of a name is
     foreign it is a word of another language and resembles none.
     """
-    own = fold(name)
+    own = look_of(name)
     strange = own.count(_UNKNOWN)
     if not strange:
         return list(known.get(own, ()))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from builtin_plugins.catalog_audit._definition import Record, is_old, old_fingerprint_of, parts_of
-from builtin_plugins.catalog_audit._likeness import fold, resembling
+from builtin_plugins.catalog_audit._likeness import look_of, resembling
 from builtin_plugins.catalog_audit._texts import hidden_text, instructions
 from hooksdk import Tool
 
@@ -67,7 +67,7 @@ class KnownNames:
 
     def add(self, tool_id: str) -> None:
         """From now on the name is known."""
-        self._ids.setdefault(fold(_name_of(tool_id)), set()).add(tool_id)
+        self._ids.setdefault(look_of(_name_of(tool_id)), set()).add(tool_id)
 
     def like(self, tool: Tool, newcomers: set[str]) -> list[str]:
         """Ids of other tools whose names this one resembles. Of newcomers that have the very same name nobody can say who

@@ -14,6 +14,7 @@ from hooksdk._firing.event import Checked
 from hooksdk._schema.fresh import Fresh, peek
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import Attempt, describe, is_uncatchable
+from hooksdk._transcript.storage import Store
 from hooksdk.calls import ToolCall
 from hooksdk.tools import Tool
 from hooksdk.values import Uncloneable, canonical, clip
@@ -114,6 +115,8 @@ class ApprovalRequest:
     tool: Tool = field(repr=False)
     arguments: Fresh[dict[str, Any]] = Fresh()
     """A fresh copy of what will run."""
+    store: Store | None = field(default=None, repr=False, compare=False)
+    """The host's store, for an approver that keeps what it asks; None for a request that no host has made."""
     mask: Callable[[Any], Any] = field(default=_as_it_is, repr=False, compare=False)
     """Gives a JSON value with the session's secrets as their placeholders: for what is stored or sent away of this request."""
 
@@ -170,6 +173,10 @@ class Approval:
     of these names have these values; all others are free. It must fit this call."""
     expires: float | None = field(default=None, kw_only=True)
     """Seconds for which it is remembered; 30 days unless given."""
+
+
+YES = Approval(True)
+"""Approved, this once."""
 
 
 @dataclass(frozen=True)

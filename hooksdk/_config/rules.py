@@ -60,7 +60,7 @@ class Setting:
         return self.own
 
 
-Outcome = Callable[[Setting], Any]
+Rule = Callable[[Setting], Any]
 """The value that counts after the project's file, which has the setting; None: none."""
 
 
@@ -173,7 +173,7 @@ def _without(names: Any, others: Sequence[str]) -> list[str]:
 
 
 Effect = Literal["neutral", "adds up", "widens"]
-SETTINGS: dict[str, tuple[Effect, Outcome]] = {
+SETTINGS: dict[str, tuple[Effect, Rule]] = {
     "store": ("widens", _store),  # but "memory" and the user's state folder do not
     "plugins_file": ("widens", _plugins_file),  # the user's false holds
     "mcp": ("widens", _mcp),  # but no file at all narrows
@@ -185,7 +185,7 @@ SETTINGS: dict[str, tuple[Effect, Outcome]] = {
     "gateway": ("widens", _gateway),
 }
 """How a project's settings meet the user's. What neither stands here nor is a plugin's section widens."""
-PLUGIN_SETTINGS: dict[str, tuple[Effect, Outcome]] = {
+PLUGIN_SETTINGS: dict[str, tuple[Effect, Rule]] = {
     "enabled": ("adds up", _enabled),  # the user's false holds; false widens for plugins that the operator configured
     "grants": ("widens", _grants),  # added to the user's
     "mode": ("widens", _mode),  # "enforce" narrows
@@ -195,7 +195,7 @@ PLUGIN_SETTINGS: dict[str, tuple[Effect, Outcome]] = {
 what they mean."""
 
 
-def settle(table: Mapping[str, tuple[Effect, Outcome]], name: str, setting: Setting) -> Any:
+def settle(table: Mapping[str, tuple[Effect, Rule]], name: str, setting: Setting) -> Any:
     """The value that counts for a setting of the project's file; None: none."""
-    _, outcome = table.get(name, ("widens", _unknown))
-    return outcome(setting)
+    _, rule = table.get(name, ("widens", _unknown))
+    return rule(setting)

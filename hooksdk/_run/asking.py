@@ -85,7 +85,7 @@ def _request(state: RunState, work: CallInProgress) -> ApprovalRequest:
         plugin=gravest.plugin, questions=work.questions, session_id=info.session_id, run_id=info.run_id,
         agent_id=info.agent_id, workspace_dir=info.workspace_dir, requester=info.requester, trigger=info.trigger,
         call=work.call, tool=work.tool, arguments=schema.clone(work.own_arguments),
-        mask=state.secrets.value,
+        store=state.parts.store, mask=state.secrets.value,
     )  # fmt: skip
 
 

@@ -485,7 +485,8 @@ class Context:
     def __init__(self, state: RunState, work: CallInProgress) -> None:
         self._state = state
         self._work = work
-        self.catalog = state.tools
+        self.session_id, self.run_id = state.info.session_id, state.info.run_id
+        self.agent_id, self.call, self.catalog = state.info.agent_id, work.call, state.tools
         self.count = state.stats.count
 
     @property
@@ -503,28 +504,12 @@ class Context:
         return PluginStorage(self._state.parts.store, self._owner, self._state.secrets)
 
     @property
-    def session_id(self) -> str:
-        return self._state.info.session_id
-
-    @property
-    def run_id(self) -> str:
-        return self._state.info.run_id
-
-    @property
     def attempt(self) -> int:
         return self._state.info.attempt
 
     @property
-    def agent_id(self) -> str:
-        return self._state.info.agent_id
-
-    @property
     def info(self) -> hooks.RunInfo:
         return self._state.info
-
-    @property
-    def call(self) -> ToolCall:
-        return self._work.call
 
     @property
     def _over(self) -> bool:

@@ -82,7 +82,7 @@ class SecretMask:
         loose, exact = dict(self._loose), dict(self._exact)
         for name, value in sorted(fresh):
             for spelling in sorted(_spellings(value), key=len, reverse=True):
-                folded = _fold(spelling)
+                folded = _unbroken(spelling)
                 if len(folded) >= MIN_LOOSE:
                     others, placeholder = loose.get(folded, ((), _placeholder(name)))
                     if not others or not spelling.isascii():  # beyond ASCII not every case folds to one form
@@ -104,7 +104,7 @@ class SecretMask:
             return text
         hits = [spelling for spelling in self._exact if spelling in text]
         if self._loose:
-            folded = _fold(text)
+            folded = _unbroken(text)
             hits += [one for key, (spellings, _) in self._loose.items() if key in folded for one in spellings]
         return self._pattern(hits).sub(self._replacement, text) if hits else text
 
@@ -190,7 +190,7 @@ class SecretMask:
         if match[1]:
             return match[1]
         text = match[0]
-        return self._exact.get(text) or self._loose.get(_fold(text), ("", "{{secret}}"))[1]
+        return self._exact.get(text) or self._loose.get(_unbroken(text), ("", "{{secret}}"))[1]
 
 
 def _text_of(error: BaseException) -> str:
@@ -217,13 +217,13 @@ def _placeholder(name: str) -> str:
     return f"{{{{secret:{name}}}}}"
 
 
-def _fold(text: str) -> str:
+def _unbroken(text: str) -> str:
     """Without case, and without the line ends and blanks that wrapping puts in."""
     return "".join(text.lower().split())
 
 
 def _as_written(spelling: str) -> str:
-    if len(_fold(spelling)) < MIN_LOOSE:
+    if len(_unbroken(spelling)) < MIN_LOOSE:
         return re.escape(spelling)
     core = spelling.strip()
     before, after = spelling.split(core, maxsplit=1)[0], spelling[len(spelling.rstrip()) :]

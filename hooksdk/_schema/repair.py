@@ -18,7 +18,7 @@ _UNKNOWN: tuple[frozenset[str], dict[str, Any]] = (frozenset(), {})
 def repair_arguments(schema: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
     """Repair in place what is certain."""
     repair = _Repair(schema)
-    return cast("dict[str, Any]", repair.value(schema, repair.fold(repair.unwrap(arguments))))
+    return cast("dict[str, Any]", repair.value(schema, repair.nest(repair.unwrap(arguments))))
 
 
 class _Repair:
@@ -36,7 +36,7 @@ class _Repair:
                     return cast("dict[str, Any]", inner)
         return arguments
 
-    def fold(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def nest(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """`"a.b": 1` -> `a: {b: 1}` where the schema has it so."""
         known = self._properties(self._root)
         folded = {key: value for key, value in arguments.items() if key in known or "." not in key}
@@ -80,9 +80,9 @@ class _Repair:
             return
         alike: dict[str, list[str]] = {}
         for key in [*known, *(key for key in value if key not in known)]:
-            alike.setdefault(_fold(key), []).append(key)
+            alike.setdefault(_squeeze(key), []).append(key)
         for key in missing:
-            match [one for one in alike[_fold(key)] if one != key]:
+            match [one for one in alike[_squeeze(key)] if one != key]:
                 case [written] if written not in known and written in value:
                     value[key] = value.pop(written)
                 case _:
@@ -161,7 +161,7 @@ class _Repair:
         return frozenset[str]().union(*(types for types, _ in plans)), real[0] if len(real) == 1 else {}
 
 
-def _fold(key: str) -> str:
+def _squeeze(key: str) -> str:
     return re.sub(r"[\W_]+", "", key).casefold()
 
 

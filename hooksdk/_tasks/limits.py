@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self, final
+from typing import Any, Self, final
 
 import anyio
 import anyio.lowlevel
@@ -67,10 +67,7 @@ class Attempt:
         self._pauses = 0
 
     async def __aenter__(self) -> Self:
-        try:
-            self._task = task = asyncio.current_task()
-        except RuntimeError:
-            self._task = task = None
+        self._task = task = asyncio_task()
         if task is None:  # trio
             self._requests, now = -1, anyio.current_time()
         else:
@@ -150,12 +147,17 @@ class Attempt:
         return True
 
 
+def asyncio_task() -> asyncio.Task[Any] | None:
+    """The asyncio task that runs now; None under trio."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
 def cancel_requests() -> int:
     """How many cancellations this asyncio task was asked for so far; -1 under trio, which has no such count."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        return -1
+    task = asyncio_task()
     return -1 if task is None else task.cancelling()
 
 

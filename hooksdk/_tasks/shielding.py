@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 
 from hooksdk._tasks.background import logger
-from hooksdk._tasks.limits import cancel_requests
+from hooksdk._tasks.limits import asyncio_task, cancel_requests
 from hooksdk.errors import SessionBusy
 
 T = TypeVar("T")
@@ -25,10 +25,7 @@ _shielded_tasks: set[asyncio.Future[Any]] = set()
 async def run_shielded(step: Callable[[*P], Coroutine[Any, Any, T]], *args: *P) -> T:
     """Run `step(*args)` to completion. A cancellation of the caller, asyncio's own `task.cancel()` included, is raised
     again afterwards."""
-    try:
-        current = asyncio.current_task()
-    except RuntimeError:  # trio
-        current = None
+    current = asyncio_task()
     if current is None or current in _shielded_tasks:  # nobody else can cancel such a task
         with anyio.CancelScope(shield=True):
             return await step(*args)

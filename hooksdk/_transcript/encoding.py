@@ -48,9 +48,15 @@ class EncodedMessage(dict[str, Any]):
 def as_stored(message: Message) -> EncodedMessage:
     """The message as it comes back from a store. It is parsed only where it may come back as another: with NaN, with tuples,
     and with halves of surrogate pairs, since two of them become one character."""
-    line, size = encode(message), survey(message)
-    is_same = size.plain and not size.fault and b"\\ud" not in line
+    line = encode(message)
+    is_same = _is_json(message) and b"\\ud" not in line
     return EncodedMessage(message if is_same else json.loads(line), line)
+
+
+def _is_json(value: object) -> bool:
+    """True for JSON's own types alone, which need not be encoded to know; False also where it is too much to look through."""
+    size = survey(value)
+    return size.plain and not size.fault
 
 
 def encode(value: object) -> bytes:
@@ -105,7 +111,7 @@ def load_result(fields: dict[str, Any]) -> ToolResult:
 
 def plain_result(result: ToolResult) -> ToolResult:
     """The result, or its text alone where the rest is not JSON: a result must never be lost."""
-    if result.plain and peek(result, "structured") is None:  # text, which is JSON
+    if (result.plain and peek(result, "structured") is None) or _is_json(save_result(result)):
         return result
     try:
         encode(save_result(result))

@@ -17,10 +17,6 @@ that is smaller is read once."""
 class MessageSource(Protocol):
     """Where the messages are stored."""
 
-    def size(self, position: int) -> int:
-        """How many bytes a stored message has."""
-        ...
-
     def scan(self, start: int, stop: int) -> Iterator[Message]:
         """The messages from `start` to before `stop`, each a fresh object. Raises `TranscriptChanged` where one is not what
         was stored, and `StoreError` where it cannot be read."""
@@ -33,10 +29,6 @@ class EncodedMessages:
 
     def __init__(self, lines: list[bytes]) -> None:
         self.lines = lines
-
-    def size(self, position: int) -> int:
-        """How many bytes a message has."""
-        return len(self.lines[position])
 
     def scan(self, start: int, stop: int) -> Iterator[Message]:
         """The messages from `start` to before `stop`, each a fresh object."""
@@ -56,12 +48,10 @@ class Messages(Sequence[Message]):
         self._sizes: list[int] = []
         self._bytes = 0
 
-    def append(self, message: Message, size: int | None = None) -> None:
+    def append(self, message: Message, size: int = 0) -> None:
         """One more, which is stored already, in `size` bytes."""
-        position = len(self)
         self._kept.append(message)
         if self._lazy:
-            size = self.source.size(position) if size is None and self.source else size or 0
             self._sizes.append(size)
             self._bytes += size
             if self._bytes > 2 * KEPT_BYTES:

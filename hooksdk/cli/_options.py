@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from hooksdk.cli._console import stderr_console, warnings_shown
-from hooksdk.host import plugins_at
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Project = Annotated[
@@ -60,5 +59,7 @@ def import_plugins(names: Sequence[str] | None) -> tuple[Any, ...]:
     """The modules and classes of `--plugin`, for `Host(plugins=...)`. Raises `PluginError`."""
     if not names:
         return ()
+    from hooksdk.host import plugins_at
+
     with warnings_shown(stderr_console()):
         return tuple(plugins_at(*names))

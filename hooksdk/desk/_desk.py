@@ -12,6 +12,7 @@ from hooksdk.approvals import MAX_TIMEOUT, Approval, ApprovalRequest, Later, pla
 from hooksdk.desk._record import ApprovalRecord
 from hooksdk.desk._records import DAY, ApprovalRecords, NotWaiting
 from hooksdk.errors import check, check_number
+from hooksdk.stores import MemoryStore, Store
 from hooksdk.tasks import Attempt, describe
 
 logger = logging.getLogger("hooksdk")
@@ -21,6 +22,11 @@ POLL = 0.25
 """Seconds between two looks at a record that waits: another process may have answered."""
 SHARE = 0.9
 """Of the time that a plugin lets a person be asked for: after it the run would take silence for a no."""
+
+IN_MEMORY = (
+    "nobody can answer them from another process, `hooksdk approvals` among them, and they end with this one. "
+    'Host(store="jsonl") keeps them'
+)
 
 Channel = Callable[[ApprovalRecord], Awaitable[Approval | None]]
 """A way to a person: `async def (record) -> Approval`, or None where the answer comes in another way, or not at all."""
@@ -53,10 +59,12 @@ class ApprovalDesk:
     ) -> None:
         check_number("ApprovalDesk(keep=...)", keep, "keep=3600")
         check("ApprovalDesk(wait=...)", wait, (int, float), "seconds")
-        self.records = ApprovalRecords() if records is None else records
+        self.records = records
         self.channels = tuple(channels)
         self.wait = wait
         self.keep = keep
+        self._memory = MemoryStore()
+        self._last: ApprovalRecords | None = None
 
     async def __call__(self, request: ApprovalRequest) -> Approval | Later:
         """Ask about one call."""
@@ -68,35 +76,56 @@ class ApprovalDesk:
     ) -> Approval | Later:  # fmt: skip
         """Ask about one call, over these channels as well, and for as many seconds: with 0 until every channel was asked.
         A question or an answer that a session has left which `is_over`, by its id, is taken over."""
+        records = self.records_in(request.store)
         patient = (self.wait if wait is None else wait) > 0
         longest = SHARE * min(request.timeout, MAX_TIMEOUT)
         until = anyio.current_time() + (min(self.wait if wait is None else wait, longest) if patient else longest)
         waited_for: int | None = None
         while True:
             try:
-                record, answer = await self.records.ask(request, keep=self.keep, waited_for=waited_for, is_over=is_over)
+                record, answer = await records.ask(request, keep=self.keep, waited_for=waited_for, is_over=is_over)
             except ValueError as problem:
                 return Approval(False, str(problem))
             if answer is not None:
                 return answer
             if anyio.current_time() >= until:
                 return Later()
-            if not await self._wait(record, (*channels, *self.channels), until, patient=patient):
+            if not await self._wait(records, record, (*channels, *self.channels), until, patient=patient):
                 return Later()
             waited_for = record.number
 
-    async def _wait(self, record: ApprovalRecord, channels: Sequence[Channel], until: float, *, patient: bool) -> bool:
+    def records_in(self, store: Store | None) -> ApprovalRecords:
+        """Where the questions of a host are kept: in the desk's own `records`, else in this store, the host's; without either
+        in memory. Raises `StoreError` for a store that cannot keep them."""
+        if self.records is not None:
+            return self.records
+        store = self._memory if store is None else store
+        if self._last is None or self._last.store is not store:
+            self._last = ApprovalRecords(store)
+            if isinstance(store, MemoryStore):
+                logger.warning("approvals that wait are in memory, like all that this host keeps: %s", IN_MEMORY)
+        return self._last
+
+    async def _wait(
+        self,
+        records: ApprovalRecords,
+        record: ApprovalRecord,
+        channels: Sequence[Channel],
+        until: float,
+        *,
+        patient: bool,
+    ) -> bool:
         """Ask over these channels; True once the record waits no more, by whatever way that came."""
         over = anyio.Event()
 
         async def watch() -> None:
             while not over.is_set():
                 await anyio.sleep(POLL)
-                if not await self.records.is_pending(record.number):
+                if not await records.is_pending(record.number):
                     over.set()
 
         async def ask(channel: Channel) -> None:
-            if await self._ask_over(channel, record):
+            if await self._ask_over(channel, records, record):
                 over.set()
 
         async def ask_all() -> None:
@@ -113,9 +142,9 @@ class ApprovalDesk:
             with anyio.move_on_after(max(until - anyio.current_time(), 0)):
                 await over.wait()
             group.cancel_scope.cancel()
-        return not await self.records.is_pending(record.number)
+        return not await records.is_pending(record.number)
 
-    async def _ask_over(self, channel: Channel, record: ApprovalRecord) -> bool:
+    async def _ask_over(self, channel: Channel, records: ApprovalRecords, record: ApprovalRecord) -> bool:
         """True when the channel's answer is written, or the record has one already."""
         approval: Approval | None = None
         async with Attempt(MAX_TIMEOUT) as attempt:
@@ -127,7 +156,7 @@ class ApprovalDesk:
         if approval is None:
             return False
         try:
-            await self.records.answer(record.number, approval)
+            await records.answer(record.number, approval)
         except NotWaiting as late:
             logger.info("an answer came too late: %s", late)
         return True

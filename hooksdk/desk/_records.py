@@ -1,31 +1,33 @@
-"""The records of questions to people, in one file that every process of the user reads and answers.
+"""The records of questions to people, in the store's key-value space: whoever has the store reads and answers them.
 
-The record is the authority: whoever is asked (a terminal, a client, a web service) only writes an answer into it, once, and a
-call takes that answer out of it, once. Each step is one transaction.
+The list of open questions is one value, and it is the authority: whoever is asked (a terminal, a client, a web service) only
+writes an answer into it, once, and a call takes that answer out of it, once. Each step changes the list in one atomic change of
+that value, and begins anew where somebody else was quicker. What is asked does not change any more; it is a value of its own,
+which is there before the list names it.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import logging
-import os
+import random
 import secrets
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import Any, TypeVar, final
+
+import anyio
 
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.config import state_folder
-from hooksdk.desk._record import ApprovalRecord, read_stored, record_of
+from hooksdk.desk._before import take_over
+from hooksdk.desk._list import DAMAGED, LIST, QUESTIONS, SIGNING, SPACE, Entry, Listed, enter, parse, store_question
+from hooksdk.desk._record import ApprovalRecord, record_of
 from hooksdk.errors import HostError, StoreError
-from hooksdk.tasks import in_thread
-from hooksdk.values import canonical
-
-if TYPE_CHECKING:
-    import sqlite3
+from hooksdk.stores import MemoryStore, Store
+from hooksdk.values import canonical, clone
 
 logger = logging.getLogger("hooksdk")
 
@@ -39,16 +41,12 @@ MAX_WAITING = 100
 DRIFT = 60.0
 """Seconds by which a clock may be set back. By more nobody knows what has expired: all that waits expires then."""
 BUSY = 10.0
-"""Seconds to wait for another process's transaction."""
-_SCHEMA = (
-    """create table approvals (number integer primary key autoincrement, state text not null, key text not null,
-    session text not null, expires real not null, ticket text, record text not null)""",
-    "create index approvals_by_key on approvals (key, state)",
-    "create table clock (latest real not null)",
-    "insert into clock values (0)",
-    "create table signing (key blob not null)",
-    "pragma user_version = 1",
-)
+"""Seconds for which a step begins anew because others are quicker."""
+PAUSE = 0.02
+"""Seconds before it does, at most."""
+CENTURY = 100 * 365 * DAY
+"""What is kept longer has no date."""
+OPEN = ("pending", "granted", "denied")
 
 
 @dataclass(eq=False)
@@ -64,58 +62,67 @@ class NotWaiting(HostError):
 
 @final
 class ApprovalRecords:
-    """The questions that wait for a person, and their answers: `$HOOKSDK_HOME/approvals.db`, or
-    `~/.local/state/hooksdk/approvals.db`, unless another path is given. Only its owner can read the file.
+    """The questions that wait for a person in a store, and their answers. Every process that has the store sees them.
 
     An answer counts for one call: of the same session and requester, to the same tool with the same arguments, about which
-    the same is asked, before it expires. `clock` gives seconds since the epoch.
+    the same is asked, before it expires. `clock` gives seconds since the epoch. `before` is the file in which hooksdk 0.2.0 kept
+    them, by default `$HOOKSDK_HOME/approvals.db` or `~/.local/state/hooksdk/approvals.db`: what waits there for sessions of this
+    store goes on waiting here. Raises `StoreError` for a store without `change_value`.
 
     ```python
     import anyio
 
-    from hooksdk.approvals import Approval, ApprovalRecords
+    from hooksdk import JsonlStore
+    from hooksdk.approvals import Approval
+    from hooksdk.desk import ApprovalRecords
 
     async def grant_all(records: ApprovalRecords) -> None:
-        for record in await records.list():
-            if record.state == "pending":
-                await records.answer(record.number, Approval(True, by="ann"))
+        for record in await records.list(waiting=True):
+            await records.answer(record.number, Approval(True, by="ann"))
 
-    anyio.run(grant_all, ApprovalRecords("approvals.db"))
+    anyio.run(grant_all, ApprovalRecords(JsonlStore("sessions")))
     ```
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, *, clock: Callable[[], float] = time.time) -> None:
-        self.path = state_folder() / FILE_NAME if path is None else Path(path).expanduser()
+    def __init__(
+        self, store: Store, *, clock: Callable[[], float] = time.time, before: str | Path | None = None
+    ) -> None:
+        if not callable(getattr(store, "change_value", None)):
+            problem = "records of approvals need a store with change_value(space, key, old, new), and this has none"
+            raise StoreError(type(store).__name__, f"{problem}. Give them another: ApprovalRecords(JsonlStore())")
+        self.store = store
         self._clock = clock
-        self._key: bytes | None = None
+        self._before = None if isinstance(store, MemoryStore) else Path(before or state_folder() / FILE_NAME)
 
-    async def list(self) -> Sequence[ApprovalRecord]:
-        """All that are kept, by number: those that were used or have expired for a week. One that is damaged is left out,
-        and the log says so. Raises `StoreError`."""
-
-        def work(database: sqlite3.Connection, _now: float) -> list[ApprovalRecord]:
-            rows = database.execute("select * from approvals order by number").fetchall()
-            return [record for row in rows if (record := _read(row))]
-
-        return await self._step(work)
+    async def list(self, *, waiting: bool = False) -> Sequence[ApprovalRecord]:
+        """All that are kept, by number: those that were used or have expired for a week; or those that are `waiting` for an
+        answer. One that is damaged is left out, and the log says so. Raises `StoreError`."""
+        entries = (await self._look())["open"]
+        known = [await self._read(int(number), one) for number, one in entries.items() if not waiting or _waits(one)]
+        keys = [] if waiting else await self.store.list_keys(QUESTIONS)
+        known += [await self._read_closed(key) for key in keys if _number(key) and str(_number(key)) not in entries]
+        return sorted(filter(None, known), key=lambda one: one.number)
 
     async def get(self, number: int) -> ApprovalRecord | None:
         """The one of this number; None where there is none, or it is damaged. Raises `StoreError`."""
-        return await self._step(lambda database, _now: _find(database, number))
+        if (entry := (await self._look())["open"].get(str(number))) is not None:
+            return await self._read(number, entry)
+        keys = [key for key in await self.store.list_keys(QUESTIONS) if _number(key) == number]
+        return await self._read_closed(keys[0]) if keys else None
 
     async def answer(self, number: int, answer: Approval) -> ApprovalRecord:
         """Write an answer into a record that has none, whoever asked for it. Raises `NotWaiting` and `StoreError`."""
 
-        def work(database: sqlite3.Connection, now: float) -> ApprovalRecord:
-            record = _find(database, number)
+        async def work(listed: Listed, now: float) -> ApprovalRecord:
+            entry = listed["open"].get(str(number))
+            record = await (self.get(number) if entry is None else self._read(number, entry))
             if record is None:
                 raise NotWaiting(number, "is none that waits here")
-            if record.state != "pending":
+            if entry is None or not _waits(entry):
                 raise NotWaiting(number, "has expired" if record.state == "expired" else "was answered already")
             state = "granted" if answer.granted else "denied"
-            answered = replace(record, state=state, answer=answer, answered=now)
-            _write(database, answered)
-            return answered
+            entry.update(state=state, answer=asdict(answer), answered=now)
+            return replace(record, state=state, answer=answer, answered=now)
 
         return await self._step(work)
 
@@ -128,53 +135,45 @@ class ApprovalRecords:
         also where another call has taken that. Where this session has no such record it takes over one of a session that
         `is_over`, by its id: of the same requester about the same call. Raises `ValueError` for what nobody can be asked about, and `StoreError`."""
         asked = record_of(request, made=0.0, expires=0.0)
+        place = ""
 
-        def work(database: sqlite3.Connection, now: float) -> tuple[ApprovalRecord, Approval | None]:
-            query = (
-                "select * from approvals where key = ? and state in ('granted', 'denied', 'pending') order by number"
-            )
-            found = (_read(row) for row in database.execute(query, [asked.key]).fetchall())
-            own = [record for record in found if record is not None and record.key == asked.key]
-            if not own and is_over is not None:
-                own = _taken_over(database, asked, is_over)
-            if own:
-                oldest = replace(own[0], state="used") if own[0].answer is not None else own[0]
-                _write(database, oldest)
-                return oldest, oldest.answer
-            before = None if waited_for is None else _find(database, waited_for)
+        async def work(listed: Listed, now: float) -> tuple[ApprovalRecord, Approval | None]:
+            nonlocal asked, place
+            own = await self._own(listed, asked, is_over)
+            if own is not None:
+                if own.answer is None:
+                    return own, None
+                listed["open"][str(own.number)]["state"] = "used"
+                return replace(own, state="used"), own.answer
+            before = None if waited_for is None else await self.get(waited_for)
             if before and before.key == asked.key and before.answer and not before.answer.granted:
                 return before, before.answer
-            return _insert(database, replace(asked, made=now, expires=now + keep)), None
+            if sum(one["session"] == asked.session and _waits(one) for one in listed["open"].values()) >= MAX_WAITING:
+                raise ValueError(f"{MAX_WAITING} calls of this session wait for an approval already")
+            if not place:
+                asked = replace(asked, made=now, expires=now + min(keep, CENTURY))
+                place = await store_question(self.store, asked)
+            return enter(listed, asked, place), None
 
         return await self._step(work)
 
     async def find(self, request: ApprovalRequest) -> ApprovalRecord | None:
         """The record in which this question waits, if it does. Raises `ValueError` and `StoreError`."""
-        key = record_of(request, made=0.0, expires=0.0).key
-
-        def work(database: sqlite3.Connection, _now: float) -> ApprovalRecord | None:
-            query = "select * from approvals where key = ? and state = 'pending' order by number"
-            row = database.execute(query, [key]).fetchone()
-            return _read(row) if row else None
-
-        return await self._step(work)
+        asked = record_of(request, made=0.0, expires=0.0)
+        record = await self._own(await self._look(), asked)
+        return record if record is not None and record.state == "pending" else None
 
     async def is_pending(self, number: int) -> bool:
-        """True while nobody has answered it. Nothing is locked or written. Raises `StoreError`."""
-
-        def work() -> bool:
-            with self._open() as database:
-                query = "select state, expires from approvals where number = ?"
-                row = database.execute(query, [number]).fetchone()
-                return bool(row) and row["state"] == "pending" and row["expires"] > self._clock()
-
-        return await in_thread(work)
+        """True while nobody has answered it. One small value is read. Raises `StoreError`."""
+        entry = _listed(await self.store.get_value(SPACE, LIST))["open"].get(str(number))
+        return entry is not None and _waits(entry) and entry["expires"] > self._clock()
 
     async def set_ticket(self, number: int, ticket: str) -> None:
         """Let the answer that comes with this ticket, and with none before, count. Raises `StoreError`."""
 
-        def work(database: sqlite3.Connection, _now: float) -> None:
-            database.execute("update approvals set ticket = ? where number = ?", [ticket, number])
+        async def work(listed: Listed, _now: float) -> None:
+            if (entry := listed["open"].get(str(number))) is not None:
+                entry["ticket"] = ticket
 
         await self._step(work)
 
@@ -182,123 +181,148 @@ class ApprovalRecords:
         """The record that waits for an answer with this ticket, which counts once; None where none does. Raises
         `StoreError`."""
 
-        def work(database: sqlite3.Connection, _now: float) -> ApprovalRecord | None:
-            spend = "update approvals set ticket = null where number = ? and ticket = ? and state = 'pending'"
-            return _find(database, number) if database.execute(spend, [number, ticket]).rowcount else None
+        async def work(listed: Listed, _now: float) -> ApprovalRecord | None:
+            entry = listed["open"].get(str(number))
+            if entry is None or not _waits(entry) or entry["ticket"] != ticket:
+                return None
+            entry["ticket"] = None
+            return await self._read(number, entry)
 
         return await self._step(work)
 
     async def key(self) -> bytes:
         """The secret with which tickets to these records are signed. Raises `StoreError`."""
-        if self._key is None:
-            key: bytes = await self._step(
-                lambda database, _now: database.execute("select key from signing").fetchone()[0]
-            )
-            self._key = key
-        return self._key
+        await self._catch_up()
+        while (key := await self.store.get_value(SPACE, SIGNING)) is None:
+            await self.store.change_value(SPACE, SIGNING, None, secrets.token_hex(32))
+        return bytes.fromhex(key)
 
-    async def _step(self, work: Callable[[sqlite3.Connection, float], T]) -> T:
-        return await in_thread(self._transaction, work)
-
-    def _transaction(self, work: Callable[[sqlite3.Connection, float], T]) -> T:
-        with self._open() as database:
-            database.execute("begin immediate")
-            try:
-                version = database.execute("pragma user_version").fetchone()[0]
-                for statement in () if version else _SCHEMA:
-                    database.execute(statement)
-                if not version:
-                    database.execute("insert into signing values (?)", [secrets.token_bytes(32)])
-                result = work(database, self._expire(database))
-            except BaseException:
-                database.execute("rollback")
-                raise
-            database.execute("commit")
-            return result
-
-    def _expire(self, database: sqlite3.Connection) -> float:
-        """Expire what is too old, and answer what time it is: never earlier than it was."""
-        now, latest = self._clock(), database.execute("select latest from clock").fetchone()[0]
-        where, values = "state in ('pending', 'granted', 'denied')", list[float]()
-        if set_back := now < latest - DRIFT:
-            logger.warning("the clock was set back by %.0f s, so every approval that waits has expired", latest - now)
-        else:
-            now = max(now, latest)
-            where, values = f"{where} and expires <= ?", [now]
-        for row in database.execute(f"select * from approvals where {where}", values).fetchall():  # noqa: S608 - no values
-            record = _read(row)
-            if record is None:
-                database.execute("update approvals set state = 'expired' where number = ?", [row["number"]])
-            else:
-                _write(database, replace(record, state="expired"))
-        if set_back or now > latest + DRIFT / 2:
-            database.execute("update clock set latest = ?", [now])
-            database.execute("delete from approvals where expires <= ?", [now - KEPT])
-        return now
-
-    @contextmanager
-    def _open(self) -> Generator[sqlite3.Connection]:
-        import sqlite3
-
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))  # the database's own files get the same mode
-            with closing(sqlite3.connect(self.path, timeout=BUSY, isolation_level=None)) as database:
-                database.row_factory = sqlite3.Row
-                yield database
-        except (sqlite3.Error, OSError) as error:
-            advice = "nothing was approved. If the file is damaged, move it away: what waits is asked anew"
-            raise StoreError(str(self.path), f"{error}; {advice}") from error
-
-
-def _find(database: sqlite3.Connection, number: int) -> ApprovalRecord | None:
-    row = database.execute("select * from approvals where number = ?", [number]).fetchone()
-    return _read(row) if row else None
-
-
-def _read(row: sqlite3.Row) -> ApprovalRecord | None:
-    """The record in a row; None for a damaged one, which is told and counts for nothing."""
-    try:
-        record = read_stored({**json.loads(row["record"]), "number": row["number"], "state": row["state"]})
-        if (record.key, record.expires) != (row["key"], row["expires"]):
-            raise ValueError("it is not the question that it was made for")
-    except ValueError as error:
-        logger.warning("approval %s is damaged, and counts for nothing: %s", row["number"], error)
+    async def _own(
+        self, listed: Listed, asked: ApprovalRecord, is_over: Callable[[str], bool] | None = None
+    ) -> ApprovalRecord | None:
+        """The oldest open record of this question; also one that another session has left, which is this one's then."""
+        entries = [(int(number), one) for number, one in listed["open"].items() if one["state"] in OPEN]
+        for number, entry in entries:
+            if entry["key"] == asked.key and (record := await self._read(number, entry)) is not None:
+                return record
+        for number, entry in entries:
+            if (
+                is_over is not None
+                and is_over(entry["session"])
+                and (left := await self._read(number, entry)) is not None
+            ):
+                record = replace(left, session=asked.session)
+                if record.key == asked.key:
+                    entry.update(session=record.session, key=record.key)
+                    return record
         return None
-    return record
+
+    async def _read(self, number: int, entry: Entry) -> ApprovalRecord | None:
+        """The record of an entry; None for a damaged one, which is told and counts for nothing."""
+        text = await self.store.get_value(QUESTIONS, entry["place"])
+        if text is None:  # it was put away just now
+            return await self._read_closed(_closed(number, entry))
+        record = parse(number, text, entry)
+        if record is not None and (record.key, record.expires) != (entry["key"], entry["expires"]):
+            logger.warning(DAMAGED, number, "it is not the question that it was made for")
+            return None
+        return record
+
+    async def _read_closed(self, key: str) -> ApprovalRecord | None:
+        return parse(_number(key), await self.store.get_value(QUESTIONS, key), {})
+
+    # The list
+
+    async def _look(self) -> Listed:
+        """The list as it is now; what has expired is marked so. Nothing is stored."""
+        await self._catch_up()
+        listed = clone(_listed(await self.store.get_value(SPACE, LIST)))
+        _expire(listed, self._clock())
+        return listed
+
+    async def _step(self, work: Callable[[Listed, float], Awaitable[T]]) -> T:
+        await self._catch_up()
+        return await self._change(work)
+
+    async def _catch_up(self) -> None:
+        if self._before is not None:
+            await take_over(self._before, self.store, self._change)
+            self._before = None
+
+    async def _change(self, work: Callable[[Listed, float], Awaitable[T]]) -> T:
+        """Change the list alone: from the beginning again where somebody else has changed it meanwhile."""
+        until = time.monotonic() + BUSY
+        while True:
+            stored = await self.store.get_value(SPACE, LIST)
+            listed = clone(_listed(stored))
+            now = _expire(listed, self._clock())
+            result = await work(listed, now)
+            away = [number for number, one in _listed(stored)["open"].items() if one["state"] not in OPEN]
+            places = [await self._put_away(int(number), listed["open"].pop(number)) for number in away]
+            if listed == stored:
+                return result
+            if await self.store.change_value(SPACE, LIST, stored, listed):
+                break
+            if time.monotonic() > until:
+                raise StoreError(f"storage '{SPACE}'", f"others have changed the approvals without end for {BUSY:g} s")
+            await anyio.sleep(random.uniform(0, PAUSE))  # noqa: S311 - so that two do not go on in step
+        if stored is None or listed["latest"] != stored["latest"]:
+            places += [key for key in await self.store.list_keys(QUESTIONS) if _expiry(key) <= now - KEPT]
+        for place in places:
+            await self.store.delete_value(QUESTIONS, place)
+        return result
+
+    async def _put_away(self, number: int, entry: Entry) -> str:
+        """Store a closed record whole, beside the list. Whoever does this, the result is the same; answers what is of no use
+        then."""
+        text = await self.store.get_value(QUESTIONS, entry["place"])
+        if text is not None and (record := parse(number, text, entry)) is not None:
+            await self.store.set_value(QUESTIONS, _closed(number, entry), canonical(record.as_dict()))
+        return entry["place"]
 
 
-def _taken_over(
-    database: sqlite3.Connection, asked: ApprovalRecord, is_over: Callable[[str], bool]
-) -> list[ApprovalRecord]:
-    """The oldest record of this question that a session has left, as this session's."""
-    rows = database.execute(
-        "select * from approvals where state in ('granted', 'denied', 'pending') order by number"
-    ).fetchall()
-    for row in rows:
-        if is_over(row["session"]) and (left := _read(row)) is not None:
-            record = replace(left, session=asked.session)
-            if record.key == asked.key:
-                move = "update approvals set session = ?, key = ? where number = ?"
-                database.execute(move, [record.session, record.key, record.number])
-                _write(database, record)
-                return [record]
-    return []
+def _waits(entry: Entry) -> bool:
+    return entry["state"] == "pending"
 
 
-def _insert(database: sqlite3.Connection, record: ApprovalRecord) -> ApprovalRecord:
-    waiting = "select count(*) from approvals where session = ? and state = 'pending'"
-    if database.execute(waiting, [record.session]).fetchone()[0] >= MAX_WAITING:
-        raise ValueError(f"{MAX_WAITING} calls of this session wait for an approval already")
-    insert = "insert into approvals (state, key, session, expires, record) values (?, ?, ?, ?, '')"
-    values = [record.state, record.key, record.session, record.expires]
-    made = replace(record, number=database.execute(insert, values).lastrowid)
-    _write(database, made)
-    return made
+def _closed(number: int, entry: Entry) -> str:
+    """The key of a record that is closed; those of questions begin with a letter."""
+    return f"{number}.{entry['expires']:.0f}"
 
 
-def _write(database: sqlite3.Connection, record: ApprovalRecord) -> None:
-    """Store a record whole, but for what has a column of its own."""
-    value = {name: one for name, one in record.as_dict().items() if name not in {"number", "state"}}
-    update = "update approvals set state = ?, record = ? where number = ?"
-    database.execute(update, [record.state, canonical(value), record.number])
+def _number(key: str) -> int:
+    """The number of a closed record; 0 where the key is another's."""
+    number = key.partition(".")[0]
+    return int(number) if number.isdecimal() else 0
+
+
+def _expiry(key: str) -> float:
+    return float(key.rpartition(".")[2])
+
+
+def _listed(stored: Any) -> Listed:
+    """The list; a new one where none is stored yet. Raises `StoreError` for what is none."""
+    if stored is None:
+        return {"id": secrets.token_hex(8), "next": 1, "latest": 0.0, "open": {}, "before": []}
+    with contextlib.suppress(AttributeError, TypeError):
+        if Listed.__required_keys__ <= stored.keys() and all(
+            Entry.__required_keys__ <= one.keys() for one in stored["open"].values()
+        ):
+            return stored
+    problem = f"the list of approvals is damaged, so nothing was approved: {str(stored)[:80]!r}"
+    raise StoreError(f"storage '{SPACE}'", f"{problem}. Delete it ('{LIST}'): what waits is asked anew then")
+
+
+def _expire(listed: Listed, now: float) -> float:
+    """Mark what is too old, and answer what time it is: never earlier than it was."""
+    latest = listed["latest"]
+    if set_back := now < latest - DRIFT:
+        logger.warning("the clock was set back by %.0f s, so every approval that waits has expired", latest - now)
+    else:
+        now = max(now, latest)
+    for entry in listed["open"].values():
+        if entry["state"] in OPEN and (set_back or entry["expires"] <= now):
+            entry["state"] = "expired"
+    if set_back or now > latest + DRIFT / 2:
+        listed["latest"] = now
+    return now

@@ -40,7 +40,7 @@ class ApprovalWebhook:
     ```python
     import os
 
-    from hooksdk.approvals import ApprovalDesk, ApprovalWebhook
+    from hooksdk.desk import ApprovalDesk, ApprovalWebhook
 
     desk = ApprovalDesk(channels=[ApprovalWebhook("https://desk.example.org/ask", secret=os.environ.get("DESK_SECRET"))])
     ```

@@ -22,6 +22,7 @@ from hooksdk.desk.console import MAX_ARGUMENTS, MAX_CHARS, MAX_QUESTIONS, clip_v
 from hooksdk.desk.tickets import TicketRefused, Tickets
 from hooksdk.errors import ApprovalPending, ConfigError
 from hooksdk.gateway._results import error
+from hooksdk.stores import Store
 from hooksdk.values import canonical, clip
 
 logger = logging.getLogger("hooksdk")
@@ -71,23 +72,23 @@ def desk_of(settings: ApprovalSettings, environment: Mapping[str, str] = os.envi
                 timeout=webhook.timeout,
             )
         )  # fmt: skip
-    return ApprovalDesk(ApprovalRecords(), channels=channels, wait=settings.wait, keep=settings.keep)
+    return ApprovalDesk(channels=channels, wait=settings.wait, keep=settings.keep)
 
 
 @final
 class ClientApprovals:
-    """How the person at one session's client is asked. `requester` is who has the session, `by` how the person
+    """How the person at one session's client is asked. `store` keeps the questions unless the desk has records of its own. `requester` is who has the session, `by` how the person
     is called who answers there; `is_over` says of another session's id
     that nobody has it any more, and that this one may go on with what it has asked; `clock` says how long a client took to
     answer."""
 
     def __init__(
-        self, desk: ApprovalDesk, session_id: str, requester: Mapping[str, Any], by: str, *, ask_client: bool, is_over: Callable[[str], bool],
+        self, desk: ApprovalDesk, store: Store, session_id: str, requester: Mapping[str, Any], by: str, *, ask_client: bool, is_over: Callable[[str], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._desk = desk
         self._is_over = is_over
-        self._tickets = Tickets(desk.records)
+        self._store = store
         self._who = digest_of(requester)
         self._holder = f"{session_id} {self._who}"
         self._by = by
@@ -97,6 +98,10 @@ class ClientApprovals:
         """Noes in a row that came in haste."""
         self._asked: dict[int, float] = {}
         """When a question was sent with a result, by its number."""
+
+    @property
+    def _records(self) -> ApprovalRecords:
+        return self._desk.records_in(self._store)
 
     async def __call__(self, request: ApprovalRequest) -> Approval | Later:
         """The approver of the session."""
@@ -119,7 +124,7 @@ class ClientApprovals:
             return None
         arrived = self._clock()
         try:
-            record = await self._tickets.redeem(params.request_state, self._holder, is_left=self._is_left)
+            record = await Tickets(self._records).redeem(params.request_state, self._holder, is_left=self._is_left)
         except TicketRefused as problem:
             logger.warning("an answer to an approval was refused: %s", problem)
             return error(f"'{params.name}' was not run: the answer to its approval does not count, since {problem}.")
@@ -127,7 +132,7 @@ class ClientApprovals:
         taken = arrived - self._asked.pop(record.number, arrived - HASTE)
         if isinstance(answer, types.ElicitResult) and (approval := self._read(answer, taken)) is not None:
             with contextlib.suppress(NotWaiting):  # somebody else was first: that answer counts
-                await self._desk.records.answer(record.number, approval)
+                await self._records.answer(record.number, approval)
         return None
 
     async def waiting_result(
@@ -137,11 +142,11 @@ class ClientApprovals:
         it, or that the call waits, and under which number."""
         context = current_request.get()
         asks = isinstance(pending.request, ApprovalRequest)
-        record = await self._desk.records.find(pending.request) if asks else None
+        record = await self._records.find(pending.request) if asks else None
         if record is None:
             return error(f"'{name}' was not run yet: it waits. Call it again later, with the same arguments.")
         if context is not None and not answered and _asks_by_result(context) and self._can_show(context):
-            ticket = await self._tickets.issue(record, self._holder)
+            ticket = await Tickets(self._records).issue(record, self._holder)
             self._asked[record.number] = self._clock()
             if len(self._asked) > MOST_ASKED:
                 del self._asked[next(iter(self._asked))]

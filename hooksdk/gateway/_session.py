@@ -30,7 +30,7 @@ from hooksdk.gateway._long_results import LongResults, is_recall
 from hooksdk.gateway._results import as_mcp, error
 from hooksdk.gateway._sources import Sources
 from hooksdk.host import Host
-from hooksdk.mcp._relay import current_client
+from hooksdk.mcp import current_client
 from hooksdk.patterns import ToolPattern
 from hooksdk.run import JudgedCall, Run
 from hooksdk.tools import Tool
@@ -114,7 +114,7 @@ class GatewaySession:
         approver = parts.approver
         self._client_approvals = (
             ClientApprovals(
-                approver, self.id, identity.requester, f"{identity.name}, at the client",
+                approver, parts.host.store, self.id, identity.requester, f"{identity.name}, at the client",
                 ask_client=parts.config.approvals.client, is_over=parts.place.is_over, clock=monotonic,
             )
             if isinstance(approver, ApprovalDesk) else None

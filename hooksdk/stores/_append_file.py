@@ -72,10 +72,6 @@ class StoredLines:
     _file: AppendFile
     _table: LineTable
 
-    def size(self, position: int) -> int:
-        """How many bytes a line has."""
-        return self._table.ends[position] - self._table.start(position)
-
     def scan(self, start: int, stop: int) -> Iterator[dict[str, Any]]:
         """The objects of some lines, each read anew. Raises `TranscriptChanged` and `StoreError`."""
         return self._file.lines(self._table, start, stop)

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from builtin_plugins.catalog_audit import fingerprint_of
-from builtin_plugins.catalog_audit._likeness import fold, resembling
+from builtin_plugins.catalog_audit._likeness import look_of, resembling
 from builtin_plugins.catalog_audit._texts import hidden_text, instructions
 from hooksdk import Annotations, Host, JsonlStore, MemoryStore, Run, Tool, ToolCall, hooks
 from hooksdk.errors import ConfigError
@@ -338,7 +338,7 @@ def test_of_unicodes_own_table_no_single_letter_gets_through(letter: str):
     twins = [one["c"] for one in table[letter]] + [
         char for char, alike in table.items() if any(one["c"].lower() == letter for one in alike)
     ]
-    known = {fold(f"ab{letter}cd_ef"): ["it"]}
+    known = {look_of(f"ab{letter}cd_ef"): ["it"]}
     strange = [twin for twin in twins if len(twin) == 1 and not twin.isascii() and unicodedata.category(twin) != "Cn"]
     assert [twin for twin in strange if not resembling(f"ab{twin}cd_ef", known)] == []
 
@@ -476,7 +476,7 @@ def test_a_hostile_definition_is_looked_through_at_once(text: str):
 
 
 def test_names_full_of_foreign_letters_are_compared_at_once():
-    known = {fold("a" * 400 + "b"): ["it"]}
+    known = {look_of("a" * 400 + "b"): ["it"]}
     assert resembling("a\u2c00" * 200, known) == []
 
 

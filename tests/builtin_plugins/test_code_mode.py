@@ -19,7 +19,7 @@ from searching import CATALOG, CREATE_ISSUE, READ_FILE, SEND_EMAIL, Search, conf
 
 from builtin_plugins.tool_search import ToolSearch
 from builtin_plugins.tool_search._script import tool as code_tool
-from builtin_plugins.tool_search._script.sandbox import COMPUTING, Outcome, Sandbox
+from builtin_plugins.tool_search._script.sandbox import COMPUTING, Sandbox, ScriptResult
 from builtin_plugins.tool_search._script.script import Limits
 from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, Tool, ToolCall, ToolResult, hooks
 from hooksdk.hooks import (
@@ -838,7 +838,7 @@ async def test_a_worker_that_is_being_started_when_asyncio_cancels_its_script_is
             all_here.set()
         await all_here.wait()
 
-    def begin(code: str) -> list[asyncio.Task[Outcome]]:
+    def begin(code: str) -> list[asyncio.Task[ScriptResult]]:
         functions = {"meet": meet}
         return [asyncio.create_task(sandbox.run(code, functions, Limits(seconds=10))) for _ in range(16)]
 

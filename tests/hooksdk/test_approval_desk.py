@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
-import sqlite3
 import stat
 import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
@@ -13,11 +16,12 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk import Approval, MemoryStore, Tool, hooks
+from hooksdk import Approval, ApprovalRequest, JsonlStore, MemoryStore, Tool, ToolCall, hooks
 from hooksdk.approvals import Remembered
 from hooksdk.desk import ApprovalDesk, ApprovalRecord, ApprovalRecords, NotWaiting
 from hooksdk.errors import ApprovalPending, StoreError
 from hooksdk.hooks import Ask, BeforeToolCall, ResolveSecrets, Rewrite, RewriteToolCall, Secrets
+from hooksdk.stores import open_store
 from tests.stage import Stage, make, playing
 
 pytestmark = pytest.mark.anyio
@@ -33,6 +37,12 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def place(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
+    """What a configuration calls an empty store of this kind."""
+    spec = {"jsonl": f"jsonl:{folder / 'kept'}", "sqlite": f"sqlite:///{folder / 'kept.db'}"}
+    return spec[kind] if kind in spec else request.getfixturevalue("postgres").url()
 
 
 class Asks:
@@ -54,7 +64,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def records(tmp_path: Path, clock: Clock) -> ApprovalRecords:
-    return ApprovalRecords(tmp_path / "approvals.db", clock=clock)
+    return ApprovalRecords(JsonlStore(tmp_path / "kept"), clock=clock)
 
 
 async def attempt(stage: Stage, arguments: object = None) -> str:
@@ -142,7 +152,7 @@ async def test_a_plugin_does_not_run_again_for_a_call_that_waited(records: Appro
             await stage.run.call_tool(written)
         stage.run.pause("waits")
     await records.answer(1, Approval(True))
-    async with at_desk(ApprovalRecords(records.path, clock=Clock()), Counts, store=store) as stage:  # after a restart
+    async with at_desk(ApprovalRecords(records.store, clock=Clock()), Counts, store=store) as stage:  # after a restart
         (written,) = stage.run.pending
         assert (await stage.run.call_tool(written)).text == "done"
     assert len(judged) == 1
@@ -333,10 +343,15 @@ ANSWER = """
 import sys, anyio
 from hooksdk.approvals import Approval
 from hooksdk.desk import ApprovalRecords, NotWaiting
+from hooksdk.stores import open_store
 
 async def answer():
     sys.stdin.readline()
-    await ApprovalRecords(sys.argv[1], clock=lambda: 1_000_000.0).answer(1, Approval(True, by=sys.argv[2]))
+    store = open_store(sys.argv[1])
+    try:
+        await ApprovalRecords(store, clock=lambda: 1_000_000.0).answer(1, Approval(True, by=sys.argv[2]))
+    finally:
+        await store.aclose()
 
 try:
     anyio.run(answer)
@@ -346,10 +361,16 @@ except NotWaiting:
 
 
 @pytest.mark.heavy
-async def test_of_two_processes_that_answer_at_once_one_does(records: ApprovalRecords) -> None:
+@pytest.mark.parametrize("kind", ["jsonl", "sqlite", "postgres"])
+async def test_of_two_processes_that_answer_at_once_one_does(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
+) -> None:
+    spec = place(kind, request, tmp_path)
+    store = open_store(spec)
+    records = ApprovalRecords(store, clock=clock)
     async with at_desk(records) as stage:
         await attempt(stage)
-    command = [sys.executable, "-c", ANSWER, str(records.path)]
+    command = [sys.executable, "-c", ANSWER, spec]
     both = [Popen([*command, by], stdin=PIPE, stdout=PIPE, text=True) for by in ("ann", "bob")]
     for process in both:
         assert process.stdin
@@ -359,6 +380,119 @@ async def test_of_two_processes_that_answer_at_once_one_does(records: ApprovalRe
     (record,) = await records.list()
     assert record.answer is not None
     assert [by for by, text in said.items() if not text] == [record.answer.by]
+    await store.aclose()
+
+
+ASKS = """
+import sys, anyio
+from hooksdk import ApprovalRequest, Tool, ToolCall
+from hooksdk.desk import ApprovalRecords
+from hooksdk.stores import open_store
+
+async def ask():
+    store = open_store(sys.argv[1])
+    records = ApprovalRecords(store)
+    call = ToolCall("c1", "pay", {"amount": 5})
+    request = ApprovalRequest(title="Pay?", session_id="s", call=call, tool=Tool(name="pay", source="host"), arguments=call.arguments)
+    while True:
+        record, answer = await records.ask(request)
+        if answer is not None:
+            print(record.number, flush=True)
+
+anyio.run(ask)
+"""
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("kind", ["jsonl", "sqlite", "postgres"])
+async def test_of_many_processes_each_grant_is_taken_by_one_and_none_is_lost_also_when_one_is_killed(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    spec = place(kind, request, tmp_path)
+    store = open_store(spec)
+    records = ApprovalRecords(store)
+    processes = [Popen([sys.executable, "-c", ASKS, spec], stdout=PIPE, text=True) for _ in range(3)]
+    answered = 0
+    with anyio.fail_after(120):
+        while answered < 12:
+            for record in await records.list(waiting=True):
+                await records.answer(record.number, Approval(True))
+                answered += 1
+                if answered == 6:
+                    processes[0].kill()
+            await anyio.sleep(0.01)
+        while any(one.state == "granted" for one in await records.list()):
+            await anyio.sleep(0.01)
+    for process in processes[1:]:
+        process.kill()
+    taken = [int(line) for process in processes for line in process.communicate()[0].split()]
+    used = [one.number for one in await records.list() if one.state == "used"]
+    assert len(set(taken)) == len(taken)
+    assert set(taken) <= set(used)
+    assert len(used) - len(taken) <= len(processes)  # what was taken as a process was killed may not have been told
+    assert [one.number for one in await records.list()] == [*range(1, len(used) + 2)][: len(await records.list())]
+    await store.aclose()
+
+
+class Breaking:
+    """A store whose operation of this number fails: with `torn` after it was done."""
+
+    def __init__(self, store: MemoryStore, number: int, *, torn: bool) -> None:
+        self.store, self.left, self.torn = store, number, torn
+
+    def __getattr__(self, name: str) -> Any:
+        async def operation(*arguments: Any) -> Any:
+            self.left -= 1
+            if self.left == 0 and not self.torn:
+                raise StoreError("place", "broken")
+            answer = await getattr(self.store, name)(*arguments)
+            if self.left == 0:
+                raise StoreError("place", "broken")
+            return answer
+
+        return operation
+
+
+@pytest.mark.parametrize("torn", [False, True])
+async def test_whichever_operation_of_the_store_fails_no_answer_is_taken_twice_or_lost_before_it_was(
+    torn: bool, clock: Clock
+) -> None:
+    number = 0
+    for number in itertools.count(1):
+        memory = MemoryStore()
+        broken: Any = Breaking(memory, number, torn=torn)
+        records, sound = ApprovalRecords(broken, clock=clock), ApprovalRecords(memory, clock=clock)
+        taken = failed = 0
+
+        async def attempt(step: Callable[[], Awaitable[Any]]) -> Any:
+            nonlocal failed
+            try:
+                return await step()
+            except StoreError:
+                failed += 1
+                return await step()
+
+        async def take(records: ApprovalRecords = records) -> None:
+            nonlocal taken
+            taken += (await records.ask(question()))[1] is not None
+
+        await attempt(take)
+        with contextlib.suppress(NotWaiting):  # it was answered as the store failed
+            await attempt(partial(records.answer, 1, Approval(True, by="ann")))
+        assert [(one.number, one.state) for one in await sound.list()] == [(1, "granted")]
+        await attempt(take)
+        await attempt(take)
+        closed, *others = [one.state for one in await sound.list()]
+        assert (closed, taken + failed >= 1, taken <= 1) == ("used", True, True)
+        assert others == ["pending"]
+        if broken.left > 0:
+            break
+    assert number > 15
+
+
+def question() -> ApprovalRequest:
+    call = ToolCall("c1", "pay", {"amount": 5})
+    return ApprovalRequest(title="Pay?", session_id="s", call=call, tool=make("pay"), arguments={"amount": 5})
 
 
 # What is kept
@@ -376,28 +510,33 @@ async def test_the_record_holds_no_value_of_a_secret(records: ApprovalRecords) -
         assert await attempt(stage, {"text": f"it is {VALUE}"}) == "waits"
         (record,) = await records.list()
         assert (record.title, record.arguments) == ("Send {{secret:KEY}}?", {"text": "it is {{secret:KEY}}"})
-        assert VALUE.encode() not in records.path.read_bytes()
+        assert not [path for path in kept(records) if VALUE.encode() in path.read_bytes()]
         await records.answer(1, Approval(True))
         assert (await attempt(stage, {"text": f"it is {VALUE}"})).startswith("ran with")
 
 
-async def test_only_its_owner_reads_the_file(records: ApprovalRecords) -> None:
-    await records.list()
-    assert stat.S_IMODE(records.path.stat().st_mode) == 0o600
+async def test_only_its_owner_reads_what_is_kept(records: ApprovalRecords) -> None:
+    async with at_desk(records) as stage:
+        await attempt(stage)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in kept(records)} == {0o600}
 
 
-def change(records: ApprovalRecords, statement: str, *values: object) -> None:
-    database = sqlite3.connect(records.path)
-    database.execute(statement, values)
-    database.commit()
-    database.close()
+def kept(records: ApprovalRecords) -> list[Path]:
+    """The files of the store."""
+    assert isinstance(records.store, JsonlStore)
+    return [path for path in records.store.directory.rglob("*") if path.is_file()]
 
 
-def changed_record(records: ApprovalRecords, **fields: Any) -> str:
-    database = sqlite3.connect(records.path)
-    ((stored,),) = database.execute("select record from approvals").fetchall()
-    database.close()
-    return json.dumps({**json.loads(stored), **fields})
+async def change(records: ApprovalRecords, **fields: Any) -> None:
+    """Write into the one open record, wherever each field stands; `torn` takes the place of what it asks."""
+    store = records.store
+    listed = await store.get_value("hooksdk.desk", "open")
+    (entry,) = listed["open"].values()
+    asked = json.loads(await store.get_value("hooksdk.desk.questions", entry["place"]))
+    entry |= {name: value for name, value in fields.items() if name in entry}
+    asked |= {name: value for name, value in fields.items() if name not in entry}
+    await store.set_value("hooksdk.desk", "open", listed)
+    await store.set_value("hooksdk.desk.questions", entry["place"], fields.get("torn", json.dumps(asked)))
 
 
 @pytest.mark.parametrize(
@@ -405,17 +544,17 @@ def changed_record(records: ApprovalRecords, **fields: Any) -> str:
     [
         {"arguments": {"amount": 7}}, {"answer": None}, {"answer": {"granted": "yes"}}, {"questions": []}, {"made": "now"},
         {"session": "other"}, {"expires": 9e9}, {"answer": {"granted": False, "reason": "", "scope": "once", "by": ""}},
-        {"digest": ""}, {"tool": "act"}, {"answer": {"granted": True, "scope": "for ever"}}, {"more": 1}, None,
+        {"digest": ""}, {"tool": "act"}, {"answer": {"granted": True, "scope": "for ever"}}, {"more": 1}, {"torn": "{"},
+        {"state": "yes"}, {"torn": 7}, {"torn": "[]"},
     ],
 )  # fmt: skip
 async def test_a_damaged_record_is_told_and_grants_nothing(
-    fields: dict[str, Any] | None, records: ApprovalRecords, caplog: pytest.LogCaptureFixture
+    fields: dict[str, Any], records: ApprovalRecords, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with at_desk(records) as stage:
         await attempt(stage)
         await records.answer(1, Approval(True))
-        torn = "{" if fields is None else changed_record(records, **fields)
-        change(records, "update approvals set record = ?", torn)
+        await change(records, **fields)
         assert await attempt(stage) == "waits"
         assert stage.executed == []
     assert "approval 1 is damaged, and counts for nothing" in caplog.text
@@ -428,17 +567,61 @@ async def test_a_state_that_somebody_wrote_without_an_answer_grants_nothing(
 ) -> None:
     async with at_desk(records) as stage:
         await attempt(stage)
-        change(records, "update approvals set state = ?", state)
+        await change(records, state=state)
         assert await attempt(stage) == "waits"
 
 
-async def test_a_damaged_file_is_told_and_refuses(records: ApprovalRecords, caplog: pytest.LogCaptureFixture) -> None:
-    records.path.write_bytes(b"no database at all " * 100)
+@pytest.mark.parametrize("damage", [[], {}, "torn", {"open": []}, {"open": {"1": {}}}, {"open": {"1": 1}, "next": "x"}])
+async def test_a_damaged_list_is_told_and_refuses(
+    damage: Any, records: ApprovalRecords, caplog: pytest.LogCaptureFixture
+) -> None:
+    await records.store.set_value("hooksdk.desk", "open", damage)
     async with at_desk(records) as stage:
         assert (await attempt(stage)).endswith("the approval could not be asked for")
-    assert "file is not a database" in caplog.text
-    with pytest.raises(StoreError, match="move it away: what waits is asked anew"):
+    assert "the list of approvals is damaged, so nothing was approved" in caplog.text
+    with pytest.raises(StoreError, match="what waits is asked anew then"):
         await records.list()
+
+
+async def test_a_store_that_cannot_change_a_value_refuses_at_the_desk_alone(caplog: pytest.LogCaptureFixture) -> None:
+    class Older:
+        """A store as one wrote it for hooksdk 0.2.0."""
+
+        def __init__(self) -> None:
+            self._store = MemoryStore()
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "change_value":
+                raise AttributeError(name)
+            return getattr(self._store, name)
+
+    older: Any = Older()
+    async with playing(Asks, approver=ApprovalDesk(wait=0), store=older) as stage:
+        assert (await attempt(stage)).endswith("the approval could not be asked for")
+        assert (await stage.call("other", {})).text
+    assert "Older: records of approvals need a store with change_value(space, key, old, new)" in caplog.text
+    with pytest.raises(StoreError, match=r"Give them another: ApprovalRecords\(JsonlStore\(\)\)"):
+        ApprovalRecords(older)
+
+
+async def test_a_desk_keeps_its_questions_in_the_hosts_store(tmp_path: Path) -> None:
+    store, desk = JsonlStore(tmp_path / "kept"), ApprovalDesk(wait=0)
+    async with playing(Asks, approver=desk, store=store) as stage:
+        assert await attempt(stage) == "waits"
+        await ApprovalRecords(JsonlStore(tmp_path / "kept")).answer(1, Approval(True))
+        assert await attempt(stage) == "done"
+
+
+async def test_a_host_without_a_store_keeps_them_in_memory_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    desk = ApprovalDesk(wait=0)
+    async with playing(Asks, approver=desk) as stage:
+        assert [await attempt(stage) for _ in range(2)] == ["waits"] * 2
+        await ApprovalRecords(stage.host.store).answer(1, Approval(True))
+        assert await attempt(stage) == "done"
+    assert caplog.text.count("approvals that wait are in memory") == 1
+    assert "`hooksdk approvals` among them" in caplog.text
 
 
 async def test_a_question_on_more_than_a_person_can_read_is_refused(records: ApprovalRecords) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hooksdk import Approval, ApprovalRequest, ToolCall
+from hooksdk import Approval, ApprovalRequest, JsonlStore, ToolCall
 from hooksdk.approvals import Later
 from hooksdk.config import load_config
 from hooksdk.desk import ApprovalDesk, ApprovalRecords, ApprovalWebhook
@@ -77,7 +77,7 @@ def request(amount: int = 5) -> ApprovalRequest:
 
 
 def desk(folder: Path, webhook: ApprovalWebhook) -> ApprovalDesk:
-    return ApprovalDesk(ApprovalRecords(folder / "approvals.db"), channels=[webhook], wait=0)
+    return ApprovalDesk(ApprovalRecords(JsonlStore(folder)), channels=[webhook], wait=0)
 
 
 async def test_each_question_is_posted_once_and_signed(service: Service, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ async def test_a_service_that_is_not_there_or_hangs_holds_nobody_up(
     service.hold = threading.Event()
     made = desk(tmp_path, ApprovalWebhook(service.url, timeout=0.2))
     assert await made(request()) == Later()
-    await made.records.answer(1, Approval(True, by="ann"))
+    await made.records_in(None).answer(1, Approval(True, by="ann"))
     assert await made(request()) == Approval(True, by="ann")
     assert "goes on waiting" in caplog.text
     caplog.clear()

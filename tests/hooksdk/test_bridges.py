@@ -44,7 +44,7 @@ FAR = make("far", remote, source="mcp", owner="far", properties={})
 SEARCH: dict[str, Any] = {"allow": ["tool_search"], "plugins": {"tool_search": {"config": {"enabled": "on"}}}}
 
 
-async def test_only_what_hooksdks_own_plugins_offer_is_a_bridge() -> None:
+async def test_a_tool_with_an_executor_is_a_bridge_only_where_its_plugin_searches() -> None:
     async with playing(Scripts, tools=[make(), FAR]) as stage:
         assert {tool.name: tool.bridge for tool in stage.run.offered} == {"read_file": False, "run_script": False}
         assert [tool.bridge for tool in stage.run.tools] == [False, False]
@@ -65,7 +65,7 @@ def denying(*allowed: str) -> dict[str, Any]:
     return {"allow": ["tool_policy"], "plugins": {"tool_policy": {"config": {"default": "deny", "rules": rules}}}}
 
 
-async def test_a_default_of_deny_is_not_meant_for_hooksdks_own_bridges() -> None:
+async def test_a_default_of_deny_does_not_close_the_search() -> None:
     config = denying("mcp:far:*")
     config = {"allow": [*config["allow"], *SEARCH["allow"]], "plugins": {**config["plugins"], **SEARCH["plugins"]}}
     async with playing(tools=[FAR], config=config) as stage:

@@ -202,7 +202,7 @@ def test_a_reserved_name_is_given_to_no_tool() -> None:
 
 
 def test_a_tool_that_another_run_offered_is_no_bridge_of_this_one() -> None:
-    bridge = as_offered(make("find"), "search", bridge=True)
+    bridge = as_offered(make("find"), "search", search=True)
     assert [tool.bridge for tool in build_catalog([bridge])] == [False]
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk import ApprovalRequest, ToolCall
+from hooksdk import ApprovalRequest, JsonlStore, ToolCall
 from hooksdk.approvals import Approval, Later, Question
 from hooksdk.desk import ApprovalDesk, ApprovalRecords
+from hooksdk.stores import SqlStore
 from tests.hooksdk.commands import hooksdk
 from tests.stage import make
 
@@ -20,7 +21,7 @@ FIRST, SECOND = {"amount": 5}, {"amount": 7, "to": "\x1b[31mbob\nnumber  1"}
 
 @pytest.fixture
 def records(tmp_path: Path) -> ApprovalRecords:
-    return ApprovalRecords(tmp_path / "kept" / "approvals.db")
+    return ApprovalRecords(JsonlStore(tmp_path / "kept" / "sessions"))
 
 
 def request(arguments: dict[str, Any]) -> ApprovalRequest:
@@ -43,7 +44,7 @@ async def desk(records: ApprovalRecords) -> ApprovalDesk:
 
 async def test_nothing_waits(tmp_path: Path) -> None:
     done = await hooksdk("approvals", folder=tmp_path)
-    assert (done.code, done.out) == (0, "No call waits for an approval.\n")
+    assert (done.code, done.out) == (0, "No call waits for an approval in this store.\n")
 
 
 async def test_what_waits_is_listed_and_others_words_do_not_steer_the_terminal(
@@ -133,9 +134,24 @@ async def test_the_end_of_stdin_answers_nothing(desk: ApprovalDesk, records: App
     assert [record.state for record in await records.list()] == ["granted", "pending"]
 
 
-async def test_a_damaged_file_is_told_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / "approvals.db").write_text("no database " * 1000)
+async def test_what_is_damaged_is_told_in_one_line(records: ApprovalRecords, tmp_path: Path) -> None:
+    await records.store.set_value("hooksdk.desk", "open", "torn")
     done = await hooksdk("approvals", folder=tmp_path)
-    assert done.code == 1
-    assert "move it away: what waits is asked anew" in done.err
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "what waits is asked anew then" in done.err
+
+
+async def test_other_stores_are_named_and_a_project_without_one_says_that_nothing_can_be_seen(tmp_path: Path) -> None:
+    kept = ApprovalRecords(SqlStore(f"sqlite:///{tmp_path / 'kept.db'}"))
+    await ApprovalDesk(kept, wait=0)(request(FIRST))
+    await kept.store.aclose()
+    (tmp_path / "hooksdk.toml").write_text('store = "memory"\n')
+    there = ("--store", f"sqlite:///{tmp_path / 'kept.db'}")
+    assert (await hooksdk("approvals", "grant", "1", *there, folder=tmp_path)).code == 0
+    assert [
+        one["state"]
+        for one in (await hooksdk("approvals", "--all", "--json", *there, folder=tmp_path)).json()["approvals"]
+    ] == ["granted"]
+    done = await hooksdk("approvals", folder=tmp_path)
+    assert (done.code, done.out) == (1, "")
+    assert 'this project keeps nothing on disk (store = "memory")' in done.err

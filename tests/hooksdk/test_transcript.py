@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -30,8 +32,8 @@ from transcripts import (
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ConfigError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import FORMATS, Message, MessageFormat
-from hooksdk.stores import JsonlStore, Store
-from hooksdk.transcript import Results, Transcript
+from hooksdk.stores import JsonlStore, SessionLog, Store
+from hooksdk.transcript import Entry, Results, Transcript
 
 pytestmark = pytest.mark.anyio
 
@@ -50,6 +52,34 @@ def form(request: pytest.FixtureRequest) -> MessageFormat:
 async def transcript(store: Store, form: MessageFormat) -> AsyncIterator[Transcript]:
     async with opened(store, form=form) as transcript:
         yield transcript
+
+
+class ShoutingLog:
+    """A log as somebody else writes it, with what the protocol asks for and no more: it stores other messages than it gets."""
+
+    def __init__(self, log: SessionLog) -> None:
+        self.log = log
+        self.existed, self.token, self.materialized = log.existed, log.token, log.materialized
+
+    async def read(self) -> tuple[list[Message], list[Entry]]:
+        return await self.log.read()
+
+    async def append_messages(self, messages: Sequence[Message]) -> None:
+        await self.log.append_messages(
+            [{**message, "content": str(message["content"]).upper()} for message in messages]
+        )
+
+    async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None:
+        await self.log.append_journal(entries, verify=verify)
+
+    async def write_view(self, messages: Sequence[Message]) -> None:
+        await self.log.write_view(messages)
+
+    async def verify(self) -> None:
+        await self.log.verify()
+
+    async def close(self) -> None:
+        await self.log.close()
 
 
 # --- messages ---
@@ -106,6 +136,52 @@ async def test_text_with_half_a_surrogate_pair_is_stored_as_it_is(store: Store) 
         await transcript.append([{"role": "user", "content": "a\ud800b\u2028é😀"}])
     async with opened(store) as transcript:
         assert transcript.messages == [{"role": "user", "content": "a\ud800b\u2028é😀"}]
+
+
+@pytest.mark.parametrize(
+    "strange", ["\ud83d\ude00", "\x1b[1m\\ud83d", ("a", "b"), {"n": [math.nan, {"deep": math.inf}]}]
+)
+async def test_what_is_in_memory_is_what_comes_back_from_the_store(store: Store, strange: object) -> None:
+    async with opened(store) as transcript:
+        await transcript.append([{"role": "user", "content": "x", "strange": strange}])
+        await transcript.append([OPENAI.reply("", [call(1)])])
+        await transcript.answer(call(1), ToolResult("text \ud83d\ude00", structured=strange), None)
+        before = transcript.messages, transcript.view
+    async with opened(store) as transcript:
+        assert (transcript.messages, transcript.view) == before
+
+
+@pytest.mark.parametrize("result", [ToolResult(body(1)), ToolResult(body(1), structured={"lines": [body(1)]})])
+async def test_a_result_is_encoded_once_on_its_way_to_the_store_and_not_parsed(
+    transcript: Transcript, form: MessageFormat, result: ToolResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded, parsed, dumps, loads = list[str](), list[object](), json.dumps, json.loads
+
+    def count(value: Any, **options: Any) -> str:
+        encoded.append(dumps(value, **options))
+        return encoded[-1]
+
+    def read(text: Any, **options: Any) -> Any:
+        parsed.append(text)
+        return loads(text, **options)
+
+    await transcript.append([form.reply("", [call(1)])])
+    monkeypatch.setattr(json, "dumps", count)
+    monkeypatch.setattr(json, "loads", read)
+    await transcript.answer(call(1), result, None)
+    assert len([text for text in encoded if body(1) in text]) == 1
+    assert parsed == []
+
+
+async def test_a_store_that_knows_nothing_of_encoded_messages_stores_what_it_makes_of_them(store: Store) -> None:
+    log = await store.open_session("s")
+    transcript = await Transcript.open(ShoutingLog(log), "s")
+    await transcript.use_format(OPENAI)
+    await transcript.append([OPENAI.user("hello"), OPENAI.reply("", [call(1)])])
+    await transcript.answer(call(1), ToolResult("done"), None)
+    await transcript.close()
+    async with opened(store) as again:
+        assert [message["content"] for message in again.messages] == ["HELLO", "NONE", "DONE"]
 
 
 async def test_the_format_of_a_session_stays_the_same_for_good(store: Store) -> None:

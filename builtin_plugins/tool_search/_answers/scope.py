@@ -9,6 +9,7 @@ from typing import Any, cast
 from builtin_plugins.tool_search._answers.listing import not_available
 from builtin_plugins.tool_search._answers.signatures import clip, signature, summary
 from builtin_plugins.tool_search._names import Names
+from builtin_plugins.tool_search._ranking.words import squeeze
 from builtin_plugins.tool_search._sentences import HOW_TO_CALL, HOW_TO_CALL_IN_SCRIPT
 from builtin_plugins.tool_search.rankers import Ranker
 from hooksdk import Catalog, Tool, ToolError
@@ -135,16 +136,12 @@ class Scope:
         return f" Not available now: {'; '.join(sources)}."
 
     def _owned(self, name: str) -> list[Tool]:
-        folded = _fold(name)
-        return [tool for tool in self.catalog if tool.name in self.deferred and _fold(tool.owner) == folded]
+        plain = squeeze(name)
+        return [tool for tool in self.catalog if tool.name in self.deferred and squeeze(tool.owner) == plain]
 
     def _source(self, name: str) -> str:
         count = len(self._owned(name))
         return f"a source of {count} tool{'s' if count > 1 else ''}, not a tool." if count else ""
-
-
-def _fold(name: str) -> str:
-    return "".join(char for char in name if char.isalnum()).casefold()
 
 
 def _words(value: object, depth: int = 0) -> Iterator[str]:

@@ -22,7 +22,7 @@ _WORD = re.compile(
 _LONGEST_WORD = 40
 
 
-def fold(text: str) -> str:
+def plain_letters(text: str) -> str:
     """Drop accents and width variants, keep case."""
     if text.isascii():
         return text
@@ -33,17 +33,19 @@ def fold(text: str) -> str:
 def split_words(text: str) -> list[str]:
     """Split a text or an identifier into lower-case words, without stop words."""
     skipped = stop_words()
-    return [word for each in _WORD.findall(fold(text)) if (word := each[:_LONGEST_WORD].lower()) not in skipped]
+    return [
+        word for each in _WORD.findall(plain_letters(text)) if (word := each[:_LONGEST_WORD].lower()) not in skipped
+    ]
 
 
 def name_words(name: object) -> list[str]:
     """Split an identifier into lower-case words, stop words too."""
-    return [word.lower() for word in _WORD.findall(fold(_text(name, _NAME_LIMIT)))]
+    return [word.lower() for word in _WORD.findall(plain_letters(_text(name, _NAME_LIMIT)))]
 
 
 def squeeze(text: object) -> str:
-    """Fold a name so that its case and its separators no longer matter."""
-    return "".join([c for c in fold(_text(text, _NAME_LIMIT)).casefold() if c.isalnum()])
+    """A name so that its case and its separators no longer matter."""
+    return "".join([c for c in plain_letters(_text(text, _NAME_LIMIT)).casefold() if c.isalnum()])
 
 
 # Schemas and texts come from strangers: whatever their size, a tool is indexed in bounded time.

@@ -43,7 +43,7 @@ def is_installed() -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ScriptResult:
     """How a script ended, in the words of its reader."""
 
     value: object = None
@@ -72,7 +72,7 @@ class Sandbox:
         self._places = anyio.Semaphore(COMPUTING)
         self._threads = anyio.CapacityLimiter(workers + COMPUTING)
 
-    async def run(self, code: str, functions: Mapping[str, Function], limits: Limits) -> Outcome:
+    async def run(self, code: str, functions: Mapping[str, Function], limits: Limits) -> ScriptResult:
         """Run a script that may call these functions. However it ends, the outcome says so; what a function raises is
         raised in the script under the same built-in name. When this is cancelled, the worker is killed."""
         import pydantic_monty as monty
@@ -94,7 +94,7 @@ class Sandbox:
             problem = _problem(error, limits, code)
         except OverLimit as error:
             problem = str(error)
-        return Outcome(
+        return ScriptResult(
             value=value, printed=printout.text, characters=printout.characters, problem=problem,
             not_awaited=script.not_awaited,
         )  # fmt: skip

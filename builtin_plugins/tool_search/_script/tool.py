@@ -16,7 +16,7 @@ from builtin_plugins.tool_search._answers.signatures import clip
 from builtin_plugins.tool_search._bridge.tools import CHANGES
 from builtin_plugins.tool_search._bridge.written_call import ARGUMENT_KEYS, NAME_KEYS
 from builtin_plugins.tool_search._names import Names
-from builtin_plugins.tool_search._script.sandbox import Outcome, Sandbox
+from builtin_plugins.tool_search._script.sandbox import Sandbox, ScriptResult
 from builtin_plugins.tool_search._script.script import Limits
 from builtin_plugins.tool_search._script.values import THREAD_FROM, TooLarge, as_json, beginning, clean, result_value
 from builtin_plugins.tool_search._sentences import (
@@ -178,7 +178,7 @@ class _Functions:
             raise TypeError(f"the arguments of '{name}' cannot be read. {error}") from None
         return name, {**keywords, **arguments}
 
-    def answer(self, outcome: Outcome) -> ToolResult:
+    def answer(self, outcome: ScriptResult) -> ToolResult:
         """What the model reads of the script."""
         if outcome.problem is not None:
             return ToolResult.error(self._failure(outcome))
@@ -203,7 +203,7 @@ class _Functions:
             notes.append("the script printed nothing, and its last line has no value")
         return ToolResult(compact({**answer, "note": ". ".join(notes)} if notes else answer))
 
-    def _failure(self, outcome: Outcome) -> str:
+    def _failure(self, outcome: ScriptResult) -> str:
         problem = clean(outcome.problem or "")
         parts = [f"The script failed. {problem}", *(advice for part, advice in SCRIPT_ADVICE if part in problem)]
         if match := _UNDEFINED.search(problem):

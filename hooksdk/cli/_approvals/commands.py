@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from hooksdk.cli._approvals.waiting import Folder, Json
+from hooksdk.cli._options import Project
+
 if TYPE_CHECKING:
     from hooksdk.approvals import Remembered, RememberedApproval
 
@@ -20,28 +23,21 @@ approvals_app = typer.Typer(
     invoke_without_command=True,
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Project = Annotated[
-    Path, typer.Option("--project", help="The folder whose configuration counts.", exists=True, file_okay=False)
-]
-Folder = Annotated[
-    str | None,
-    typer.Option("--store", metavar="FOLDER|URL", help="The store's folder or URL; by default the configuration's."),
-]
-
 
 @approvals_app.callback()
 def list_waiting(
     context: typer.Context,
     as_json: Json = False,
     everything: Annotated[bool, typer.Option("--all", help="Those that were answered or have expired, too.")] = False,
+    project: Project = Path(),
+    store: Folder = None,
 ) -> None:
     """Show the calls that wait for an approval, each with its number, and answer them; `list` shows the answers that are
     remembered."""
     if context.invoked_subcommand is None:
         from hooksdk.cli._approvals.waiting import list_waiting
 
-        list_waiting(as_json=as_json, everything=everything)
+        list_waiting(project, store, as_json=as_json, everything=everything)
 
 
 @approvals_app.command("list")
@@ -49,7 +45,7 @@ def list_approvals(as_json: Json = False, project: Project = Path(), store: Fold
     """List the answers that are remembered, each with the id that revokes it."""
     from hooksdk.cli._console import print_columns, print_json
 
-    remembered = _with_store(project, store, lambda remembered: remembered.list())
+    remembered = _with_remembered(project, store, lambda remembered: remembered.list())
     if as_json:
         print_json({"schema": 1, "approvals": [one.as_dict() for one in remembered]})
     elif not remembered:
@@ -85,7 +81,7 @@ def revoke_approval(
         hint = did_you_mean(approval_id, known) or " `hooksdk approvals list` shows those that are."
         raise CommandProblem(f"no approval '{printable(approval_id)}' is remembered here.{hint}")
 
-    count = _with_store(project, store, forget)
+    count = _with_remembered(project, store, forget)
     if as_json:
         print_json({"schema": 1, "revoked": count})
     else:
@@ -102,21 +98,11 @@ def _add_commands() -> None:
 _add_commands()
 
 
-def _with_store(project: Path, folder: str | None, look: Callable[[Remembered], Awaitable[T]]) -> T:
-    import anyio
-
+def _with_remembered(project: Path, folder: str | None, look: Callable[[Remembered], Awaitable[T]]) -> T:
     from hooksdk.approvals import Remembered
-    from hooksdk.cli._project import project_config
-    from hooksdk.stores import open_store
+    from hooksdk.cli._approvals.waiting import with_store
 
-    async def work() -> T:
-        store = open_store(project_config(project, folder).store)
-        try:
-            return await look(Remembered(store))
-        finally:
-            await store.aclose()
-
-    return anyio.run(work)
+    return with_store(project, folder, lambda store: look(Remembered(store)))
 
 
 def _row(one: RememberedApproval) -> Sequence[str]:

@@ -1,10 +1,11 @@
-"""`hooksdk approvals`, `show`, `watch`, `grant` and `deny`: the questions that wait for a person, of every gateway and host of the user."""
+"""`hooksdk approvals`, `show`, `watch`, `grant` and `deny`: the questions that wait for a person, of every gateway and host that has the project's store."""
 
 from __future__ import annotations
 
 import getpass
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import anyio
@@ -12,7 +13,10 @@ import typer
 
 from hooksdk.approvals import Approval
 from hooksdk.cli._console import CommandProblem, complain, counted, print_columns, print_json, printable, stderr_console
+from hooksdk.cli._options import Project
+from hooksdk.cli._project import project_config
 from hooksdk.desk import ApprovalRecord, ApprovalRecords, ConsoleApprover, NotWaiting
+from hooksdk.stores import MemoryStore, Store, open_store
 
 T = TypeVar("T")
 MAX_ARGUMENTS = 60
@@ -24,25 +28,28 @@ POLL = 0.5
 
 Number = Annotated[int, typer.Argument(metavar="N", help="The question's number, as `hooksdk approvals` shows it.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Folder = Annotated[
+    str | None,
+    typer.Option("--store", metavar="FOLDER|URL", help="The store's folder or URL; by default the configuration's."),
+]
 By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who answers; by default your user name.")]
 
 
-def list_waiting(*, as_json: bool, everything: bool) -> None:
+def list_waiting(project: Path, store: str | None, *, as_json: bool, everything: bool) -> None:
     """Print the questions that wait."""
-    records = _with_records(lambda records: records.list())
-    shown = [record for record in records if everything or record.state == "pending"]
+    shown = _with_records(project, store, lambda records: records.list(waiting=not everything))
     if as_json:
         print_json({"schema": 1, "approvals": [_document(record) for record in shown]})
     elif not shown:
-        print("No call waits for an approval.")
+        print("No call waits for an approval in this store.")
     else:
         headings = ("number", "state", "severity", "question", "tool", "arguments", "asked by", "for", "until")
         print_columns(headings, [_row(record) for record in shown], numbers="number")
 
 
-def show(number: Number, as_json: Json = False) -> None:
+def show(number: Number, as_json: Json = False, project: Project = Path(), store: Folder = None) -> None:
     """Show one question with all its arguments."""
-    record = _with_records(lambda records: _find(records, number))
+    record = _with_records(project, store, lambda records: _find(records, number))
     if as_json:
         print_json({"schema": 1, "approval": _document(record)})
         return
@@ -58,12 +65,14 @@ def grant(
     session: Annotated[bool, typer.Option("--session", help="Remember the yes in this session.")] = False,
     by: By = None,
     as_json: Json = False,
+    project: Project = Path(),
+    store: Folder = None,
 ) -> None:
     """Let a call run: it does when it is made again, once."""
     if always and session:
         raise typer.BadParameter("give one of --always and --session", param_hint="--always")
     scope = "always" if always else "session" if session else "once"
-    _answer(number, Approval(True, scope=scope, by=_who(by)), as_json=as_json)
+    _answer(number, Approval(True, scope=scope, by=_who(by)), project, store, as_json=as_json)
 
 
 def deny(
@@ -71,14 +80,18 @@ def deny(
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="What the model reads.")] = "",
     by: By = None,
     as_json: Json = False,
+    project: Project = Path(),
+    store: Folder = None,
 ) -> None:
     """Refuse a call."""
-    _answer(number, Approval(False, reason, by=_who(by)), as_json=as_json)
+    _answer(number, Approval(False, reason, by=_who(by)), project, store, as_json=as_json)
 
 
 def watch(
     by: By = None,
     once: Annotated[bool, typer.Option("--once", help="Leave when nothing waits any more.")] = False,
+    project: Project = Path(),
+    store: Folder = None,
 ) -> None:
     """Ask at this terminal about every question that waits, as they come, until Ctrl-C or the end of stdin."""
     approver = ConsoleApprover(stderr_console(), by=_who(by))
@@ -86,7 +99,7 @@ def watch(
     async def ask_about_all(records: ApprovalRecords) -> int:
         answered = 0
         while True:
-            waiting = [record for record in await records.list() if record.state == "pending"]
+            waiting = await records.list(waiting=True)
             if not waiting and once:
                 return answered
             for record in waiting:
@@ -101,15 +114,15 @@ def watch(
                     answered += 1
             await anyio.sleep(0 if waiting else POLL)
 
-    print(f"{counted(_with_records(ask_about_all), 'question')} answered")
+    print(f"{counted(_with_records(project, store, ask_about_all), 'question')} answered")
 
 
-def _answer(number: int, approval: Approval, *, as_json: bool) -> None:
+def _answer(number: int, approval: Approval, project: Path, store: str | None, *, as_json: bool) -> None:
     async def answer(records: ApprovalRecords) -> ApprovalRecord:
         await _find(records, number)
         return await records.answer(number, approval)
 
-    record = _with_records(answer)
+    record = _with_records(project, store, answer)
     if as_json:
         print_json({"schema": 1, "approval": _document(record)})
     else:
@@ -119,17 +132,35 @@ def _answer(number: int, approval: Approval, *, as_json: bool) -> None:
 async def _find(records: ApprovalRecords, number: int) -> ApprovalRecord:
     record = await records.get(number)
     if record is None:
-        numbers = ", ".join(str(one.number) for one in await records.list() if one.state == "pending")
+        numbers = ", ".join(str(one.number) for one in await records.list(waiting=True))
         waiting = f"Those that wait: {numbers}." if numbers else "None waits."
         raise CommandProblem(f"there is no approval {number} here. {waiting}")
     return record
 
 
-def _with_records(look: Callable[[ApprovalRecords], Awaitable[T]]) -> T:
+def with_store(project: Path, folder: str | None, look: Callable[[Store], Awaitable[T]]) -> T:
+    """What `look` makes of a project's store, or of the one that `--store` names."""
+
     async def work() -> T:
-        return await look(ApprovalRecords())
+        store = open_store(project_config(project, folder).store)
+        try:
+            return await look(store)
+        finally:
+            await store.aclose()
 
     return anyio.run(work)
+
+
+def _with_records(project: Path, folder: str | None, look: Callable[[ApprovalRecords], Awaitable[T]]) -> T:
+    async def work(store: Store) -> T:
+        if isinstance(store, MemoryStore):
+            raise CommandProblem(
+                'this project keeps nothing on disk (store = "memory"), so what waits in its processes cannot be seen or '
+                'answered from another one. Set store = "jsonl", or name another store with --store'
+            )
+        return await look(ApprovalRecords(store))
+
+    return with_store(project, folder, work)
 
 
 def _who(by: str | None) -> str:

@@ -17,7 +17,7 @@ from typing import Any, TextIO, cast, final
 import anyio
 
 from hooksdk import Config, Host, MemoryStore, Tool, hooks
-from hooksdk.cli._doctor.examination import Finding
+from hooksdk.cli._doctor.examination import Symptom
 from hooksdk.cli._doctor.store import examine_store
 from hooksdk.cli._project import ThrowawayStore, project_config
 from hooksdk.config import PLUGINS_FILE, fold
@@ -52,11 +52,11 @@ class Report:
 
     def problem(self, who: str, what: str, advice: str = "") -> None:
         """Something that does not work as the operator means it."""
-        self.send(finding=asdict(Finding(severity="problem", who=who, what=what, advice=advice)))
+        self.send(finding=asdict(Symptom(severity="problem", who=who, what=what, advice=advice)))
 
     def notice(self, who: str, what: str, advice: str = "") -> None:
         """Something that is worth knowing and may be meant."""
-        self.send(finding=asdict(Finding(severity="notice", who=who, what=what, advice=advice)))
+        self.send(finding=asdict(Symptom(severity="notice", who=who, what=what, advice=advice)))
 
 
 @final

@@ -28,7 +28,7 @@ START_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class Symptom:
     """One thing that an operator should know."""
 
     severity: Literal["problem", "notice"]
@@ -55,7 +55,7 @@ class Examination:
 class Diagnosis:
     """What was found."""
 
-    findings: list[Finding] = field(default_factory=list[Finding])
+    findings: list[Symptom] = field(default_factory=list[Symptom])
     judging: str = ""
     """How many handlers judge tool calls, and whose."""
 
@@ -79,7 +79,7 @@ def run_doctor(examination: Examination, *, as_json: bool) -> int:
 
 def examine(examination: Examination) -> Diagnosis:
     """Let a child process examine everything, and leave out what it does not survive. Raises `ConfigError`."""
-    fatal: list[Finding] = []
+    fatal: list[Symptom] = []
     without: list[str] = []
     while True:
         diagnosis = Diagnosis()
@@ -98,7 +98,7 @@ def examine(examination: Examination) -> Diagnosis:
 
 def _examine_in_child(
     examination: Examination, without: Sequence[str], diagnosis: Diagnosis
-) -> tuple[Finding, str] | None:
+) -> tuple[Symptom, str] | None:
     """Fill the diagnosis. Answers None when the child came to its end, or what it did not survive and the plugin of it."""
     order = {
         "project": str(examination.project.resolve()),
@@ -121,7 +121,7 @@ def _examine_in_child(
             if "step" in message:
                 doing = message
             elif "finding" in message:
-                diagnosis.findings.append(Finding(**message["finding"]))
+                diagnosis.findings.append(Symptom(**message["finding"]))
             elif "judging" in message:
                 diagnosis.judging = message["judging"]
             elif "bad_configuration" in message:
@@ -131,14 +131,14 @@ def _examine_in_child(
                 return None
 
 
-def _fatal(examination: Examination, doing: Mapping[str, Any], what: str) -> tuple[Finding, str]:
+def _fatal(examination: Examination, doing: Mapping[str, Any], what: str) -> tuple[Symptom, str]:
     plugin = str(doing["plugin"])
     advice = f"hooksdk plugins disable {plugin}" if plugin else ""
     if plugin in examination.plugins:
         advice = "Correct it, or leave its --plugin out"
     elif plugin.endswith(".py"):
         advice = "Set plugins_file = false"
-    return Finding(severity="problem", who=plugin or "doctor", what=what, advice=advice), plugin
+    return Symptom(severity="problem", who=plugin or "doctor", what=what, advice=advice), plugin
 
 
 def _last_line(noise: IO[bytes]) -> str:

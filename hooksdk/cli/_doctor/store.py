@@ -7,21 +7,21 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hooksdk.cli._doctor.examination import Finding
+from hooksdk.cli._doctor.examination import Symptom
 from hooksdk.stores import JsonlStore, Store
 from hooksdk.stores.locks import held_locks, is_held
 
 PROC_LOCKS = Path("/proc/locks")
 
 
-def examine_store(store: Store) -> Iterator[Finding]:
+def examine_store(store: Store) -> Iterator[Symptom]:
     """What is wrong with the folder of a `JsonlStore`; nothing of it is changed."""
     if not isinstance(store, JsonlStore):
         return
     directory = store.directory
     if problem := why_not_writable(directory):
         advice = 'Write store = "jsonl:FOLDER" with a folder that you may write, or correct this one\'s permissions'
-        yield Finding(severity="problem", who="store", what=f"{directory} cannot be written: {problem}", advice=advice)
+        yield Symptom(severity="problem", who="store", what=f"{directory} cannot be written: {problem}", advice=advice)
         return
     holders = _holders()
     try:
@@ -29,7 +29,7 @@ def examine_store(store: Store) -> Iterator[Finding]:
             yield _held(path, holders.get(path.stat().st_ino))
     except OSError as error:
         advice = f"Give the files in {directory} to the user that runs hooksdk"
-        yield Finding(severity="problem", who="store", what=f"a lock cannot be taken: {error}", advice=advice)
+        yield Symptom(severity="problem", who="store", what=f"a lock cannot be taken: {error}", advice=advice)
 
 
 def why_not_writable(directory: Path) -> str:
@@ -48,13 +48,13 @@ def why_not_writable(directory: Path) -> str:
     return ""
 
 
-def _held(path: Path, holder: int | None) -> Finding:
+def _held(path: Path, holder: int | None) -> Symptom:
     session = path.name.removesuffix(".lock")
     if holder is None or _is_alive(holder):
         who = f"process {holder}" if holder else "another process"
-        return Finding(severity="notice", who="store", what=f"session file {session} is open in {who}")
+        return Symptom(severity="notice", who="store", what=f"session file {session} is open in {who}")
     what = f"session file {session} is held although process {holder}, which locked it, is gone: a child of it lives on"
-    return Finding(
+    return Symptom(
         severity="problem", who="store", what=what, advice="hooksdk sessions doctor --mend takes the lock away"
     )
 

@@ -16,7 +16,7 @@ from hooksdk.cli._console import CommandProblem, counted, print_json, safe, stdo
 from hooksdk.cli._edits.client_text import ClientText, Hunk
 from hooksdk.cli._edits.diff import confirm, print_diff, secrets_of
 from hooksdk.cli._edits.json_text import with_servers
-from hooksdk.cli._gateway.records import Change, Record, digest_of, read_bytes, read_record, write_bytes
+from hooksdk.cli._gateway.records import Change, Installation, digest_of, read_bytes, read_record, write_bytes
 from hooksdk.cli._mcp.clients import CLIENTS, ClientFile, client_places
 from hooksdk.cli._mcp.entries import essence, with_braces
 from hooksdk.config import is_inside, read_config, resolve, user_file
@@ -65,7 +65,7 @@ class Plan:
     gateway: ClientText
     gateway_before: bytes | None
     gateway_after: str
-    record: Record
+    record: Installation
     options: InstallOptions
     stay: dict[str, str] = field(default_factory=dict[str, str])
     """The servers that stay in the client's file, each with the reason."""
@@ -217,7 +217,7 @@ def make_plan(options: InstallOptions) -> Plan:
     entry = gateway_entry(place, options, target, list(added.values()))
     after = text.replace(old, list(names), called, entry)
     hunk = Hunk.between(old, after)
-    record = Record(
+    record = Installation(
         client=options.client, scope=options.scope, name=called, keys=list(place.keys), taken=list(names),
         hunk=[hunk.start, hunk.old_end, hunk.new], target=_change(place.path, before, after.encode()),
         gateway=_change(target, gateway_before, gateway_after.encode()), servers=names, added=added,

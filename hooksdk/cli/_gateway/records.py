@@ -31,7 +31,7 @@ class Change:
 
 
 @dataclass
-class Record:
+class Installation:
     """One installation of the gateway into one client's file."""
 
     client: str
@@ -94,22 +94,22 @@ def record_path(client: str, file: Path, keys: Sequence[str] = ()) -> Path:
     return gateway_folder() / "installed" / f"{client}-{hashlib.sha256(name).hexdigest()[:16]}.json"
 
 
-def read_record(client: str, file: Path, keys: Sequence[str] = ()) -> Record | None:
+def read_record(client: str, file: Path, keys: Sequence[str] = ()) -> Installation | None:
     """What is recorded about a client's file. Raises `CommandProblem` for a record that cannot be read."""
     path = record_path(client, file, keys)
     return _read(path) if path.exists() else None
 
 
-def all_records() -> list[Record]:
+def all_records() -> list[Installation]:
     """Every installation that is recorded."""
     return [_read(path) for path in sorted((gateway_folder() / "installed").glob("*.json"))]
 
 
-def _read(path: Path) -> Record:
+def _read(path: Path) -> Installation:
     try:
         fields: dict[str, Any] = json.loads(path.read_bytes())
         fields |= {name: Change(**fields[name]) for name in ("target", "gateway")}
-        record = Record(**fields)
+        record = Installation(**fields)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise CommandProblem(
             f"{path} cannot be read ({error}); what a client had before is in the .bak beside it"

@@ -12,7 +12,7 @@ from hooksdk.cli._edits.diff import confirm, print_diff, secrets_of
 from hooksdk.cli._edits.json_text import remove_member
 from hooksdk.cli._gateway.install import Scope, find_place
 from hooksdk.cli._gateway.records import (
-    Record,
+    Installation,
     all_records,
     digest_of,
     read_bytes,
@@ -94,7 +94,7 @@ def uninstall_gateway(options: UninstallOptions) -> int:
     return 0 if done or options.dry_run else 1
 
 
-def _client_return(record: Record, notes: list[str]) -> Return:
+def _client_return(record: Installation, notes: list[str]) -> Return:
     path, change = Path(record.target.file), record.target
     now, before = read_bytes(path), read_bytes(record.backup)
     if change.before is not None and (before is None or digest_of(before) != change.before):
@@ -123,7 +123,7 @@ def _client_return(record: Record, notes: list[str]) -> Return:
     return Return(path, now, new.encode(), mode, exact=new.encode() == before)
 
 
-def _gateway_return(record: Record, others: list[Record], notes: list[str]) -> Return:
+def _gateway_return(record: Installation, others: list[Installation], notes: list[str]) -> Return:
     """The gateway's file without what this installation added and no other needs."""
     path, change = Path(record.gateway.file), record.gateway
     now = read_bytes(path)
@@ -151,7 +151,7 @@ def _gateway_return(record: Record, others: list[Record], notes: list[str]) -> R
     return Return(path, now, None if gone else new.encode(), path.stat().st_mode & 0o777, exact=False)
 
 
-def _hand_over(record: Record, others: list[Record], *, gone: bool) -> None:
+def _hand_over(record: Installation, others: list[Installation], *, gone: bool) -> None:
     """What stays in the gateway's file for others is theirs to take out."""
     for one in others:
         theirs = {name: entry for name, entry in record.added.items() if name in one.servers.values()}

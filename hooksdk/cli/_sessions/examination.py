@@ -21,7 +21,7 @@ from hooksdk.stores.locks import Lease
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class Damage:
     """One thing that is wrong, and what became of it."""
 
     who: str
@@ -39,7 +39,7 @@ class Finding:
 def doctor(project: Path, place: str | None, session_ids: Sequence[str], *, mend: bool, as_json: bool) -> int:
     """Examine and print; the code is 1 while there are problems."""
 
-    async def examine(store: Store) -> tuple[list[Finding], str]:
+    async def examine(store: Store) -> tuple[list[Damage], str]:
         for session_id in session_ids:
             if not await _is_there(store, session_id):
                 raise await unknown_session(store, session_id)
@@ -62,18 +62,18 @@ async def _is_there(store: Store, session_id: str) -> bool:
     return await store.session_exists(session_id)
 
 
-async def _examine_any(store: Store, session_ids: Sequence[str]) -> list[Finding]:
+async def _examine_any(store: Store, session_ids: Sequence[str]) -> list[Damage]:
     """Of a store without files: whether each session can be read."""
-    findings: list[Finding] = []
+    findings: list[Damage] = []
     for session_id in session_ids or await store.list_sessions():
         try:
             await look_at(store, session_id)
         except Damaged as error:
-            findings.append(Finding(who=session_id, file="", what=str(error), remedy=""))
+            findings.append(Damage(who=session_id, file="", what=str(error), remedy=""))
     return findings
 
 
-def _examine_files(directory: Path, session_ids: Sequence[str], *, mend: bool) -> Iterator[Finding]:
+def _examine_files(directory: Path, session_ids: Sequence[str], *, mend: bool) -> Iterator[Damage]:
     known = {directory / file_name(session_id): session_id for session_id in session_ids}
     for base in known or session_bases(directory):
         session_id = known.get(base) or session_id_of(base)
@@ -84,7 +84,7 @@ def _examine_files(directory: Path, session_ids: Sequence[str], *, mend: bool) -
             yield from _carried_out(plan, "values", mend=mend)
 
 
-def _examine_lock(base: Path, who: str, *, mend: bool) -> Iterator[Finding]:
+def _examine_lock(base: Path, who: str, *, mend: bool) -> Iterator[Damage]:
     """A lock that outlived its holder can be replaced: a forked child has it, and a child may not write."""
     path = base.with_name(base.name + ".lock")
     process = outlived_lock(path) if path.exists() else None
@@ -94,10 +94,10 @@ def _examine_lock(base: Path, who: str, *, mend: bool) -> Iterator[Finding]:
     remedy = "put a new lock file in its place; the child could not write the session anyway"
     if mend:
         replace_file(path, path.read_bytes())
-    yield Finding(who=who, file=str(path), what=what, remedy=remedy, state="mended" if mend else "open")
+    yield Damage(who=who, file=str(path), what=what, remedy=remedy, state="mended" if mend else "open")
 
 
-def _examine_session(base: Path, session_id: str | None, *, mend: bool) -> Iterator[Finding]:
+def _examine_session(base: Path, session_id: str | None, *, mend: bool) -> Iterator[Damage]:
     lock, who = base.with_name(base.name + ".lock"), session_id or base.name
     holder = holder_of(lock)
     plan = plan_session(base, session_id, is_held=bool(holder))
@@ -108,7 +108,7 @@ def _examine_session(base: Path, session_id: str | None, *, mend: bool) -> Itera
         if lease is None:
             advice = f"It is held by {holder or 'another process'}: close it there first"
             for flaw in plan.flaws:
-                yield Finding(who=who, file=str(flaw.path), what=flaw.what, remedy=flaw.remedy, advice=advice)
+                yield Damage(who=who, file=str(flaw.path), what=flaw.what, remedy=flaw.remedy, advice=advice)
         else:
             yield from _carried_out(plan_session(base, session_id, is_held=False), who, mend=True)
 
@@ -123,7 +123,7 @@ def _lease(path: Path) -> Generator[Lease | None]:
             lease.release()
 
 
-def _carried_out(plan: Plan, who: str, *, mend: bool) -> Iterator[Finding]:
+def _carried_out(plan: Plan, who: str, *, mend: bool) -> Iterator[Damage]:
     """The plan's flaws, after it was carried out if it is to be."""
     backups: dict[Path, str | None] = {}
     if mend:
@@ -133,7 +133,7 @@ def _carried_out(plan: Plan, who: str, *, mend: bool) -> Iterator[Finding]:
                 replace_file(path, content)
     for flaw in plan.flaws:
         is_mended = mend and bool(flaw.remedy)
-        yield Finding(
+        yield Damage(
             who=who, file=str(flaw.path), what=flaw.what, remedy=flaw.remedy, advice="" if is_mended else flaw.advice,
             state="mended" if is_mended else "open", backup=backups.get(flaw.path) if is_mended else None,
         )  # fmt: skip
@@ -158,7 +158,7 @@ def _keep(path: Path, *, moved: bool) -> str | None:
     raise AssertionError
 
 
-def _print(findings: Sequence[Finding], where: str, *, mend: bool) -> None:
+def _print(findings: Sequence[Damage], where: str, *, mend: bool) -> None:
     console = stdout_console()
 
     def show(markup: str) -> None:
