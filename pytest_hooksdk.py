@@ -151,11 +151,9 @@ def decision_snapshot(request: pytest.FixtureRequest) -> DecisionSnapshot:
     """The decisions that this test expects: `assert replay("session.jsonl", [MyPlugin]) == decision_snapshot`. They are in a
     file beside the test's, which `pytest --hooksdk-update` writes."""
     from hooksdk.testing import DecisionSnapshot
-    from hooksdk.testing._decision_snapshot import file_word
 
-    test = Path(str(request.path))
-    path = test.with_name(f"{test.stem}.{file_word(request.node.name)}.decisions.json")
-    return DecisionSnapshot(path, update=bool(request.config.getoption("--hooksdk-update")))
+    update = bool(request.config.getoption("--hooksdk-update"))
+    return DecisionSnapshot.of_test(Path(str(request.path)), request.node.name, update=update)
 
 
 def _close(session: HookSession, problems: list[str]) -> None:

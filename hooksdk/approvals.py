@@ -9,6 +9,7 @@ from hooksdk._approvals.remembered import Remembered, RememberedApproval
 from hooksdk._approvals.request import (
     MAX_TIMEOUT,
     SCOPES,
+    YES,
     Approval,
     ApprovalRequest,
     Approver,
@@ -25,6 +26,7 @@ from hooksdk._firing.event import Checked
 __all__ = [
     "MAX_TIMEOUT",
     "SCOPES",
+    "YES",
     "Approval",
     "ApprovalRequest",
     "Approver",

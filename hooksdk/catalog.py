@@ -17,7 +17,7 @@ from hooksdk.errors import nearest
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results
 
-__all__ = ["Catalog", "Storage", "ToolContext", "build_catalog"]
+__all__ = ["Catalog", "Storage", "ToolContext", "build_catalog", "full_names", "readings"]
 
 T = TypeVar("T")
 

@@ -17,6 +17,7 @@ import anyio
 from hooksdk._plugins.discovery import find_plugins, load_plugins, look_at, survey
 from hooksdk._plugins.files import names_file, plugins_at
 from hooksdk._plugins.handlers import judging_line
+from hooksdk._plugins.installed import installed_plugins
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._plugins.registry import Registry
 from hooksdk._run.held import HeldSession
@@ -45,7 +46,7 @@ from hooksdk.transcript import Store
 if TYPE_CHECKING:
     from hooksdk.session import Session
 
-__all__ = ["Host", "Plugin", "load_plugins", "look_at", "names_file", "plugins_at", "survey"]
+__all__ = ["Host", "Plugin", "installed_plugins", "load_plugins", "look_at", "names_file", "plugins_at", "survey"]
 
 T = TypeVar("T")
 CLOSE_TIMEOUT = 10.0

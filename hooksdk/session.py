@@ -36,7 +36,7 @@ from hooksdk.tools import Expose, Tool
 from hooksdk.transcript import DrainReport, Results, SessionLog, Transcript
 from hooksdk.trimming import guess_format, repair
 
-__all__ = ["Session"]
+__all__ = ["Listener", "Session"]
 
 CLOSE_TIMEOUT = 10.0
 """Seconds that closing a session may take in all."""

@@ -12,9 +12,14 @@ from typing import Literal, final
 
 from hooksdk._transcript.encoding import encode, encode_for, is_same
 from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.facts import ResultRow
 from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.loose_ends import without_loose_ends
+from hooksdk._transcript.matching import MismatchError, check_message
 from hooksdk._transcript.messages import EncodedMessages, MessageSource
-from hooksdk._transcript.requests import Plan, plan_restore, plan_trim
+from hooksdk._transcript.pairing import NO_RESULT, gather_results, pair_results
+from hooksdk._transcript.requests import Plan, find_record, plan_restore, plan_trim
+from hooksdk._transcript.sizes import message_tokens
 from hooksdk._transcript.storage import LazyLog, MessageReader, RewritableLog, SessionLog, Store, unknown_session
 from hooksdk._transcript.transcript import Transcript
 from hooksdk._transcript.trims import DrainedTrim, DrainReport
@@ -23,26 +28,37 @@ from hooksdk.errors import FenceClosed
 from hooksdk.formats import Message, MessageFormat
 
 __all__ = [
+    "NO_RESULT",
     "DrainReport",
     "DrainedTrim",
     "EncodedMessages",
     "Entry",
     "LazyLog",
+    "Ledger",
     "Message",
     "MessageReader",
     "MessageSource",
+    "MismatchError",
     "OnQueued",
+    "ResultRow",
     "Results",
     "RewritableLog",
     "SessionLog",
     "Store",
     "Transcript",
     "TranscriptEditor",
+    "check_message",
     "encode",
     "encode_for",
+    "find_record",
+    "gather_results",
     "is_same",
+    "message_tokens",
+    "pair_results",
+    "plan_trim",
     "unknown_session",
     "view",
+    "without_loose_ends",
 ]
 
 OnQueued = Callable[[Literal["trim", "restore"], TrimReceipt], Awaitable[None]]

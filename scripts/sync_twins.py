@@ -197,6 +197,8 @@ class Writer:
         for name in set(re.findall(r"(?<!\.)\b[A-Za-z_]\w*", text)) - TWINS.keys():
             if name in PLAIN:
                 self.imports.add(f"from hooksdk.sync._plain import {PLAIN[name]}")
+            elif name in getattr(module, "__all__", ()):
+                self.imports.add(f"from {module.__name__} import {name}")
             elif name in sources:
                 self.imports.add(sources[name])
             elif name in vars(module):

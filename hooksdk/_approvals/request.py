@@ -175,6 +175,10 @@ class Approval:
     """Seconds for which it is remembered; 30 days unless given."""
 
 
+YES = Approval(True)
+"""Approved, this once."""
+
+
 @dataclass(frozen=True)
 class Later:
     """The answer will come later: the call has no result until then, and everything else may go on or end.

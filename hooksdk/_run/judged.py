@@ -9,13 +9,11 @@ from hooksdk import schema
 from hooksdk._run import asking
 from hooksdk._run.call import begin, check_still_granted, execute, go_on, judge, take_result
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
-from hooksdk.approvals import Approval, ApprovalRequest
+from hooksdk.approvals import YES, Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ApprovalPending, CallSettled
 from hooksdk.records import CallStatus
 from hooksdk.tools import Tool
-
-YES = Approval(True)
 
 
 @final

@@ -8,8 +8,8 @@ from hooksdk._transcript.changes import same
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
-from hooksdk._transcript.matching import MismatchError, checked
-from hooksdk._transcript.pairing import paired
+from hooksdk._transcript.matching import MismatchError, check_message
+from hooksdk._transcript.pairing import pair_results
 from hooksdk.formats import Message
 
 
@@ -18,9 +18,9 @@ def plan_compaction(ledger: Ledger, messages: Sequence[Message]) -> Entry:
     there, too, are told by their places. Raises `MismatchError`.
     """
     message_format = ledger.need_format()
-    base = [checked(message, message_format, position) for position, message in enumerate(messages)]
+    base = [check_message(message, message_format, position) for position, message in enumerate(messages)]
     waiting = [slot.id for slot in ledger.slots if not slot.record]
-    base = paired(without_loose_ends(base, message_format), message_format, still_open=waiting)
+    base = pair_results(without_loose_ends(base, message_format), message_format, still_open=waiting)
     view, places = ledger.view, ledger.places
     later = view[len(ledger.base) :]
     same_start = same_end = 0

@@ -1,7 +1,7 @@
 """What is known of the stored messages, without their bodies.
 
 `Facts` say what each message says: a pure function of the messages, held in columns. As bytes they can be kept beside the
-messages, so that the next opening need not read them again. `Records` are the results among them, each with its `Marks`: what
+messages, so that the next opening need not read them again. `ResultRows` are the results among them, each with its `Marks`: what
 the journal says of it. `Turns` put both together: which calls the newest reply made, and which results answered them.
 """
 
@@ -206,10 +206,10 @@ _NONE = Marks()
 
 @final
 @dataclass(frozen=True, slots=True)
-class Record:
+class ResultRow:
     """One result of the stored messages: where its row is."""
 
-    table: Records = field(repr=False)
+    table: ResultRows = field(repr=False)
     number: int
     """Among all results, from 0."""
 
@@ -304,7 +304,7 @@ class Record:
 
 
 @final
-class Records(Sequence[Record]):
+class ResultRows(Sequence[ResultRow]):
     """All results, oldest first."""
 
     def __init__(self, facts: Facts) -> None:
@@ -321,7 +321,7 @@ class Records(Sequence[Record]):
         self._before: array[int] = array("i")
         """By result: the one before it with the same id, or -1."""
 
-    def add(self, position: int, call_id: int, turn: int, call: int) -> Record:
+    def add(self, position: int, call_id: int, turn: int, call: int) -> ResultRow:
         """One more result: the number of its id, and of the call that it answers, or -1."""
         number = len(self)
         missing = len(self.facts.ids.texts) - len(self._newest)
@@ -335,33 +335,35 @@ class Records(Sequence[Record]):
         self.occurrences.append(0 if before < 0 else self.occurrences[before] + 1)
         self._before.append(before)
         self._newest[call_id] = number
-        return Record(self, number)
+        return ResultRow(self, number)
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @overload
-    def __getitem__(self, index: int) -> Record: ...
+    def __getitem__(self, index: int) -> ResultRow: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Record]: ...
-    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+    def __getitem__(self, index: slice) -> list[ResultRow]: ...
+    def __getitem__(self, index: int | slice) -> ResultRow | list[ResultRow]:
         numbers = range(len(self))[index]
-        return [Record(self, number) for number in numbers] if isinstance(numbers, range) else Record(self, numbers)
+        return (
+            [ResultRow(self, number) for number in numbers] if isinstance(numbers, range) else ResultRow(self, numbers)
+        )
 
-    def __iter__(self) -> Iterator[Record]:
-        return (Record(self, number) for number in range(len(self)))
+    def __iter__(self) -> Iterator[ResultRow]:
+        return (ResultRow(self, number) for number in range(len(self)))
 
-    def at(self, position: int) -> list[Record]:
+    def at(self, position: int) -> list[ResultRow]:
         """The results of one stored message, in order."""
-        return [Record(self, number) for number in self.facts.results_at(position)]
+        return [ResultRow(self, number) for number in self.facts.results_at(position)]
 
-    def by_handle(self, handle: str) -> Record | None:
+    def by_handle(self, handle: str) -> ResultRow | None:
         """The result that goes by a handle."""
         match = _HANDLE.fullmatch(handle)
         number = int(match[1]) - 1 if match and len(handle) < 20 else len(self)
-        return Record(self, number) if number < len(self) else None
+        return ResultRow(self, number) if number < len(self) else None
 
-    def by_id(self, call_id: str) -> list[Record]:
+    def by_id(self, call_id: str) -> list[ResultRow]:
         """The results whose call has this id, oldest first."""
         id_number = self.facts.ids.find(call_id)
         if id_number is None or id_number >= len(self._newest):
@@ -371,7 +373,7 @@ class Records(Sequence[Record]):
         while number >= 0:
             numbers.append(number)
             number = self._before[number]
-        return [Record(self, number) for number in reversed(numbers)]
+        return [ResultRow(self, number) for number in reversed(numbers)]
 
 
 Orphan = tuple[ToolCall, ToolResult, Marks]
@@ -390,7 +392,7 @@ class Slot:
     read_call: Callable[[int], ToolCall]
     """Gives the call of a number."""
     staged: ToolResult | None = None
-    record: Record | None = None
+    record: ResultRow | None = None
     marks: Marks | None = None
     """What the journal says of its result, which has them once it is stored."""
     by_run: bool = False
@@ -421,7 +423,7 @@ class Turns:
         self.format = message_format
         self.messages = Messages() if messages is None else messages
         self.facts = Facts(message_format) if facts is None else facts
-        self.records = Records(self.facts)
+        self.records = ResultRows(self.facts)
         self.slots: list[Slot] = []
         self.orphans: list[Orphan] = []
         self.count = 0
@@ -440,7 +442,7 @@ class Turns:
     def use(self, message_format: MessageFormat) -> None:
         """Take a format, while there are no messages."""
         self.format, self.facts = message_format, Facts(message_format)
-        self.records = Records(self.facts)
+        self.records = ResultRows(self.facts)
 
     def need_format(self) -> MessageFormat:
         """The format, where there are results: without one none is ever added."""
@@ -571,14 +573,14 @@ class Turns:
 
     # Results
 
-    def body(self, record: Record) -> FoundResult:
+    def body(self, record: ResultRow) -> FoundResult:
         """The stored result itself."""
         position = record.position
         if self._results_read[0] != position:  # one message may hold hundreds of results
             self._results_read = position, self.need_format().results(self.messages[position])
         return self._results_read[1][record.index]
 
-    def address(self, record: Record) -> dict[str, Any]:
+    def address(self, record: ResultRow) -> dict[str, Any]:
         """Where a result is and what it holds. The call id alone would not do: ids repeat."""
         marks = record.own_marks
         if marks.content_hash is None:
@@ -586,7 +588,7 @@ class Turns:
         place: dict[str, Any] = {"position": record.position, "call_id": record.call_id}
         return {**place, "occurrence": record.occurrence, "hash": marks.content_hash}
 
-    def addressed(self, address: dict[str, Any]) -> Record | None:
+    def addressed(self, address: dict[str, Any]) -> ResultRow | None:
         """The result that a trim was made for, if it still stands there with the same content."""
         same_id, occurrence = self.records.by_id(str(address["call_id"])), int(address["occurrence"])
         record = same_id[occurrence] if occurrence < len(same_id) else None

@@ -27,7 +27,7 @@ from hooksdk._tasks.background import logger
 from hooksdk._transcript.changes import changed
 from hooksdk._transcript.encoding import load_result
 from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.facts import LOOSE, REPLY, Facts, Marks, Record, Slot, Turns
+from hooksdk._transcript.facts import LOOSE, REPLY, Facts, Marks, ResultRow, Slot, Turns
 from hooksdk._transcript.messages import Messages
 from hooksdk._transcript.trims import (
     MIN_TOKENS_SAVED,
@@ -49,7 +49,7 @@ class Ledger(Turns):
     ) -> None:
         super().__init__(message_format, messages, facts)
         self.format_name: str | None = None
-        self.queue: dict[int, tuple[Entry, Record | None]] = {}
+        self.queue: dict[int, tuple[Entry, ResultRow | None]] = {}
         self.trim_count = 0
         self.base: list[Message | int] = []
         """What a compaction put in the place of the first `upto` messages: its own, and the positions of stored ones."""
@@ -219,10 +219,10 @@ class Ledger(Turns):
             )
         return judged
 
-    def _is_gone(self, record: Record) -> bool:
+    def _is_gone(self, record: ResultRow) -> bool:
         return record.position < self.upto and record.position not in self._kept_by_compaction
 
-    def why_not(self, record: Record) -> str | None:
+    def why_not(self, record: ResultRow) -> str | None:
         """Why a trim of this result would not be accepted."""
         if self._is_gone(record):
             return "it was compacted away"
@@ -239,7 +239,7 @@ class Ledger(Turns):
         is_long = record.tokens > MIN_TOKENS_SAVED and saves_enough(record.tokens, schema.estimate_tokens(record.note))
         return None if is_long else TOO_SHORT
 
-    def info(self, record: Record) -> ResultInfo:
+    def info(self, record: ResultRow) -> ResultInfo:
         """The result as plugins see it."""
         marks, handle = record.marks, record.handle
         is_shared = any(each != record for each in self.records.by_id(handle))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hooksdk import schema
 from hooksdk._transcript.changes import same
 from hooksdk._transcript.encoding import EncodedMessage, as_stored
-from hooksdk._transcript.facts import Record, Slot, read_message
+from hooksdk._transcript.facts import ResultRow, Slot, read_message
 from hooksdk._transcript.journal import Ledger
 from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats.kit import with_call_ids, with_readable_arguments
@@ -21,7 +21,7 @@ class MismatchError(ValueError):
         self.position = position
 
 
-def checked(message: Message, message_format: MessageFormat, position: int) -> Message:
+def check_message(message: Message, message_format: MessageFormat, position: int) -> Message:
     """A plain copy of a message of the format, as it would come back from a file. Raises `MismatchError`."""
     return encoded(message, message_format, position).plain
 
@@ -101,7 +101,7 @@ def _same_results(theirs: Message, ways: Sequence[Message], place: int, ledger: 
     return any(all(_reads_as(result, our, record) for result, our, record in each) for each in pairs)
 
 
-def _reads_as(theirs: FoundResult, ours: FoundResult, record: Record) -> bool:
+def _reads_as(theirs: FoundResult, ours: FoundResult, record: ResultRow) -> bool:
     """The same text, or the text that the run answered before the format put it in other words ("Error: ...")."""
     return theirs.text == ours.text or schema.fingerprint(theirs.text) == record.marks.answer_hash
 

@@ -17,7 +17,7 @@ NO_RESULT = "no result: the conversation went on before this call had one"
 """What a call without a result gets, so that the next request can be sent."""
 
 
-def gathered(messages: Sequence[Message], message_format: MessageFormat) -> list[Message]:
+def gather_results(messages: Sequence[Message], message_format: MessageFormat) -> list[Message]:
     """The messages with all results of one turn in one message, the results first, where the format wants it so."""
     whole: list[Message] = []
     for message in messages:
@@ -40,7 +40,7 @@ def gathered(messages: Sequence[Message], message_format: MessageFormat) -> list
     return whole
 
 
-def paired(
+def pair_results(
     messages: Sequence[Message],
     message_format: MessageFormat,
     *,

@@ -7,7 +7,7 @@ from typing import Literal
 
 from hooksdk._transcript.encoding import encode
 from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.facts import Record
+from hooksdk._transcript.facts import ResultRow
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.trims import MIN_SHARE_SAVED, TOO_SHORT, saves_enough, short_text, tokens_of, wide_tokens
 from hooksdk.calls import TrimReceipt
@@ -45,7 +45,7 @@ def plan_restore(ledger: Ledger, reference: str) -> Plan:
     return _receipt(record, "queued", whole, before), _entry("restore", ledger, record)
 
 
-def _short_text(ledger: Ledger, record: Record, replacement: str | None) -> str | None:
+def _short_text(ledger: Ledger, record: ResultRow, replacement: str | None) -> str | None:
     body = ledger.body(record)
     content, tokens, most = body.content, record.tokens + wide_tokens(body.text), 1 - MIN_SHARE_SAVED
     stored_length = len(encode(content))
@@ -59,12 +59,12 @@ def _short_text(ledger: Ledger, record: Record, replacement: str | None) -> str 
     return short_text(record.note, replacement, fits)
 
 
-def _entry(kind: Literal["trim", "restore"], ledger: Ledger, record: Record) -> Entry:
+def _entry(kind: Literal["trim", "restore"], ledger: Ledger, record: ResultRow) -> Entry:
     return {"kind": kind, "n": ledger.trim_count, "handle": record.handle, "at": ledger.address(record)}
 
 
 def _receipt(
-    record: Record,
+    record: ResultRow,
     status: Literal["queued", "already_queued", "already_trimmed", "not_trimmed"],
     text: str,
     before: int | None = None,
@@ -78,7 +78,7 @@ def _receipt(
     )
 
 
-def find_record(ledger: Ledger, reference: str) -> Record:
+def find_record(ledger: Ledger, reference: str) -> ResultRow:
     """The result meant by a handle or an unambiguous call id. Raises `UnknownResult`, which names the nearest."""
     reference, records = reference.strip(), ledger.records
     same_id = records.by_id(reference)

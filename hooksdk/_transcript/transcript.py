@@ -21,7 +21,7 @@ from hooksdk._transcript.facts import Slot, read_message
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, compare, encoded, without_repeats
-from hooksdk._transcript.pairing import NO_RESULT, paired
+from hooksdk._transcript.pairing import NO_RESULT, pair_results
 from hooksdk._transcript.reading import keep_index, read_ledger, shorten_journal
 from hooksdk._transcript.requests import Plan, find_record
 from hooksdk._transcript.sizes import message_tokens
@@ -192,7 +192,7 @@ class Transcript:
             fresh = without_repeats(fresh, self._ledger)
             goes_on = bool(fresh and self.pending and self._ledger.leaves_turn(fresh[0]))
             waiting = [] if goes_on else [slot.call for slot in self._ledger.slots if slot.record is None]
-            fresh = paired(fresh, message_format, open_calls=waiting, after=self._ledger)
+            fresh = pair_results(fresh, message_format, open_calls=waiting, after=self._ledger)
         except MismatchError as error:
             raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
         if goes_on:
@@ -220,7 +220,7 @@ class Transcript:
     async def answer(
         self, call: ToolCall, result: ToolResult, tool: Tool | None, *, replies: int | None = None
     ) -> None:
-        """Record a call's result; durable when this returns. It joins the messages in the order of the calls, as soon as the
+        """ResultRow a call's result; durable when this returns. It joins the messages in the order of the calls, as soon as the
         earlier ones have theirs. A call whose reply is not recorded yet waits for it.
 
         `replies` is how many replies there were when the call's run ended, if it has: a call of a later one has another's id,

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.requests import plan_trim
-from hooksdk._transcript.sizes import message_tokens
 from hooksdk.calls import ResultInfo
 from hooksdk.costs._clearing import Clearing
 from hooksdk.costs._estimate import PRICES, Prices
 from hooksdk.formats import Message, MessageFormat
+from hooksdk.transcript import Ledger, message_tokens, plan_trim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

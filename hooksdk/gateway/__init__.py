@@ -28,9 +28,8 @@ from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
 from hooksdk._config.gateway import ApprovalSettings, GatewayConfig, Profile, Token, profile_of
-from hooksdk._config.watch import FileWatch
-from hooksdk._tasks.limits import describe
 from hooksdk.approvals import Approver
+from hooksdk.config import FileWatch
 from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ConfigError, HookSDKError, RunBlocked
 from hooksdk.gateway._approvals import current_request, desk_of
@@ -51,6 +50,7 @@ from hooksdk.gateway._session import GatewaySession, Identity, Request, SessionP
 from hooksdk.gateway._sources import Sources, ToolSource
 from hooksdk.gateway._stdio import own_streams, serve_streams
 from hooksdk.host import Host
+from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
 

@@ -9,9 +9,8 @@ from typing import Any, final
 
 import mcp_types as types
 
-from hooksdk._catalog.names import full_names, readings
 from hooksdk.calls import ToolCall
-from hooksdk.catalog import Catalog
+from hooksdk.catalog import Catalog, full_names, readings
 from hooksdk.gateway._long_results import RECALL, is_recall
 from hooksdk.schema import estimate_tokens
 from hooksdk.tools import Annotations, Expose, Tool

@@ -30,7 +30,7 @@ from hooksdk.gateway._long_results import LongResults, is_recall
 from hooksdk.gateway._results import as_mcp, error
 from hooksdk.gateway._sources import Sources
 from hooksdk.host import Host
-from hooksdk.mcp._relay import current_client
+from hooksdk.mcp import current_client
 from hooksdk.patterns import ToolPattern
 from hooksdk.run import JudgedCall, Run
 from hooksdk.tools import Tool

@@ -11,11 +11,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from hooksdk._transcript.pairing import NO_RESULT
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message, MessageFormat, get_format
 from hooksdk.formats.content import content_text, describe_part
 from hooksdk.formats.kit import clean_text
+from hooksdk.transcript import NO_RESULT
 from hooksdk.values import JsonObject, as_list, as_object, compact, is_list
 
 _OTHERS_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")

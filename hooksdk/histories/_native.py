@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hooksdk._transcript.loose_ends import without_loose_ends
-from hooksdk._transcript.matching import MismatchError, checked
-from hooksdk._transcript.pairing import paired
 from hooksdk.formats import Message, MessageFormat, get_format
 from hooksdk.formats.kit import encodable
 from hooksdk.histories._draft import Draft, text_block
 from hooksdk.histories._source import HistoryError, Source
+from hooksdk.transcript import MismatchError, check_message, pair_results, without_loose_ends
 from hooksdk.values import JsonObject, as_list, as_object
 
 _BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "document")
@@ -39,9 +37,9 @@ def as_they_are(source: Source, target: str, notes: list[str]) -> list[Message]:
     """The messages themselves, with a result for each call. Raises `HistoryError` with the place of one that is wrong."""
     form = get_format(target)
     try:
-        messages = [checked(encodable(message), form, index) for index, message in enumerate(source.items)]
+        messages = [check_message(encodable(message), form, index) for index, message in enumerate(source.items)]
         tied = without_loose_ends(messages, form)
-        whole = paired(tied, form)
+        whole = pair_results(tied, form)
     except MismatchError as error:
         advice = "Correct this item, or name another format"
         raise HistoryError(source.place(error.position), str(error), advice) from None

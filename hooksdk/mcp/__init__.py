@@ -33,13 +33,23 @@ from hooksdk.mcp._fleet import Fleet
 from hooksdk.mcp._life import Terms
 from hooksdk.mcp._listings import Listings
 from hooksdk.mcp._offered import hints
-from hooksdk.mcp._relay import ASKED, RunningCall
+from hooksdk.mcp._relay import ASKED, Client, RunningCall, current_client
 from hooksdk.mcp._status import CallFailed, ServerStatus, State
 from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
 
-__all__ = ["AskInput", "McpServers", "Reload", "ServerInput", "ServerStatus", "State", "check_entry"]
+__all__ = [
+    "AskInput",
+    "Client",
+    "McpServers",
+    "Reload",
+    "ServerInput",
+    "ServerStatus",
+    "State",
+    "check_entry",
+    "current_client",
+]
 
 _ERROR_MARGIN = 1.0
 """Seconds by which a tool's own time limit is longer than the call's, so that the call's error text wins."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hooksdk._config.watch import FileWatch
+from hooksdk.config import FileWatch
 from hooksdk.errors import ConfigError
 from hooksdk.mcp._config import Reading, ServerSpec, read_file
 from hooksdk.mcp._fill import AskInput, ServerInput

@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hooksdk._transcript.facts import Record
-from hooksdk._transcript.journal import Ledger
 from hooksdk.report._model import Run, Session, Step
 from hooksdk.report._texts import Room, arguments_text, as_text
+from hooksdk.transcript import Ledger, ResultRow
 
 SLACK = 1.0
 """Seconds that a journal's time of a result may lie outside of its call's."""
@@ -57,17 +56,17 @@ def _times(ledger: Ledger, journal: Sequence[Mapping[str, Any]]) -> dict[int, fl
     return times
 
 
-def _results_at(ledger: Ledger, position: int) -> list[Record]:
+def _results_at(ledger: Ledger, position: int) -> list[ResultRow]:
     return ledger.records.at(position) if 0 <= position < ledger.count else []
 
 
-def _during(start: float, step: Step, records: Sequence[Record], times: Mapping[int, float]) -> Record | None:
+def _during(start: float, step: Step, records: Sequence[ResultRow], times: Mapping[int, float]) -> ResultRow | None:
     end = start + (step.seconds or 0) + SLACK
     found = [record for record in records if start - SLACK <= times.get(record.number, 0) <= end]
     return found[0] if len(found) == 1 else None
 
 
-def _fill(step: Step, record: Record, ledger: Ledger, room: Room) -> None:
+def _fill(step: Step, record: ResultRow, ledger: Ledger, room: Room) -> None:
     step.message = record.position
     step.result = room.text(ledger.body(record).text, chars=600, lines=8)
     if record.call is not None:

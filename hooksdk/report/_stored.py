@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hooksdk import schema
-from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.facts import Record
-from hooksdk._transcript.journal import Ledger
 from hooksdk.costs import PRICES, at_each_request, clearing, never, replay
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 from hooksdk.formats.content import describe_part
 from hooksdk.records import searches_in
 from hooksdk.report import _model as model
 from hooksdk.report._texts import Room, arguments_text, as_text, as_texts
+from hooksdk.transcript import Entry, Ledger, ResultRow
 from hooksdk.values import as_list, as_object
 
 BILL_MESSAGES = 1_000
@@ -97,7 +95,7 @@ class _Reader:
         return self._read(message, None, (), hidden=False)
 
     def _read(
-        self, message: Message, position: int | None, records: Sequence[Record], *, hidden: bool
+        self, message: Message, position: int | None, records: Sequence[ResultRow], *, hidden: bool
     ) -> model.Message:
         form = self._ledger.format
         if form is None:
@@ -128,7 +126,7 @@ class _Reader:
         """A call's arguments."""
         return self._room.text(arguments_text(value), chars=600, lines=12)
 
-    def _result(self, record: Record | None, text: str, *, is_error: bool) -> model.Result:
+    def _result(self, record: ResultRow | None, text: str, *, is_error: bool) -> model.Result:
         short = None if record is None else record.short_text
         entry = None if record is None else record.marks.queued_entry
         queued = entry["kind"] if entry else ""

@@ -10,8 +10,7 @@ from typing import Any, overload
 from hooksdk import catalog as catalog_side
 from hooksdk import run as run_side
 from hooksdk import transcript as transcript_side
-from hooksdk._run.judged import YES
-from hooksdk.approvals import Approval, ApprovalRequest
+from hooksdk.approvals import YES, Approval, ApprovalRequest
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog, T
 from hooksdk.formats import GivenMessage, GivenTools, MessageFormat, ProviderJson, SdkObject

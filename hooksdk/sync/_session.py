@@ -8,15 +8,13 @@ from typing import Any
 
 from hooksdk import agent as agent_side
 from hooksdk import session as session_side
-from hooksdk._plugins.plugin import Plugin
-from hooksdk._run.listening import Listener
-from hooksdk.agent import DEFAULT_LIMITS, Limits, Outcome
+from hooksdk.agent import DEFAULT_LIMITS, Limits, OnText, Outcome
 from hooksdk.calls import TrimReceipt
 from hooksdk.config import Config
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat
 from hooksdk.hooks import SessionEndReason
-from hooksdk.host import T
-from hooksdk.models import OnText
+from hooksdk.host import Plugin, T
+from hooksdk.session import Listener
 from hooksdk.sync._host import OpenedHost
 from hooksdk.sync._plain import Approver, PlainModel, as_async, as_model
 from hooksdk.sync._portal import Opened

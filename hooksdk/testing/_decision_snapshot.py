@@ -32,9 +32,14 @@ class DecisionSnapshot:
         self._update = update
         self._values = values
 
+    @classmethod
+    def of_test(cls, test: Path, name: str, *, update: bool = False) -> DecisionSnapshot:
+        """That of the test with this name, in a file beside the test's own."""
+        return cls(test.with_name(f"{test.stem}.{_file_word(name)}.decisions.json"), update=update)
+
     def __call__(self, name: str) -> DecisionSnapshot:
         """Another snapshot of the same test, with this in its file's name."""
-        path = self.path.with_name(self.path.name.replace(".decisions.json", f".{file_word(name)}.decisions.json"))
+        path = self.path.with_name(self.path.name.replace(".decisions.json", f".{_file_word(name)}.decisions.json"))
         return DecisionSnapshot(path, update=self._update, values=self._values)
 
     def __eq__(self, other: object) -> bool:
@@ -69,6 +74,6 @@ class DecisionSnapshot:
         return f"DecisionSnapshot({self.path.name})"
 
 
-def file_word(name: str) -> str:
+def _file_word(name: str) -> str:
     """A name as part of a file's name."""
     return re.sub(r"[^\w.-]+", "-", name).strip("-")

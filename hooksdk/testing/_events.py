@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from hooksdk import hooks
-from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.journal import Ledger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog, build_catalog
 from hooksdk.errors import did_you_mean
@@ -16,7 +14,7 @@ from hooksdk.formats import Message, get_format
 from hooksdk.hooks import HOOKS, Event, RunInfo
 from hooksdk.records import RunStarted
 from hooksdk.tools import Tool
-from hooksdk.transcript import Results, Transcript, TranscriptEditor
+from hooksdk.transcript import Entry, Ledger, Results, Transcript, TranscriptEditor
 
 E = TypeVar("E", bound=Event)
 _INFO = {one.name for one in dataclasses.fields(RunInfo)}

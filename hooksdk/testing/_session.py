@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hooksdk import hooks
-from hooksdk._plugins.installed import installed_plugins
 from hooksdk.agent import DEFAULT_LIMITS, Limits, Outcome, OutcomeReason, run_agent
 from hooksdk.approvals import Approval, ApprovalRequest, Approver, Later, ask_approver
 from hooksdk.config import Config, fold, load_config
@@ -18,7 +17,7 @@ from hooksdk.errors import MissingGrant, PluginRefused, check_list, check_mappin
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat
 from hooksdk.formats.intake import as_tools
 from hooksdk.hooks import GRANTS
-from hooksdk.host import Host
+from hooksdk.host import Host, installed_plugins
 from hooksdk.session import Session
 from hooksdk.stores import MemoryStore
 from hooksdk.testing._model import Script, ScriptedModel, Turn

@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 import anyio
 import anyio.lowlevel
 
-from hooksdk._transcript.entries import Entry
 from hooksdk.errors import SessionBusy, StoreError
-from hooksdk.transcript import LazyLog, Message, RewritableLog, Store
+from hooksdk.transcript import Entry, LazyLog, Message, RewritableLog, Store
 
 MakeStore = Callable[[], Store]
 """Makes a store over the same place each time, as another worker would have it. A store that lives in one process alone may

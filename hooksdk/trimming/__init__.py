@@ -21,15 +21,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from hooksdk import schema
-from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.loose_ends import without_loose_ends
-from hooksdk._transcript.matching import MismatchError, checked
-from hooksdk._transcript.pairing import gathered, paired
-from hooksdk._transcript.requests import find_record, plan_trim
 from hooksdk.calls import ResultInfo, ToolResult
 from hooksdk.errors import ConfigError, HookSDKError, check_list
 from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
 from hooksdk.formats.content import result_of
+from hooksdk.transcript import (
+    Ledger,
+    MismatchError,
+    check_message,
+    find_record,
+    gather_results,
+    pair_results,
+    plan_trim,
+    without_loose_ends,
+)
 from hooksdk.values import as_list, as_object, is_object, plain
 
 __all__ = ["NotTrimmed", "guess_format", "list_results", "problem", "read", "repair", "trim"]
@@ -85,7 +90,7 @@ def problem(messages: Sequence[GivenMessage], format: str | MessageFormat | None
     try:
         whole, message_format = _checked(messages, format)
         tied = without_loose_ends(whole, message_format)
-        fixed = paired(tied, message_format)
+        fixed = pair_results(tied, message_format)
     except MismatchError as error:
         return f"message {error.position}: {error}"
     if len(tied) < len(whole):
@@ -104,7 +109,7 @@ def repair(messages: Sequence[GivenMessage], format: str | MessageFormat | None 
     """
     try:
         whole, message_format = _checked(messages, format)
-        return paired(gathered(without_loose_ends(whole, message_format), message_format), message_format)
+        return pair_results(gather_results(without_loose_ends(whole, message_format), message_format), message_format)
     except MismatchError as error:
         raise ConfigError("messages", (f"message {error.position}: {error}",)) from None
 
@@ -134,7 +139,7 @@ def _checked(
     """Plain copies of the messages, and the format that they are in."""
     message_format = get_format(guess_format(messages) if format is None else format)
     whole = [plain(message) for message in check_list("messages", messages, "messages")]
-    return [checked(message, message_format, position) for position, message in enumerate(whole)], message_format
+    return [check_message(message, message_format, position) for position, message in enumerate(whole)], message_format
 
 
 def _first_difference(whole: list[Message], other: list[Message]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -117,6 +116,6 @@ def _scope(in_project: bool, in_folder: bool, file: Path | None) -> Literal["use
 
 def _need_mcp() -> None:
     try:
-        importlib.import_module("hooksdk.mcp")
+        import hooksdk.mcp  # noqa: F401 - whether it can be
     except ModuleNotFoundError:
         raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'") from None

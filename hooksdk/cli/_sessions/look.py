@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import anyio
 
 from hooksdk import schema
-from hooksdk._transcript.journal import Ledger
 from hooksdk.cli._console import CommandProblem, printable, stderr_console, warnings_shown
 from hooksdk.cli._project import project_config
 from hooksdk.errors import StoreError, did_you_mean
@@ -20,6 +19,7 @@ from hooksdk.stores import JsonlStore, Store, open_store
 from hooksdk.stores.jsonl import file_name
 from hooksdk.stores.locks import Lease, is_held
 from hooksdk.tasks import in_thread
+from hooksdk.transcript import Ledger
 
 T = TypeVar("T")
 

@@ -9,13 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hooksdk._transcript.journal import Ledger
 from hooksdk.cli._console import counted
 from hooksdk.cli._sessions.files import Line, Lines, read_lines, split_lines, unglued
 from hooksdk.errors import StoreError
 from hooksdk.formats import FORMATS, Message, get_format
 from hooksdk.stores.jsonl import VERSION, ValueFile, file_name
-from hooksdk.transcript import Entry, encode
+from hooksdk.transcript import Entry, Ledger, encode
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from hooksdk._transcript.facts import Record
 from hooksdk.calls import ToolCall
 from hooksdk.cli._console import (
     CommandProblem,
@@ -27,7 +26,7 @@ from hooksdk.cli._sessions.look import Damaged, Look, look_at, place_of, with_st
 from hooksdk.formats import Message
 from hooksdk.formats.content import describe_part
 from hooksdk.stores import Store
-from hooksdk.transcript import encode
+from hooksdk.transcript import ResultRow, encode
 from hooksdk.values import as_list, as_object, clip
 
 TEXT_CHARS, TEXT_LINES = 600, 8
@@ -211,7 +210,7 @@ class _Printer:
     def _print(self, markup: str) -> None:
         self._console.print(markup, soft_wrap=True)
 
-    def _message(self, place: str, message: Message, records: Sequence[Record], *, view: bool = False) -> None:
+    def _message(self, place: str, message: Message, records: Sequence[ResultRow], *, view: bool = False) -> None:
         message_format = self._ledger.format
         self._print("")
         if message_format is None:
@@ -246,7 +245,7 @@ class _Printer:
         text = " ".join(text.split())
         return text if self._full else clip(text, ARGUMENTS_CHARS)
 
-    def _result(self, place: str, record: Record | None, text: str, *, is_error: bool, view: bool) -> None:
+    def _result(self, place: str, record: ResultRow | None, text: str, *, is_error: bool, view: bool) -> None:
         state = " [red]error[/]" if is_error else ""
         if record is None:  # of a compacted list: it has no handle any more
             self._print(f"[bold]{place} result[/]{state}")
