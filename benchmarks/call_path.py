@@ -1,4 +1,5 @@
-"""What one tool call goes through: files and functions of hooksdk, copies of its arguments, schema checks, time.
+"""What one tool call goes through: files, functions and lines of hooksdk, and how often it changes from one file to another;
+copies of its arguments, schema checks, what a large result costs, time.
 
     python benchmarks/call_path.py [--before CHECKOUT] [--before-python PYTHON] [--rounds 9] [--json]
 
@@ -15,9 +16,8 @@ import os
 import statistics
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
@@ -30,7 +30,12 @@ BUILT_INS = ["tool_search", "tool_policy", "tool_results", "catalog_audit", "tra
 POLICIES = {"bare call": 0, "call with one policy": 1, "call with three policies": 3}
 CALLS = 200
 """Calls of each kind in one child process."""
-COUNTS = ("files", "functions", "copies", "checks")
+LARGE = "a line of text, äöü\n" * 50_000
+"""A result of a megabyte."""
+WAYS = ("call", "call, nothing stored", "turn")
+"""What is traced: a call with one policy; the same in a run without a transcript; a reply that is recorded, its call, and the
+messages of the next request."""
+COUNTS = ("files", "functions", "lines", "changes of file", "changes of file per 100 lines", "copies", "checks")
 
 Counts = dict[str, int]
 Times = dict[str, float]
@@ -60,10 +65,14 @@ class _Stage:
         self.run = run
         self.requests = 0
 
+    def next_id(self) -> str:
+        """The id of another call."""
+        self.requests += 1
+        return f"c{self.requests}"
+
     async def request(self) -> str:
         """Record the model's request for a call; answers the call's id."""
-        self.requests += 1
-        call_id = f"c{self.requests}"
+        call_id = self.next_id()
         function = {"name": "t", "arguments": json.dumps(ARGUMENTS)}
         calls = [{"id": call_id, "type": "function", "function": function}]
         await self.run.record({"role": "assistant", "content": None, "tool_calls": calls})
@@ -71,11 +80,11 @@ class _Stage:
 
 
 @asynccontextmanager
-async def _stage(policies: int) -> AsyncGenerator[_Stage]:
+async def _stage(policies: int, *, transcript: bool = True, text: str = "done") -> AsyncGenerator[_Stage]:
     from hooksdk import Config, Host, MemoryStore, Tool
 
     async def execute(arguments: dict[str, Any]) -> str:
-        return "done"
+        return text
 
     tool = Tool(name="t", source="host", owner="core", parameters=PARAMETERS, execute=execute)
     plugins = [_policy(number) for number in range(policies)]
@@ -83,59 +92,103 @@ async def _stage(policies: int) -> AsyncGenerator[_Stage]:
     async with (
         Host(plugins, store=MemoryStore(), config=config) as host,
         host.session("s") as session,
-        session.run() as run,
+        session.run(transcript=transcript) as run,
     ):
         await run.resolve_tools([tool])
-        await run.record([{"role": "user", "content": "go"}])
+        if transcript:
+            await run.record([{"role": "user", "content": "go"}])
         yield _Stage(run)
 
 
-class _Profile:
-    """Counts what happens in hooksdk while it is on, in every thread."""
+class _Trace:
+    """Counts what happens in hooksdk while it is on. A change of file is a line that is run in another file than the one before."""
 
     def __init__(self) -> None:
         import hooksdk
 
         self.folder = str(Path(hooksdk.__file__).parent) + os.sep
-        self.codes: set[CodeType] = set()
-        self.copies = 0
-        self.checks = 0
+        self.functions: set[CodeType] = set()
+        self.lines: set[tuple[str, int]] = set()
+        self.files: set[str] = set()
+        self.file = ""
+        self.changes = self.copies = self.checks = 0
 
     def __enter__(self) -> Self:
-        threading.setprofile(self._see)
-        sys.setprofile(self._see)
+        sys.settrace(self._enter)
         return self
 
     def __exit__(self, *error: object) -> None:
-        sys.setprofile(None)
-        threading.setprofile(None)
+        sys.settrace(None)
 
-    def _see(self, frame: FrameType, event: str, _argument: object) -> None:
+    def _enter(self, frame: FrameType, event: str, _argument: object) -> Callable[..., Any] | None:
         code = frame.f_code
         if event != "call" or not code.co_filename.startswith(self.folder):
-            return
-        self.codes.add(code)
+            return None
+        self._be_in(code.co_filename)
+        if not code.co_name.startswith("<"):  # lambdas and comprehensions: those are functions up to Python 3.11 only
+            self.functions.add(code)
         if code.co_qualname == "clone":
             self.copies += any(value == ARGUMENTS for value in frame.f_locals.values())
         elif code.co_qualname == "check":
             self.checks += "schema" in code.co_filename.removeprefix(self.folder)
+        return self._step
+
+    def _step(self, frame: FrameType, event: str, _argument: object) -> Callable[..., Any]:
+        if event == "line":
+            self._be_in(frame.f_code.co_filename)
+            self.lines.add((frame.f_code.co_filename, frame.f_lineno))
+        return self._step
+
+    def _be_in(self, file: str) -> None:
+        self.files.add(file)
+        if file != self.file:
+            self.file = file
+            self.changes += 1
 
     def counts(self) -> Counts:
-        files = {code.co_filename for code in self.codes}
-        return dict(zip(COUNTS, (len(files), len(self.codes), self.copies, self.checks), strict=True))
+        share = round(100 * self.changes / len(self.lines))
+        values = (len(self.files), len(self.functions), len(self.lines), self.changes, share, self.copies, self.checks)
+        return dict(zip(COUNTS, values, strict=True))
 
 
-async def _count() -> Counts:
-    """Of the second call of a run, so that nothing is compiled or imported in it."""
+async def _count() -> dict[str, Counts]:
+    """Of the third of each kind in a run, so that nothing is compiled or imported in it."""
     from hooksdk import ToolCall
 
-    async with _stage(1) as stage:
-        await stage.run.call_tool(ToolCall(await stage.request(), "t", ARGUMENTS))
-        call_id = await stage.request()
-        with _Profile() as profile:
-            result = await stage.run.call_tool(ToolCall(call_id, "t", ARGUMENTS))
-        assert result.text == "done"
-        return profile.counts()
+    counts: dict[str, Counts] = {}
+    for way in WAYS:
+        async with _stage(1, transcript=way != "call, nothing stored") as stage:
+            for _ in range(3):
+                if way == "turn":
+                    with _Trace() as trace:
+                        call_id = await stage.request()
+                        await stage.run.call_tool(ToolCall(call_id, "t", ARGUMENTS))
+                        await stage.run.prepare_messages()
+                else:
+                    call_id = await stage.request() if way == "call" else stage.next_id()
+                    with _Trace() as trace:
+                        result = await stage.run.call_tool(ToolCall(call_id, "t", ARGUMENTS))
+                    assert result.text == "done"
+            counts[way] = trace.counts()
+    return counts
+
+
+async def _large() -> float:
+    """The time of a call whose result is `LARGE`, in the time of one `json.dumps` of that text as bytes: the least of each."""
+    from hooksdk import ToolCall
+
+    calls: list[float] = []
+    dumps: list[float] = []
+    async with _stage(0, text=LARGE) as stage:
+        for _ in range(15):
+            call_id = await stage.request()
+            start = time.process_time()
+            await stage.run.call_tool(ToolCall(call_id, "t", ARGUMENTS))
+            calls.append(time.process_time() - start)
+            start = time.process_time()
+            json.dumps(LARGE, ensure_ascii=False).encode()
+            dumps.append(time.process_time() - start)
+    return min(calls) / min(dumps)
 
 
 async def _time() -> Times:
@@ -164,9 +217,14 @@ def _child(what: str, checkout: Path, python: str) -> Any:
     return json.loads(output.stdout)
 
 
-def count(checkout: Path = ROOT, python: str = sys.executable) -> Counts:
-    """What a call with one policy goes through in this checkout."""
+def count(checkout: Path = ROOT, python: str = sys.executable) -> dict[str, Counts]:
+    """What each of `WAYS` goes through in this checkout."""
     return _child("counts", checkout, python)
+
+
+def large_result(checkout: Path = ROOT, python: str = sys.executable) -> float:
+    """How many `json.dumps` of itself a result of a megabyte costs in this checkout."""
+    return _child("large", checkout, python)
 
 
 def times(checkouts: Mapping[Path, str], rounds: int) -> list[Times]:
@@ -178,33 +236,42 @@ def times(checkouts: Mapping[Path, str], rounds: int) -> list[Times]:
     return [{name: statistics.median(row[name] for row in each) for name in POLICIES} for each in rows.values()]
 
 
+def rows_of(checkouts: Mapping[Path, str], rounds: int) -> dict[str, list[float]]:
+    """Everything, by the name of its row, for each checkout with its interpreter."""
+    counts = [count(checkout, python) for checkout, python in checkouts.items()]
+    rows: dict[str, list[float]] = {
+        f"{way}: {name}": [each[way][name] for each in counts] for way in WAYS for name in COUNTS
+    }
+    rows["result of 1 MB, in json.dumps of itself"] = [round(large_result(*each), 1) for each in checkouts.items()]
+    medians = times(checkouts, rounds)
+    rows |= {f"microseconds, {name}": [round(each[name]) for each in medians] for name in POLICIES}
+    return rows
+
+
+CHILDREN: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {"counts": _count, "large": _large, "times": _time}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", type=Path, help="another checkout of hooksdk, to compare with")
     parser.add_argument("--before-python", default=sys.executable, help="its interpreter; by default the same")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--child", choices=["counts", "times"], help=argparse.SUPPRESS)
+    parser.add_argument("--child", choices=list(CHILDREN), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        print(json.dumps(asyncio.run(_count() if options.child == "counts" else _time())))
+        print(json.dumps(asyncio.run(CHILDREN[options.child]())))
         return
     checkouts = {options.before.resolve(): options.before_python} if options.before else {}
     checkouts[ROOT] = sys.executable
-    counts = [count(checkout, python) for checkout, python in checkouts.items()]
-    rows = {name: [each[name] for each in counts] for name in COUNTS}
-    medians = times(checkouts, options.rounds)
-    micros = {name: [each[name] for each in medians] for name in POLICIES}
+    rows = rows_of(checkouts, options.rounds)
     if options.json:
-        print(json.dumps({"counts": rows, "microseconds": micros}, indent=2))
+        print(json.dumps(rows, indent=2))
         return
     print("| one call |", *(f"{name} |" for name in ("before", "today")[-len(checkouts) :]))
     print("|---" * (len(checkouts) + 1) + "|")
     for name, values in rows.items():
-        print(f"| {name} |", *(f"{value} |" for value in values))
-    for name, values in micros.items():
-        cells = [f"{value:.0f} ({value / values[0]:.2f}x) |" for value in values]
-        print(f"| {name}, microseconds |", *cells)
+        print(f"| {name} |", *(f"{value:,} |" for value in values))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""The house in figures, before and after: its size, its suppressions, and what one tool call goes through.
+"""The house in figures, before and after: its size, its walls, what one tool call goes through, and what the tests take.
 
-    python scripts/house.py --before CHECKOUT [--before-python PYTHON] [--suite SECONDS SECONDS] [--json]
+    python scripts/house.py --before CHECKOUT [--before-python PYTHON] [--suite SECONDS SECONDS] [--marked SECONDS SECONDS] [--json]
 
-Code is what is neither blank nor a comment nor a docstring (any statement that is a text alone). The figures of a call
-are those of `benchmarks/call_path.py`; `--suite` adds the test suite's time before and after, measured by whoever asks.
+Code is what is neither blank nor a comment nor a docstring (any statement that is a text alone). A room is a folder of hooksdk
+whose name has no underscore before it, or a built-in plugin; all other files of hooksdk are the core. The figures of a call are
+those of `benchmarks/call_path.py`; `--suite` and `--marked` add the time of the default tests and of those that are marked,
+before and after, measured by whoever asks.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ import argparse
 import ast
 import io
 import json
+import os
 import re
+import subprocess
 import sys
 import tokenize
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,26 +28,21 @@ ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
 call_path: Any = import_module("call_path")
 
-NOT_CORE = ("adapters/", "agent", "cli/", "formats/", "mcp/", "models/", "stores/", "testing/")
-"""What hooksdk has besides its core."""
-FLAT_LAYOUT = {
-    "_schema/": r"_schema_\w+",
-    "_firing/": r"_event|_hook|_signature|_mailbox|_dispatch",
-    "_transcript/": r"_conversation|_encoding|_journal|_matching|_storage|_trims",
-    "_plugins/": r"_discovery|_registry",
-    "_run/": r"_call_steps|_execution|_run_state|_secrets|_stats|_text_calls",
-    "_tasks/": r"_background",
-    "mcp/": r"adapters/_?mcp\w*",
-    "models/": "adapters/(?:_models|anthropic|openai)",
-}
-"""Rooms of hooksdk with the files that were theirs before there were rooms."""
+READING_CORE = (
+    "hooks.py", "host.py", "session.py", "run.py", "tools.py", "errors.py", "transcript.py",
+    "_firing", "_run", "_tasks", "_transcript",
+)  # fmt: skip
+"""What somebody reads who wants to know how a call and a trim go their way."""
 SUPPRESSION = re.compile(r"#\s*(?:noqa|type:\s*ignore|pyright:\s*ignore)")
 LAYOUT_TOKENS = {
     tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT, tokenize.ENCODING,
     tokenize.ENDMARKER,
 }  # fmt: skip
+LOADED = """import json, sys
+from hooksdk import Host, hooks, tool
+print(json.dumps([module.__file__ for name, module in sys.modules.items() if name.partition('.')[0] == 'hooksdk']))"""
 
-Row = tuple[str, list[float | None]]
+Figures = dict[str, float]
 
 
 def code_lines(text: str) -> int:
@@ -59,83 +57,108 @@ def code_lines(text: str) -> int:
     return len(lines)
 
 
-def room_of(path: Path) -> str:
-    """The room of a file of hooksdk: its folder, or its own name on the top level. `path` begins below hooksdk."""
-    name = path.with_suffix("").as_posix()
-    for room, files in FLAT_LAYOUT.items():
-        if re.fullmatch(files, name):
-            return room
-    return f"{path.parts[0]}/" if len(path.parts) > 1 else name
+def lines_of(paths: Iterable[Path]) -> int:
+    """The code lines of these files, and of all files below these folders."""
+    files = (file for path in paths for file in ([path] if path.suffix else path.rglob("*.py")))
+    return sum(code_lines(file.read_text("utf-8")) for file in files)
 
 
-def lines_by_room(checkout: Path) -> tuple[Counter[str], Counter[str]]:
-    """Code lines by room of hooksdk, and by the other folders of the repository."""
+def room_of(module: list[str]) -> str:
+    """The room of a module, or `core`; a package of its own elsewhere is one, too."""
+    if module[0] == "builtin_plugins":
+        return ".".join(module[:2])
+    is_room = len(module) > 2 and not module[1].startswith("_")
+    return module[1] if is_room and module[0] == "hooksdk" else "core" if module[0] == "hooksdk" else module[0]
+
+
+def product_files(checkout: Path) -> list[Path]:
+    """All that is installed."""
+    folders = (checkout / "hooksdk", checkout / "builtin_plugins")
+    return [*(path for folder in folders for path in folder.rglob("*.py")), checkout / "pytest_hooksdk.py"]
+
+
+def imports_across_rooms(checkout: Path) -> Iterator[tuple[str, list[str]]]:
+    """Every import of something in another room of this project: the room that imports, and the parts of the name."""
+    modules = {path.relative_to(checkout).with_suffix("").parts for path in product_files(checkout)}
+    rooms = {parts[1] for parts in modules if parts[0] == "hooksdk" and len(parts) > 2}
+    for path in product_files(checkout):
+        own = room_of([*path.relative_to(checkout).with_suffix("").parts])
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names: list[str] = []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
+                names = [ast.unparse(node.args[0]).strip("f'\"") + ".by name"]
+            for name in names:
+                parts = name.split(".")
+                if parts[0] not in {"hooksdk", "builtin_plugins"} or path == checkout / "hooksdk" / "__init__.py":
+                    continue  # what the package offers is imported when it is first used
+                other = room_of([*parts, ""] if len(parts) == 2 and parts[1] in rooms else parts)
+                if other != own:
+                    yield own, parts
+
+
+def size(checkout: Path) -> Figures:
+    """Everything that is counted by reading, and by importing, by the name of its row."""
     package = checkout / "hooksdk"
-    rooms: Counter[str] = Counter()
-    for path in package.rglob("*.py"):
-        rooms[room_of(path.relative_to(package))] += code_lines(path.read_text("utf-8"))
-    folders: Counter[str] = Counter()
-    for folder in ("builtin_plugins", "tests", "benchmarks", "examples"):
-        for path in (checkout / folder).rglob("*.py"):
-            folders[folder] += code_lines(path.read_text("utf-8"))
-    return rooms, folders
-
-
-def size(checkout: Path) -> dict[str, float]:
-    """Everything that is counted by reading, by the name of its row."""
-    package = checkout / "hooksdk"
-    rooms, folders = lines_by_room(checkout)
-    texts = [path.read_text("utf-8") for path in package.rglob("*.py")]
+    texts = [path.read_text("utf-8") for path in product_files(checkout)]
+    code = sum(map(code_lines, texts))
+    across = [parts for _, parts in imports_across_rooms(checkout)]
+    private = [parts for parts in across if any(part.startswith("_") and part != "__init__" for part in parts)]
     suppressions = sum(len(SUPPRESSION.findall(text)) for text in texts)
-    public = {room: lines for room, lines in rooms.items() if not room.endswith("/") and room not in NOT_CORE}
+    loaded: list[str] = json.loads(
+        subprocess.run(
+            [sys.executable, "-c", LOADED], env={**os.environ, "PYTHONPATH": str(checkout)}, cwd=checkout,
+            capture_output=True, text=True, check=True,
+        ).stdout
+    )  # fmt: skip
     return {
-        "files on hooksdk's top level": len(list(package.glob("*.py"))),
+        "files on hooksdk's top level": len([*package.glob("*.py")]),
+        "files in the longest folder": max(
+            len([*folder.glob("*.py")]) for folder in package.rglob("*") if folder.is_dir()
+        ),
         "longest file, lines": max(len(text.splitlines()) for text in texts),
-        "code lines of hooksdk": rooms.total(),
-        "code lines of the core": sum(lines for room, lines in rooms.items() if room not in NOT_CORE),
-        "code lines of the core's top level": sum(public.values()),
-        **{f"code lines of {room}": rooms[room] for room in sorted(rooms) if room.endswith("/") and rooms[room]},
-        **{f"code lines of {folder}": folders[folder] for folder in folders},
-        "suppressions per 1,000 code lines": round(1000 * suppressions / rooms.total(), 1),
+        "private names used across rooms": len(private),
+        "modules of other rooms imported by name": sum(parts[-1] == "by name" for parts in across),
+        "code lines of the product": code,
+        "code lines of the reading core": lines_of(package / name for name in READING_CORE),
+        "code lines that `from hooksdk import Host, hooks, tool` loads": lines_of(map(Path, loaded)),
+        "modules that it loads": len(loaded),
+        "code lines of the tests": lines_of([checkout / "tests"]),
+        "suppressions per 1,000 code lines": round(1000 * suppressions / code, 1),
     }
 
 
-def rows_of(before: Path, before_python: str, rounds: int, suite: list[float] | None) -> list[Row]:
-    """The whole table."""
-    sizes = [size(before), size(ROOT)]
-    names = [*sizes[0], *(name for name in sizes[1] if name not in sizes[0])]
-    rows: list[Row] = [(name, [each.get(name) for each in sizes]) for name in names]
-    checkouts: Mapping[Path, str] = {before: before_python, ROOT: sys.executable}
-    counts = [call_path.count(checkout, python) for checkout, python in checkouts.items()]
-    rows += [(f"{name} of one call with one policy", [each[name] for each in counts]) for name in call_path.COUNTS]
-    times = call_path.times(checkouts, rounds)
-    rows += [(f"{name}, microseconds", [round(each[name], 1) for each in times]) for name in call_path.POLICIES]
-    if suite:
-        rows.append(("test suite, seconds", [*suite]))
-    return rows
-
-
-def cell(value: float | None) -> str:
-    return "" if value is None else f"{value:,}"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path, required=True, help="a checkout of hooksdk as it was")
     parser.add_argument("--before-python", default=sys.executable, help="its interpreter; by default the same")
     parser.add_argument("--rounds", type=int, default=9, help="of the times")
-    parser.add_argument("--suite", type=float, nargs=2, metavar="SECONDS", help="the suite's time before and after")
+    for name, tests in (("suite", "default tests"), ("marked", "marked tests")):
+        parser.add_argument(
+            f"--{name}", type=float, nargs=2, metavar="SECONDS", help=f"of the {tests}, before and after"
+        )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    rows = rows_of(options.before.resolve(), options.before_python, options.rounds, options.suite)
+    before = options.before.resolve()
+    sizes = [size(before), size(ROOT)]
+    rows: dict[str, list[float]] = {name: [each[name] for each in sizes] for name in sizes[0]}
+    rows |= call_path.rows_of({before: options.before_python, ROOT: sys.executable}, options.rounds)
+    for name, seconds in (("default tests, seconds", options.suite), ("marked tests, seconds", options.marked)):
+        if seconds:
+            rows[name] = seconds
     if options.json:
         print(
-            json.dumps({name: dict(zip(("before", "after"), values, strict=True)) for name, values in rows}, indent=2)
+            json.dumps(
+                {name: dict(zip(("before", "after"), values, strict=True)) for name, values in rows.items()}, indent=2
+            )
         )
         return
-    print("| | before | after |\n|---|---|---|")
-    for name, (before, after) in rows:
-        print(f"| {name} | {cell(before)} | {cell(after)} |")
+    print("| the house | before | after |\n|---|---|---|")
+    for name, values in rows.items():
+        print(f"| {name} |", *(f"{value:,} |" for value in values))
 
 
 if __name__ == "__main__":

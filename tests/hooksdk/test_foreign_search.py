@@ -31,7 +31,7 @@ from hooksdk.report import StoredSession, page
 from hooksdk.testing import call, open_session, play
 from tests.stage import make, playing
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "write-a-search-plugin.md"
 ONLY_OURS = {"deny": ["tool_search"]}

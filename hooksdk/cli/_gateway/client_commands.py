@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -116,5 +115,7 @@ def _scope(in_project: bool, in_folder: bool, file: Path | None) -> Literal["use
 
 
 def _need_mcp() -> None:
-    if importlib.util.find_spec("mcp") is None:
-        raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'")
+    try:
+        import hooksdk.mcp  # noqa: F401 - whether it can be
+    except ModuleNotFoundError:
+        raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'") from None
