@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -115,7 +116,5 @@ def _scope(in_project: bool, in_folder: bool, file: Path | None) -> Literal["use
 
 
 def _need_mcp() -> None:
-    try:
-        import hooksdk.mcp  # noqa: F401 - whether it can be
-    except ModuleNotFoundError:
-        raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'") from None
+    if find_spec("mcp") is None:
+        raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'")
