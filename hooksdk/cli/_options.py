@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hooksdk.cli._console import stderr_console, warnings_shown
+from hooksdk.cli._console import CommandProblem, stderr_console, warnings_shown
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Project = Annotated[
@@ -63,3 +64,9 @@ def import_plugins(names: Sequence[str] | None) -> tuple[Any, ...]:
 
     with warnings_shown(stderr_console()):
         return tuple(plugins_at(*names))
+
+
+def need_mcp() -> None:
+    """Raise `CommandProblem` where the SDK of MCP is not installed, or one older than hooksdk works with, which has no `mcp_types`."""
+    if find_spec("mcp") is None or find_spec("mcp_types") is None:
+        raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from hooksdk.cli._console import CommandProblem
-from hooksdk.cli._options import ImportFrom, Json, ServerNames
+from hooksdk.cli._options import ImportFrom, Json, ServerNames, need_mcp
 
 Client = Annotated[
     str,
@@ -47,7 +46,7 @@ def import_servers(
     as_json: Json = False,
 ) -> None:
     """Find the MCP servers of the clients on this machine, and add them to the gateway's own file, which is shown first."""
-    _need_mcp()
+    need_mcp()
     from hooksdk.cli._gateway.install import gateway_file
     from hooksdk.cli._mcp.import_servers import ImportOptions, add_servers
 
@@ -73,7 +72,7 @@ def install(
     as_json: Json = False,
 ) -> None:
     """Put the gateway in the place of a client's servers, which go to the gateway's own file. The changes are shown first."""
-    _need_mcp()
+    need_mcp()
     from hooksdk.cli._gateway.install import InstallOptions, install_gateway
 
     options = InstallOptions(
@@ -92,7 +91,7 @@ def uninstall(
     as_json: Json = False,
 ) -> None:
     """Give a client its servers back, exactly as they were. What was changed in its file since stays."""
-    _need_mcp()
+    need_mcp()
     from hooksdk.cli._gateway.uninstall import UninstallOptions, uninstall_gateway
 
     options = UninstallOptions(
@@ -103,7 +102,7 @@ def uninstall(
 
 def status(as_json: Json = False) -> None:
     """Show the gateways that run: their servers and sessions, the tokens saved, the calls blocked and asked about."""
-    _need_mcp()
+    need_mcp()
     from hooksdk.cli._gateway.status import show_status
 
     raise typer.Exit(show_status(as_json=as_json))
@@ -113,8 +112,3 @@ def _scope(in_project: bool, in_folder: bool, file: Path | None) -> Literal["use
     if in_project + in_folder + (file is not None) > 1:
         raise CommandProblem("--project, --local and --file are three places: give one of them")
     return "project" if in_project else "local" if in_folder else "user"
-
-
-def _need_mcp() -> None:
-    if find_spec("mcp") is None:
-        raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'")

@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._gateway import client_commands
-from hooksdk.cli._options import Plugins, Project, Store, import_plugins
+from hooksdk.cli._options import Plugins, Project, Store, import_plugins, need_mcp
 
 gateway_app = typer.Typer(
     help="Stand as one MCP server in front of all the others, with every policy and tool search between.",
@@ -58,13 +57,10 @@ def serve(
     """Serve an MCP client: one server in front of all servers of a file, with plugins, policies and tool search between."""
     if context.invoked_subcommand is not None:
         return
-    try:
-        from hooksdk.cli._gateway.serve import ServeOptions, serve_clients
-        from hooksdk.gateway import own_streams
-    except ModuleNotFoundError as error:
-        if error.name and error.name.partition(".")[0] in {"mcp", "mcp_types"}:
-            raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'") from None
-        raise
+    need_mcp()
+    from hooksdk.cli._gateway.serve import ServeOptions, serve_clients
+    from hooksdk.gateway import own_streams
+
     # From here on: a plugin may print something as early as when it is imported.
     with own_streams() if http is None else nullcontext() as streams:
         options = ServeOptions(

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hooksdk.cli._console import CommandProblem
-from hooksdk.cli._options import ImportFrom, Json, Project, ServerNames
+from hooksdk.cli._options import ImportFrom, Json, Project, ServerNames, need_mcp
 
 mcp_app = typer.Typer(help="Look after files with MCP servers.", no_args_is_help=True)
 
@@ -32,10 +31,9 @@ def import_servers(
 ) -> None:
     """Find the MCP servers of Claude Desktop and Code, Cursor, VS Code, Cline, Windsurf, Zed, Gemini CLI and Codex, and add
     them to mcp.json."""
-    try:
-        from hooksdk.cli._mcp.import_servers import ImportOptions, add_servers
-    except ModuleNotFoundError:
-        raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'") from None
+    need_mcp()
+    from hooksdk.cli._mcp.import_servers import ImportOptions, add_servers
+
     options = ImportOptions(
         project=project, names=tuple(names or ()), sources=tuple(sources or ()), target=target or project / "mcp.json",
         dry_run=dry_run, as_json=as_json,
