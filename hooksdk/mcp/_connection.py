@@ -218,7 +218,8 @@ class Connection:
                         self._failed(life, _with_stderr(f"did not answer within {self._start_timeout:g} s", stderr))
                     settled.set()
                     if life.ready:
-                        await self._remember(self.status.version)
+                        async with life.listing:  # a change that is heard meanwhile is written after this, not under it
+                            await self._remember(self.status.version)
                         await self._until_end(life)
             except Exception as error:
                 life.problem = life.problem or life.transport.http_status or self._describe(error)

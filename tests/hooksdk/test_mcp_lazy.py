@@ -7,6 +7,7 @@ import logging
 import os
 import stat
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,28 @@ async def test_tools_that_change_while_the_server_runs_are_kept_too(make: Make, 
         await use(servers, "tell")
         await until(lambda: any("sub" in path.read_text() for path in kept(home)))
         assert (names(servers), changed) == (["tell", "sub"], ["one", "one"])
+
+
+async def test_a_slow_disk_does_not_put_the_first_listing_over_a_later_one(
+    make: Make, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, write = make("one", "tell"), Listings.write
+    writes, later = list[str](), threading.Event()
+
+    def slow(listings: Listings, *arguments: Any) -> None:
+        writes.append("begun")
+        if len(writes) == 1:
+            later.wait(0.5)  # where nobody comes first, this is the first
+        write(listings, *arguments)
+        later.set()
+
+    monkeypatch.setattr(Listings, "write", slow)
+    async with McpServers(named(one), lazy=True) as servers:
+        await servers.ready()
+        one.write("tell", "sub")
+        await use(servers, "tell")
+        await until(lambda: len(writes) == 2)
+    assert "sub" in kept(home)[0].read_text()
 
 
 async def test_a_tool_that_is_gone_is_refused(make: Make) -> None:
