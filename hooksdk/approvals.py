@@ -21,7 +21,6 @@ from hooksdk._approvals.request import (
     plain_answer,
     requester_of,
 )
-from hooksdk._firing.event import Checked
 
 __all__ = [
     "MAX_TIMEOUT",
@@ -30,7 +29,6 @@ __all__ = [
     "Approval",
     "ApprovalRequest",
     "Approver",
-    "Checked",
     "Later",
     "Question",
     "Remembered",

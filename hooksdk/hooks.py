@@ -24,7 +24,7 @@ from hooksdk.transcript import Results, TranscriptEditor
 __all__ = [
     "GRANTS", "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",
     "AgentStart", "Answer", "Around", "AroundRun", "AroundToolCall", "Ask", "AssembleTools", "BeforeCompaction", "BeforeModelCall",
-    "BeforeToolCall", "Block", "CallStatus", "EndReason", "Event", "NarrowTools", "Offer", "Replace", "ReplaceMessages",
+    "BeforeToolCall", "Block", "CallStatus", "Checked", "EndReason", "Event", "NarrowTools", "Offer", "Replace", "ReplaceMessages",
     "ResolveSecrets", "Reveal", "Rewrite", "RewriteToolCall", "RunInfo", "Search", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart",
     "Trace", "TransformToolResult", "Trim", "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call",
     "after_tool_call", "after_tools_resolved", "agent_end", "agent_start", "around_run", "around_tool_call", "assemble_tools",

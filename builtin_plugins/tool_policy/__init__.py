@@ -89,7 +89,7 @@ class ToolPolicy:
                     continue
             except Undecidable as problem:
                 return Block(_undecidable(rule, problem))
-            return _verdict(rule, event.tool)
+            return _answer(rule, event.tool)
         return None
 
     def explain(self, event: BeforeToolCall) -> Explanation:
@@ -131,7 +131,7 @@ def _undecidable(rule: CompiledRule, problem: Undecidable) -> str:
     return f"the arguments cannot be checked against {rule.name} of the tool policy: {problem}"
 
 
-def _verdict(compiled: CompiledRule, tool: Tool) -> Block | Ask | None:
+def _answer(compiled: CompiledRule, tool: Tool) -> Block | Ask | None:
     rule = compiled.rule
     if rule.action == "deny":
         return Block(rule.reason or f"{compiled.name} of the tool policy denies it")

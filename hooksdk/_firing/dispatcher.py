@@ -30,7 +30,7 @@ TRACE_CAPACITY = 1024
 
 
 @dataclass(slots=True)
-class Outcome:
+class HandlerOutcome:
     """What one handler came to: an answer, or a failure."""
 
     handler: Handler
@@ -186,7 +186,7 @@ class Dispatcher:
         """Observed events lost so far, by plugin."""
         return {name: box.dropped for name, box in self._observing.items() if box.dropped}
 
-    async def trace_handler(self, handler: Handler, event: Event, seconds: float, outcome: Outcome) -> None:
+    async def trace_handler(self, handler: Handler, event: Event, seconds: float, outcome: HandlerOutcome) -> None:
         """Tell the trace that a handler was called, and what it decided."""
         failure, answer, info = outcome.failure, outcome.answer, event.info
         call_id = event.call.id if isinstance(event, CallEvent) else None
@@ -204,7 +204,7 @@ class Dispatcher:
                 lambda: Content(text=_reason_of(answer)),
             )  # fmt: skip
 
-    def note_shadow(self, outcome: Outcome) -> None:
+    def note_shadow(self, outcome: HandlerOutcome) -> None:
         """Count what a handler in shadow mode would have done, and log why it failed."""
         if outcome.failure:
             outcome.failure.log(", without effect: it is in shadow mode")
@@ -215,7 +215,7 @@ class Dispatcher:
         if failure:
             failure.log()
         if self._tracing:
-            await self.trace_handler(handler, event, seconds, Outcome(handler, None, failure))
+            await self.trace_handler(handler, event, seconds, HandlerOutcome(handler, None, failure))
 
     async def _traced(self, handler: Handler, _event: Event, _seconds: float, failure: Failure | None) -> None:
         if failure and isinstance(failure.error, HookTimeout):
@@ -264,7 +264,7 @@ class Firing:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Outcome:
+    async def __anext__(self) -> HandlerOutcome:
         if self._first_limit is None:
             raise StopAsyncIteration
         tool, tracing = self._tool, self._dispatcher.tracing
@@ -290,7 +290,7 @@ class Firing:
                     handler = None
             if handler is None:
                 raise StopAsyncIteration
-            outcome = Outcome(handler, *settle(handler, attempt, answer))
+            outcome = HandlerOutcome(handler, *settle(handler, attempt, answer))
             if tracing and current is not None:
                 await self._dispatcher.trace_handler(handler, current, attempt.seconds, outcome)
             if outcome.failure or outcome.answer is not None:

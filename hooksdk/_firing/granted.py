@@ -34,7 +34,7 @@ class Granted(Generic[T]):
         if instance is None:  # the dataclass asks for the default
             return self._default
         value = instance.__dict__[self._name]
-        if isinstance(value, Kept):
+        if isinstance(value, WithheldField):
             value.tell()
             return self._default
         return value
@@ -45,7 +45,7 @@ class Granted(Generic[T]):
 
 
 @dataclass
-class Kept:
+class WithheldField:
     """Stands in an event for what the plugin may not read."""
 
     problem: MissingGrant
@@ -64,7 +64,7 @@ def granted_fields(event: type) -> Mapping[str, Grant]:
     }
 
 
-def kept_from(handler: Handler) -> Handler:
+def withheld_from(handler: Handler) -> Handler:
     """The same handler, whose events hold nothing in the fields that are kept from it."""
     plain = copy.copy(handler)
 

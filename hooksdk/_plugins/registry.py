@@ -9,7 +9,7 @@ from typing import Any, final
 
 import pluggy
 
-from hooksdk._firing.granted import Kept, granted_fields, kept_from
+from hooksdk._firing.granted import WithheldField, granted_fields, withheld_from
 from hooksdk._firing.hook import PROJECT, Handler, options_of, other_parameters
 from hooksdk._firing.marks import is_own
 from hooksdk._firing.shadow import EFFECTIVE_KINDS, in_shadow
@@ -228,7 +228,7 @@ class Registry:
             if not plugin.may(grant)
         }
         kept = {
-            name: Kept(MissingGrant(plugin.id, {grant: (f"{hook.event.__name__}.{name}",)}))
+            name: WithheldField(MissingGrant(plugin.id, {grant: (f"{hook.event.__name__}.{name}",)}))
             for name, grant in granted_fields(hook.event).items()
             if not plugin.may(grant)
         }
@@ -240,7 +240,7 @@ class Registry:
 
 def _bind(handler: Handler, instance: object) -> Handler:
     bound = handler if instance is None else handler.bound_to(instance)
-    bound = kept_from(bound) if handler.kept else bound
+    bound = withheld_from(bound) if handler.kept else bound
     return in_shadow(bound) if handler.shadow else bound
 
 

@@ -17,7 +17,7 @@ from anyio.lowlevel import RunVar
 
 from hooksdk import hooks, schema
 from hooksdk._approvals.request import Question
-from hooksdk._firing.dispatcher import Outcome
+from hooksdk._firing.dispatcher import HandlerOutcome
 from hooksdk._firing.signature import is_async, own_result, to_result
 from hooksdk._run import asking, refusals
 from hooksdk._run.around import AroundStack
@@ -327,7 +327,7 @@ def _result_in(answer: hooks.Answer) -> ToolResult:
     return ToolResult(answer.result) if isinstance(answer.result, str) else own_result(answer.result)
 
 
-def policy_failed(outcome: Outcome) -> CallEnd:
+def policy_failed(outcome: HandlerOutcome) -> CallEnd:
     """A policy that cannot judge lets nothing through."""
     outcome.log(", so the call is blocked")
     return _refused("blocked", refusals.policy_failed(outcome.handler.plugin))

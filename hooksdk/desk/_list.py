@@ -26,7 +26,7 @@ CHANGING = ("session", "state", "answer", "answered")
 DAMAGED = "approval %s is damaged, and counts for nothing: %s"
 
 
-class Entry(TypedDict):
+class OpenQuestion(TypedDict):
     """One open question, or one that was closed by the last change of the list."""
 
     place: str
@@ -49,7 +49,7 @@ class Listed(TypedDict):
     """The number of the next question."""
     latest: float
     """What time it was, about; a clock that is set back is noticed by it."""
-    open: dict[str, Entry]
+    open: dict[str, OpenQuestion]
     before: list[int]
     """The numbers of those that were taken over from the file of 0.2.0."""
 

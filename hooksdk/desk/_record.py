@@ -10,7 +10,6 @@ from typing import Any, Literal, cast, get_args
 from hooksdk.approvals import (
     Approval,
     ApprovalRequest,
-    Checked,
     Question,
     definition_of,
     digest_of,
@@ -18,6 +17,7 @@ from hooksdk.approvals import (
     requester_of,
 )
 from hooksdk.calls import ToolCall
+from hooksdk.hooks import Checked
 from hooksdk.tools import Source, Tool
 
 RecordState = Literal["pending", "granted", "denied", "used", "expired"]

@@ -23,7 +23,18 @@ import anyio
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.config import state_folder
 from hooksdk.desk._before import take_over
-from hooksdk.desk._list import DAMAGED, LIST, QUESTIONS, SIGNING, SPACE, Entry, Listed, enter, parse, store_question
+from hooksdk.desk._list import (
+    DAMAGED,
+    LIST,
+    QUESTIONS,
+    SIGNING,
+    SPACE,
+    Listed,
+    OpenQuestion,
+    enter,
+    parse,
+    store_question,
+)
 from hooksdk.desk._record import ApprovalRecord, record_of
 from hooksdk.errors import HostError, StoreError
 from hooksdk.stores import MemoryStore, Store
@@ -97,16 +108,16 @@ class ApprovalRecords:
     async def list(self, *, waiting: bool = False) -> Sequence[ApprovalRecord]:
         """All that are kept, by number: those that were used or have expired for a week; or those that are `waiting` for an
         answer. One that is damaged is left out, and the log says so. Raises `StoreError`."""
-        entries = (await self._look())["open"]
-        known = [await self._read(int(number), one) for number, one in entries.items() if not waiting or _waits(one)]
+        questions = (await self._look())["open"]
+        known = [await self._read(int(number), one) for number, one in questions.items() if not waiting or _waits(one)]
         keys = [] if waiting else await self.store.list_keys(QUESTIONS)
-        known += [await self._read_closed(key) for key in keys if _number(key) and str(_number(key)) not in entries]
+        known += [await self._read_closed(key) for key in keys if _number(key) and str(_number(key)) not in questions]
         return sorted(filter(None, known), key=lambda one: one.number)
 
     async def get(self, number: int) -> ApprovalRecord | None:
         """The one of this number; None where there is none, or it is damaged. Raises `StoreError`."""
-        if (entry := (await self._look())["open"].get(str(number))) is not None:
-            return await self._read(number, entry)
+        if (question := (await self._look())["open"].get(str(number))) is not None:
+            return await self._read(number, question)
         keys = [key for key in await self.store.list_keys(QUESTIONS) if _number(key) == number]
         return await self._read_closed(keys[0]) if keys else None
 
@@ -114,14 +125,14 @@ class ApprovalRecords:
         """Write an answer into a record that has none, whoever asked for it. Raises `NotWaiting` and `StoreError`."""
 
         async def work(listed: Listed, now: float) -> ApprovalRecord:
-            entry = listed["open"].get(str(number))
-            record = await (self.get(number) if entry is None else self._read(number, entry))
+            question = listed["open"].get(str(number))
+            record = await (self.get(number) if question is None else self._read(number, question))
             if record is None:
                 raise NotWaiting(number, "is none that waits here")
-            if entry is None or not _waits(entry):
+            if question is None or not _waits(question):
                 raise NotWaiting(number, "has expired" if record.state == "expired" else "was answered already")
             state = "granted" if answer.granted else "denied"
-            entry.update(state=state, answer=asdict(answer), answered=now)
+            question.update(state=state, answer=asdict(answer), answered=now)
             return replace(record, state=state, answer=answer, answered=now)
 
         return await self._step(work)
@@ -165,15 +176,15 @@ class ApprovalRecords:
 
     async def is_pending(self, number: int) -> bool:
         """True while nobody has answered it. One small value is read. Raises `StoreError`."""
-        entry = _listed(await self.store.get_value(SPACE, LIST))["open"].get(str(number))
-        return entry is not None and _waits(entry) and entry["expires"] > self._clock()
+        question = _listed(await self.store.get_value(SPACE, LIST))["open"].get(str(number))
+        return question is not None and _waits(question) and question["expires"] > self._clock()
 
     async def set_ticket(self, number: int, ticket: str) -> None:
         """Let the answer that comes with this ticket, and with none before, count. Raises `StoreError`."""
 
         async def work(listed: Listed, _now: float) -> None:
-            if (entry := listed["open"].get(str(number))) is not None:
-                entry["ticket"] = ticket
+            if (question := listed["open"].get(str(number))) is not None:
+                question["ticket"] = ticket
 
         await self._step(work)
 
@@ -182,11 +193,11 @@ class ApprovalRecords:
         `StoreError`."""
 
         async def work(listed: Listed, _now: float) -> ApprovalRecord | None:
-            entry = listed["open"].get(str(number))
-            if entry is None or not _waits(entry) or entry["ticket"] != ticket:
+            question = listed["open"].get(str(number))
+            if question is None or not _waits(question) or question["ticket"] != ticket:
                 return None
-            entry["ticket"] = None
-            return await self._read(number, entry)
+            question["ticket"] = None
+            return await self._read(number, question)
 
         return await self._step(work)
 
@@ -201,29 +212,29 @@ class ApprovalRecords:
         self, listed: Listed, asked: ApprovalRecord, is_over: Callable[[str], bool] | None = None
     ) -> ApprovalRecord | None:
         """The oldest open record of this question; also one that another session has left, which is this one's then."""
-        entries = [(int(number), one) for number, one in listed["open"].items() if one["state"] in OPEN]
-        for number, entry in entries:
-            if entry["key"] == asked.key and (record := await self._read(number, entry)) is not None:
+        questions = [(int(number), one) for number, one in listed["open"].items() if one["state"] in OPEN]
+        for number, question in questions:
+            if question["key"] == asked.key and (record := await self._read(number, question)) is not None:
                 return record
-        for number, entry in entries:
+        for number, question in questions:
             if (
                 is_over is not None
-                and is_over(entry["session"])
-                and (left := await self._read(number, entry)) is not None
+                and is_over(question["session"])
+                and (left := await self._read(number, question)) is not None
             ):
                 record = replace(left, session=asked.session)
                 if record.key == asked.key:
-                    entry.update(session=record.session, key=record.key)
+                    question.update(session=record.session, key=record.key)
                     return record
         return None
 
-    async def _read(self, number: int, entry: Entry) -> ApprovalRecord | None:
-        """The record of an entry; None for a damaged one, which is told and counts for nothing."""
-        text = await self.store.get_value(QUESTIONS, entry["place"])
+    async def _read(self, number: int, question: OpenQuestion) -> ApprovalRecord | None:
+        """The record of a question; None for a damaged one, which is told and counts for nothing."""
+        text = await self.store.get_value(QUESTIONS, question["place"])
         if text is None:  # it was put away just now
-            return await self._read_closed(_closed(number, entry))
-        record = parse(number, text, entry)
-        if record is not None and (record.key, record.expires) != (entry["key"], entry["expires"]):
+            return await self._read_closed(_closed(number, question))
+        record = parse(number, text, question)
+        if record is not None and (record.key, record.expires) != (question["key"], question["expires"]):
             logger.warning(DAMAGED, number, "it is not the question that it was made for")
             return None
         return record
@@ -272,22 +283,22 @@ class ApprovalRecords:
             await self.store.delete_value(QUESTIONS, place)
         return result
 
-    async def _put_away(self, number: int, entry: Entry) -> str:
+    async def _put_away(self, number: int, question: OpenQuestion) -> str:
         """Store a closed record whole, beside the list. Whoever does this, the result is the same; answers what is of no use
         then."""
-        text = await self.store.get_value(QUESTIONS, entry["place"])
-        if text is not None and (record := parse(number, text, entry)) is not None:
-            await self.store.set_value(QUESTIONS, _closed(number, entry), canonical(record.as_dict()))
-        return entry["place"]
+        text = await self.store.get_value(QUESTIONS, question["place"])
+        if text is not None and (record := parse(number, text, question)) is not None:
+            await self.store.set_value(QUESTIONS, _closed(number, question), canonical(record.as_dict()))
+        return question["place"]
 
 
-def _waits(entry: Entry) -> bool:
-    return entry["state"] == "pending"
+def _waits(question: OpenQuestion) -> bool:
+    return question["state"] == "pending"
 
 
-def _closed(number: int, entry: Entry) -> str:
+def _closed(number: int, question: OpenQuestion) -> str:
     """The key of a record that is closed; those of questions begin with a letter."""
-    return f"{number}.{entry['expires']:.0f}"
+    return f"{number}.{question['expires']:.0f}"
 
 
 def _number(key: str) -> int:
@@ -306,7 +317,7 @@ def _listed(stored: Any) -> Listed:
         return {"id": secrets.token_hex(8), "next": 1, "latest": 0.0, "open": {}, "before": []}
     with contextlib.suppress(AttributeError, TypeError):
         if Listed.__required_keys__ <= stored.keys() and all(
-            Entry.__required_keys__ <= one.keys() for one in stored["open"].values()
+            OpenQuestion.__required_keys__ <= one.keys() for one in stored["open"].values()
         ):
             return stored
     problem = f"the list of approvals is damaged, so nothing was approved: {str(stored)[:80]!r}"
@@ -320,9 +331,9 @@ def _expire(listed: Listed, now: float) -> float:
         logger.warning("the clock was set back by %.0f s, so every approval that waits has expired", latest - now)
     else:
         now = max(now, latest)
-    for entry in listed["open"].values():
-        if entry["state"] in OPEN and (set_back or entry["expires"] <= now):
-            entry["state"] = "expired"
+    for question in listed["open"].values():
+        if question["state"] in OPEN and (set_back or question["expires"] <= now):
+            question["state"] = "expired"
     if set_back or now > latest + DRIFT / 2:
         listed["latest"] = now
     return now

@@ -23,7 +23,7 @@ class CallingClient:
         """`allowed` is what servers may ask: `elicitation`, `sampling`, `roots`."""
         self.id = session_id
         self.context: Request | None = context
-        """Its request; None while it has none open, of a call that is held."""
+        """Its request; None while it has none open, of a call that stays open."""
         self.ask_by_result: Callable[[types.InputRequest], Awaitable[types.InputResponse | types.ErrorData]] | None = (
             None
         )

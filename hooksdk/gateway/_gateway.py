@@ -27,7 +27,6 @@ from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ConfigError, HookSDKError, RunBlocked
 from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._counts import Counts
-from hooksdk.gateway._heirs import Place
 from hooksdk.gateway._http import (
     check_address,
     http_app,
@@ -38,8 +37,9 @@ from hooksdk.gateway._http import (
     session_key,
     token_files,
 )
+from hooksdk.gateway._places import Place
 from hooksdk.gateway._results import error
-from hooksdk.gateway._session import GatewaySession, Identity, Request, SessionParts
+from hooksdk.gateway._session import GatewayParts, GatewaySession, Identity, Request
 from hooksdk.gateway._settings import ApprovalSettings, GatewayConfig, profile_of
 from hooksdk.gateway._sources import Sources, ToolSource
 from hooksdk.gateway._stdio import own_streams, serve_streams
@@ -95,10 +95,10 @@ class Gateway:
         self._retiring: dict[GatewaySession, str] = {}
         """Those of an earlier host that still have calls, with their keys."""
 
-    def _parts_of(self, host: Host) -> SessionParts:
+    def _parts_of(self, host: Host) -> GatewayParts:
         config = GatewayConfig.of(host.config) if self._own_config is None else self._own_config
         approver = self._approver or host.approver or self._desk_of(config.approvals)
-        return SessionParts(
+        return GatewayParts(
             host=host, sources=self._sources, counts=self.counts, config=config, approver=approver,
             place=Place(str(self._own_folder.resolve()), *self._sources.files()),
             start_soon=self._start_soon, publish_change=self._publish_change,

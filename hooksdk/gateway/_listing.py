@@ -66,7 +66,7 @@ class HintTrust:
 
 
 @final
-class Listing:
+class ClientListing:
     """The tools of one session as its client is told of them."""
 
     def __init__(

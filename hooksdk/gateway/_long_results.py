@@ -39,7 +39,7 @@ _SCHEMA: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Kept:
+class LongResult:
     """One long result."""
 
     id: str
@@ -62,7 +62,7 @@ class LongResults:
         """`max_chars` is what a client gets of one result, 0 for all of it; `max_bytes` what is kept."""
         self._max_chars = max_chars
         self._max_bytes = max_bytes
-        self._kept: dict[str, Kept] = {}
+        self._results: dict[str, LongResult] = {}
         self._count = 0
         self.tools: tuple[Tool, ...] = (self._recall_tool(),) if max_chars else ()
         """The tool that reads them."""
@@ -85,54 +85,53 @@ class LongResults:
             whole = f"{whole}\n{structured}" if whole else structured
         if len(whole) <= self._max_chars:
             return _rebuilt(result, light, None)  # the text says it in fewer characters
-        kept = self._keep(tool, whole)
-        note = {"type": "text", "text": self._head_and_tail(whole, kept, way)}
+        note = {"type": "text", "text": self._head_and_tail(whole, self._keep(tool, whole), way)}
         at = next((number for number, block in enumerate(light) if text_of(block) is not None), len(light))
         rest = [block for block in light if text_of(block) is None]
         return _rebuilt(result, [*rest[:at], note, *rest[at:]], None)
 
-    def _keep(self, tool: str, text: str) -> Kept | None:
+    def _keep(self, tool: str, text: str) -> LongResult | None:
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > self._max_bytes:
             return None
         self._count += 1
-        kept = Kept(f"r{self._count}", tool, text, size)
-        self._kept[kept.id] = kept
-        while len(self._kept) > MOST_KEPT or sum(one.size for one in self._kept.values()) > self._max_bytes:
-            del self._kept[next(iter(self._kept))]
-        return kept
+        result = LongResult(f"r{self._count}", tool, text, size)
+        self._results[result.id] = result
+        while len(self._results) > MOST_KEPT or sum(one.size for one in self._results.values()) > self._max_bytes:
+            del self._results[next(iter(self._results))]
+        return result
 
-    def _head_and_tail(self, text: str, kept: Kept | None, way: Callable[[str], str | None]) -> str:
+    def _head_and_tail(self, text: str, result: LongResult | None, way: Callable[[str], str | None]) -> str:
         room = self._max_chars - NOTE_CHARS
         head = cut_before(text, room * 2 // 3)
         tail = cut_after(text, len(text) - room // 3)
         note = f"[{tail - head:,} of {len(text):,} characters are left out here"
-        if kept is None:
+        if result is None:
             note += ", and too many to be kept: ask for less at once.]"
         else:
-            arguments = json.dumps({"id": kept.id, "offset": head})
+            arguments = json.dumps({"id": result.id, "offset": head})
             call = way(arguments)
-            note += f". The whole is {kept.id}" + (f"; read on with {call}." if call else f": {kept.uri}.") + "]"
+            note += f". The whole is {result.id}" + (f"; read on with {call}." if call else f": {result.uri}.") + "]"
         return f"{text[:head].rstrip()}\n\n{note}\n\n{text[tail:].lstrip()}"
 
-    def _find(self, handle: str) -> Kept | str:
+    def _find(self, handle: str) -> LongResult | str:
         """A result, or why there is none."""
-        kept = self._kept.get(handle.strip().removeprefix(PREFIX).strip("[]"))
-        if kept is not None:
-            return kept
-        known = ", ".join(list(self._kept)[-5:])
+        result = self._results.get(handle.strip().removeprefix(PREFIX).strip("[]"))
+        if result is not None:
+            return result
+        known = ", ".join(list(self._results)[-5:])
         have = f" The newest ones: {known}." if known else " This session has none."
         return (
             f"There is no result '{clip(handle, 60)}' in this session: those of others cannot be read, and old ones are given "
-            f"up.{did_you_mean(handle, self._kept)}{have} Call the tool again."
+            f"up.{did_you_mean(handle, self._results)}{have} Call the tool again."
         )
 
     def _recall_tool(self) -> Tool:
         async def recall(arguments: Mapping[str, Any]) -> ToolResult:
-            kept = self._find(str(arguments["id"]))
-            if isinstance(kept, str):
-                return ToolResult.error(kept)
-            offset, text = int(arguments.get("offset", 0)), kept.text
+            result = self._find(str(arguments["id"]))
+            if isinstance(result, str):
+                return ToolResult.error(result)
+            offset, text = int(arguments.get("offset", 0)), result.text
             if offset >= len(text):
                 return ToolResult.error(
                     f"The result has {len(text):,} characters, so there is nothing from {offset:,} on."
@@ -143,7 +142,7 @@ class LongResults:
             if offset == 0 and end == len(text):
                 return ToolResult(page)
             rest = f" Go on with offset {end}." if end < len(text) else " This is its end."
-            return ToolResult(f"{page}\n[{kept.id}: characters {offset:,} to {end:,} of {len(text):,}.{rest}]")
+            return ToolResult(f"{page}\n[{result.id}: characters {offset:,} to {end:,} of {len(text):,}.{rest}]")
 
         return Tool(
             name=RECALL, source="plugin", owner=OWNER, parameters=_SCHEMA, execute=recall,
@@ -155,24 +154,24 @@ class LongResults:
         """What the client may read, the newest first."""
         return [
             types.Resource(
-                uri=kept.uri,
-                name=kept.id,
-                title=whole(f"Result of {clip(kept.tool, 200)}"),
+                uri=result.uri,
+                name=result.id,
+                title=whole(f"Result of {clip(result.tool, 200)}"),
                 mime_type="text/plain",
-                size=kept.size,
+                size=result.size,
             )
-            for kept in reversed(self._kept.values())
+            for result in reversed(self._results.values())
         ]
 
     def read(self, uri: str) -> types.ReadResourceResult:
         """The whole of a result. Raises `MCPError` for one that this session does not have."""
-        kept = self._find(uri)
-        if isinstance(kept, str) or not uri.startswith(PREFIX):
+        result = self._find(uri)
+        if isinstance(result, str) or not uri.startswith(PREFIX):
             raise MCPError(
-                types.INVALID_PARAMS, whole(kept) if isinstance(kept, str) else f"resources begin with {PREFIX}"
+                types.INVALID_PARAMS, whole(result) if isinstance(result, str) else f"resources begin with {PREFIX}"
             )
         return types.ReadResourceResult(
-            contents=[types.TextResourceContents(uri=kept.uri, mime_type="text/plain", text=whole(kept.text))]
+            contents=[types.TextResourceContents(uri=result.uri, mime_type="text/plain", text=whole(result.text))]
         )
 
 

@@ -22,10 +22,10 @@ from hooksdk.errors import ApprovalPending, HookSDKError
 from hooksdk.gateway._approvals import ClientApprovals
 from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._counts import Counts
-from hooksdk.gateway._heirs import Place, leave
-from hooksdk.gateway._held_calls import PREFIX, Answer, HeldCalls
-from hooksdk.gateway._listing import HintTrust, Listing
+from hooksdk.gateway._listing import ClientListing, HintTrust
 from hooksdk.gateway._long_results import LongResults, is_recall
+from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
+from hooksdk.gateway._places import Place, leave
 from hooksdk.gateway._results import as_mcp, error
 from hooksdk.gateway._settings import Expose, GatewayConfig, Profile
 from hooksdk.gateway._sources import Sources
@@ -60,7 +60,7 @@ class Identity:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionParts:
+class GatewayParts:
     """What all sessions of a gateway have in common."""
 
     host: Host
@@ -88,7 +88,7 @@ class Waiting:
 class GatewaySession:
     """One client's session. It is kept by a task of its own, since a run is entered and left by the same one."""
 
-    def __init__(self, parts: SessionParts, identity: Identity, *, idle: float | None) -> None:
+    def __init__(self, parts: GatewayParts, identity: Identity, *, idle: float | None) -> None:
         self.id = parts.place.enter()
         self.identity = identity
         self.ended = anyio.Event()
@@ -105,7 +105,7 @@ class GatewaySession:
         self._lock = anyio.Lock()
         self._run: Run | None = None
         self._given: tuple[list[Tool], dict[str, str]] | None = None
-        self._listing: Listing | None = None
+        self._listing: ClientListing | None = None
         self._peer: ServerSession | None = None
         """The client, if it may be told of changes at any time."""
         self._waiting: dict[str, list[Waiting]] = {}
@@ -119,7 +119,7 @@ class GatewaySession:
             )
             if isinstance(approver, ApprovalDesk) else None
         )  # fmt: skip
-        self._held = HeldCalls()
+        self._open_calls = OpenCalls()
         self._expose: Expose = identity.profile.expose or parts.config.expose
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
@@ -230,7 +230,7 @@ class GatewaySession:
         asked, goes on from there."""
         same = digest_of([params.name, params.arguments or {}])
         if (params.request_state or "").startswith(PREFIX):
-            return await self._held.go_on(params, same, context)
+            return await self._open_calls.go_on(params, same, context)
         asker = self._client_approvals
         if asker is not None and (refusal := await asker.take_answer(params)) is not None:
             return refusal
@@ -241,7 +241,7 @@ class GatewaySession:
             with self._busy():
                 return await self._run_call(params, same, context.protocol_version)
 
-        return await self._held.begin(same, client, self._parts.start_soon, work)
+        return await self._open_calls.begin(same, client, self._parts.start_soon, work)
 
     async def _run_call(self, params: types.CallToolRequestParams, same: str, protocol_version: str) -> Answer:
         name, arguments, asker = params.name, params.arguments or {}, self._client_approvals
@@ -297,7 +297,7 @@ class GatewaySession:
         if self._listing is not None and not self.closing:
             await self._resolved(wait=False)
 
-    async def _resolved(self, *, wait: bool = True) -> Listing:
+    async def _resolved(self, *, wait: bool = True) -> ClientListing:
         if wait:
             await self._parts.sources.listed()
         run = self._run
@@ -310,7 +310,7 @@ class GatewaySession:
             if self._listing is not None and given == self._given:
                 return self._listing
             offered = await run.resolve_tools([*tools, *self.results.tools], missing=missing)
-            before, listing = self._listing, Listing(run.tools, offered, self._expose, self._trust, tools)
+            before, listing = self._listing, ClientListing(run.tools, offered, self._expose, self._trust, tools)
             self._given, self._listing = given, listing
             if before is None and self._expose in ("bridge", "hybrid") and not any(tool.bridge for tool in offered):
                 logger.warning('expose = "%s", and no plugin offers a bridge: every tool is listed', self._expose)

@@ -16,11 +16,11 @@ from hooksdk.records import CallStarted, HookFired, Record, Withheld
 from hooksdk.run import JudgedCall, Run
 from hooksdk.session import Session
 from hooksdk.testing._exchanges import Asked, Exchange, is_refusal, real_call
-from hooksdk.testing._verdicts import CallVerdict, Outcome, Recorded
+from hooksdk.testing._verdicts import CallOutcome, CallVerdict, Recorded
 from hooksdk.tools import Tool
 
 _VERDICT = re.compile(r"Blocked by (?P<plugin>[^:\n]+): (?P<reason>.*)", re.DOTALL)
-_STATUS: Mapping[str | None, Outcome] = {
+_STATUS: Mapping[str | None, CallOutcome] = {
     None: "allow", "blocked": "block", "answered": "answer", "invalid": "invalid", "unknown": "withhold",
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Outcome = Literal["allow", "rewrite", "ask", "answer", "block", "withhold", "invalid"]
+CallOutcome = Literal["allow", "rewrite", "ask", "answer", "block", "withhold", "invalid"]
 """What becomes of a call now. `rewrite`: it runs with other arguments; `answer`: a plugin answers in the tool's place;
 `withhold`: its tool is not granted; `invalid`: its arguments do not fit the tool."""
 Recorded = Literal["ok", "error", "blocked", "none"]
@@ -38,7 +38,7 @@ class CallVerdict:
     arguments: Mapping[str, Any] = field(repr=False)
     """As they were recorded; empty where they cannot be read."""
     recorded: Recorded
-    outcome: Outcome
+    outcome: CallOutcome
     by: str = ""
     """The plugin that decided; several with commas, nobody where it is allowed."""
     reason: str = ""
@@ -97,6 +97,6 @@ class Replay:
         return found[0]
 
     @property
-    def counts(self) -> dict[Outcome, int]:
+    def counts(self) -> dict[CallOutcome, int]:
         """How many calls have each outcome."""
         return dict(Counter(one.outcome for one in self.calls))

@@ -20,7 +20,7 @@ from hooksdk import Host, JsonlStore, hooks
 from hooksdk.approvals import Approval
 from hooksdk.desk import ApprovalDesk, ApprovalRecord, ApprovalRecords
 from hooksdk.gateway import Gateway
-from hooksdk.gateway._heirs import Place, leave
+from hooksdk.gateway._places import Place, leave
 from hooksdk.gateway.status import gateway_folder
 from hooksdk.hooks import AfterToolCall, Ask, BeforeToolCall, Rewrite, RewriteToolCall
 from hooksdk.stores.locks import lock

@@ -193,7 +193,7 @@ async def test_an_answer_that_is_left_out_is_asked_for_again_and_one_of_another_
 async def test_of_calls_whose_clients_do_not_answer_the_oldest_are_given_up_and_all_end_with_the_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hooksdk.gateway._held_calls.MOST_HELD", 1)
+    monkeypatch.setattr("hooksdk.gateway._open_calls.MOST_OPEN", 1)
     async with asking(tmp_path / "notes", KINDS) as made:
         async with client(made, **answering("ann")) as ann:
             first = await begin(ann, "elicit")

@@ -19,10 +19,10 @@ from hooksdk.gateway._client import CallingClient, Request
 from hooksdk.gateway._results import error
 
 Answer = types.CallToolResult | types.InputRequiredResult
-MOST_HELD = 20
+MOST_OPEN = 20
 """Calls of one session whose questions may be out with its client; of more, the newest."""
 PREFIX = "call-"
-"""What the state of a held call begins with."""
+"""What the state of an open call begins with."""
 FITTING: dict[type[types.InputRequest], tuple[type[types.InputResponse], ...]] = {
     types.ElicitRequest: (types.ElicitResult,),
     types.ListRootsRequest: (types.ListRootsResult,),
@@ -45,7 +45,7 @@ class _Question:
 
 
 @final
-class HeldCall:
+class OpenCall:
     """One call, in a task of its own."""
 
     def __init__(self, same: str, client: CallingClient) -> None:
@@ -110,43 +110,43 @@ class HeldCall:
 
 
 @final
-class HeldCalls:
-    """The calls of one session that are held."""
+class OpenCalls:
+    """The calls of one session that are open."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, HeldCall] = {}
+        self._calls: dict[str, OpenCall] = {}
 
     async def begin(
         self, same: str, client: CallingClient, start_soon: Callable[..., Any], work: Callable[[], Awaitable[Answer]]
     ) -> Answer:
         """Make a call, whose client is asked by results."""
-        held = HeldCall(same, client)
-        client.ask_by_result = held.ask
-        start_soon(held.run, work)
-        return await self._go_on(held)
+        call = OpenCall(same, client)
+        client.ask_by_result = call.ask
+        start_soon(call.run, work)
+        return await self._go_on(call)
 
     async def go_on(self, params: types.CallToolRequestParams, same: str, context: Request) -> Answer:
         """The call is made again, with answers."""
-        held = self._calls.get(params.request_state or "")
-        if held is None or held.same != same:
+        call = self._calls.get(params.request_state or "")
+        if call is None or call.same != same:
             return error(f"'{params.name}' was not run: the answer belongs to no call that is open. Call it anew.")
         del self._calls[params.request_state or ""]
-        held.client.context = context
-        held.take(params.input_responses or {})
-        return await self._go_on(held)
+        call.client.context = context
+        call.take(params.input_responses or {})
+        return await self._go_on(call)
 
-    async def _go_on(self, held: HeldCall) -> Answer:
+    async def _go_on(self, call: OpenCall) -> Answer:
         try:
-            questions = await held.next_questions()
+            questions = await call.next_questions()
         except anyio.get_cancelled_exc_class():
-            held.scope.cancel()
+            call.scope.cancel()
             raise
         finally:
-            held.client.context = None
+            call.client.context = None
         if not questions:
-            return held.result()
+            return call.result()
         state = PREFIX + secrets.token_urlsafe(32)
-        self._calls[state] = held
-        if len(self._calls) > MOST_HELD:
+        self._calls[state] = call
+        if len(self._calls) > MOST_OPEN:
             self._calls.pop(next(iter(self._calls))).scope.cancel()
         return types.InputRequiredResult(input_requests=dict(questions), request_state=state)
