@@ -41,9 +41,15 @@ class Clearing:
     """Tokens at the end of the conversation in which results stay."""
 
     def __post_init__(self) -> None:
-        for name in ("trigger", "keep", "clear_at_least", "protect"):
-            value = getattr(self, name)
-            if not (value is None and name == "trigger") and not value >= 0:
+        trigger = 0 if self.trigger is None else self.trigger
+        numbers = {
+            "trigger": trigger,
+            "keep": self.keep,
+            "clear_at_least": self.clear_at_least,
+            "protect": self.protect,
+        }
+        for name, value in numbers.items():
+            if not value >= 0:
                 raise ValueError(f"Clearing: {name} must be a number from 0 on, not {value!r}")
         if isinstance(self.exclude_tools, str):
             raise TypeError(f"Clearing: exclude_tools must be names, not one text: [{self.exclude_tools!r}]")

@@ -97,8 +97,7 @@ async def test_a_trigger_up_to_1_is_a_share_of_the_context_window() -> None:
 
 
 async def test_by_default_a_small_context_window_is_never_overflown_by_results_that_could_go() -> None:
-    settings = {"plugins": {PLUGIN: {}}}
-    async with open_session(PLUGIN, tools=[fetch], config=settings) as session:
+    async with open_session(PLUGIN, tools=[fetch], config={"plugins": {PLUGIN: {"enabled": True}}}) as session:
         played = await read_pages(session, 12, context_window=8_000)
         assert max(len(json.dumps(turn.messages)) for turn in played.turns) < 4 * 8_000
         assert trimmed(session)[:5] == ["r1", "r2", "r3", "r4", "r5"]
