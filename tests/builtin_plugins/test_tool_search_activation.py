@@ -59,6 +59,10 @@ async def test_core_tools_do_not_count_towards_the_threshold() -> None:
         assert played.offered == ["large", "tiny"]
 
 
+def ran(_arguments: dict[str, Any]) -> str:
+    return "ran"
+
+
 def own_tools(count: int, **fields: Any) -> list[Tool]:
     return [
         Tool(
@@ -66,7 +70,7 @@ def own_tools(count: int, **fields: Any) -> list[Tool]:
             description="words " * 80,
             source="host",
             owner="app",
-            execute=lambda _: "ran",
+            execute=ran,
             **fields,
         )
         for number in range(count)
