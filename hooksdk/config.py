@@ -43,6 +43,7 @@ __all__ = [
     "ConfigWatch",
     "FileWatch",
     "Merged",
+    "Notice",
     "PluginConfig",
     "ProjectSettings",
     "Remark",
