@@ -70,6 +70,12 @@ Tables = Mapping[str, Callable[[object], Sequence[str]]]
 Seconds = Annotated[float, Field(gt=0)]
 
 
+class Notice(str):
+    """A line of a plugin's `diagnose(...)` about what may be meant so: `hooksdk doctor` shows it, and it is no problem."""
+
+    __slots__ = ()
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -7,15 +7,24 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
-from typing import Literal, Protocol, TypeVar, final, get_args
+from typing import Literal, Protocol, final, get_args
 
 from hooksdk.errors import HookSDKError, did_you_mean
 
-__all__ = ["SOURCES", "PatternError", "Source", "ToolPattern", "check_patterns", "near_misses", "near_tools"]
+__all__ = [
+    "SOURCES",
+    "PatternError",
+    "Source",
+    "ToolPattern",
+    "check_patterns",
+    "near_miss",
+    "near_misses",
+    "near_tools",
+]
 
 Source = Literal["host", "mcp", "plugin", "client"]
 """Who brings a tool: the host itself, an MCP server, a plugin, or the program behind the conversation."""
@@ -36,9 +45,6 @@ class _Identified(Protocol):
     def own_name(self) -> str: ...
     @property
     def name(self) -> str: ...
-
-
-_T = TypeVar("_T", bound=_Identified)
 
 
 @final
@@ -209,8 +215,8 @@ def _without_order(name: str) -> set[str]:
 
 
 def _compile_words(glob: str) -> re.Pattern[str]:
-    """For names as `_read` gives them. What a character stands for depends on the one before it alone, so a pattern whose
-    text another one fits means nothing that the other one does not mean."""
+    """For names as `_read` gives them. What a character stands for depends on the one before it alone, so where a `*` takes
+    the place of some, the pattern means all that it did; but for several separators at a time, of which one counts."""
     segments: list[str] = []
     for part in re.split(r"\*+", glob):
         pieces: list[str] = []
@@ -241,12 +247,27 @@ def check_patterns(texts: list[str]) -> list[str]:
     return texts
 
 
-def near_misses(pattern: ToolPattern, tools: Iterable[_T], *, exact: bool = False) -> list[_T]:
-    """The tools that somebody who wrote this pattern may believe to be meant. Of a pattern that counts as it is written
-    (`exact`) those that it would mean by its words; of any other those whose words are the same, elsewhere in the name."""
+def near_misses(patterns: Iterable[ToolPattern], tools: Iterable[_Identified], *, exact: bool = False) -> Iterator[str]:
+    """One line for each pattern of a setting that somebody may believe to mean other tools than it does. Where patterns
+    count as they are written (`exact`) those are the tools that they would mean by their words; anywhere else, those that have
+    the same words. A tool that another one of the patterns means is none of them."""
+    patterns = list(dict.fromkeys(patterns))
+    mean = ToolPattern.matches if exact else ToolPattern.may_mean
+    nearly_mean = ToolPattern.may_mean if exact else ToolPattern.nearly_means
+    others = [tool for tool in tools if not any(mean(pattern, tool) for pattern in patterns)]
+    for pattern in patterns:
+        ids = [f"{tool.source}:{tool.owner}:{tool.own_name}" for tool in others if nearly_mean(pattern, tool)]
+        if ids:
+            yield near_miss(pattern, ids, exact=exact)
+
+
+def near_miss(pattern: ToolPattern, ids: Sequence[str], *, exact: bool = False) -> str:
+    """What is said of a pattern and the tools that it is near to; at most three of them are named."""
+    more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
+    named = ", ".join(map(repr, ids[:3])) + more
     if exact:
-        return [tool for tool in tools if pattern.may_mean(tool) and not pattern.matches(tool)]
-    return [tool for tool in tools if pattern.nearly_means(tool)]
+        return f"'{pattern}' counts as it is written here, and does not mean {named}"
+    return f"'{pattern}' has the same words as {named}, and does not mean {'it' if len(ids) == 1 else 'them'}"
 
 
 def near_tools(text: str, tools: Collection[_Identified]) -> str:

@@ -16,11 +16,12 @@ from builtin_plugins.tool_policy._dead import dead_rules, problem_of
 from builtin_plugins.tool_policy._explain import Explanation, RuleFit, text_of
 from builtin_plugins.tool_policy._layers import add_project
 from builtin_plugins.tool_policy._lint import problems_of
-from builtin_plugins.tool_policy._near import near_misses_of, why, would_count
+from builtin_plugins.tool_policy._near import near_misses_of, would_count
 from builtin_plugins.tool_policy._rules import GRAVITY, Action, CompiledRule, Rule, Undecidable, read_rules
 from hooksdk import Tool, hooks
 from hooksdk.config import Notice, ProjectSettings
 from hooksdk.hooks import Ask, BeforeToolCall, Block, NarrowTools, Withhold
+from hooksdk.patterns import near_miss
 
 __all__ = ["Explanation", "RuleFit", "ToolPolicy"]
 
@@ -125,8 +126,8 @@ class ToolPolicy:
         for rule in self._rules:
             pattern = rule.near_miss(tool)
             if pattern is not None and would_count(rule, tool, self._rules, self._default.rule.action):
-                reason = f"{why(rule, pattern)} '{tool.id}'"
-                yield RuleFit(number=rule.number, action=rule.rule.action, text=text_of(rule.rule), why=reason)
+                why = near_miss(pattern, [tool.id], exact=rule.exact)
+                yield RuleFit(number=rule.number, action=rule.rule.action, text=text_of(rule.rule), why=why)
 
     def _for_tool(self, tool: Tool, rules: list[CompiledRule]) -> Iterator[CompiledRule]:
         """The rules that are about this tool, then the default. It is not meant for the bridge tools, which show and run

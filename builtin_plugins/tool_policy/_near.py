@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from builtin_plugins.tool_policy._rules import GRAVITY, Action, CompiledRule
 from hooksdk import Tool
-from hooksdk.patterns import ToolPattern
-
-_MOST_NAMED = 3
+from hooksdk.patterns import ToolPattern, near_miss
 
 
 def near_misses_of(rules: Sequence[CompiledRule], default: Action, tools: Sequence[Tool]) -> Iterator[str]:
@@ -23,16 +21,8 @@ def near_misses_of(rules: Sequence[CompiledRule], default: Action, tools: Sequen
             if pattern is not None and would_count(rule, tool, rules, default):
                 missed.setdefault(pattern, []).append(tool.id)
         for pattern, ids in missed.items():
-            more = f" and {len(ids) - _MOST_NAMED} more" if len(ids) > _MOST_NAMED else ""
-            names = ", ".join(map(repr, ids[:_MOST_NAMED])) + more
-            yield f"{rule.name} ({rule.rule.action} {', '.join(rule.rule.tools)}): {why(rule, pattern)} {names}"
-
-
-def why(rule: CompiledRule, pattern: ToolPattern) -> str:
-    """Why the rule is not about a tool that is near to this pattern of it; the tool's name comes next."""
-    if rule.exact:
-        return f"an allow counts as it is written, so {pattern.text!r} does not mean"
-    return f"{pattern.text!r} has the same words, but does not mean"
+            where = f"{rule.name} ({rule.rule.action} {', '.join(rule.rule.tools)})"
+            yield f"{where}: {near_miss(pattern, ids, exact=rule.exact)}"
 
 
 def would_count(near: CompiledRule, tool: Tool, rules: Sequence[CompiledRule], default: Action) -> bool:
@@ -44,8 +34,8 @@ def would_count(near: CompiledRule, tool: Tool, rules: Sequence[CompiledRule], d
         return default != "allow" and not stopping and not allowing
     if any(tool.own_name in _last_parts(rule) for rule in allowing):
         return False  # somebody has thought of this tool
-    actual: Action = min(stopping, key=GRAVITY.__getitem__, default="allow" if allowing else default)
-    return GRAVITY[near.rule.action] < GRAVITY[actual]
+    actual: Sequence[Action] = stopping or ["allow" if allowing else default]
+    return all(GRAVITY[near.rule.action] < GRAVITY[action] for action in actual)
 
 
 def _last_parts(rule: CompiledRule) -> set[str]:

@@ -26,7 +26,7 @@ from builtin_plugins.tool_policy._patterns import says_part_of_a_name, wildcard
 from hooksdk import Annotations, Tool, schema
 from hooksdk.errors import did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import Event
-from hooksdk.patterns import SOURCES, ToolPattern, check_patterns, near_misses
+from hooksdk.patterns import SOURCES, ToolPattern, check_patterns
 
 Action = Literal["allow", "deny", "ask"]
 GRAVITY: dict[Action, int] = {"deny": 0, "ask": 1, "allow": 2}
@@ -305,7 +305,8 @@ class CompiledRule:
         """The pattern that somebody may believe to mean this tool, where none of the rule does."""
         if tool.bridge or self.fits_tool(tool) or not self._fits_otherwise(tool):
             return None
-        return next((pattern for pattern in self.patterns if near_misses(pattern, [tool], exact=self.exact)), None)
+        nearly_means = ToolPattern.may_mean if self.exact else ToolPattern.nearly_means
+        return next((pattern for pattern in self.patterns if nearly_means(pattern, tool)), None)
 
     def _fits_otherwise(self, tool: Tool) -> bool:
         """True where nothing but the name and the call may stand against it."""

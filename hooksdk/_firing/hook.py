@@ -115,6 +115,11 @@ class Hook(Generic[E, R]):
         self.__doc__ = spec.__doc__
 
     @property
+    def exact(self) -> bool:
+        """True where `tools` counts as it is written: in doubt a policy is called, and the value of a secret stays."""
+        return self.grant == "secrets"
+
+    @property
     def first(self) -> Hook[E, R]:
         """This hook, for a handler that goes before the others."""
         return self._with(order=-1)
@@ -306,8 +311,7 @@ class Handler:
         self.kept = kept or {}
         self.answers = tuple(kind for kind in hook.answers if kind not in self.ungranted)
         self.decides = hook.kind == "decide"
-        # In doubt a policy and a watcher are called; nothing is handed out.
-        self.exact = hook.grant == "secrets"
+        self.exact = hook.exact
         self.call = call
         self.function: str = function.__qualname__
         self.plugin = plugin
