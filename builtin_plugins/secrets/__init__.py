@@ -16,7 +16,7 @@ import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from builtin_plugins.secrets._redactor import AllowList, Redactor
-from builtin_plugins.secrets._sources import NoValue, Source, need
+from builtin_plugins.secrets._sources import NoValue, Source, need, pin
 from hooksdk import Tool, hooks
 from hooksdk.config import Notice, ProjectSettings
 from hooksdk.hooks import Replace, ResolveSecrets, Secrets, TransformToolResult
@@ -47,11 +47,10 @@ class SecretValues:
             (`from = "function"`), and switch off what is redacted. With trust it may add secrets of new names."""
             if not project.trusted:
                 return dict(own), list(project.values)
-            return {
-                **project.values,
-                **own,
-                "secrets": {**project.values.get("secrets", {}), **own.get("secrets", {})},
-            }, []
+            theirs: dict[str, Any] = {
+                name: pin(source, project) for name, source in project.values.get("secrets", {}).items()
+            }
+            return {**project.values, **own, "secrets": {**theirs, **own.get("secrets", {})}}, []
 
         @model_validator(mode="after")
         def _check_package(self) -> SecretValues.Config:

@@ -179,6 +179,8 @@ def _values(plugin: Plugin, config: Config) -> dict[str, Any]:
     else:
         try:
             values, missing = sources.as_merged_by(with_project)
+        except HookSDKError:
+            raise
         except Exception as error:
             raise PluginRefused(plugin.id, f"its with_project raised {type(error).__name__}: {error}") from error
     if missing:
