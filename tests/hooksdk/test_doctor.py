@@ -182,7 +182,12 @@ def test_it_says_who_judges_calls(flawed: Done) -> None:
         ("notice", "near", "resolve_secrets(tools=...): 'Process_*' counts as it is written here, and does not", ""),
         ("notice", "configuration", "gateway.profiles.small.allow: 'Process_*' counts as it is written here", "Add a"),
         ("notice", "configuration", "gateway.profiles.small.deny: 'id_*' has the same words as", "Add a pattern"),
-        ("notice", "catalog_audit", "exclude: 'Process_*' counts as it is written here, and does not mean 'mcp:plain", ""),
+        (
+            "notice",
+            "catalog_audit",
+            "exclude: 'Process_*' counts as it is written here, and does not mean 'mcp:plain",
+            "",
+        ),
         ("problem", "narrow", "it withholds 'Add', and there is no such tool. Did you mean 'add'?", ""),
         ("notice", "narrow", "it withholds 'no_such_tool', and there is no such tool.", ""),
         ("problem", "rules", "the rule 'ad' is never reached", ""),

@@ -124,6 +124,18 @@ def test_the_name_that_the_model_sees_counts_beside_the_owners_own() -> None:
     assert all(ToolPattern(text).may_mean(renamed) for text in ("delete_issue", "*_delete_issue", "github__*"))
 
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "patterns.md"
+
+
+def test_the_page_says_what_is_meant() -> None:
+    table = PAGE.read_text(encoding="utf-8").split("| pattern | means | does not mean |")[1].split("\n\n")[0]
+    rows = [[re.findall(r"`([^`]+)`", cell) for cell in row.split("|")[1:4]] for row in table.splitlines()[2:]]
+    assert len(rows) == 9
+    for (pattern,), meant, others in rows[:7]:
+        assert all(ToolPattern(pattern).may_mean(tool(name)) for name in meant), pattern
+        assert not any(ToolPattern(pattern).may_mean(tool(name)) for name in others), pattern
+
+
 @pytest.mark.parametrize(
     ("pattern", "meant"),
     [
