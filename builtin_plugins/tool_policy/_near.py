@@ -28,14 +28,15 @@ def near_misses_of(rules: Sequence[CompiledRule], default: Action, tools: Sequen
 def would_count(near: CompiledRule, tool: Tool, rules: Sequence[CompiledRule], default: Action) -> bool:
     """True where the rule, if it were about the tool, would change what becomes of some call of it."""
     fitting = [rule for rule in rules if rule.fits_tool(tool)]
-    stopping = [rule.rule.action for rule in fitting if rule.always and not rule.exact]
+    stopping: list[Action] = [rule.rule.action for rule in fitting if rule.always and not rule.exact]
     allowing = [rule for rule in fitting if rule.exact]
     if near.exact:
         return default != "allow" and not stopping and not allowing
     if any(tool.own_name in _last_parts(rule) for rule in allowing):
         return False  # somebody has thought of this tool
-    actual: Sequence[Action] = stopping or ["allow" if allowing else default]
-    return all(GRAVITY[near.rule.action] < GRAVITY[action] for action in actual)
+    if not stopping:
+        stopping = ["allow"] if allowing else [default]
+    return all(GRAVITY[near.rule.action] < GRAVITY[action] for action in stopping)
 
 
 def _last_parts(rule: CompiledRule) -> set[str]:
