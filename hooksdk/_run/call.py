@@ -19,7 +19,7 @@ from hooksdk import hooks, schema
 from hooksdk._approvals.request import Question
 from hooksdk._firing.dispatcher import HandlerOutcome
 from hooksdk._firing.signature import is_async, own_result, to_result
-from hooksdk._run import asking, refusals
+from hooksdk._run import asking, refusals, room
 from hooksdk._run.around import AroundStack
 from hooksdk._run.parts import PluginStorage
 from hooksdk._run.secrets import MIN_MASKED, SecretMask, fill, placeholders
@@ -66,9 +66,9 @@ async def call_once(state: RunState, work: CallInProgress) -> ToolResult:
 async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
     """Take a call up, unless the transcript has its result already, and through these steps."""
     work.catalog = state.tools
-    is_recorded = work.depth == 0 and not state.asked_model and state.parts.transcript_kept
-    if is_recorded and (result := state.parts.transcript.result_of(work.call)) is not None:
-        work.end = CallEnd("error" if result.is_error else "ok", result)
+    if _has_result(state, work):
+        return
+    if await room.check_room(state) and _has_result(state, work):
         return
     state.open_calls.append(work)
     await go_on(state, work, steps(state, work))
@@ -77,10 +77,21 @@ async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
         state.check_open()
 
 
+def _has_result(state: RunState, work: CallInProgress) -> bool:
+    """True, with its end set, for a call whose result the transcript has."""
+    is_recorded = work.depth == 0 and not state.asked_model and state.parts.transcript_kept
+    result = state.parts.transcript.result_of(work.call) if is_recorded else None
+    if result is not None:
+        work.end = CallEnd("error" if result.is_error else "ok", result)
+    return result is not None
+
+
 async def _judge_and_execute(state: RunState, work: CallInProgress) -> CallEnd | None:
     end = await judge(state, work)
     if end is not None or work.pending is not None or not state.open:  # a person may take longer than the run lives
         return end
+    if state.parts.transcript.unwritten.failures > state.failures_before:  # another call's record, meanwhile
+        return _refused("not_run", refusals.no_records(work.call.name))
     work.running = True
     return await execute(state, work)
 
@@ -609,7 +620,7 @@ def _masked(state: RunState, end: CallEnd) -> CallEnd:
 async def _record_result(state: RunState, work: CallInProgress, result: ToolResult) -> None:
     parts = state.parts
     if parts.transcript_kept:
-        await parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end)
+        await room.record_result(state, work, result)
     if state.waiting.calls:
         await state.waiting.forget(work.written)
     await parts.states.save()

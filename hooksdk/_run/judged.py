@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import Any, final
 
 from hooksdk import schema
-from hooksdk._run import asking
+from hooksdk._run import asking, room
 from hooksdk._run.call import begin, check_still_granted, execute, go_on, judge, take_result
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk.approvals import YES, Approval, ApprovalRequest
@@ -109,10 +109,12 @@ class JudgedCall:
 
     async def execute(self) -> ToolResult:
         """Run the tool, and record its result; of a settled call answer the result. Raises `ApprovalPending` while it waits
-        for an approval, `CallSettled` while another task executes it, and `RunClosed` after its run."""
+        for an approval, `CallSettled` while another task executes it, `RunClosed` after its run, and `StoreError`, without
+        running anything, where a record of the run could not be written."""
         if self._work.end is not None:
             return self._work.end.result
         self._check_approved()
+        room.check_records(self._state)
         self._claim()
         return await self._finish(execute(self._state, self._work))
 
