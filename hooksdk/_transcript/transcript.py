@@ -185,8 +185,7 @@ class Transcript:
     @_exclusive
     async def match(self, messages: Sequence[Message]) -> int:
         """Take a message list that the host keeps: it must begin with the view (each message as stored, as shown now, or as
-        shown before), and what follows is appended. Answers how many were known. Raises `TranscriptChanged` for anything
-        else.
+        shown before), and what follows is appended. Answers how many were known. Else raises `TranscriptChanged`.
         """
         messages = without_loose_ends(messages, self._need_format())
         await self._flush()

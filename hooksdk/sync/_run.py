@@ -131,7 +131,8 @@ class JudgedCall(Twin[run_side.JudgedCall]):
 
     def execute(self) -> ToolResult:
         """Run the tool, and record its result; of a settled call answer the result. Raises `ApprovalPending` while it waits
-        for an approval, `CallSettled` while another task executes it, and `RunClosed` after its run."""
+        for an approval, `CallSettled` while another task executes it, `RunClosed` after its run, and `StoreError`, without
+        running anything, where a record of the run could not be written."""
         return self._call("execute")
 
     def supply(self, result: ToolResult | str) -> ToolResult:
@@ -243,11 +244,12 @@ class Run(Opened[run_side.Run]):
         self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None
     ) -> ToolResult:
         """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's SDK or
-        API has it. Whatever goes wrong with the call is a result that the model
-        can read; only the host's own mistakes raise, and `ApprovalPending` for a call whose approval comes later: call it
-        again then, in this run or in a later one. It is not judged again, and runs with the arguments that were. A call of
-        the newest reply that has its result already, such as when a loop is resumed, is not run again: that result is the
-        answer. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
+        API has it. Whatever goes wrong with the call is a result that the model can read; only the host's own mistakes raise,
+        and `StoreError` for a record that cannot be written: the run takes no call then. `ApprovalPending` is raised for a call
+        whose approval comes later: call it again then, in this run or in a later one. It is not judged again, and runs with
+        the arguments that were. A call of the newest reply that has its result already, such as when a loop is resumed, is not
+        run again: that result is the answer. `only` is asked about the real tool before anybody judges the call: the reason
+        that it answers refuses it."""
         return self._call("call_tool", call, only=only)
 
     def judge(self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None) -> JudgedCall:

@@ -366,16 +366,19 @@ async def test_at_the_gateway_a_call_that_ran_has_its_result_and_the_next_one_ru
     tools, store = source(), disk.store()
     path = {"path": "a"}
     try:
-        async with Host([Counts], store=store, config={"allow": []}) as host, Gateway(host, tools) as made:
-            async with client(made) as connected:
-                await connected.call_tool("read_note", path)
-                disk.fill()
-                answers = [text_of(await connected.call_tool("delete_note", path)) for _ in range(3)]
-                assert "delete_note of notes ran" in answers[0]
-                assert all("was not run" in answer for answer in answers[1:])
-                assert [name for name, _ in tools.executed] == ["notes:read_note", "notes:delete_note"]
-                disk.clear()
-                assert "ran with" in text_of(await connected.call_tool("read_note", path))
+        async with (
+            Host([Counts], store=store, config={"allow": []}) as host,
+            Gateway(host, tools) as made,
+            client(made) as connected,
+        ):
+            await connected.call_tool("read_note", path)
+            disk.fill()
+            answers = [text_of(await connected.call_tool("delete_note", path)) for _ in range(3)]
+            assert "delete_note of notes ran" in answers[0]
+            assert all("was not run" in answer for answer in answers[1:])
+            assert [name for name, _ in tools.executed] == ["notes:read_note", "notes:delete_note"]
+            disk.clear()
+            assert "ran with" in text_of(await connected.call_tool("read_note", path))
     finally:
         await store.aclose()
 
