@@ -45,6 +45,7 @@ __all__ = [
     "ConfigWatch",
     "FileWatch",
     "Merged",
+    "Notice",
     "PluginConfig",
     "ProjectSettings",
     "Remark",
@@ -70,6 +71,12 @@ __all__ = [
 Tables = Mapping[str, Callable[[object], Sequence[str]]]
 """What is wrong with a table of the configuration, by the table's name."""
 Seconds = Annotated[float, Field(gt=0)]
+
+
+class Notice(str):
+    """A line of a plugin's `diagnose(...)` about what may be meant so: `hooksdk doctor` shows it, and it is no problem."""
+
+    __slots__ = ()
 
 
 class _Strict(BaseModel):

@@ -261,6 +261,8 @@ def _print(answer: Mapping[str, Any]) -> None:
             _print_rule(say, "fits too", rule)
         for rule in policy["do_not_fit"]:
             _print_rule(say, "does not fit", rule)
+        for rule in policy["near_misses"]:
+            _print_rule(say, "near miss", rule)
     say("judged by", ", ".join(answer["judges"]) or "no plugin")
     if answer["tool_as_written"]:
         say("note", "the tool is taken as the file writes it; with --mcp FILE its server's own schema counts")
