@@ -15,10 +15,10 @@ ROOM = 16 * 1024
 ordinary result has none."""
 
 
-async def check_room(state: RunState) -> bool:
+async def check_room(state: RunState) -> None:
     """Before a call is taken up: raise `StoreError` where a record of this run could not be written, and what the store raises
     where the session was opened anew, or such a run was before, and nothing can be written. Results that could not be
-    written before are written first; True where there were some."""
+    written before are written first."""
     check_records(state)
     transcript, store = state.parts.transcript, state.parts.store
     if transcript.unwritten.may_be_full:
@@ -27,7 +27,7 @@ async def check_room(state: RunState) -> bool:
         await store.delete_value(SPACE, transcript.session_id)
         await transcript.touch()
         transcript.unwritten.may_be_full = False
-    return await record_again(state)
+    await record_again(state)
 
 
 def check_records(state: RunState) -> None:
@@ -49,15 +49,13 @@ async def record_result(state: RunState, work: CallInProgress, result: ToolResul
         raise
 
 
-async def record_again(state: RunState) -> bool:
-    """Store the results that could not be written before: their tools have run, and shall not run once more. True where there
-    were some. Raises what the store raises."""
+async def record_again(state: RunState) -> None:
+    """Store the results that could not be written before: their tools have run, and shall not run once more. Raises what the
+    store raises."""
     transcript = state.parts.transcript
     waiting = transcript.unwritten.results
-    were_some = bool(waiting)
     while waiting:
         call, result, tool, replies = one = waiting[0]
         await transcript.answer(call, result, tool, replies=replies)
         if one in waiting:  # of several that do this at once one was faster
             waiting.remove(one)
-    return were_some
