@@ -6,14 +6,16 @@ are looked at: not those of tools that say they only read, nor those that code o
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from hooksdk import Tool, ToolResult, hooks, schema
+from hooksdk.config import Notice
 from hooksdk.hooks import AgentEnd, AgentStart, Answer, BeforeToolCall, TransformToolResult
-from hooksdk.patterns import ToolPattern, check_patterns
+from hooksdk.patterns import ToolPattern, check_patterns, near_misses
 
 __all__ = ["NoRepeats"]
 
@@ -60,6 +62,12 @@ class NoRepeats:
         """`run`: what the same run has done counts; `session`: what earlier runs did since the session was opened, too."""
         forget_on_change: bool = False
         """Whether another call that may have changed something, and succeeded, makes every call a new one."""
+
+    @classmethod
+    def diagnose(cls, config: Config, tools: Sequence[Tool] | None) -> Iterator[str]:
+        """What `hooksdk doctor` says: tools that a pattern of `except` is near to."""
+        patterns = map(ToolPattern, config.leave_out)
+        yield from (Notice(f"except: {line}") for line in near_misses(patterns, tools or (), exact=True))
 
     def __init__(self, config: Config) -> None:
         self._config = config

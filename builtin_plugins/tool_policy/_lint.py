@@ -10,7 +10,7 @@ from typing import Any, cast
 from builtin_plugins.tool_policy._commands import LAUNCHERS
 from builtin_plugins.tool_policy._rules import Rule
 from hooksdk import Tool
-from hooksdk.patterns import ToolPattern
+from hooksdk.patterns import ToolPattern, near_tools
 
 _PATH_LIKE = re.compile(r"(?<!\\)/[A-Za-z]|\\/[A-Za-z]")
 _SAFE_PIECES = re.compile(r"\\[\\^$.*+?()\[\]{}|/-]|\\[dDwWsS]|\[[^\]]*\]|[^.\\\[]")
@@ -24,8 +24,10 @@ def problems_of(rules: Sequence[Rule], tools: Sequence[Tool] | None) -> Iterator
             yield f"{where}: {problem}"
         for text in rule.tools if tools is not None else ():
             pattern = ToolPattern(text)
-            if not any(pattern.matches(tool) for tool in tools or ()):
-                yield f"{where}: no tool here is meant by {text!r}; `hooksdk tools list` shows their names"
+            means = pattern.matches if rule.action == "allow" else pattern.may_mean
+            if not any(means(tool) for tool in tools or ()):
+                hint = near_tools(text, tools or ()) or " `hooksdk tools list` shows their names."
+                yield f"{where}: no tool here is meant by {text!r}.{hint}"
 
 
 def _schema_problems(rule: Rule) -> Iterator[str]:

@@ -22,7 +22,8 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
     _, merged = read_config(folder=folder)
     console = stdout_console()
     settings = merged.to_look_at()
-    files = project_files(folder)
+    files, missing = project_files(folder)
+    assert merged.trust.digest  # taken now: what is shown is what is recorded, however long the answer takes
     if not settings and not files:
         console.print(f"{safe(merged.trust.folder)}: nothing here needs your trust", soft_wrap=True)
         return 0
@@ -34,7 +35,8 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
         changed = ", changed since you trusted it" if trust.state == "changed" else ""
         place = merged.project if trust is merged.trust else trust.folder
         console.print(f"{safe(place)}{changed}: this would count", soft_wrap=True)
-        for remark in settings if trust is merged.trust else [servers_remark(trust)]:
+        own = [*settings, *merged.named_files(), *missing]
+        for remark in own if trust is merged.trust else [servers_remark(trust)]:
             console.print(f"  {describe(remark)}", soft_wrap=True)
     if not yes:
         if not sys.stdin.isatty():
