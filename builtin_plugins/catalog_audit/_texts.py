@@ -77,12 +77,12 @@ def instructions(tool: Tool) -> list[str]:
 def visible(text: str) -> str:
     """The text without what nobody sees."""
     if not _is_plain(text):
-        text = text.translate({ord(char): None for char in set(text) if _kind_of(char)})
+        text = text.translate({ord(char): None for char in set(text) if hidden_kind(char)})
     return _FAR_AWAY.sub("", text)
 
 
 @lru_cache(4096)
-def _kind_of(char: str) -> str | None:
+def hidden_kind(char: str) -> str | None:
     """Which kind of character that nobody sees this is, by what Unicode says of it. None for all others."""
     category, direction, code = unicodedata.category(char), unicodedata.bidirectional(char), ord(char)
     if category == "Cc":
@@ -149,7 +149,7 @@ def _hidden_in(text: str, where: str) -> Iterator[str]:
     plain = _JOINER.sub("", _FLAG_OF_TAGS.sub("", text))
     kinds: dict[str, str] = {}
     for char in sorted(set(plain)):
-        if kind := _kind_of(char):
+        if kind := hidden_kind(char):
             kinds[kind] = kinds.get(kind, "") + re.escape(char)
     for kind, chars in kinds.items():
         if match := re.search(f"[{chars}]{'{2,}' if kind == _SELECTORS else '+'}", plain):

@@ -92,6 +92,8 @@ class NoRepeats:
         key = event.tool.id, schema.canonical(event.arguments)
         if (result := self._memory.done.get(key)) is not None:
             return Answer(_with_note(DONE.format(name=event.tool.name, go_on=GO_ON), result))
+        if event.again and self._memory.under_way.get(event.call.id) == key:  # it is what it would repeat
+            return None
         if key in self._memory.under_way.values():
             return Answer(UNDER_WAY.format(name=event.tool.name, go_on=GO_ON))
         self._memory.under_way[event.call.id] = key

@@ -150,5 +150,6 @@ def _answer(compiled: CompiledRule, tool: Tool) -> Block | Ask | None:
         return Block(rule.reason or f"{compiled.name} of the tool policy denies it")
     if rule.action == "ask":
         title = rule.title or f"Run {tool.label or tool.name}?"
-        return Ask(title, rule.reason or f"{compiled.name} of the tool policy asks for a person.", rule.severity)
+        description = rule.reason or f"{compiled.name} of the tool policy asks for a person."
+        return Ask(title, description, rule.severity, rule=text_of(rule) if compiled.number else "default")
     return None

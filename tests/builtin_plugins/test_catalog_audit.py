@@ -14,7 +14,7 @@ import regex
 
 from builtin_plugins.catalog_audit import fingerprint_of
 from builtin_plugins.catalog_audit._likeness import look_of, resembling
-from builtin_plugins.catalog_audit._texts import _kind_of, hidden_text, instructions
+from builtin_plugins.catalog_audit._texts import hidden_kind, hidden_text, instructions
 from hooksdk import Annotations, Host, JsonlStore, MemoryStore, Run, Tool, ToolCall, hooks
 from hooksdk.errors import ConfigError
 from hooksdk.hooks import NarrowTools, Withhold
@@ -411,7 +411,9 @@ def test_every_character_that_unicode_calls_ignorable_is_found_and_no_letter_is(
         if ignorable.match(char):
             if not hidden_text(make("x", description=f"Reads{char * 2}it")):
                 unseen.append(f"{ord(char):04X}")
-        elif unicodedata.category(char)[0] in "LNPSM" and char not in "\u2800\U0001d159\U00016fe4" and _kind_of(char):
+        elif (
+            unicodedata.category(char)[0] in "LNPSM" and char not in "\u2800\U0001d159\U00016fe4" and hidden_kind(char)
+        ):
             wrong.append(f"{ord(char):04X}")
     assert (unseen, wrong) == ([], [])
 

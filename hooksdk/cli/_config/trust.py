@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hooksdk.cli._configuration import read_config
-from hooksdk.cli._console import CommandProblem, print_json, safe, stdout_console
+from hooksdk.cli._console import CommandProblem, print_json, safe, says_yes, stdout_console
 from hooksdk.cli._edits.configuration import forget_trust, record_trust
 from hooksdk.cli._mcp.files import project_files, servers_remark
 from hooksdk.config import Remark, look_up_file, resolve, trusted_digests
@@ -41,10 +41,7 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
     if not yes:
         if not sys.stdin.isatty():
             raise CommandProblem("nobody is there to answer: --yes trusts it unasked")
-        console.print(
-            f"Trust {safe(merged.trust.folder)} at this content? [y/N] ", end="", markup=False, soft_wrap=True
-        )
-        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        if not says_yes(console, f"Trust {safe(merged.trust.folder)} at this content?"):
             console.print("not trusted")
             return 1
     path = [record_trust(trust) for trust in new][-1]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hooksdk.calls import TrimReceipt
-from hooksdk.cli._console import CommandProblem, counted, one_line, print_json, safe, stdout_console
+from hooksdk.cli._console import CommandProblem, counted, one_line, print_json, safe, says_yes, stdout_console
 from hooksdk.cli._sessions.ids import find_session, place_of, unknown_session
 from hooksdk.cli._sessions.look import with_session, with_store
 from hooksdk.formats import FORMATS
@@ -138,6 +138,5 @@ def _confirmed(ids: Sequence[str], where: str) -> bool:
     if not sys.stdin.isatty():
         raise CommandProblem("nobody is there to answer: --yes deletes without asking")
     names = ", ".join(one_line(each) for each in ids)
-    question = f"Delete {counted(len(ids), 'session')} in {safe(where)} for good: {names}? \\[y/N] "
-    stdout_console().print(question, end="", soft_wrap=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    question = f"Delete {counted(len(ids), 'session')} in {safe(where)} for good: {names}?"
+    return says_yes(stdout_console(), question)
