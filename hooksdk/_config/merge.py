@@ -230,7 +230,9 @@ def _leave_to_plugin(merged: Merged, key: str, settings: OwnSettings, where: str
     into = merged.data["plugins"][key].setdefault("config", {})
     for name, value in settings.project.items():
         place = ("plugins", key, "config", name)
-        merged.left_to_plugins.append(Remark(".".join(place), value, "the plugin decides what of it counts"))
+        merged.left_to_plugins.append(
+            Remark(".".join(place), value, "tightening counts now, loosening once trusted: the plugin decides")
+        )
         if name not in settings.user and name not in missing:
             into[name] = value
             merged.origins[place] = where

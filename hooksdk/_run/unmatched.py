@@ -46,7 +46,7 @@ class UnmatchedNames:
         if not unmatched:
             return
         logger.warning(
-            "handlers that are for tools which this session does not have: %s",
+            "no tool of this session matches: %s",
             "; ".join(
                 f"plugin '{plugin}': " + ", ".join(f"tools='{text}'.{near_tools(text, tools)}" for text in texts)
                 for plugin, texts in unmatched.items()

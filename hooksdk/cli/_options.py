@@ -36,8 +36,8 @@ Plugins = Annotated[
     typer.Option(
         "--plugin",
         metavar="FILE|MODULE[:CLASS]",
-        help="A plugin of your own, such as guard.py or package.guard:Guard; may be given several times. Its code runs, and "
-        "it needs no grant: you name it.",
+        help="A plugin of your own, such as guard.py or package.guard:Guard; may be given several times. Its code is run, "
+        "with all grants.",
     ),
 ]
 ContextWindow = Annotated[

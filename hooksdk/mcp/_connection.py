@@ -386,7 +386,7 @@ class Connection:
         cause = first_cause(error)
         text = one_line(self.spec.redact(cause.message if isinstance(cause, MCPError) else str(cause)))
         if isinstance(cause, MCPError):
-            return "ended before it was ready" if cause.code == types.CONNECTION_CLOSED else text
+            return "exited during its start" if cause.code == types.CONNECTION_CLOSED else text
         text = text if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__}: {text}"
         return f"{self.spec.place} cannot be reached: {text}" if self.spec.url else text
 

@@ -200,4 +200,6 @@ def _set_up_postgres(stall: float) -> Callable[[Any, object], None]:
 
 def _in_one_line(error: Exception) -> str:
     original = error.orig if isinstance(error, DBAPIError) else error
+    if getattr(original, "sqlite_errorname", "") == "SQLITE_NOTADB":
+        return "this file is no SQLite database. Nothing was changed"
     return f"the database says: {' '.join(str(original).split())}. What was stored before is whole"

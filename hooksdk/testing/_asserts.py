@@ -53,6 +53,8 @@ def assert_blocked(
     if facts.status != "blocked":
         _fail(facts, "blocked")
     if by is not None and facts.by != by:
+        if facts.questions and not facts.by:
+            _fail(facts, f"blocked by {by!r}", "A person was asked and refused: assert_asked(...) says who asked")
         _fail(facts, f"blocked by {by!r}", f"It was blocked by {facts.by or 'nobody with a name'!r}")
     if reason is not None and reason not in facts.reason:
         _fail(facts, f"blocked because of {reason!r}", f"The reason is {facts.reason!r}")

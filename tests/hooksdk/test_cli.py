@@ -75,22 +75,21 @@ def test_enabling_in_a_project_that_configures_in_pyproject_writes_there(tmp_pat
 
 
 def test_enabling_a_plugin_that_is_not_loaded_even_so_says_why(tmp_path: Path) -> None:
-    (tmp_path / "hooksdk.toml").write_text('deny = ["tool_policy"]\n')
-    done = hooksdk("plugins", "enable", "tool_policy", folder=tmp_path)
-    assert (done.code, done.out) == (1, "tool_policy is on: hooksdk.toml\n")
+    (tmp_path / "hooksdk.toml").write_text('deny = ["tool_results"]\n')
+    done = hooksdk("plugins", "enable", "tool_results", folder=tmp_path)
+    assert (done.code, done.out) == (1, "tool_results is on: hooksdk.toml\n")
     assert "it is not loaded yet (denied): denied by the configuration" in done.err
 
 
 def test_enabling_a_built_in_that_needs_settings_says_which_and_what_to_write(tmp_path: Path) -> None:
     done = hooksdk("plugins", "enable", "tool_policy", folder=tmp_path)
-    assert (done.code, done.out) == (1, "tool_policy is on: hooksdk.toml\n")
-    told = "no host starts with it yet: [plugins.tool_policy.config]: there are no rules; write one, such as {action = "
-    assert told in done.err
-    with (tmp_path / "hooksdk.toml").open("a") as file:
-        file.write('config = { rules = [{ action = "deny", tools = "delete_*" }] }\n')
-    done = hooksdk("plugins", "enable", "tool_policy", folder=tmp_path)
-    assert done.code == 0
-    assert "no host starts" not in done.err
+    assert (done.code, done.out) == (1, "")
+    assert "every host here would refuse to start, so nothing was written" in done.err
+    assert "[plugins.tool_policy.config]: there are no rules; write one, such as {action = " in done.err
+    assert not (tmp_path / "hooksdk.toml").exists()
+    rules = '[plugins.tool_policy]\nconfig = { rules = [{ action = "deny", tools = "delete_*" }] }\n'
+    (tmp_path / "hooksdk.toml").write_text(rules)
+    assert hooksdk("plugins", "enable", "tool_policy", folder=tmp_path).code == 0
 
 
 def test_two_spellings_of_one_plugin_are_told_by_config_show(tmp_path: Path) -> None:

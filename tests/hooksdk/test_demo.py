@@ -123,8 +123,8 @@ def test_the_story_tells_what_was_asked_searched_found_called_refused_and_approv
         f"Blocked by tool_policy: spreadsheets belong in {tmp_path}/workspace",
         "tool_policy asks: Create a spreadsheet? (warning)",
         "granted by the demo",
-        "durable, not applied while the run is open",
-        "the fence opens: trim of r2 (commit_log) applied",
+        "stored, and applied once the run is over",
+        "after the run: r2 (commit_log) is shortened, 1,",
         f"answer      30 commits, all of them in {SPREADSHEET}.",
     ):
         assert line in told

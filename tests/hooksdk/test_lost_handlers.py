@@ -328,8 +328,7 @@ async def test_patterns_that_match_no_tool_are_told_once_in_a_session(caplog: py
     assert record == Unmatched(plugin="guard", where="tools", names=("atc", "mcp:srvv:*"))
     (line,) = [one.getMessage() for one in caplog.records]
     assert line == (
-        "handlers that are for tools which this session does not have: plugin 'guard': tools='atc'. Did you mean 'act'?, "
-        "tools='mcp:srvv:*'."
+        "no tool of this session matches: plugin 'guard': tools='atc'. Did you mean 'act'?, tools='mcp:srvv:*'."
     )
 
 

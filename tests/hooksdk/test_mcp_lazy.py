@@ -127,7 +127,7 @@ async def test_a_server_that_cannot_start_is_left_out_and_told(make: Make) -> No
     async with McpServers(named(one, refuses), lazy=True) as servers:
         await servers.ready()
         assert names(servers) == ["add"]
-        assert servers.missing == {"refuses": "ended before it was ready; it wrote: no licence"}
+        assert servers.missing == {"refuses": "exited during its start; it wrote: no licence"}
 
 
 async def test_a_model_that_searches_is_told_of_a_server_that_cannot_start(make: Make) -> None:
@@ -145,7 +145,7 @@ async def test_a_model_that_searches_is_told_of_a_server_that_cannot_start(make:
             return json.loads((await run.call_tool(call)).text)
 
         await run.resolve_tools(servers.tools, missing=servers.missing)
-        reason = "ended before it was ready; it wrote: no licence"
+        reason = "exited during its start; it wrote: no licence"
         assert (await search("c1"))["not_available"] == {"refuses": reason}
         assert f"the tools of 'refuses' are missing: {reason}" in run.tools.diagnostics
         await run.resolve_tools(servers.tools)
@@ -159,9 +159,7 @@ async def test_known_tools_go_when_their_server_cannot_be_started(make: Make) ->
     async with McpServers(named(one), lazy=True, on_change=changed.append) as servers:
         assert names(servers) == ["add"]
         changed.clear()
-        assert (
-            "could not be started: ended before it was ready; it wrote: no licence" in (await use(servers, "add")).text
-        )
+        assert "could not be started: exited during its start; it wrote: no licence" in (await use(servers, "add")).text
         assert (names(servers), changed) == ([], ["one"])
 
 

@@ -124,7 +124,7 @@ async def test_a_restart_that_fails_is_told_in_words_and_takes_the_tools_away(tm
         assert tool.execute is not None
         result = await tool.execute({})
         assert result.is_error
-        assert "'dying' is not running and could not be started: ended before it was ready; it wrote:" in result.text
+        assert "'dying' is not running and could not be started: exited during its start; it wrote:" in result.text
         assert "the licence is used up" in result.text
         assert result.text.endswith("Go on without its tools, or tell the user.")
         assert servers.tools() == []

@@ -335,3 +335,14 @@ async def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("importlib.util.find_spec", find_spec)
     with pytest.raises(ConfigError, match=r"'postgresql' needs psycopg: pip install 'hooksdk\[postgres\]'"):
         SqlStore("postgresql://ann@host/agents")
+
+
+@pytest.mark.anyio
+async def test_a_file_that_is_no_database_is_told_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    path.write_bytes(b"no database " * 100)
+    store = SqlStore(f"sqlite:///{path}")
+    with pytest.raises(StoreError, match=r"shop\.db: this file is no SQLite database\. Nothing was changed"):
+        await store.list_sessions()
+    await store.aclose()
+    assert path.read_bytes() == b"no database " * 100

@@ -68,7 +68,7 @@ def grant(
     project: Project = Path(),
     store: Folder = None,
 ) -> None:
-    """Let a call run: it does when it is made again, once."""
+    """Approve a waiting call: it runs once, at the agent's next try."""
     if always and session:
         raise typer.BadParameter("give one of --always and --session", param_hint="--always")
     scope = "always" if always else "session" if session else "once"

@@ -269,7 +269,7 @@ def _show(console: Console, summary: Mapping[str, Any], folder: Path, options: D
         less = f"[green]{100 - 100 * offered / direct:.0f} % less[/]"
         print_line(console, "", f"{offered:,} tokens for {summary['tools_offered']} tools with it: {less}", indent=14)
     before, after = summary["transcript_characters"], summary["view_characters"]
-    print_line(console, "transcript", f"{before:,} characters stored, whole, for ever", indent=14)
+    print_line(console, "transcript", f"{before:,} characters stored in full", indent=14)
     less = f"[green]{100 - 100 * after / before:.0f} % less[/]"
     print_line(console, "", f"{after:,} characters shown to the model: {less}", indent=14)
     if not options.kept:

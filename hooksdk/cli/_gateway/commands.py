@@ -13,7 +13,7 @@ from hooksdk.cli._gateway import client_commands
 from hooksdk.cli._options import Plugins, Project, Store, import_plugins, need_mcp
 
 gateway_app = typer.Typer(
-    help="Stand as one MCP server in front of all the others, with every policy and tool search between.",
+    help="Run one MCP server in front of yours, with policies and tool search.",
     invoke_without_command=True,
 )
 

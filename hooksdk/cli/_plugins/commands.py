@@ -13,7 +13,16 @@ import typer
 from rich.table import Table
 
 from hooksdk.cli._configuration import load_config, read_config
-from hooksdk.cli._console import complain, one_line, print_json, printable, says_yes, stderr_console, stdout_console
+from hooksdk.cli._console import (
+    CommandProblem,
+    complain,
+    one_line,
+    print_json,
+    printable,
+    says_yes,
+    stderr_console,
+    stdout_console,
+)
 from hooksdk.cli._edits.configuration import Edit, edit_project
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
 from hooksdk.cli._plugins.new import make_manifests, new_package
@@ -34,7 +43,7 @@ PluginId = Annotated[str, typer.Argument(metavar="ID")]
 
 @plugins_app.command("list")
 def list_plugins(plugin: Plugins = None, as_json: Json = False, project: Project = Path()) -> None:
-    """List every plugin that a host here would know, loaded or not, with the reason. No installed one is imported."""
+    """List every plugin that a host here would know, loaded or not, with the reason. Installed plugins are not imported."""
     config = load_config(folder=project)
     known = survey(config, project, import_plugins(plugin))
     if as_json:
@@ -100,6 +109,8 @@ def enable_plugin(
     plugin = _find(project, plugin_id)
     if isinstance(plugin.refusal, PluginError):
         raise plugin.refusal
+    if problem := _why_not_configured(plugin, project):
+        raise CommandProblem(f"every host here would refuse to start, so nothing was written. {problem}")
     needs = _needs(plugin)
     missing = [word for word in needs if not plugin.may(word) and word not in words]
     if missing and not words:
@@ -118,9 +129,6 @@ def enable_plugin(
         print(printable(f"{plugin.id} is on{grants}: {edit.path}"))
     if not now.loaded:
         complain(f"it is not loaded yet ({now.status}): {now.reason}")
-        raise typer.Exit(1)
-    if missing_settings := _why_not_configured(now, project):
-        complain(f"no host starts with it yet: {missing_settings}")
         raise typer.Exit(1)
 
 

@@ -184,7 +184,7 @@ def _arguments(arguments: Mapping[str, Any], room: int) -> str:
             left = room - cell_len(line) - 1
             if line and (left < _LEAST or "/" in part):  # a path is not cut anywhere
                 return f"{line}, …"
-            return f"{line}{set_cell_size(part, left).rstrip()}…"
+            return f"{line}{set_cell_size(part, left).rstrip(' …')}…"
         line += part
     return line
 
@@ -250,13 +250,15 @@ def _lines(record: records.Record, content: records.Content) -> list[tuple[str, 
             return []
         case records.TrimQueued():
             sizes = f"{record.characters_before:,} to {record.characters_after:,} characters"
-            return [_step("trim queued", f"{record.handle}, {sizes}; durable, not applied while the run is open")]
+            return [_step("trim queued", f"{record.handle}, {sizes}; stored, and applied once the run is over")]
         case records.TrimDrained():
-            saved = f"saves {record.tokens_saved:,} tokens of every request from now on"
+            name = one_line(f"{record.handle} ({record.tool})")
+            if record.status != "applied":
+                return [("[default]agent_end[/]", f"after the run: the trim of {name} is {one_line(record.status)}")]
+            saved = f"{record.tokens_saved:,} tokens less in every request"
             if record.pays_back_after:
-                saved += f", pays back after {record.pays_back_after:,}"
-            trim = one_line(f"trim of {record.handle} ({record.tool}) {record.status}")
-            return [("[default]agent_end[/]", f"the fence opens: {trim}, {saved}")]
+                saved += f"; the prompt cache that this costs is paid back after {counted(record.pays_back_after, 'request')}"
+            return [("[default]agent_end[/]", f"after the run: {name} is shortened, {saved}")]
         case _:
             return []
 
