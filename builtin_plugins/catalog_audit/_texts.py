@@ -14,15 +14,22 @@ MAX_FINDINGS = 5
 
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _TAGS = "\U000e0000-\U000e007f"
-_INVISIBLE = "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
+_INVISIBLE = (
+    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e00ff\U000e01f0-\U000e0fff"
+)
+"""What Unicode says has no look of its own: format characters, but for the number signs of Arabic and their like, fillers, and
+what is to be ignored where it is not known."""
+_LONE_BRAILLE_BLANK = r"(?<![\u2800-\u28ff])\u2800++(?![\u2800-\u28ff])"
+_BLANKS = r"[ \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000]"
 _KINDS = {
     "text direction marks": re.compile(f"[{_BIDI}]+"),
     "tag characters": re.compile(f"[{_TAGS}]+"),
-    "invisible characters": re.compile(f"[{_INVISIBLE}]+"),
+    "invisible characters": re.compile(f"[{_INVISIBLE}]+|{_LONE_BRAILLE_BLANK}"),
     "variation selectors in a row": re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}"),
-    "control characters": re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]+"),
+    "control characters": re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]+|\r(?!\n)"),
     # Looked for in texts without blanks at their end; `+` after a quantifier keeps hostile ones from taking long.
-    "text far out of sight": re.compile(r"(?<![ \t\u00a0])[ \t\u00a0]{200,}+(?=\S)|(?<!\n)\n(?:[ \t]*+\n){30,}+"),
+    "text far out of sight": re.compile(rf"(?<!{_BLANKS}){_BLANKS}{{200,}}+(?=\S)|(?<!\n)\n(?:[ \t]*+\n){{30,}}+"),
 }
 _FLAG_OF_TAGS = re.compile("\U0001f3f4[\U000e0030-\U000e007a]{2,6}\U000e007f")
 """The flags of England, Scotland and Wales are the one proper use of tag characters."""
@@ -116,7 +123,7 @@ def _texts_in(where: str, part: object) -> Iterator[tuple[str, str]]:
 
 
 def _hidden_in(text: str, where: str) -> Iterator[str]:
-    text = text.rstrip(" \t\n\u00a0")
+    text = text.rstrip(" \t\r\n\u00a0")
     if text.isascii() and text.isprintable():
         # Nearly all texts are so; only blanks can hide something there.
         if match := _KINDS["text far out of sight"].search(text):

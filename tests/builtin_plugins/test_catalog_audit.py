@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -402,9 +403,17 @@ def test_text_that_nobody_sees_is_found_wherever_it_stands(text: str):
         assert finding.startswith(f"{where}: ")
 
 
+def test_every_format_character_of_unicode_is_found_but_for_marks_that_are_drawn():
+    drawn = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
+    formats = {char for char in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(char) == "Cf"}
+    missed = {char for char in formats if not hidden_text(make("x", description=f"Reads{char}it"))}
+    assert missed - set(drawn) == set()
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "\u2801\u2800\u2803 is Braille", "a\r\nb\r\n", "\u3000\u5b57\u4e0b\u3052", "\u0661\u0600",
         "Grüße, naïve café", "日本語の説明", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "क\u094d\u200dष", "👨\u200d👩\u200d👧 family", "❤\ufe0f and 1\ufe0f\u20e3", "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
         "a\n\n\tb\r\n", "x" + " " * 80 + "y", "עברית",
     ],
