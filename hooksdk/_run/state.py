@@ -158,6 +158,8 @@ class RunState:
 
     def __post_init__(self) -> None:
         self.hooks: Dispatcher = self.parts.dispatcher
+        self.failures_before: int = self.parts.transcript.unwritten.failures
+        """How many records of the session could not be written when the run began."""
         self._ids: set[str] = set()
         self._ids_of: Catalog | None = None
         self.secrets: SecretMask = self.parts.secrets
