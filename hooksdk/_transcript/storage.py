@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast, final, runtime_checkable
@@ -79,9 +79,10 @@ class _Named:
         self._where = where
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._log, name)
-        if not callable(method):
-            return method
+        value: Any = getattr(self._log, name)
+        if not callable(value):
+            return value
+        method = cast("Callable[..., Awaitable[Any]]", value)
 
         async def call(*args: Any, **options: Any) -> Any:
             with as_store_errors(self._where):

@@ -470,11 +470,11 @@ async def test_a_call_runs_only_if_nobody_stops_it_now_and_a_person_has_said_yes
         outcome = "Blocked" if {"block", "fail"} & {*actions} else ""
         asks_now = {(f"p{place}", action) for place, action in enumerate(actions) if action.endswith("?")}
         for batch in () if outcome else ("waiting", "new"):
-            asked = waiting if batch == "waiting" else asks_now - granted
+            asked: set[tuple[str, str]] = waiting if batch == "waiting" else asks_now - granted
             if asked and not outcome:
                 expected.append(set(asked))
                 granted |= asked if reply == "yes" else set()
-                waiting = asked if reply == "later" else set()
+                waiting = asked if reply == "later" else set[tuple[str, str]]()
                 outcome = {"later": "waits", "no": "Blocked", "yes": ""}[reply]
         assert requests == expected
         assert text.startswith(outcome or RAN)

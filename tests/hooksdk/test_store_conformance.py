@@ -6,11 +6,11 @@ import itertools
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -209,6 +209,10 @@ class Foreign(OwnStore):
         return broken(getattr(self.memory, name), name, self)
 
 
+def foreign(broken: str, error: type[Exception]) -> Any:
+    return Foreign(broken, error)
+
+
 class Breaking:
     """Its log."""
 
@@ -225,7 +229,7 @@ def broken(attribute: Any, name: str, store: Foreign) -> Any:
 
     async def call(*args: Any, **options: Any) -> Any:
         store.fail(name)
-        return await attribute(*args, **options)
+        return await cast("Callable[..., Awaitable[Any]]", attribute)(*args, **options)
 
     return call
 
@@ -242,7 +246,7 @@ class Remembers:
 async def test_a_store_whose_values_cannot_be_reached_remembers_nothing_and_a_person_is_asked(
     operation: str, error: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
-    store, approver = Foreign(operation, error), ScriptedApprover(Approval(True, scope="always"))
+    store, approver = foreign(operation, error), ScriptedApprover(Approval(True, scope="always"))
     async with playing(Remembers, store=store, approver=approver) as stage:
         store.works = False
         assert [(await stage.call()).text for _ in range(2)] == ["done", "done"]
@@ -257,7 +261,7 @@ async def test_a_store_whose_values_cannot_be_reached_remembers_nothing_and_a_pe
 async def test_a_log_that_cannot_be_written_is_a_store_error_as_it_is_of_our_stores(
     answer: Any, error: type[Exception]
 ) -> None:
-    store = Foreign("append_journal", error)
+    store = foreign("append_journal", error)
 
     async def approver(request: ApprovalRequest) -> Any:
         return answer
@@ -275,8 +279,22 @@ async def test_a_log_that_cannot_be_written_is_a_store_error_as_it_is_of_our_sto
 
 @pytest.mark.anyio
 async def test_a_session_that_a_foreign_store_cannot_open_is_a_store_error() -> None:
-    store = Foreign("open_session", OSError)
+    store = foreign("open_session", OSError)
     store.works = False
     with pytest.raises(StoreError, match="the cable is out"):
         async with playing(store=store):
             raise AssertionError
+
+
+@pytest.mark.anyio
+async def test_a_session_that_is_opened_anew_over_a_foreign_store_without_room_runs_nothing() -> None:
+    store = foreign("set_value", OSError)
+    async with playing(store=store) as stage:
+        stage.run.pause("enough")
+    async with playing(store=store) as stage:
+        (written,) = await stage.reply(("act", {}))
+        store.works = False
+        with pytest.raises(StoreError, match="the cable is out"):
+            await stage.run.call_tool(written)
+        assert stage.executed == []
+        store.works = True
