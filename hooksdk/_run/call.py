@@ -19,10 +19,11 @@ from hooksdk import hooks, schema
 from hooksdk._approvals.request import Question, digest_of
 from hooksdk._firing.dispatcher import HandlerOutcome
 from hooksdk._firing.signature import is_async, own_result, to_result
+from hooksdk._masking.mask import MIN_MASKED, SecretMask
 from hooksdk._run import asking, refusals, room
 from hooksdk._run.around import AroundStack
 from hooksdk._run.parts import PluginStorage
-from hooksdk._run.secrets import MIN_MASKED, SecretMask, fill, placeholders
+from hooksdk._run.secrets import fill, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._run.waiting_calls import digest_of_call
 from hooksdk._schema.fresh import peek, put_fresh
