@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from builtin_plugins.tool_policy._commands import LAUNCHERS
+from builtin_plugins.tool_policy._launchers import LAUNCHERS
 from builtin_plugins.tool_policy._rules import Rule
 from hooksdk import Tool
 from hooksdk.patterns import ToolPattern

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from builtin_plugins.tool_policy._commands import CommandReader, check_program
+from builtin_plugins.tool_policy._commands import CommandReader, check_command
 from builtin_plugins.tool_policy._conditions import EVERY, Condition, Targets
 from builtin_plugins.tool_policy._hosts import HostReader, check_host
 from builtin_plugins.tool_policy._paths import PathReader, check_folder
@@ -75,7 +75,7 @@ ByArgument = Annotated[dict[str, Texts], BeforeValidator(_as_targets)]
 
 _READERS = {"path_inside": PathReader(), "url_host": HostReader(), "command": CommandReader()}
 _CHECKS: dict[str, Callable[[str], str]] = {
-    "path_inside": check_folder, "url_host": check_host, "command": check_program,
+    "path_inside": check_folder, "url_host": check_host, "command": check_command,
 }  # fmt: skip
 _UNSAID = {"read_only": False, "destructive": True, "idempotent": False, "open_world": True}
 """What MCP says of a tool that says nothing."""
