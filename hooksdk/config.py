@@ -95,7 +95,7 @@ Timeouts = Annotated[dict[str, Seconds], pydantic.AfterValidator(_known_hooks)]
 class PluginConfig(_Strict):
     """`[plugins.ID]`. A section that is there switches its plugin on, unless it says `enabled = false`."""
 
-    enabled: bool = True
+    enabled: pydantic.StrictBool = True
     grants: list[Grant] = Field(default_factory=list[Grant])
     """What an installed plugin may do: the words of `hooksdk.hooks.GRANTS`."""
     mode: Literal["enforce", "shadow"] = "enforce"
@@ -304,6 +304,7 @@ def _validate(data: Mapping[str, Any], where: str, tables: Tables | None) -> Con
             _unknown_setting([str(part) for part in one["loc"]])
             if one["type"] == "extra_forbidden"
             else problem_text(one, quote_value=one["loc"] != ("store",))  # it is quoted already, without a password
+            + _where_plugins_are_told([str(part) for part in one["loc"]])
             for one in error.errors()
             if one["loc"][0] not in (tables or {})
         ]
@@ -311,6 +312,17 @@ def _validate(data: Mapping[str, Any], where: str, tables: Tables | None) -> Con
     if config is None or problems:
         raise ConfigError(where, tuple(problems))
     return config
+
+
+def _where_plugins_are_told(path: Sequence[str]) -> str:
+    """What is most often meant by a wrong value in a plugin's section."""
+    match path:
+        case ["plugins", plugin]:
+            return f". Write a table: [plugins.{plugin}] with enabled = true"
+        case ["plugins", plugin, "enabled" | "mode" as name]:
+            return f". The plugin's own settings, such as its own '{name}', go under [plugins.{plugin}.config]"
+        case _:
+            return ""
 
 
 def _unknown_setting(path: list[str]) -> str:

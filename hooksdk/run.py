@@ -24,7 +24,7 @@ from hooksdk._run.messages import before_model_call, drain_trims
 from hooksdk._run.parts import RunParts
 from hooksdk._run.prompts import prompt_text
 from hooksdk._run.state import CallInProgress, RunState
-from hooksdk._run.tools import settle_tools, tell_settled
+from hooksdk._run.tools import settle_tools, tell_settled, with_core
 from hooksdk._run.written_calls import notice_text_calls
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
@@ -167,17 +167,23 @@ class Run(AsyncOnly):
     # What the model may use
 
     async def resolve_tools(
-        self, tools: GivenTools | Callable[[], GivenTools] = (), *, missing: Mapping[str, str] | None = None
+        self,
+        tools: GivenTools | Callable[[], GivenTools] = (),
+        *,
+        core: Sequence[str] | None = None,
+        missing: Mapping[str, str] | None = None,
     ) -> list[Tool]:
         """Settle the catalog of this attempt and answer what to offer the model. `tools` are `Tool`s, functions that become
         tools, and definitions in a provider's JSON, which have no executor (`Tool.from_json` gives them one). They and the
         plugins' tools pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
-        `PolicyFailed` when a narrowing plugin fails. `missing` are owners whose tools should be among them, by name, and why
+        `PolicyFailed` when a narrowing plugin fails. `core` names the tools of yours, by name or pattern, that are always shown,
+        and lets tool search hide the others; without it each says so itself (`Tool.core`). `missing` are owners whose tools should be among them, by name, and why
         they are not: a model that searches is told, too."""
         self._state.check_open()
         state = self._state
         check("run.resolve_tools(missing=...)", missing, (Mapping, type(None)), "a mapping of names to reasons")
-        candidates = [*map(state.itself, as_tools(tools, "run.resolve_tools(...)")), *self._parts.tools]
+        given = [*map(state.itself, as_tools(tools, "run.resolve_tools(...)"))]
+        candidates = [*(given if core is None else with_core(given, core)), *self._parts.tools]
         try:
             offered = await settle_tools(state, candidates, self._earlier_names, missing or {})
         except BaseException as error:

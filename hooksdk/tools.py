@@ -90,7 +90,7 @@ class _MarkOptions(TypedDict, total=False):
     """What `@tool` can say of a function beside its name and description."""
 
     label: str
-    core: bool
+    core: bool | None
     annotations: Annotations
     timeout: float
     disposable: bool
@@ -136,8 +136,9 @@ class Tool:
     """The MCP server, plugin or part of the host that brings it."""
     label: str = ""
     """A title for people; may be empty."""
-    core: bool = False
-    """True for a tool that is always offered and never deferred; a host's own tools all are."""
+    core: bool | None = None
+    """True for a tool that is always offered and never hidden by tool search, False for one that may be. None: a host's own
+    tools are core, others are not; of a tool that is made, it is True or False."""
     annotations: Annotations = Annotations()
     output_schema: _Schema = _Schema(None)
     """The JSON Schema of the structured result, or None; a fresh copy at each access, as `parameters`."""
@@ -167,7 +168,7 @@ class Tool:
         for name, nothing in _NOTHING.items():  # foreign tools come with None for these
             state[name] = state[name] or nothing
         self._check()
-        state["core"] = self.core or self.source == "host"
+        state["core"] = self.source == "host" if self.core is None else bool(self.core)
         state["takes_context"] = self.execute is not None and takes_context(self.execute, self.name)
 
     def _check(self) -> None:
@@ -287,9 +288,14 @@ class Tool:
             raise WrongArgument("Tool.copy(...)", f"it takes no field {name!r}.{did_you_mean(name, known)}")
         twin = object.__new__(Tool)
         vars(twin).update(vars(self))
-        # The run marks bridges; a hash and the form without an executor are of one definition.
-        for name in ("bridge", "search", "fingerprint", "tokens", _BARE):
+        # The run marks bridges, the form without an executor is the original's, and hash and size are of one definition.
+        lost = {"bridge", "search", _BARE}
+        if not changes.keys().isdisjoint(("name", "description", "parameters")):
+            lost |= {"fingerprint", "tokens"}
+        for name in lost:
             vars(twin).pop(name, None)
+        if changes.get("source", self.source) != self.source and not self.core:
+            changes.setdefault("core", None)
         for name, value in changes.items():
             object.__setattr__(twin, name, value)
         twin.__post_init__()

@@ -1,7 +1,7 @@
-"""Record `hooksdk demo`: docs/demo.svg, and the text of it in README.md.
+"""Record `hooksdk demo`: docs/demo.svg.
 
-    python scripts/demo_recording.py           writes both
-    python scripts/demo_recording.py --check   says what is not as it would be written, with exit code 1
+    python scripts/demo_recording.py           writes it
+    python scripts/demo_recording.py --check   says whether it is not as it would be written, with exit code 1
 
 Nothing in it depends on the machine or the clock: the demo is played in a folder with a short relative name, and every call is
 said to have taken 3 ms.
@@ -31,11 +31,7 @@ from hooksdk.records import CallFinished
 
 ROOT = Path(__file__).resolve().parents[1]
 SVG = ROOT / "docs" / "demo.svg"
-README = ROOT / "README.md"
-BLOCK = re.compile(r"(?<=```text\n)\$ hooksdk demo\n.*?(?=```)", re.DOTALL)
 WIDTH = 100
-LEFT_OUT = ("turn 5", "turn 6", "turn 7", "turn 9")
-"""What the README leaves out of the story."""
 THEME = TerminalTheme(
     (24, 26, 31), (220, 223, 228),
     [(40, 44, 52), (224, 108, 117), (152, 195, 121), (229, 192, 123), (97, 175, 239), (198, 120, 221), (86, 182, 194), (220, 223, 228)],
@@ -77,34 +73,17 @@ def _steady(console: Console) -> Callable[[Trace], None]:
     return show
 
 
-def excerpt(text: str) -> str:
-    """The story as the README has it: the turns that show something new."""
-    lines: list[str] = []
-    for block in re.split(r"\n(?=turn |agent_end)", text):
-        if not block.startswith(LEFT_OUT):
-            lines.append(block)
-        elif lines[-1] != "   ...":
-            lines.append("   ...")
-    return "\n".join(lines).rstrip() + "\n"
-
-
 def main() -> None:
-    """Write both, or check them."""
+    """Write it, or check it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
-    text, svg = record()
-    readme = BLOCK.sub(lambda _: excerpt(text), README.read_text("utf-8"))
-    stale = [
-        path
-        for path, wanted in ((SVG, svg), (README, readme))
-        if not path.exists() or path.read_text("utf-8") != wanted
-    ]
+    _, svg = record()
+    stale = not SVG.exists() or SVG.read_text("utf-8") != svg
     if not check:
         SVG.write_text(svg, "utf-8")
-        README.write_text(readme, "utf-8")
-    for path in stale:
-        print(f"{path.relative_to(ROOT)}: {'is not as it would be recorded now' if check else 'written'}")
+    if stale:
+        print(f"{SVG.relative_to(ROOT)}: {'is not as it would be recorded now' if check else 'written'}")
     sys.exit(1 if check and stale else 0)
 
 

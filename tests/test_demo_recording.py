@@ -1,4 +1,4 @@
-"""The recording of the demo in README.md and docs/demo.svg is what the demo prints today."""
+"""The recording of the demo in docs/demo.svg is what the demo prints today."""
 
 from __future__ import annotations
 
@@ -33,11 +33,6 @@ def recorded(script: ModuleType) -> tuple[str, str]:
 def words_of(svg: str) -> str:
     """All text of an SVG, without its layout, which is rich's."""
     return "".join(html.unescape("".join(re.findall(r"<text[^>]*>(.*?)</text>", svg))).split())
-
-
-def test_the_readme_tells_the_demo_of_today(script: ModuleType, recorded: tuple[str, str]) -> None:
-    (block,) = script.BLOCK.findall(script.README.read_text("utf-8"))
-    assert block == script.excerpt(recorded[0]), "run scripts/demo_recording.py"
 
 
 def test_the_picture_shows_the_demo_of_today_and_is_light(script: ModuleType, recorded: tuple[str, str]) -> None:

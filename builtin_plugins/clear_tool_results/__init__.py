@@ -23,8 +23,9 @@ class ClearToolResults:
         """Settings."""
 
         model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
-        trigger: PositiveFloat = DEFAULTS.trigger
-        """Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context window."""
+        trigger: PositiveFloat | None = DEFAULTS.trigger
+        """Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context window. Unset: 16,000
+        tokens, or half of the context window where that is less."""
         keep: NonNegativeInt = DEFAULTS.keep
         """The newest results that stay. Those of disposable tools neither count nor stay."""
         clear_at_least: NonNegativeInt = DEFAULTS.clear_at_least

@@ -7,6 +7,7 @@ instead, which runs a script that searches and calls. The tools nearest to what 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -51,13 +52,17 @@ UNKNOWN_WINDOW_TOKENS = 20_000
 """The threshold where the host does not know the model's context window."""
 
 
-@dataclass(frozen=True, slots=True)
+logger = logging.getLogger("hooksdk")
+
+
+@dataclass(slots=True)
 class _Shared:
     """What all sessions of a host have in common: equal catalogs are indexed once, worker processes stay warm."""
 
     indexes: Indexes
     memory: Memory = field(default_factory=Memory)
     sandbox: Sandbox = field(default_factory=Sandbox)
+    warned_of_core: bool = False
 
 
 class ToolSearch:
@@ -78,6 +83,7 @@ class ToolSearch:
     def __init__(self, config: Config, shared: _Shared, storage: Storage, state: PluginState) -> None:
         self._config = config
         self._default_limit = min(config.search_default_limit, config.max_search_limit)
+        self._shared = shared
         self._memory = shared.memory
         self._storage = storage
         self._indexes = Learning(shared.indexes, shared.memory, learns=config.learn)
@@ -95,6 +101,7 @@ class ToolSearch:
         """Defer the deferrable tools when they are worth it."""
         self._streak.begin(event.run_id, event.attempt)
         tools = [tool for tool in event.deferrable if not any(pattern.matches(tool) for pattern in self._pinned)]
+        self._warn_of_core([tool for tool in event.catalog if tool.core], event)
         if not self._is_worth_it(tools, event):
             self._deferred = frozenset()
             self._reach.none()
@@ -167,10 +174,25 @@ class ToolSearch:
             return False
         if self._config.enabled == "on":
             return True
-        share = self._config.threshold_pct / 100
+        return sum(tool.tokens for tool in tools) >= self._threshold(event)
+
+    def _threshold(self, event: AssembleTools) -> int:
         window = event.context_window or 0
-        threshold = int(window * share) if window > 0 else UNKNOWN_WINDOW_TOKENS
-        return sum(tool.tokens for tool in tools) >= threshold
+        return int(window * self._config.threshold_pct / 100) if window > 0 else UNKNOWN_WINDOW_TOKENS
+
+    def _warn_of_core(self, core: Sequence[Tool], event: AssembleTools) -> None:
+        """Say once that what is never hidden alone takes what search is to save: most often a host's own tools, of which
+        nobody has said yet which ones have to be shown."""
+        tokens = sum(tool.tokens for tool in core)
+        if self._config.enabled == "off" or self._shared.warned_of_core or tokens < max(self._threshold(event), 1):
+            return
+        self._shared.warned_of_core = True
+        logger.warning(
+            "%s core tools are shown in every request (%s tokens): a host's own tools are core. Name those that have to be "
+            "shown, and the others can be hidden: run.resolve_tools(tools, core=[...]), or Tool(core=False)",
+            f"{len(core):,}",
+            f"{tokens:,}",
+        )
 
     def _describe_bridge(self, tools: Sequence[Tool], context_window: int | None) -> dict[str, str]:
         """The offered bridge tools' descriptions for these deferred tools; the first one has the listing."""

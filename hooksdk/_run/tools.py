@@ -11,9 +11,12 @@ from hooksdk._run.prompts import prompts_of
 from hooksdk._run.state import RunState
 from hooksdk._tasks.background import logger
 from hooksdk.catalog import Catalog, build_catalog
-from hooksdk.errors import PolicyFailed
+from hooksdk.errors import PolicyFailed, check_list
+from hooksdk.patterns import ToolPattern, near_tools
 from hooksdk.records import Revealed, ToolsResolved, Withheld
 from hooksdk.tools import Tool
+
+_CORE_ADVICE = 'Write such as core=["read_file"]'
 
 
 class NameTaken(Exception):
@@ -34,6 +37,17 @@ class Settlement:
     bridges: dict[str, Tool] = field(default_factory=dict[str, Tool])
     hints: list[str] = field(default_factory=list[str])
     prefetched: list[str] = field(default_factory=list[str])
+
+
+def with_core(tools: Sequence[Tool], core: Sequence[str]) -> list[Tool]:
+    """The host's tools, of which those that a pattern means are core, and no others. A pattern that means none is told in
+    the log: the tool may be there another time."""
+    patterns = [ToolPattern(text) for text in check_list("run.resolve_tools(core=...)", core, "names", _CORE_ADVICE)]
+    for pattern in patterns:
+        if not any(pattern.matches(tool) for tool in tools):
+            logger.warning("core=%r is none of these tools.%s", [pattern.text], near_tools(pattern.text, tools))
+    marked = ((tool, any(pattern.matches(tool) for pattern in patterns)) for tool in tools)
+    return [tool if tool.core == core else tool.copy(core=core) for tool, core in marked]
 
 
 async def settle_tools(

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from hooksdk.calls import ResultInfo
 from hooksdk.costs._estimate import NOTE_TOKENS, PRICES, Prices, TrimCost, tail_costs
 
+TRIGGER = 16_000
+"""Tokens of a conversation from which on results are cleared by default, where the context window is not smaller still."""
+UNKNOWN_WINDOW = 200_000
+"""The context window of a model that the host says nothing of, in tokens."""
 URGENT = 0.8
 """The share of the context window from which on clearing no longer waits until it pays: a request that is too long fails."""
 
@@ -24,8 +28,9 @@ class Clearing:
     ```
     """
 
-    trigger: float = 16_000
-    """Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context window."""
+    trigger: float | None = None
+    """Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context window. None: 16,000
+    tokens, or half of the context window where that is less."""
     keep: int = 1
     """The newest results that stay. Disposable ones go first: they neither count nor stay."""
     clear_at_least: int = 300
@@ -36,8 +41,15 @@ class Clearing:
     """Tokens at the end of the conversation in which results stay."""
 
     def __post_init__(self) -> None:
-        for name in ("trigger", "keep", "clear_at_least", "protect"):
-            if not (value := getattr(self, name)) >= 0:
+        trigger = 0 if self.trigger is None else self.trigger
+        numbers = {
+            "trigger": trigger,
+            "keep": self.keep,
+            "clear_at_least": self.clear_at_least,
+            "protect": self.protect,
+        }
+        for name, value in numbers.items():
+            if not value >= 0:
                 raise ValueError(f"Clearing: {name} must be a number from 0 on, not {value!r}")
         if isinstance(self.exclude_tools, str):
             raise TypeError(f"Clearing: exclude_tools must be names, not one text: [{self.exclude_tools!r}]")
@@ -56,23 +68,25 @@ class Clearing:
 
         It pays when the requests to come cost less with it, if there will be as many as there were since the first result.
         A cache that is older than its life is lost anyway. Where trims are queued, their drain costs the cache from the
-        first of them on, so that what stands behind it is free. From 80 % of the context window on it does not wait.
+        first of them on, so that what stands behind it is free. From 80 % of the context window on nothing is waited for,
+        whatever `trigger` and `clear_at_least` say.
         """
         tokens = sum(message_tokens)
-        if tokens < self._trigger(context_window) or not results:
+        urgent = context_window is not None and tokens >= URGENT * context_window
+        if not results or not (urgent or tokens >= self._trigger(context_window)):
             return None
         candidates = self._candidates(results, message_tokens)
         queued = [info for info in results if info.queued]
         lost_from, lost = tail_costs(queued, message_tokens, cached=cached, age=age, prices=prices)[0]
         requests = max(info.turns_ago for info in results)
-        urgent = context_window is not None and tokens >= URGENT * context_window
+        least = 1 if urgent else max(self.clear_at_least, 1)
         best: tuple[float, int, TrimCost] | None = None
         for position, cost in tail_costs([*candidates, *queued], message_tokens, cached=cached, age=age, prices=prices):
             if position > lost_from:  # everything from there on was free already
                 break
             saved = cost.saved - lost.saved
             more = cost.gain(requests) - lost.gain(requests)
-            if saved >= max(self.clear_at_least, 1) and (more > 0 or urgent):
+            if saved >= least and (more > 0 or urgent):
                 merit = saved if urgent else more
                 if best is None or merit > best[0]:
                     best = merit, position, cost
@@ -81,9 +95,10 @@ class Clearing:
         return [info.handle for info in candidates if info.position >= best[1]], best[2]
 
     def _trigger(self, context_window: int | None) -> float:
-        if self.trigger > 1:
-            return self.trigger
-        return self.trigger * (context_window or 200_000)
+        window = context_window or UNKNOWN_WINDOW
+        if self.trigger is None:
+            return min(TRIGGER, window / 2)
+        return self.trigger if self.trigger > 1 else self.trigger * window
 
     def _candidates(self, results: Sequence[ResultInfo], message_tokens: Sequence[int]) -> list[ResultInfo]:
         others = [info for info in results if not info.disposable]

@@ -207,14 +207,19 @@ class Run(Opened[run_side.Run]):
         return self._read("reminder")
 
     def resolve_tools(
-        self, tools: GivenTools | Callable[[], GivenTools] = (), *, missing: Mapping[str, str] | None = None
+        self,
+        tools: GivenTools | Callable[[], GivenTools] = (),
+        *,
+        core: Sequence[str] | None = None,
+        missing: Mapping[str, str] | None = None,
     ) -> list[Tool]:
         """Settle the catalog of this attempt and answer what to offer the model. `tools` are `Tool`s, functions that become
         tools, and definitions in a provider's JSON, which have no executor (`Tool.from_json` gives them one). They and the
         plugins' tools pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
-        `PolicyFailed` when a narrowing plugin fails. `missing` are owners whose tools should be among them, by name, and why
+        `PolicyFailed` when a narrowing plugin fails. `core` names the tools of yours, by name or pattern, that are always shown,
+        and lets tool search hide the others; without it each says so itself (`Tool.core`). `missing` are owners whose tools should be among them, by name, and why
         they are not: a model that searches is told, too."""
-        return self._call("resolve_tools", tools, missing=missing)
+        return self._call("resolve_tools", tools, core=core, missing=missing)
 
     def prepare_messages(self, messages: Sequence[GivenMessage] | None = None) -> list[ProviderJson]:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with

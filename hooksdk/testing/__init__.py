@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from hooksdk.testing._approver import ScriptedApprover
 from hooksdk.testing._asserts import assert_answered, assert_asked, assert_blocked, assert_ran
+from hooksdk.testing._attacks import Attack, attacks, make_workspace
 from hooksdk.testing._decision_snapshot import DecisionSnapshot
 from hooksdk.testing._events import Recorder, event, recorder
 from hooksdk.testing._exchanges import without_prose
@@ -43,6 +44,7 @@ from hooksdk.testing._tool_server import ToolServer
 from hooksdk.testing._verdicts import CallVerdict, Replay
 
 __all__ = [
+    "Attack",
     "Call",
     "CallVerdict",
     "DecisionSnapshot",
@@ -64,10 +66,12 @@ __all__ = [
     "assert_asked",
     "assert_blocked",
     "assert_ran",
+    "attacks",
     "call",
     "check_fault",
     "decision_changes",
     "event",
+    "make_workspace",
     "open_host",
     "open_session",
     "play",

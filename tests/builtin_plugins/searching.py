@@ -22,7 +22,7 @@ def make(
     *,
     source: Source = "mcp",
     required: Sequence[str] = (),
-    core: bool = False,
+    core: bool | None = None,
     **properties: Any,
 ) -> Tool:
     """A tool whose parameters are given by keyword: a type's name, or a schema."""

@@ -96,6 +96,13 @@ async def test_a_trigger_up_to_1_is_a_share_of_the_context_window() -> None:
         assert trimmed(session) == ["r1", "r2", "r3"]
 
 
+async def test_by_default_a_small_context_window_is_never_overflown_by_results_that_could_go() -> None:
+    async with open_session(PLUGIN, tools=[fetch], config={"plugins": {PLUGIN: {"enabled": True}}}) as session:
+        played = await read_pages(session, 12, context_window=8_000)
+        assert max(len(json.dumps(turn.messages)) for turn in played.turns) < 4 * 8_000
+        assert trimmed(session)[:5] == ["r1", "r2", "r3", "r4", "r5"]
+
+
 async def test_a_session_that_is_opened_again_remembers_when_its_cache_was_used() -> None:
     store = MemoryStore()
     options: dict[str, Any] = {"tools": [fetch], "store": store}

@@ -15,7 +15,7 @@ from builtin_plugins.tool_policy._lint import problems_of
 from builtin_plugins.tool_policy._rules import Rule
 from hooksdk import Tool
 from hooksdk.hooks import BeforeToolCall
-from hooksdk.testing import event
+from hooksdk.testing import event, make_workspace
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -58,13 +58,7 @@ def test_a_documented_policy_is_valid_and_has_nothing_unsafe_in_it(config: dict[
 
 @pytest.mark.parametrize("rule", allow_rules())
 def test_no_attack_gets_past_a_documented_rule_that_allows(rule: dict[str, Any], tmp_path: Path) -> None:
-    workspace = tmp_path / "workspace"
-    (workspace / "sub").mkdir(parents=True)
-    (workspace / "away").symlink_to("/etc")
-    (workspace / "circle").symlink_to(workspace / "circle")
-    (workspace / "within").symlink_to(workspace / "sub")
-    (workspace / "dangling").symlink_to(tmp_path / "new")
-    (workspace / "up").symlink_to("..")
+    workspace = make_workspace(tmp_path / "workspace", "/etc/passwd")
     policy = ToolPolicy(ToolPolicy.Config.model_validate({"rules": [rule], "default": "deny"}))
     name = Rule.model_validate(rule).tools[0].rpartition(":")[2].replace("*", "x")
     owner = rule["tools"] if isinstance(rule["tools"], str) else rule["tools"][0]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from builtin_plugins.tool_policy import ToolPolicy
 from hooksdk import Tool
 from hooksdk.hooks import BeforeToolCall
-from hooksdk.testing import event
+from hooksdk.testing import attacks, event, make_workspace
 
 TEXT = {"type": "string"}
 
@@ -47,18 +47,18 @@ def denies(tool: Tool, arguments: dict[str, Any], workspace: str | None = None, 
     return verdict(tool, arguments, workspace, action="deny", **condition) == "deny"
 
 
+def values(kind: Any, reaches: str = "", **filling: Any) -> list[Any]:
+    """The attacks of the public corpus."""
+    return [attack.value for attack in attacks(kind, **filling) if reaches in {"", attack.reaches}]
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A workspace with a file, a folder and links of all kinds; beside it a place that is none of the model's business."""
-    inside, outside = tmp_path / "workspace", tmp_path / "outside"
-    (inside / "sub").mkdir(parents=True)
-    outside.mkdir()
+    inside = make_workspace(tmp_path / "workspace", "/etc/passwd")
+    (tmp_path / "outside").mkdir()
     (inside / "a").write_text("")
-    (inside / "within").symlink_to(inside / "sub")
-    (inside / "away").symlink_to(outside)
-    (inside / "up").symlink_to("..")
-    (inside / "dangling").symlink_to(outside / "new")
-    (inside / "circle").symlink_to(inside / "circle")
+    (inside / "out").symlink_to(tmp_path / "outside")
     (tmp_path / "workspace2").mkdir()
     return inside
 
@@ -76,18 +76,7 @@ def test_a_path_inside_is_allowed(path: str, folder: Path):
     assert allows(FILES, arguments, str(folder), path_inside={"path": str(folder)})
 
 
-ATTACKS_ON_PATHS: list[Any] = [
-    "/etc/passwd", "//etc/passwd", "{w}//a", "{w}/../outside/x", "{w}/a\n/../../etc", "{w}/a\n", "\n/etc/passwd", "{w}/a\0.txt",
-    "{w}2/x", "{w}/..", "{w}/sub/../a", "../outside", "sub/../../outside", "..", "{w}/away/x", "{w}/away", "away/x",
-    "{w}/up/outside/x", "{w}/dangling", "{w}/circle", "{w}/circle/x", "{w}/within/../../../etc/passwd", "~", "~/x", "~root/x",
-    "$HOME/x", "{w}/$X", "{w}/${X}", "{w}/$(id)", "{w}/`id`", "%HOME%/x", "{w}/%2e%2e/outside", "{w}/%2E%2E%2Foutside",
-    "file:///etc/passwd", "file:{w}/a", "FILE://localhost/etc/passwd", "http://x/{w}", "C:\\x", "c:/x", "{w}\\..\\outside",
-    "..\\outside", "\\\\server\\share", "{{secret:P}}", "{w}/{{secret:P}}", "{w}/{a,../../etc}", "{w}/*", "{w}/a?", "{w}/[a]",
-    "-rf", "--output=/etc/x", "@/etc/passwd", "", " ", " {w}/a", "{w}/a ", "\t{w}/a", "{w}/\u202egnp", "{w}/\u200b../a",
-    "{w}/\uff0e\uff0e/outside", "{w}\u2215..\u2215outside", "{w}\uff0f..\uff0foutside", "{w}/" + "a/" * 3000,
-    5, 1.5, True, None, {}, [], {"x": "/etc/passwd"}, {"/etc/passwd": "x"}, ["/etc/passwd"], ["{w}/a"], ["{w}/.", "./outside"],
-    [["{w}/a"]], ["{w}/a", 5],
-]  # fmt: skip
+ATTACKS_ON_PATHS: list[Any] = [None, *values("path", allowed="{w}", denied="/etc/passwd", links=True)]
 
 
 def filled(value: Any, folder: Path) -> Any:
@@ -169,7 +158,7 @@ def test_a_file_whose_folder_nobody_may_look_into_is_not_allowed(folder: Path):
 
 
 PIECES = st.sampled_from(
-    ["..", ".", "", "a", "sub", "within", "away", "up", "dangling", "new", "circle", "workspace", "outside"]
+    ["..", ".", "", "a", "sub", "within", "away", "out", "up", "dangling", "new", "circle", "workspace", "outside"]
 )
 
 
@@ -188,25 +177,19 @@ def test_an_allow_only_fits_what_the_system_puts_inside_and_a_deny_all_of_it(
         assert denies(FILES, {"path": path}, str(folder), path_inside=".")
 
 
-ETC = [
-    "/etc/passwd", "/etc", "//etc/passwd", "/tmp/../etc/passwd", "/./etc/passwd", "/ETC/passwd", "../../../../../../../../../etc/x",
-    "/etc/passwd\n", " /etc/passwd", "\n/etc/passwd", "/etc/passwd\0.txt", "/e\u200btc/passwd", "/%65tc/passwd", "%2fetc%2fpasswd",
-    "%252fetc/passwd", "file:///etc/passwd", "FILE://localhost/etc/passwd", "file:/etc/passwd", "\\etc\\passwd", "/\uff45tc/passwd",
-    "--file=/etc/passwd", "@/etc/passwd", "/e*/passwd", "/{etc,tmp}/x", "~/x", "$HOME/x", "${X}", "{{secret:P}}", "`id`",
-    "%APPDATA%/x", 5, True, ["/etc/passwd"], {"x": "/etc/passwd"}, {"/etc/passwd": 1}, [["a", "/etc/x"]],
-]  # fmt: skip
+ETC = values("path", reaches="denied", allowed="{w}", denied="/etc/passwd", links=True)
 
 
 @pytest.mark.parametrize("path", ETC, ids=repr)
 def test_whatever_may_be_a_path_inside_is_denied(path: Any, folder: Path):
     for tool in (FILES, SILENT):
-        assert denies(tool, {"path": path}, str(folder), path_inside="/etc")
-        assert denies(tool, {"path": path}, str(folder), path_inside={"path": "/etc"})
+        assert denies(tool, {"path": filled(path, folder)}, str(folder), path_inside="/etc")
+        assert denies(tool, {"path": filled(path, folder)}, str(folder), path_inside={"path": "/etc"})
 
 
 def test_a_link_to_a_denied_folder_is_denied(folder: Path):
     outside = str(folder.parent / "outside")
-    for path in ("away/x", "up/outside", "dangling", "sub/../away"):
+    for path in ("out/x", "up/outside", "sub/../out"):
         assert denies(FILES, {"path": path}, str(folder), path_inside=outside)
 
 
@@ -253,24 +236,7 @@ def test_an_address_of_a_listed_host_is_allowed(url: str):
     assert allows(WEB, {"url": url, "body": "hello"}, url_host={"url": HOSTS})
 
 
-ATTACKS_ON_HOSTS: list[Any] = [
-    "https://evil.com", "https://example.org.evil.com", "https://evilexample.org", "https://example.org@evil.com/",
-    "https://example.org:x@evil.com", "https://user@example.org/", "https://evil.com@example.org", "https://evil.com\\@example.org",
-    "https://evil.com\\.example.org", "https://example.org\\@evil.com", "https://example.org#@evil.com/", "https://example.org?@evil.com/",
-    "https://evil.com/https://example.org", "https://evil.com#example.org", "https://evil.com?example.org", "//example.org/x",
-    "https:example.org", "https:/example.org", "https:///example.org", "https:\\\\example.org", "http:/\\example.org", "///evil.com",
-    "https://example.org.", "https://example.org./x", "https://.example.org", "https://a..example.org", " https://example.org",
-    "https://example.org ", "https://example.org\n", "https://exam\nple.org", "https://exam\tple.org/", "\x00https://example.org",
-    "https://example.org\r\nHost: evil.com", "https://example.org\x00.evil.com", "https://example.org /x", "https://evil.com,example.org",
-    "https://[::1]", "https://[::ffff:1.2.3.4]", "https://127.0.0.1", "https://0x7f.1", "https://2130706433", "https://[example.org]",
-    "https://ex\u0430mple.org", "https://example\u3002org", "https://\uff45xample.org", "https://xn--xample-hva.org", "https://example.org\u200b",
-    "https://e%78ample.org", "https://evil.com%2f.example.org", "https://evil.com%00.example.org", "https://example.org%40evil.com",
-    "https://example.org:99999", "https://example.org:-1", "https://example.org:80@evil.com", "https://example.org:80:80", "https://example.org:",
-    "javascript:alert(1)//example.org", "file://example.org/etc/passwd", "gopher://example.org", "data:text/html,example.org", "ftp://example.org",
-    "view-source:https://evil.com", "https://{{secret:H}}", "https://{{secret:H}}.example.org", "https://$HOST.example.org", "${URL}", "example.org/x",
-    "", "https://", "example.org@evil.com", "https://*.example.org", "https://example.org/\u202e", "https://example.org/" + "a" * 5000,
-    5, True, None, [], {}, ["https://example.org"], {"href": "https://evil.com"}, {"https://evil.com": 1}, "https://-example.org-.evil",
-]  # fmt: skip
+ATTACKS_ON_HOSTS: list[Any] = [None, *values("host", allowed="example.org", denied="evil.com")]
 
 
 @pytest.mark.parametrize("url", ATTACKS_ON_HOSTS, ids=repr)
@@ -295,29 +261,15 @@ def test_a_pattern_for_hosts_below_does_not_fit_the_host_itself():
     assert allows(WEB, {"url": "https://[::1]:80/x"}, url_host="[::1]")
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://example.org", "http://EXAMPLE.org./x", "https://a@example.org", "https://example.org@evil.com", "//example.org", "example.org",
-        "https:\\\\example.org", "https://exam\nple.org", "https://exam\u200bple.org", "https://e%78ample.org", "https://e%2578ample.org",
-        "https://example\u3002org", "https://\uff45xample.org", "https://{{secret:H}}/", "${URL}", 5, ["https://example.org"],
-        {"href": "https://example.org"}, {"https://example.org": 1}, "evil.com?next=example.org", "ftp://example.org", "javascript:x('example.org')",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("url", values("host", reaches="denied", allowed="evil.com", denied="example.org"), ids=repr)
 def test_whatever_may_lead_to_a_denied_host_is_denied(url: Any):
     for tool in (WEB, SILENT):
         assert denies(tool, {"url": url}, url_host="example.org")
         assert denies(tool, {"url": url}, url_host={"url": "example.org"})
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://127.0.0.1", "http://127.1/", "http://0x7f000001", "http://2130706433", "http://017700000001", "http://0177.0.0.1", "http://0x7f.1:80/",
-        "http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]", "http://\uff11\uff12\uff17.0.0.1", "http://127\u30020.0.1",
-    ],
-)  # fmt: skip
-def test_a_denied_ip_address_is_denied_in_every_spelling(url: str):
+@pytest.mark.parametrize("url", values("host", reaches="denied", allowed="evil.com", denied="127.0.0.1"), ids=repr)
+def test_a_denied_ip_address_is_denied_in_every_spelling(url: Any):
     assert denies(WEB, {"url": url}, url_host="127.0.0.1")
 
 
@@ -356,17 +308,7 @@ def test_a_line_that_runs_only_listed_programs_is_allowed(line: str):
     assert allows(SHELL, {"command": line, "note": "; rm"}, command={"command": PROGRAMS})
 
 
-ATTACKS_ON_COMMANDS: list[Any] = [
-    "rm", "rm -rf /", "git; rm x", "git;rm x", "git && rm x", "git || rm x", "git | rm x", "git & rm x", "git &", "git |& rm", "git\nrm x", "git\rrm x",
-    "git $(rm x)", "git `rm x`", "$(echo rm) x", "$CMD", "${CMD} x", "git $X", 'git "$(rm x)"', 'git "`rm x`"', 'git "$X"', "git <(rm x)", "git >(rm x)",
-    "git > /etc/x", "git >> x", "git < x", "git 2>&1", "git <<EOF\nrm\nEOF", "(rm x)", "(git)", "{ git; }", "git {a,b}", "GIT_PAGER=rm git log", "X=1 git",
-    "X=1", "env git", "sudo git", "xargs git", "nohup git", "time git", "exec git", "eval git", "command git", "bash -c git", "sh git", "! git", ". git",
-    "/tmp/git", "./git", "../git", "git/../rm", "GIT", "g*t", "g?t", "[g]it", "~/git", "gi\\t", "\\git", "git \\\nrm", "git \\; rm", "git 'a", 'git "a', "git 'a'\"",
-    "git # x", "git !!", "!git", "", " ", ";", "git ;; rm", "git;", "; git", "| git", "git |", "git && ", "if git; then rm; fi", "for x in git; do rm; done",
-    "while git; do rm; done", "function git { rm; }; git", "git() { rm; }; git", "alias git=rm; git", "git $'\\n'rm", 'git $"x"', "git\u00a0x", "git\u2028rm x",
-    "\uff47it", "git\x00rm", "git\x1b[2J", "git -m 'a\nb'", "git {{secret:X}}", "{{secret:X}}", "git " + "a" * 5000, "coproc git", "git=rm", "%1", "^git^rm",
-    5, True, None, [], {}, ["git", "status"], ["git"], ["git; rm"], {"program": "rm"}, {"rm x": 1},
-]  # fmt: skip
+ATTACKS_ON_COMMANDS: list[Any] = [None, *values("command", allowed="git", denied="rm")]
 
 
 @pytest.mark.parametrize("line", ATTACKS_ON_COMMANDS, ids=repr)
@@ -381,15 +323,7 @@ def test_an_argument_that_the_tool_does_not_declare_is_not_allowed_beside_a_comm
     assert not allows(SHELL, {"command": "git status", **more}, command=PROGRAMS)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "rm x", "/bin/rm x", "RM x", "git; rm x", "git\nrm x", "git & rm x", "(rm x)", "{ rm x; }", "X=1 rm x", "sudo rm x", "xargs rm", "bash -c 'rm x'",
-        'sh -c "cd / && rm x"', "find . -exec rm {} \\;", "env X=1 rm x", "nohup /bin/rm x", "git $(rm x)", "git `rm x`", "$CMD x", "r\\m x", "'r'm x", 'r"m" x',
-        "r''m x", "git > x; rm y", "if true; then rm x; fi", "! rm x", "eval 'r''m x'", "sudo $X", "{{secret:X}}", "/bin/r?", "exec rm", "git 'a", 5, ["rm", "x"],
-        ["bash", "-c", "rm x"], {"line": "rm x"}, "git && \\rm x", "time rm x", "git <(rm x)", "$'rm' x",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("line", values("command", reaches="denied", allowed="git", denied="rm"), ids=repr)
 def test_whatever_may_run_a_denied_program_is_denied(line: Any):
     for tool in (SHELL, SILENT):
         assert denies(tool, {"command": line}, command="rm")

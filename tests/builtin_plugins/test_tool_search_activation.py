@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from searching import BRIDGE, CATALOG, READ_FILE, configuration, filler, make, searching
 
-from hooksdk import Host, MemoryStore, Tool, hooks, tool
-from hooksdk.errors import ConfigError
+from hooksdk import Host, MemoryStore, Tool, ToolCall, hooks, tool
+from hooksdk.errors import ConfigError, WrongArgument
 from hooksdk.hooks import AssembleTools, Offer
+from hooksdk.testing import open_session
 
 pytestmark = pytest.mark.anyio
 
@@ -56,6 +57,72 @@ async def test_core_tools_do_not_count_towards_the_threshold() -> None:
     large = Tool(name="large", description="x" * 400_000, source="host", owner="core")
     async with searching([large, make("tiny")], enabled="auto", window=10_000) as played:
         assert played.offered == ["large", "tiny"]
+
+
+def ran(_arguments: dict[str, Any]) -> str:
+    return "ran"
+
+
+def own_tools(count: int, **fields: Any) -> list[Tool]:
+    return [
+        Tool(
+            name=f"own_{number}",
+            description="words " * 80,
+            source="host",
+            owner="app",
+            execute=ran,
+            **fields,
+        )
+        for number in range(count)
+    ]
+
+
+ON: dict[str, Any] = {"plugins": {"tool_search": {"config": {"enabled": "on", "prefetch": 0}}}}
+
+
+async def test_a_hosts_own_tools_are_hidden_when_they_say_that_they_are_not_core() -> None:
+    async with open_session("tool_search", config=ON) as session, session.run() as run:
+        offered = await run.resolve_tools([*own_tools(30, core=False), READ_FILE])
+        assert [tool.name for tool in offered] == ["read_file", *BRIDGE]
+        assert (await run.call_tool(ToolCall("c1", "own_7", {}))).text == "ran"
+
+
+async def test_a_host_names_those_of_its_tools_that_are_always_shown() -> None:
+    async with open_session("tool_search", config=ON) as session, session.run() as run:
+        tools = [*own_tools(30), READ_FILE]
+        offered = await run.resolve_tools(tools, core=["read_file", "own_1?"])
+        assert [tool.name for tool in offered] == [*(f"own_{number}" for number in range(10, 20)), "read_file", *BRIDGE]
+        assert (await run.call_tool(ToolCall("c1", "own_7", {}))).text == "ran"
+        assert [tool.name for tool in await run.resolve_tools(tools, core=[])] == BRIDGE
+        assert len(await run.resolve_tools(tools)) == 31
+
+
+async def test_a_core_name_that_no_tool_has_is_told_with_the_nearest(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_session(tools=[]) as session, session.run() as run:
+        await run.resolve_tools([READ_FILE], core=["raed_file"])
+    assert caplog.messages == ["core=['raed_file'] is none of these tools. Did you mean 'read_file'?"]
+
+
+@pytest.mark.parametrize("core", ["read_file", {"read_file": True}, 7])
+async def test_a_core_that_is_no_list_is_refused(core: Any) -> None:
+    async with open_session(tools=[]) as session, session.run() as run:
+        with pytest.raises(WrongArgument, match=r"run\.resolve_tools\(core=\.\.\.\): expected a list of names"):
+            await run.resolve_tools([READ_FILE], core=core)
+
+
+async def test_core_tools_that_take_what_search_is_to_save_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_session("tool_search", config=ON) as session:
+        for _ in range(2):
+            async with session.run(context_window=8_000) as run:
+                await run.resolve_tools(own_tools(30))
+    told = "30 core tools are shown in every request (3,990 tokens): a host's own tools are core."
+    assert [text.startswith(told) for text in caplog.messages] == [True], caplog.messages
+
+
+async def test_few_core_tools_are_not_worth_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_session("tool_search", config=ON) as session, session.run(context_window=200_000) as run:
+        await run.resolve_tools(own_tools(5))
+    assert caplog.messages == []
 
 
 async def test_below_the_threshold_the_catalog_is_offered_as_it_is() -> None:

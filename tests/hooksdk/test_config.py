@@ -150,6 +150,26 @@ def test_a_wrong_entry_is_named_with_its_file_and_what_to_write(project: Path, n
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ('[plugins.tool_search]\nenabled = "auto"', "such as its own 'enabled', go under [plugins.tool_search.config]"),
+        ('[plugins.tool_search]\nenabled = "on"', "such as its own 'enabled', go under [plugins.tool_search.config]"),
+        ("[plugins.tool_search]\nenabled = 1", "such as its own 'enabled', go under [plugins.tool_search.config]"),
+        ('[plugins.tool_search]\nmode = "code"', "such as its own 'mode', go under [plugins.tool_search.config]"),
+        ("[plugins.tool_search]\nprefetch = 3", "The plugin's own settings go under [plugins.tool_search.config]"),
+        ("[plugins]\ntool_policy = true", "Write a table: [plugins.tool_policy] with enabled = true"),
+    ],
+)
+def test_a_setting_that_stands_one_level_too_high_is_answered_with_its_place(
+    project: Path, text: str, advice: str
+) -> None:
+    user(project, text)
+    with pytest.raises(ConfigError) as caught:
+        load(project)
+    assert advice in str(caught.value)
+
+
 def test_every_wrong_entry_is_named_at_once(project: Path) -> None:
     (project / "hooksdk.toml").write_text('stoer = "x"\ndeny = 5\n[timeouts]\nagent_end = -1\n')
     with pytest.raises(ConfigError) as caught:

@@ -112,6 +112,14 @@ def test_a_trigger_up_to_1_is_a_share_of_the_context_window() -> None:
     assert handles(a_rule(trigger=0.1), context_window=140_000) == []
 
 
+def test_unless_it_says_otherwise_the_trigger_is_16_000_tokens_or_half_of_a_smaller_context_window() -> None:
+    assert handles(Clearing(), context_window=26_382) == []
+    assert handles(Clearing(), context_window=26_380) == ["r1", "r2"]
+    for window in (None, 200_000):
+        assert Clearing().choose(THREE, [*SIZES, 2_809], context_window=window) is None
+        assert Clearing().choose(THREE, [*SIZES, 2_810], context_window=window) is not None
+
+
 def test_it_waits_until_as_many_requests_as_there_were_pay_for_it() -> None:
     def after(turns: int) -> list[str]:
         return handles(a_rule(), [result(1, 1, turns_ago=turns), result(2, 2), result(3, 3)][:1])
@@ -130,6 +138,12 @@ def test_close_to_the_end_of_the_context_window_it_does_not_wait() -> None:
     fresh = [result(1, 1, turns_ago=1)]
     assert handles(a_rule(), fresh, context_window=17_000) == []
     assert handles(a_rule(), fresh, context_window=16_000) == ["r1"]
+
+
+def test_close_to_the_end_of_the_context_window_neither_the_trigger_nor_the_least_saving_counts() -> None:
+    patient = a_rule(trigger=100_000, clear_at_least=50_000)
+    assert handles(patient, context_window=17_000) == []
+    assert handles(patient, context_window=16_000) == ["r1", "r2", "r3"]
 
 
 def test_it_begins_where_it_gains_most() -> None:

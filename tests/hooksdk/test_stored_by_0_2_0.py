@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
@@ -169,7 +169,7 @@ async def test_each_store_takes_what_is_its_sessions_and_leaves_the_rest(home: P
 
 
 async def test_a_ticket_that_0_2_0_gave_counts_still(home: Path) -> None:
-    with sqlite3.connect(home / "approvals.db") as old:
+    with closing(sqlite3.connect(home / "approvals.db")) as old, old:
         old.execute("update approvals set ticket = 'nonce' where number = 1")
         ((key,),) = old.execute("select key from signing").fetchall()
     records = ApprovalRecords(JsonlStore())

@@ -316,6 +316,21 @@ def test_a_copy_keeps_its_id_and_tells_its_new_definition() -> None:
     assert repr(other) == "Tool('mcp:web:search', name='web__search')"
 
 
+def test_a_hosts_own_tool_is_core_unless_it_says_otherwise_and_others_are_not() -> None:
+    assert make("one", source="host").core is True
+    assert make("one", source="host", core=False).core is False
+    assert make("one", source="mcp").core is False
+    assert make("one", source="mcp", core=True).core is True
+    assert make("one", source="host", core=False).copy(description="other").core is False
+    assert make("one", source="host").copy(core=False).core is False
+
+
+def test_a_copy_with_the_same_definition_has_the_same_hash_and_size() -> None:
+    one = make("search", source="host")
+    other = one.copy(core=False)
+    assert (other.fingerprint, other.tokens) == (one.fingerprint, one.tokens)
+
+
 def test_a_copy_for_another_owner_has_another_id() -> None:
     one = make("search", owner="web", source="mcp")
     assert one.copy(owner="mail").id == "mcp:mail:search"

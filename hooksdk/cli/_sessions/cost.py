@@ -26,8 +26,8 @@ from hooksdk.formats import Message, get_format
 RULE = Clearing()
 
 
-def _amount(value: float) -> float:
-    if not math.isfinite(value):
+def _amount(value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
         raise typer.BadParameter("expected a finite number")
     return value
 
@@ -54,7 +54,13 @@ def cost(
         float, typer.Option(min=0, callback=_amount, help="Seconds between two runs; messages carry no times.")
     ] = 0,
     trigger: Annotated[
-        float, typer.Option(min=0, callback=_amount, help="clear_tool_results: tokens, or a share of the window.")
+        float | None,
+        typer.Option(
+            min=0,
+            callback=_amount,
+            help="clear_tool_results: tokens, or a share of the window.",
+            show_default="16000, at most half of the window",
+        ),
     ] = RULE.trigger,
     keep: Annotated[int, typer.Option(min=0, help="clear_tool_results: results that stay.")] = RULE.keep,
     clear_at_least: Annotated[
