@@ -7,13 +7,16 @@ and `;`. A whole shell grammar would not say more: what a variable or a substitu
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from builtin_plugins.tool_policy._conditions import MAX_CHARS, words_of
+from builtin_plugins.tool_policy._conditions import MAX_CHARS, Leaf, words_of
+from builtin_plugins.tool_policy._lines import LINE_NAMES, resembles_line
 from builtin_plugins.tool_policy._running import may_run
 
-_LAST_WORDS = {"command", "commands", "cmd", "cmds", "commandline", "script", "shell", "bash", "exec", "argv"}
+_ARGUMENTS = {"args", "arguments", "argv", "params", "parameters", "options", "flags"}
+_INPUTS = {"stdin", "input"}
 _TOKEN = re.compile(
     r"""
     (?P<blank> [ \t]+ )
@@ -49,14 +52,16 @@ class CommandReader:
     def is_named(self, name: str) -> bool:
         """True for `command`, `shell_command`, `cmd`."""
         words = words_of(name)
-        return bool(words) and words[-1] in _LAST_WORDS
+        return bool(words) and words[-1] in LINE_NAMES
 
-    def resembles(self, text: str) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Any text may be a command, so none is taken for one by its looks."""
-        return False
+    def resembles(self, text: str) -> bool:
+        """True for a text that begins with a well-known program."""
+        return resembles_line(text)
 
     def surely(self, text: str, wanted: Sequence[str], workspace: str | None) -> str:  # noqa: ARG002 - the protocol's parameter
         """Why the line may run something that is not listed; empty when it surely does not."""
+        if "*" in wanted:
+            return ""
         reading = _read(text)
         if reading.problem:
             return f"cannot be read for sure: {reading.problem}"
@@ -69,11 +74,45 @@ class CommandReader:
     def possibly(self, text: str, wanted: Sequence[str], workspace: str | None, *, named: bool) -> bool:  # noqa: ARG002 - the protocol's parameter
         """True when the line may run one of these programs. Without a name that says so a text counts as a line only when
         it can be read as one."""
-        return may_run(text, wanted, named=named)
+        return "*" in wanted or may_run(text, wanted, named=named)
+
+    def in_line(self, line: str, wanted: Sequence[str], workspace: str | None) -> bool:  # noqa: ARG002 - the protocol's parameters
+        """A line in a line is what `possibly` looks for."""
+        return False
+
+    def joined(self, leaves: Sequence[Leaf], *, surely: bool) -> Iterator[Leaf]:
+        """A list of words as a line; and a line with the arguments, and for a deny the input, that stand beside it."""
+        lists: dict[str, list[str]] = {}
+        for leaf in leaves:
+            if leaf.in_list:
+                lists.setdefault(leaf.name, []).append(str(leaf.value))
+        lines = [
+            leaf for leaf in leaves if isinstance(leaf.value, str) and not leaf.in_list and self.is_named(leaf.name)
+        ]
+        if not surely:
+            lists_as_lines = [Leaf(name, shlex.join(words), in_list=False) for name, words in lists.items()]
+            yield from lists_as_lines
+            lines += [leaf for leaf in lists_as_lines if self.is_named(leaf.name)]
+        for line in lines:
+            for other in {leaf.name: leaf for leaf in leaves if _parent(leaf) == _parent(line)}.values():
+                words = lists.get(other.name, [str(other.value)])
+                last = (words_of(other.name) or [""])[-1]
+                if last in _ARGUMENTS:
+                    # A tool may hand the words on as they are, or put them into a line.
+                    texts = [" ".join(words)] if surely else [" ".join(words), shlex.join(words)]
+                    yield from (Leaf(line.name, f"{line.value} {text}", in_list=False) for text in texts)
+                elif last in _INPUTS and not surely:
+                    yield Leaf(line.name, f"{line.value} <<< {shlex.quote(words[0])}", in_list=False)
+
+
+def _parent(leaf: Leaf) -> str:
+    return leaf.name.rpartition(".")[0]
 
 
 def check_command(text: str) -> str:
-    """A program as a rule names it, alone or with the words of one of its commands. Raises `ValueError`."""
+    """A program as a rule names it, alone or with the words of one of its commands; `*` is any. Raises `ValueError`."""
+    if text == "*":
+        return text
     program, *words = text.split(" ")
     option = next((word for word in words if word.startswith(("-", "+"))), None)
     if option is not None:

@@ -21,7 +21,8 @@ from builtin_plugins.tool_policy._launchers import (
     SOURCING,
     VALUES,
 )
-from builtin_plugins.tool_policy._shell import FILE, FILLED, FOUND, HOLES, SPLIT, Command, read_line, with_holes
+from builtin_plugins.tool_policy._shell import read_line, with_holes
+from builtin_plugins.tool_policy._shell_words import FILE, FILLED, FOUND, HOLES, SPLIT, Command
 
 _MAX_STEPS = 200_000
 """Characters and words that are looked at before the line counts as one that cannot be read: some 0.3 s."""
@@ -63,6 +64,8 @@ class Denied:
         program = words[0]
         if literally and not HOLES.isdisjoint(program):
             return False
+        if not literally and program.startswith(("!", "^", "%")):
+            return True  # a line or a job of before, where a shell is kept open
         for wanted in self._wanted:
             if _may_end_with(program, wanted[0]) and _follows(words, wanted[1:]):
                 return True
@@ -80,7 +83,7 @@ def may_run(text: str, wanted: Sequence[str], *, named: bool) -> bool:
         return True
     readings = [text, text.replace("\\\n", " ")] if "\\\n" in text else [text]
     try:
-        return any(_Search(denied).line(one, literally=not named) for one in readings)
+        return any(_Search(denied, text).line(one, literally=not named) for one in readings)
     except Unread:
         return named or denied.mentioned(text)
 
@@ -104,8 +107,6 @@ def _may_end_with(word: str, program: str) -> bool:
     """Whether a word with holes may be this program, in some folder."""
     if HOLES.isdisjoint(word):
         return base(word) == program
-    if word.endswith(("%", "^")):
-        return True
     end = re.split(_HOLE, word)[-1]
     return "/" not in end and program.endswith(end.casefold()) if end else True
 
@@ -138,8 +139,9 @@ def _follows(words: Sequence[str], wanted: Sequence[str]) -> bool:
 class _Search:
     """One line and what it leads to."""
 
-    def __init__(self, denied: Denied) -> None:
+    def __init__(self, denied: Denied, text: str) -> None:
         self._denied = denied
+        self._mentioned = denied.mentioned(text)
         self._steps = 0
         self._depth = 0
         self._inner: set[tuple[str, bool]] = set()
@@ -197,7 +199,7 @@ class _Search:
             if at in seen or at >= len(words):
                 continue
             seen.add(at)
-            self._step()
+            self._step(1 + (len(words) - at) // 8)
             if self._denied.fits(words[at:], literally=weakly):
                 return True
             if self._runs_written(base(words[at]), weakly):
@@ -210,6 +212,7 @@ class _Search:
             elif program in PREFIXES:
                 last = len(words)
                 if program in APPENDING:
+                    self._step(last)
                     words = [*_replaced(words), SPLIT]
                     last += program == "parallel"  # which takes whole lines, too, where xargs echoes them
                 waiting += [(place, weakly) for place in self._places(words, at, PREFIXES[program]) if place < last]
@@ -220,12 +223,13 @@ class _Search:
                     return True
             elif program in JOINING:
                 places = self._places(words, at, JOINING[program])
-                lines = [" ".join(words[place:]) for place in places]
+                lines = [" ".join(words[place:]) for place in (at + 1, *places)[JOINING[program] :]]
                 if any(self._inner_line(line, literally=weakly) for line in lines):
                     return True
                 if any(self._inner_line(text, literally=weakly) for text in command.fed):
                     return True
             elif program == "find":
+                self._step(len(words))
                 words = [word.replace("{}", FOUND) for word in words]
                 waiting += [(place + 1, weakly) for place in range(at, len(words)) if words[place] in _EXEC]
             elif self._other(program, words[at + 1 :], command):
@@ -281,6 +285,7 @@ class _Search:
     def _texts(self, words: Sequence[str]) -> bool:
         """Arguments that are lines of their own, also as the value of an option: `-S'git push'`, `--exec='git push'`."""
         for word in words:
+            self._step()
             texts = [word] if _IN_WORDS.search(word) else []
             if word.startswith("-"):
                 texts.append(word[2:])
@@ -295,16 +300,24 @@ class _Search:
             return not weakly
         lined = next((at for at, word in enumerate(words) if _WITH_LINE.match(word)), None)
         if lined is not None and not sourcing:
-            option, others = words[lined], [word for word in words[lined + 1 :] if not word.startswith(("-", "+"))]
+            option, others = (
+                words[lined],
+                [word for word in words[lined + 1 :] if not word.startswith(("-", "+")) or _IN_WORDS.search(word)],
+            )
             # The first is the line, and the others what it may run as "$@".
             return any(
                 self._inner_line(one, literally=weakly or at > 0) for at, one in enumerate(others)
             ) or self._texts([option, *words[:lined]])
-        script = next((word for word in words if not word.startswith(("-", "+"))), "-")
+        place = next((at for at, word in enumerate(words) if not word.startswith(("-", "+"))), None)
+        script = "-" if place is None else words[place]
         fed: list[str] | None = None
         if base(script) in self._written:
             fed = self._written[base(script)]
         elif script not in _INPUTS and "-s" not in words:
+            # A script's name is looked up like a program's.
+            filled_in = script[-1:] in HOLES
+            if self._denied.fits(words[place:], literally=filled_in) or (filled_in and self._mentioned):
+                return True
             return self._texts(words)
         else:
             fed = _fed(command)
@@ -322,9 +335,7 @@ class _Search:
             return any(_SED_RUNS.search(text) and self._denied.mentioned(text) for text in words)
         if program in CODE:
             runs = _AWK_RUNS.search if program.endswith("awk") else bool
-            wholly = any(
-                option in {"-c", "-e", "-r"} and code in HOLES for option, code in pairwise(words)
-            )
+            wholly = any(option in {"-c", "-e", "-r"} and code in HOLES for option, code in pairwise(words))
             return wholly or any(
                 runs(text) and self._denied.mentioned(text) for text in texts if _IN_WORDS.search(text)
             )

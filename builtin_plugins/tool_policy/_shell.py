@@ -7,31 +7,19 @@ what the word may be takes a hole for any text.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+
+from builtin_plugins.tool_policy._shell_words import CLOSE, COMMA, FILE, FILLED, HOLES, OPEN, SPLIT, Command, Level
 
 MAX_LINE = 32_768
 """Characters of a line that is read: agents write whole files with here-documents."""
 _MAX_DEPTH = 40
 """Substitutions within each other."""
-_MAX_WORDS, _MAX_BRACES = 64, 16
-"""Words that one word with braces may become, and the braces in it."""
 
-SPLIT = "\x01"
-"""A hole that may be no word, one or several: a variable outside of quotes."""
-FILLED = "\x02"
-"""A hole within one word: a variable in quotes, or a pattern of file names."""
-FILE = "\x03"
-"""The file that `<(...)` makes."""
-FOUND = "\x04"
-"""A file's name that `find` fills in."""
-HOLES = frozenset(SPLIT + FILLED + FILE + FOUND)
-_OPEN, _COMMA, _CLOSE = "\x05\x06\x07"  # braces outside of quotes, until they are expanded
-_OWN = {**dict.fromkeys(range(1, 8), " "), 0: "\n", 13: "\n"}
-"""Signs of ours in a text would be read as holes; for programs in C a text ends at NUL."""
+_OWN = {**dict.fromkeys(range(1, 8), " "), **dict.fromkeys((0, 11, 12, 13, 0x85, 0x2028, 0x2029), "\n")}
+"""Signs of ours in a text would be read as holes; a line ends where some program says so, and at NUL for those in C."""
 
-_WITH_COMMA = re.compile(f"{_OPEN}([^{_OPEN}{_CLOSE}]*){_CLOSE}")
-_WITHOUT_COMMA = re.compile(f"{_OPEN}([^{_OPEN}{_COMMA}{_CLOSE}]*){_CLOSE}")
 _PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}")
 """`{{secret:NAME}}` is filled in after the call was judged, as a variable is."""
 _PLAIN = re.compile(r"[^\s'\"\\$`;&|<>(){},#*?\[\]\x01-\x07]+")
@@ -40,11 +28,6 @@ _AFTER_WORD = frozenset({"", " ", "\t", "\n", ";", "&", "|", ")", "<", ">"})
 _NAME = re.compile(r"\w+|[@*#?$!_-]")
 _NUMBERS = frozenset("#?$!-")
 """`$?` and the like stand for a number."""
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
-_LEADING = frozenset({
-    "if", "then", "else", "elif", "fi", "do", "done", "while", "until", "!", "{", "}", "esac",
-})  # fmt: skip
-"""Words of the shell after which a command may stand."""
 _ESCAPES = {
     "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "'": "'",
     '"': '"', "?": "?",
@@ -52,24 +35,6 @@ _ESCAPES = {
 _ESCAPE = re.compile(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c([\s\S])|([\s\S]))"
 )
-
-
-@dataclass
-class Command:
-    """One command of a line."""
-
-    words: list[str] = field(default_factory=list[str])
-    """The program and its arguments, without quotes; a part that is filled in later is a hole."""
-    assigned: list[str] = field(default_factory=list[str])
-    """`NAME=value` before the program."""
-    files: list[str] = field(default_factory=list[str])
-    """Where it reads from and writes to."""
-    fed: list[str] = field(default_factory=list[str])
-    """The texts of its here-documents."""
-    source: Command | None = None
-    """The command before it in a pipeline."""
-    piped: bool = False
-    """It reads what another command writes."""
 
 
 @dataclass
@@ -120,7 +85,7 @@ class _Reader:
             self.broken = True
             return [], len(self._text)
         self._depth += 1
-        level = _Level()
+        level = Level()
         text = self._text
         while at < len(text):
             char = text[at]
@@ -133,7 +98,7 @@ class _Reader:
         self._depth -= 1
         return level.commands, at + 1
 
-    def _step(self, level: _Level, char: str, at: int) -> int:
+    def _step(self, level: Level, char: str, at: int) -> int:
         """Reads what stands here; answers where the next thing begins."""
         text = self._text
         if plain := _PLAIN.match(text, at):
@@ -157,10 +122,10 @@ class _Reader:
         if char in "*?[":
             return self._glob(level, char, at)
         alone = level.word is None and text[at + 1 : at + 2] in _AFTER_WORD
-        level.add(char if alone else {"{": _OPEN, ",": _COMMA, "}": _CLOSE}.get(char, char))
+        level.add(char if alone else {"{": OPEN, ",": COMMA, "}": CLOSE}.get(char, char))
         return at + 1
 
-    def _quoted(self, level: _Level, char: str, at: int) -> int:
+    def _quoted(self, level: Level, char: str, at: int) -> int:
         text = self._text
         if char in HOLES:
             level.add(char)
@@ -238,7 +203,8 @@ class _Reader:
             return self._substitution(at, hole)
         if following == "{":
             end = self._closing_brace(at + 2)
-            self._part_in_quotes(at + 2, end)
+            if end < len(text):
+                self._part_in_quotes(at + 2, end)
             return hole, end + 1
         if name := _NAME.match(text, at + 1):
             if following in _NUMBERS:
@@ -291,15 +257,14 @@ class _Reader:
         self._take(reader)
         return FILLED if quoted else SPLIT, end + 1
 
-    def _redirection(self, level: _Level, at: int) -> int:
+    def _redirection(self, level: Level, at: int) -> int:
         text = self._text
         if text[at + 1 : at + 2] == "(":
             inner, end = self.commands(at + 2, ")")
             self.inner += inner
             level.add(FILE)
             return end
-        if level.in_test:
-            level.end_word()
+        if level.still_in_test():
             return at + 1
         operator = _REDIRECTION.match(text, at)
         assert operator is not None  # one of the two signs stands here
@@ -328,13 +293,12 @@ class _Reader:
             at = end if last is None else last.end()
         return at
 
-    def _operator(self, level: _Level, char: str, at: int) -> int:
+    def _operator(self, level: Level, char: str, at: int) -> int:
         text = self._text
         if text.startswith(("&>", "&>>"), at):
             level.begin_redirection(">")
             return at + 2 + text.startswith("&>>", at)
-        if level.in_test:
-            level.end_word()
+        if level.still_in_test():
             return at + 1
         if level.pattern and char in "|()":
             level.end_pattern(char)
@@ -355,7 +319,7 @@ class _Reader:
         level.pattern = level.pattern or (level.cases > 0 and char == ";" and length > 1)
         return at + length
 
-    def _bracket_in_word(self, level: _Level, at: int) -> int:
+    def _bracket_in_word(self, level: Level, at: int) -> int:
         """`a=(...)` is a list of words, `@(...)` a pattern, `f()` a function."""
         if level.is_assignment():
             values, end = self.commands(at + 1, ")")
@@ -364,7 +328,7 @@ class _Reader:
         level.bracket("(")
         return at + 1
 
-    def _glob(self, level: _Level, char: str, at: int) -> int:
+    def _glob(self, level: Level, char: str, at: int) -> int:
         text = self._text
         if char == "[":
             part = re.compile(r"\[[!^]?\]?[^\s\]\[/'\"]*\]").match(text, at)
@@ -375,121 +339,6 @@ class _Reader:
             return part.end()
         level.add(FILLED)
         return at + 1
-
-
-class _Level:
-    """The commands of a line, or of one substitution in it, while they are read."""
-
-    def __init__(self) -> None:
-        self.commands: list[Command] = []
-        self.command = Command()
-        self.word: str | None = None
-        self._bare: str | None = None
-        """What stands before the first quote of the word."""
-        self.redirection = ""
-        self.brackets = 0
-        self.cases = 0
-        self.pattern = False
-        """A pattern of `case` stands here, not a command."""
-        self.in_test = False
-        """Within `[[ ... ]]`, where operators do not end a command."""
-        self._keyword = ""
-        self._piped_group = False
-        """A group of commands reads from a pipe, so each of them may."""
-
-    def add(self, text: str, *, quoted: bool = False) -> None:
-        """A further part of the word that is read."""
-        if quoted and self._bare is None:
-            self._bare = self.word or ""
-        self.word = (self.word or "") + text
-
-    def is_assignment(self) -> bool:
-        """True after `NAME=`, before anything else of the word."""
-        return self.word is not None and self._bare is None and _ASSIGNMENT.fullmatch(self.word) is not None
-
-    def is_index(self) -> bool:
-        """True after a name with which an assignment to a place of a list may begin."""
-        return self.word is not None and self.word.isidentifier() and not self.command.words
-
-    def begin_redirection(self, operator: str) -> None:
-        """The next word is a file, or the text of a here-string."""
-        if self.word is not None and self.word.isdigit() and self._bare is None:
-            self.word = None  # the number of a stream
-        self.end_word()
-        self.redirection = operator
-
-    def end_word(self) -> None:
-        if self.word is None:
-            return
-        word, bare = self.word, self.word if self._bare is None else self._bare
-        self.word = self._bare = None
-        command = self.command
-        if self.redirection:
-            texts = list(_expanded(word))
-            if self.redirection == "<<<" or (self.redirection == "<" and FILE in word):
-                command.fed += texts
-            else:
-                command.files += texts
-            self.redirection = ""
-        elif self.pattern and bare != "esac":
-            pass
-        elif not command.words and _ASSIGNMENT.match(bare):
-            command.assigned.append(_plain(word))
-        elif not command.words and bare == word and word in _LEADING:
-            self._reserved(word)
-        else:
-            if not command.words:
-                self._keyword = bare if bare == word else ""
-            command.words += _expanded(word)
-            self._after_keyword(word)
-
-    def _after_keyword(self, word: str) -> None:
-        """What words mean after those with which the shell begins something of its own."""
-        if self._keyword == "[[":
-            self.in_test = word != "]]"
-        elif self._keyword == "case" and word == "in" and len(self.command.words) > 2:
-            self.cases += 1
-            self.pattern = True
-            self.command = Command()
-        elif self._keyword == "function" and len(self.command.words) == 2:
-            self.command = Command()
-
-    def _reserved(self, word: str) -> None:
-        if word == "esac":
-            self.cases = max(0, self.cases - 1)
-            self.pattern = False
-        if word in {"}", "fi", "done", "esac"}:
-            self.command = Command()
-        else:
-            self._piped_group = self._piped_group or self.command.piped
-
-    def end_pattern(self, sign: str) -> None:
-        """Forgets a pattern of `case`; the commands that it leads to follow."""
-        self.end_word()
-        self.command = Command()
-        self.pattern = sign != ")"
-
-    def bracket(self, sign: str) -> None:
-        """A group of commands begins or ends."""
-        self._piped_group = self._piped_group or (sign == "(" and self.command.piped)
-        self.end_command()
-        self.brackets = max(0, self.brackets + (1 if sign == "(" else -1))
-
-    def end_line(self) -> None:
-        """A pipeline goes on after the end of a line."""
-        self.end_word()
-        if self.command.words or not self.command.piped:
-            self.end_command()
-
-    def end_command(self, *, pipe: bool = False) -> None:
-        self.end_word()
-        self.in_test = False
-        self.redirection = self._keyword = ""
-        command = self.command
-        command.piped = command.piped or self._piped_group
-        if command.words or command.assigned or command.files or command.fed:
-            self.commands.append(command)
-        self.command = Command(piped=pipe, source=command if pipe and command.words else None)
 
 
 def _unescaped(escape: re.Match[str]) -> str:
@@ -503,35 +352,3 @@ def _unescaped(escape: re.Match[str]) -> str:
     else:
         char = _ESCAPES.get(escape[6], "\\" + escape[6])
     return FILLED if char < "\x08" else char
-
-
-def _plain(word: str) -> str:
-    """A word with the braces that mean nothing."""
-    return word.translate({5: "{", 6: ",", 7: "}"})
-
-
-def _expanded(word: str) -> list[str]:
-    """What a word with braces becomes: `r{m,}` is `rm` and `r`."""
-    for _ in range(_MAX_DEPTH):
-        word, changes = _WITHOUT_COMMA.subn(_one_word, word)
-        if not changes:
-            break
-    if word.count(_OPEN) > _MAX_BRACES:
-        return [SPLIT]
-    words: list[str] = []
-    waiting = [word]
-    while waiting:
-        word = waiting.pop()
-        braces = _WITH_COMMA.search(word)
-        if braces is None:
-            words.append(_plain(word))
-            continue
-        parts = braces[1].split(_COMMA)
-        if len(words) + len(waiting) + len(parts) > _MAX_WORDS:
-            return [SPLIT]
-        waiting += [word[: braces.start()] + part + word[braces.end() :] for part in reversed(parts)]
-    return words
-
-
-def _one_word(braces: re.Match[str]) -> str:
-    return FILLED if ".." in braces[1] else f"{{{braces[1]}}}"
