@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from _data import data_folder
 from offered_tokens import demo_tools, tools_of
 
 from hooksdk import Tool, ToolError
@@ -31,7 +32,7 @@ __all__ = [
     "plain_answer",
 ]
 
-RETRIEVAL = Path(__file__).resolve().parents[2] / "shared" / "benchmarks" / "retrieval"
+RETRIEVAL = data_folder() / "retrieval"
 SIZE = 1860
 DEMO = "office-"
 """Before the demo's owners: livemcp has servers of the same names, and of some other version."""
@@ -48,8 +49,7 @@ def key_of(tool: Tool) -> str:
 
 @lru_cache
 def definitions() -> list[Tool]:
-    """The catalog without executors. The first call starts the demo's servers, in an event loop of its own. Raises
-    `FileNotFoundError` where ../shared is not here."""
+    """The catalog without executors. The first call starts the demo's servers, in an event loop of its own."""
     livemcp = tools_of(RETRIEVAL / "livemcp" / "catalog.jsonl")
     try:
         demo = [tool.copy(owner=DEMO + tool.owner) for tool in anyio.run(demo_tools)]

@@ -10,13 +10,14 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from _data import data_folder
+
 from hooksdk import Tool
 
 __all__ = ["FIXTURES", "LIVEMCP", "Log", "core_tools", "deferrable_tools", "fixtures", "livemcp"]
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "benchmarks"
-FIXTURES = SHARED / "scenarios_20_tools.json"
-LIVEMCP = SHARED / "retrieval" / "livemcp" / "catalog.jsonl"
+FIXTURES = data_folder() / "scenarios_20_tools.json"
+LIVEMCP = data_folder() / "retrieval" / "livemcp" / "catalog.jsonl"
 
 Log = Callable[[str, dict[str, Any]], None]
 """Is told the name and the arguments of each call that reaches a tool."""

@@ -4,7 +4,7 @@
 
 Each gateway, and the servers git, time and excel, get an environment of their own in FOLDER, made with uv where it is there
 and with venv and pip otherwise. One that does not install or does not start is told and left out; agent-mcp-gateway needs a
-`python3.12` on the PATH. hooksdk is the one of this interpreter. The catalog of 1,860 tools lies in ../shared; without it
+`python3.12` on the PATH. hooksdk is the one of this interpreter. The catalog of 1,860 tools is made of the data beside it; without it
 that row stays empty. Progress is on stderr, the tables are Markdown on stdout, and all that was answered is in the JSON.
 """
 
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from _data import data_folder
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
@@ -34,7 +35,7 @@ sys.path.append(str(HERE))
 
 from rivals import DENIED, GATEWAYS, SERVERS, Call, Entries, Gateway, programs_of, progress  # noqa: E402
 
-CATALOGS = Path(__file__).parents[2] / "shared" / "benchmarks" / "retrieval"
+CATALOGS = data_folder() / "retrieval"
 MANY = 1860
 """Tools, of which two are those of the server `time`."""
 PATIENCE = 180

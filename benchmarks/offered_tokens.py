@@ -2,7 +2,7 @@
 
     python benchmarks/offered_tokens.py [--json]
 
-Real catalogs from small to large: the 20 tools of the scenarios and the retrieval sets in ../shared, and the five MCP
+Real catalogs from small to large: the 20 tools of the scenarios and the retrieval sets, and the five MCP
 servers of `hooksdk demo`, which are started for it. What is not here is left out, and said on standard error; code mode
 needs the extra `code`. Tokens are those of `run.stats`: characters of name, description and schema as compact JSON, by
 four. The bridge is measured at a context window of 200,000, since a listing may take a tenth of the window; `auto` is asked
@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from _data import data_folder
 
 from hooksdk import Tool
 from hooksdk.testing import open_host
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "benchmarks"
+DATA = data_folder()
 SETS = ("livemcp", "bfcl_functions", "stabletoolbench", "sealtools")
 ALL_SETS = ("bfcl_apis", "metatool", "nestful", *SETS)
 WINDOW = 200_000
@@ -73,7 +74,7 @@ def tools_of(path: Path) -> list[Tool]:
 
 
 def scenario_tools() -> list[Tool]:
-    definitions = json.loads((SHARED / "scenarios_20_tools.json").read_text("utf-8"))["tools"]
+    definitions = json.loads((DATA / "scenarios_20_tools.json").read_text("utf-8"))["tools"]
     return [
         Tool(name=one["name"], description=one["description"], parameters=one["parameters"], source="mcp", owner="fake")
         for one in definitions
@@ -97,19 +98,15 @@ async def demo_tools() -> list[Tool]:
 
 
 async def catalogs() -> AsyncIterator[tuple[str, list[Tool]]]:
-    retrieval = SHARED / "retrieval"
-    if not SHARED.is_dir():
-        print("left out: the catalogs in ../shared, which is not here", file=sys.stderr)
-    else:
-        yield "scenarios", scenario_tools()
+    retrieval = DATA / "retrieval"
+    yield "scenarios", scenario_tools()
     try:
         yield "servers of the demo", await demo_tools()
     except ImportError as error:
         print(f"left out: the servers of the demo ({error})", file=sys.stderr)
-    if SHARED.is_dir():
-        for name in SETS:
-            yield name, tools_of(retrieval / name / "catalog.jsonl")
-        yield "all seven sets", [tool for name in ALL_SETS for tool in tools_of(retrieval / name / "catalog.jsonl")]
+    for name in SETS:
+        yield name, tools_of(retrieval / name / "catalog.jsonl")
+    yield "all seven sets", [tool for name in ALL_SETS for tool in tools_of(retrieval / name / "catalog.jsonl")]
 
 
 def show(rows: Sequence[Mapping[str, Any]]) -> None:

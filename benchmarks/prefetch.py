@@ -2,7 +2,7 @@
 
     python benchmarks/prefetch.py [--queries 60] [--data FOLDER] [--json]
 
-Four tables. The share of the right tools that are shown at once, over the public retrieval sets in ../shared (a query of
+Four tables. The share of the right tools that are shown at once, over the public retrieval sets (a query of
 theirs is taken for the prompt), for several numbers of tools and budgets. The tokens of the tools in a first request, at
 three sizes of catalog (livemcp's tools, or these and as many of the next set as are needed), with the bridge alone and with
 prefetch: median and maximum over livemcp's queries. The time that prefetch takes, with a warm index, stands beside them. And
@@ -22,9 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from _data import data_folder
 from _idle_prompts import IDLE_PROMPTS
+from _scorer import SETS, load
 from offered_tokens import tools_of
-from quality import module_of, share_of_right
+from quality import share_of_right
 
 from builtin_plugins.tool_search import ToolSearch
 from builtin_plugins.tool_search._ranking.indexes import Indexes
@@ -34,7 +36,6 @@ from hooksdk import PluginState, Tool
 from hooksdk.catalog import build_catalog
 from hooksdk.testing import open_host
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "benchmarks" / "retrieval"
 COUNTS = (4, 6, 8, 10)
 BUDGETS = (1_000, 1_500, 2_000, 3_000, 4_000)
 SIZES = (115, 527, 1_860)
@@ -53,11 +54,10 @@ async def prefetched(
 
 async def shares(data: Path, queries: int) -> dict[str, dict[str, Any]]:
     """By set and by number and budget: the share of the right tools that are shown, and the tokens that it takes."""
-    scorer = module_of(data / "evaluate.py")
     indexes = Indexes(load_ranker("bm25"))
     table: dict[str, dict[str, Any]] = {}
-    for name in scorer.ALL:
-        _, asked = scorer.load(data, name, queries)
+    for name in SETS:
+        _, asked = load(data, name, queries)
         tools = tools_of(data / name / "catalog.jsonl")
         ids = [json.loads(line)["id"] for line in (data / name / "catalog.jsonl").read_text("utf-8").splitlines()]
         tools = [tool.copy(name=own) for tool, own in zip(tools, ids, strict=True)]
@@ -161,7 +161,7 @@ async def measure(data: Path, queries: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queries", type=int, default=60)
-    parser.add_argument("--data", type=Path, default=SHARED)
+    parser.add_argument("--data", type=Path, default=data_folder() / "retrieval")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if not options.data.is_dir():

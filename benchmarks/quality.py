@@ -2,9 +2,8 @@
 
     python benchmarks/quality.py [--queries 150] [--json] [--data FOLDER] [--path SITE_PACKAGES]
 
-Recall@5 on the public retrieval sets in ../shared (the first queries by a hash of their text, as the scorer there picks
-them), on queries as a model types them, and of whole tasks that are asked in one query and in several. The sets' own scorer
-counts. One that cannot be installed beside this package may be elsewhere: `--path venv/lib/python3.11/site-packages`.
+Recall@5 on public retrieval sets (the first queries by a hash of their text), on queries as a model types them, and of whole
+tasks that are asked in one query and in several. One that cannot be installed beside this package may be elsewhere: `--path venv/lib/python3.11/site-packages`.
 """
 
 from __future__ import annotations
@@ -18,8 +17,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from _data import data_folder
+from _scorer import SETS, evaluate, load, read, recall
+
 HERE = Path(__file__).resolve().parent
-DATA = HERE.parents[1] / "shared" / "benchmarks" / "retrieval"
 RANKERS = {
     "rank-bm25, plain": "peer_rankers:rank_bm25_plain",
     "Hermes Agent": "peer_rankers:hermes",
@@ -56,30 +57,30 @@ def makers() -> dict[str, Maker]:
     return makers_here
 
 
-def by_kind(scorer: Any, maker: Maker, data: Path) -> dict[str, float]:
+def by_kind(maker: Maker, data: Path) -> dict[str, float]:
     """Recall@5 for each kind of a model's queries; `absent` is the share of those answered with nothing."""
-    catalog = scorer.read(data / "livemcp" / "catalog.jsonl")
+    catalog = read(data / "livemcp" / "catalog.jsonl")
     search = maker(catalog)
     recalls: dict[str, list[float]] = {}
-    for query in scorer.read(data / "livemcp" / "model_queries.jsonl"):
+    for query in read(data / "livemcp" / "model_queries.jsonl"):
         ids = search(query["query"], 10)
         kind = query["kind"]
         if kind == "absent":
             recalls.setdefault("absent", []).append(float(not ids))
             continue
-        recall = scorer.score(ids, query)["recall@5"]
-        recalls.setdefault(kind, []).append(recall)
-        recalls.setdefault("all", []).append(recall)
+        share = recall(ids, query)
+        recalls.setdefault(kind, []).append(share)
+        recalls.setdefault("all", []).append(share)
     return {kind: statistics.fmean(values) for kind, values in recalls.items()}
 
 
-def in_several_queries(scorer: Any, maker: Maker, data: Path) -> dict[str, float]:
+def in_several_queries(maker: Maker, data: Path) -> dict[str, float]:
     """Recall of livemcp's whole tasks asked in one query, and with a further query for each of their steps.
 
     The set does not say to which task a step belongs: a task is given the steps whose tools are all among its own, and
     tasks without one are left out. So this is what a model can gain that names its steps as well as the annotators did.
     """
-    catalog, queries = scorer.load(data, "livemcp")
+    catalog, queries = load(data, "livemcp")
     search = maker(catalog)
     steps = [query for query in queries if query["kind"] == "step"]
     tasks = [query for query in queries if query["kind"] == "task"]
@@ -102,30 +103,29 @@ def in_several_queries(scorer: Any, maker: Maker, data: Path) -> dict[str, float
 
 
 def share_of_right(hits: Iterable[str], query: dict[str, Any]) -> float:
-    """The share of the right tools among all hits; the scorer counts ten at most."""
+    """The share of the right tools among all hits."""
     names = set(hits)
     gold = set(query["gold"])
     return sum(not names.isdisjoint([one, *query.get("alt", {}).get(one, ())]) for one in gold) / len(gold)
 
 
-def weak_or_empty(scorer: Any, data: Path) -> tuple[float, float]:
+def weak_or_empty(data: Path) -> tuple[float, float]:
     """Of absent capabilities the share answered with nothing or with weak hits only, and what leaving weak hits out
     would cost of the recall."""
     ranker = module_of(HERE / "ranker.py")
-    strict, all_hits = by_kind(scorer, ranker.rank_strict, data), by_kind(scorer, ranker.rank, data)
+    strict, all_hits = by_kind(ranker.rank_strict, data), by_kind(ranker.rank, data)
     return strict["absent"], all_hits["all"] - strict["all"]
 
 
-def measure(scorer: Any, maker: Maker, data: Path, queries: int) -> dict[str, Any]:
-    sets = {name: scorer.evaluate(maker, *scorer.load(data, name, queries), 10, True) for name in scorer.ALL}
-    recall = {name: scores["recall@5"] for name, scores in sets.items()}
-    steps = {kind: scores["recall@5"] for kind, scores in sets["livemcp"]["by_kind"].items()}
+def measure(maker: Maker, data: Path, queries: int) -> dict[str, Any]:
+    sets = {name: evaluate(maker, *load(data, name, queries)) for name in SETS}
+    recalls = {name: shares[""] for name, shares in sets.items()}
     return {
-        "sets": recall,
-        "mean": statistics.fmean(recall.values()),
-        "livemcp": steps,
-        "model": by_kind(scorer, maker, data),
-        "several": in_several_queries(scorer, maker, data),
+        "sets": recalls,
+        "mean": statistics.fmean(recalls.values()),
+        "livemcp": sets["livemcp"],
+        "model": by_kind(maker, data),
+        "several": in_several_queries(maker, data),
     }
 
 
@@ -158,22 +158,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queries", type=int, default=150, help="queries of each set at most; 0: all")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--data", type=Path, default=data_folder() / "retrieval")
     parser.add_argument("--path", action="append", default=[], help="a further folder of installed packages")
     options = parser.parse_args()
-    if not (options.data / "evaluate.py").is_file():
+    if not (options.data / "livemcp").is_dir():
         sys.exit(f"the retrieval sets are not in {options.data}; give their folder with --data")
     sys.path.extend(options.path)
-    scorer = module_of(options.data / "evaluate.py")
     table: dict[str, Any] = {}
     for name, maker in makers().items():
         print(f"{name} ...", file=sys.stderr, flush=True)
-        table[name] = measure(scorer, maker, options.data, options.queries)
-    weak, lost = weak_or_empty(scorer, options.data)
+        table[name] = measure(maker, options.data, options.queries)
+    weak, lost = weak_or_empty(options.data)
     if options.json:
         print(json.dumps({"rankers": table, "absent": {"empty_or_weak": weak, "recall_lost": lost}}, indent=2))
         return
-    show(table, list(scorer.ALL))
+    show(table, list(SETS))
     print(f"\nhooksdk answers {weak:.0%} of the absent capabilities with nothing or with weak hits only.")
     print(f"Leaving weak hits out would cost {100 * lost:.1f} points of recall on these queries.")
 

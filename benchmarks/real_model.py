@@ -3,7 +3,7 @@
     python benchmarks/real_model.py --base-url http://127.0.0.1:8000/v1 --model NAME [--json FILE]
 
 Whatever speaks OpenAI's Chat Completions with tools can be asked. Each run goes over the whole stack: `run_agent`, a host
-with tool_search, `OpenAIModel`. The tools are real definitions (from ../shared, and the demo's servers where they are
+with tool_search, `OpenAIModel`. The tools are real definitions (public ones, and the demo's servers where they are
 installed); behind them stand executors that record what they get and answer with made-up results, so a model can break
 nothing, with the shell neither. The key is read from OPENAI_API_KEY, and may be missing for a server that wants none.
 
@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from _real_catalog import RETRIEVAL, SIZE, definitions
+from _real_catalog import SIZE, definitions
 from _real_runs import MODES, Job, Result, available, jobs, play, prefetched
 from _real_tasks import TASKS
-from _scenario_tools import FIXTURES
 
 from hooksdk.agent import Limits
 from hooksdk.models.openai import OpenAIModel
@@ -230,8 +229,6 @@ async def show_prefetched() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = read_options(arguments)
-    if not (FIXTURES.is_file() and RETRIEVAL.is_dir()):
-        sys.exit("the tools and the scenarios lie in ../shared/benchmarks, which is not here")
     if options.json:
         with options.json.open("a"):  # whether it can be written is known before a model is asked
             pass

@@ -6,7 +6,7 @@ Several modes are given as `--mode off code` or as `--mode off --mode code`; wit
 
 Each scenario runs over the whole stack: `run_agent`, a host with the tool_search plugin, `OpenAIModel` over HTTP, and on
 the other side a `ScriptedServer` whose model (`_scenario_model.py`) goes by what the request holds and nothing else. First
-with the 20 tools and four core tools, then with the 527 tools of livemcp around the 20. Both lie in ../shared.
+with the 20 tools and four core tools, then with the 527 tools of livemcp around the 20.
 
 Tokens are estimated (characters of the JSON as sent / 4). The price of a prompt is told in tokens at full input price. With
 a cache, what a request has in common with the request before it in the same run, from its beginning (tools first, then
@@ -36,7 +36,7 @@ from typing import Any, cast
 
 import anyio
 from _scenario_model import plan_of, scripted_agent
-from _scenario_tools import FIXTURES, LIVEMCP, core_tools, deferrable_tools, fixtures
+from _scenario_tools import core_tools, deferrable_tools, fixtures
 
 from builtin_plugins.tool_search.rankers import Document, load_ranker
 from hooksdk import Catalog, schema
@@ -383,8 +383,6 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     options = read_options()
-    if not (FIXTURES.is_file() and LIVEMCP.is_file()):
-        sys.exit("the scenarios and livemcp's catalog lie in ../shared/benchmarks, which is not here")
     modes = [mode for mode in MODES if mode in (options.mode or MODES)]
     if "code" in modes and not find_spec("pydantic_monty"):
         print("left out: code mode, which needs the extra `code`", file=sys.stderr)

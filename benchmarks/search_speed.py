@@ -2,8 +2,8 @@
 
     python benchmarks/search_speed.py [--json] [--large] [--path SITE_PACKAGES]
 
-Catalogs are recombined from the retrieval sets in ../shared (names, descriptions, parameters and owners of different
-tools), or made up where these are absent. Peers are measured where they can be imported; a package that does not
+Catalogs are recombined from the retrieval sets (names, descriptions, parameters and owners of different
+tools). Peers are measured where they can be imported; a package that does not
 install beside this one may lie elsewhere: `--path venv/lib/python3.11/site-packages`. Times are processor time in
 milliseconds; all take turns at each query, and each query is new, though others like it were asked before, as in a process
 that has run for a while. rank-bm25 runs over our words. `--large` adds 100,000 tools with fewer queries; whoever has taken
@@ -23,12 +23,14 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
+from _data import data_folder
+
 from builtin_plugins.tool_search._ranking.indexes import Indexes
 from builtin_plugins.tool_search._ranking.stems import stem
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, RankBm25Ranker, Ranker
 from hooksdk import Tool, schema
 
-RETRIEVAL = Path(__file__).resolve().parents[2] / "shared" / "benchmarks" / "retrieval"
+RETRIEVAL = data_folder() / "retrieval"
 SETS = ("bfcl_apis", "bfcl_functions", "livemcp", "metatool", "nestful", "sealtools", "stabletoolbench")
 QUERIES = 40
 FEW_QUERIES = 8
@@ -45,8 +47,6 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 def sources() -> Sources:
     """Tools to recombine, and queries by kind."""
-    if not RETRIEVAL.is_dir():
-        return made_up()
     tools = [tool for name in SETS for tool in read_lines(RETRIEVAL / name / "catalog.jsonl")]
     requests = [one["query"] for name in SETS for one in read_lines(RETRIEVAL / name / "queries.jsonl")]
     model = read_lines(RETRIEVAL / "livemcp" / "model_queries.jsonl")
@@ -54,51 +54,6 @@ def sources() -> Sources:
         "a few words": [one["query"] for one in model if one["kind"] in {"keyword", "sentence", "typo"}],
         "a request": requests,
     }
-
-
-def made_up() -> Sources:
-    verbs = [
-        "create",
-        "delete",
-        "list",
-        "update",
-        "search",
-        "export",
-        "share",
-        "lock",
-        "copy",
-        "move",
-        "convert",
-        "compare",
-    ]
-    things = [
-        "issue",
-        "file",
-        "invoice",
-        "ticket",
-        "page",
-        "user",
-        "order",
-        "image",
-        "report",
-        "event",
-        "message",
-        "branch",
-    ]
-    tools = [
-        {
-            "name": f"{verb}_{thing}",
-            "description": f"{verb.title()} the {thing} of an account. Answers the {other} that belongs to it.",
-            "parameters": {"type": "object", "properties": {other: {"type": "string", "description": f"The {thing}"}}},
-            "server": thing,
-        }
-        for verb in verbs
-        for thing in things
-        for other in things
-    ]
-    words = [f"{verb} {thing}" for verb in verbs for thing in things]
-    requests = [f"I need you to {one}. Then {two} and tell me what you found." for one, two in zip(words, words[::-1])]  # noqa: B905
-    return tools, {"a few words": words, "a request": requests}
 
 
 def recombined(parts: Sequence[dict[str, Any]], count: int) -> list[Tool]:
@@ -170,7 +125,7 @@ PEERS = {
 
 def importable() -> Iterator[tuple[str, Callable[[Sequence[Tool]], Search]]]:
     """hooksdk and the other projects that are installed, each once loaded and warm."""
-    few = recombined(made_up()[0], 3)
+    few = recombined(sources()[0], 3)
     for name, (package, make) in {"hooksdk": ("hooksdk", hooksdk_search), **PEERS}.items():
         try:
             metadata.version(package)

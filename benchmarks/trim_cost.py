@@ -1,6 +1,6 @@
-"""What trims do to the bill: the transcripts beside the repository, and one long session of all that are of one kind.
+"""What trims do to the bill: real transcripts, and one long session of all that are of one kind.
 
-    python benchmarks/trim_cost.py [--folder ../shared/benchmarks/transcripts]
+    python benchmarks/trim_cost.py [--folder FOLDER]
 
 Deterministic: sizes are estimates (characters / 4), prices those of `hooksdk.costs.Prices`. No clock, no network.
 """
@@ -11,11 +11,13 @@ import argparse
 import json
 from pathlib import Path
 
+from _data import data_folder
+
 from hooksdk.cli._sessions.cost import compare
 from hooksdk.costs import Bill
 from hooksdk.formats import Message
 
-FOLDER = Path(__file__).parents[2] / "shared" / "benchmarks" / "transcripts"
+FOLDER = data_folder() / "transcripts"
 PAUSE = 600
 """Seconds that the person is away between two runs, in one column: longer than the cache lives."""
 HEAD = [

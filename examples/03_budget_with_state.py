@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 from pydantic import BaseModel, PositiveInt
 
-from hooksdk import Host, MemoryStore, PluginState, Tool, hooks, tool
+from hooksdk import Host, MemoryStore, PluginState, hooks, tool
 from hooksdk.agent import run_agent
 from hooksdk.hooks import BeforeToolCall, Block
 from hooksdk.testing import ScriptedModel, call, say
@@ -25,6 +25,8 @@ class CallBudget:
 
     @hooks.before_tool_call(tools="host:*:*")
     def spend(self, event: BeforeToolCall) -> Block | None:
+        if event.again:  # it was counted before it waited for a person
+            return None
         spent = self.state.get("spent", 0)
         if spent >= self.config.calls:
             return Block(f"the {self.config.calls} calls of this session are spent")
@@ -44,13 +46,12 @@ def look_up(word: str) -> str:
 
 async def main() -> None:
     store = MemoryStore()  # JsonlStore("sessions") outlives the process, too
-    tools = [Tool.from_function(look_up, source="host")]
     settings: dict[str, Any] = {"allow": [], "plugins": {"call_budget": {"config": {"calls": 3}}}}
     for day in ("Monday", "Tuesday"):
         async with Host(plugins=[CallBudget], store=store, config=settings) as host, host.session("ann") as session:
             words = [call("look_up", word=word) for word in ("plugin", "hook")]
             model = ScriptedModel([words, call("calls_left"), say("Done.")])
-            outcome = await run_agent(session, model, "Look both up.", tools=tools)
+            outcome = await run_agent(session, model, "Look both up.", tools=[look_up])
             answer = session.results.read(session.results.list()[-1].handle)
             print(f"{day}: resumed={session.resumed}, calls {outcome.stats['tool_calls']}, left {answer}")
 

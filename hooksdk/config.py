@@ -14,6 +14,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from hooksdk._config.merge import Merged, merge
+from hooksdk._config.named import NamedFile, check_digest, content_digest
 from hooksdk._config.own_settings import OwnSettings, ProjectSettings
 from hooksdk._config.rules import Remark
 from hooksdk._config.sources import (
@@ -27,6 +28,7 @@ from hooksdk._config.sources import (
     trusted_digests,
     user_file,
     without_password,
+    xdg_folder,
 )
 from hooksdk._config.trust import PLUGINS_FILE, Trust, is_inside, look_up_file, resolve
 from hooksdk._config.watch import FileWatch
@@ -43,6 +45,7 @@ __all__ = [
     "ConfigWatch",
     "FileWatch",
     "Merged",
+    "Notice",
     "PluginConfig",
     "ProjectSettings",
     "Remark",
@@ -62,11 +65,18 @@ __all__ = [
     "trusted_digests",
     "user_file",
     "without_password",
+    "xdg_folder",
 ]
 
 Tables = Mapping[str, Callable[[object], Sequence[str]]]
 """What is wrong with a table of the configuration, by the table's name."""
 Seconds = Annotated[float, Field(gt=0)]
+
+
+class Notice(str):
+    """A line of a plugin's `diagnose(...)` about what may be meant so: `hooksdk doctor` shows it, and it is no problem."""
+
+    __slots__ = ()
 
 
 class _Strict(BaseModel):
@@ -164,6 +174,30 @@ class Config(_Strict):
         merged = self._merged
         return merged.trust.folder if merged is not None and fold(plugin_id) in merged.switched_off else None
 
+    @property
+    def digests(self) -> Mapping[Path, str]:
+        """Of the files that a project's settings name and that count since you trust its folder: `sha256:...` by resolved path.
+        Nothing else is to be read from them."""
+        return self._merged.digests if self._merged is not None else {}
+
+    def read_file(self, path: Path) -> bytes:
+        """What is in a file that a setting names. Raises `OSError`, and `ConfigError` for one that has changed since you trusted
+        the folder whose settings name it."""
+        content = path.read_bytes()
+        if self._merged is not None and (digest := self.digests.get(resolve(path))) is not None:
+            check_digest(path, content_digest(content), digest, self._merged.trust.folder)
+        return content
+
+    def check_files(self) -> None:
+        """Raises `ConfigError` where one of these files is not what it was when the configuration was read."""
+        for path, digest in self.digests.items():
+            assert self._merged is not None
+            check_digest(path, NamedFile("", path).digest, digest, self._merged.trust.folder)
+
+    def set_by_project(self, name: str) -> bool:
+        """True when the project's file says what counts of this setting, such as `mcp`."""
+        return self._merged is not None and self._merged.origins.get((name,)) == self._merged.project
+
     def named_by_project_alone(self, plugin_id: str) -> bool:
         """True when nobody but the file of a project that is not trusted names the plugin."""
         return self._merged is not None and fold(plugin_id) in self._merged.unconfirmed
@@ -186,7 +220,7 @@ def load_config(
 
 
 def _tell(merged: Merged) -> None:
-    for problem in merged.twice:
+    for problem in merged.problems:
         logger.warning("%s", problem)
     if missing := merged.missing_trust():
         entries = ", ".join(dict.fromkeys(printable_entry(remark.entry) for remark in missing))
@@ -287,7 +321,8 @@ def read_config(
     merged = merge(sources, folder or Path.cwd())
     config = _validate(merged.data, "configuration", tables)
     # Only where it counts later on: the same settings, written in code, are an equal configuration.
-    if merged.own_settings or merged.switched_off or merged.unconfirmed:
+    by_project = ("mcp",) in merged.origins and merged.origins["mcp",] == merged.project
+    if merged.own_settings or merged.switched_off or merged.unconfirmed or merged.digests or by_project:
         config._merged = merged  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return config, merged
 

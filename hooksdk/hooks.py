@@ -259,6 +259,11 @@ def rewrite_tool_call(event: RewriteToolCall) -> Rewrite | None:
 class BeforeToolCall(_ToolEvent):
     """A call with its final arguments: what is judged is what runs."""
 
+    again: bool = False
+    """True where this very call was judged before, has waited for a person or for its tool since, and may run now: policies are
+    asked once more, so that rules which were tightened meanwhile hold. For a policy that counts calls: it has counted this one.
+    A policy that asks answers the same `Ask` as before, which is not asked again once a person has said yes to it."""
+
 
 @define(kind="decide", timeout=15, options={"tools"}, answer_grants={Answer: "answer"})
 def before_tool_call(event: BeforeToolCall) -> Block | Ask | Answer | None:

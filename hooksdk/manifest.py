@@ -54,6 +54,10 @@ class Contracts(BaseModel):
     model_config = ConfigDict(extra="allow")
     tools: list[str] | None = None
     hooks: list[str] | None = None
+    files: list[str] | None = None
+    """The settings that name a file which the plugin reads, such as `words` or `tokens.*.path`."""
+    code: list[str] | None = None
+    """The settings that name code as `package.module:name`."""
 
 
 class Manifest(BaseModel):

@@ -1,16 +1,30 @@
-"""Tool patterns: `delete_*`, `mcp:github:*`. One syntax for handlers, policies and configuration."""
+"""Tool patterns: `delete_*`, `mcp:github:*`. One syntax for handlers, policies and configuration, in two readings.
+
+What stops or watches takes a pattern by its words, in any case and any joining; what gives takes it as it is written.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property, lru_cache
 from typing import Literal, Protocol, final, get_args
 
 from hooksdk.errors import HookSDKError, did_you_mean
 
-__all__ = ["SOURCES", "PatternError", "Source", "ToolPattern", "check_patterns", "near_tools"]
+__all__ = [
+    "SOURCES",
+    "PatternError",
+    "Source",
+    "ToolPattern",
+    "check_patterns",
+    "near_miss",
+    "near_misses",
+    "near_tools",
+]
 
 Source = Literal["host", "mcp", "plugin", "client"]
 """Who brings a tool: the host itself, an MCP server, a plugin, or the program behind the conversation."""
@@ -38,8 +52,17 @@ class _Identified(Protocol):
 class ToolPattern:
     """Which tools something is about: a name (`delete_*`), or `source:owner:name` (`mcp:github:*`).
 
-    `*` stands for any text, `?` for one character, everything else for itself; upper and lower case count. A bare name
-    matches the name that the model sees as well as the owner's own. Raises `PatternError`.
+    `*` stands for any text, `?` for one character, everything else for itself. A bare name is compared with the name that
+    the model sees and with the owner's own. Raises `PatternError`.
+
+    ```python
+    from hooksdk import Tool
+    from hooksdk.patterns import ToolPattern
+
+    tool = Tool(name="deleteIssue", source="mcp", owner="github")
+    assert ToolPattern("delete_*").may_mean(tool)  # for what stops or watches
+    assert not ToolPattern("delete_*").matches(tool)  # for what gives
+    ```
     """
 
     text: str
@@ -64,12 +87,65 @@ class ToolPattern:
         object.__setattr__(self, "_parts", tuple(_compile(part) for part in parts))
 
     def matches(self, tool: _Identified) -> bool:
-        """True when the tool is one of those meant."""
+        """True when the tool is one of those meant, exactly as it is written: for what allows or hands out something."""
         parts = self._parts
         if len(parts) == 1:
             return bool(parts[0].fullmatch(tool.name) or parts[0].fullmatch(tool.own_name))
         source, owner, name = parts
         return bool(source.fullmatch(tool.source) and owner.fullmatch(tool.owner) and name.fullmatch(tool.own_name))
+
+    def may_mean(self, tool: _Identified) -> bool:
+        """True when the tool may be one of those meant, by the words of its name: for what denies, asks or watches. It is
+        for every tool that the pattern matches, and for those that only case or joining tells apart from them."""
+        if self.matches(tool):
+            return True
+        if not self._fits_owner(tool):
+            return False
+        fits = self._words.fullmatch
+        for name in self._names(tool):
+            for text in _read(name):
+                if fits(text):
+                    return True
+        return False
+
+    def nearly_means(self, tool: _Identified) -> bool:
+        """True when the pattern does not mean the tool even by its words, and yet they are the tool's: in another order or
+        place; without a star also in the plural, or run together. Only what is certain: `delete_*` nearly means
+        `issue_delete`, and not `remove_issue`."""
+        own = {word for piece in re.split(r"[*?]+", self._name) for word in _words(piece)}
+        if not any(map(str.isalpha, own)) or not self._fits_owner(tool) or self.may_mean(tool):
+            return False
+        if re.search(r"[*?]", self._name):
+            return any(own <= {*_words(name)} for name in self._names(tool))
+        return any(_without_order(self._name) & _without_order(name) for name in self._names(tool))
+
+    @property
+    def _name(self) -> str:
+        return self.text.split(":", 2)[-1]
+
+    @cached_property
+    def _words(self) -> re.Pattern[str]:
+        return _compile_words(self._name)
+
+    @cached_property
+    def _owners(self) -> tuple[re.Pattern[str], ...]:
+        return tuple(_compile(part.casefold()) for part in self.text.split(":", 2)[:-1])
+
+    def _fits_owner(self, tool: _Identified) -> bool:
+        if not self._owners:  # a bare name is for every owner
+            return True
+        source, owner = self._owners
+        return bool(source.fullmatch(tool.source) and owner.fullmatch(tool.owner.casefold()))
+
+    def _names(self, tool: _Identified) -> tuple[str, ...]:
+        """The names by which the pattern may call the tool."""
+        own = tool.own_name
+        if self._owners:
+            return (own,)
+        if "__" in self.text:  # as clients write the names of servers' tools: mcp__github__delete_*
+            owned = f"{tool.owner}__{own}"
+            return own, tool.name, owned, f"{tool.source}__{owned}"
+        return (own,) if tool.name == own else (own, tool.name)
 
     def __str__(self) -> str:
         return self.text
@@ -77,11 +153,90 @@ class ToolPattern:
 
 def _compile(glob: str) -> re.Pattern[str]:
     segments = ["".join("." if char == "?" else re.escape(char) for char in part) for part in re.split(r"\*+", glob)]
+    return re.compile(_joined(segments), re.DOTALL)
+
+
+def _joined(segments: list[str]) -> str:
+    """What stands between stars, with the stars."""
     if len(segments) == 1:
-        return re.compile(segments[0], re.DOTALL)
+        return segments[0]
     first, *middle, last = segments
     # Between two stars the leftmost match is as good as any other: it is never tried again, so hostile patterns stay cheap.
-    return re.compile(first + "".join(f"(?>.*?{segment})" for segment in middle) + ".*" + last, re.DOTALL)
+    return first + "".join(f"(?>.*?{segment})" for segment in middle) + ".*" + last
+
+
+def _readable(text: str) -> str:
+    """Without the differences that nobody sees: width, composition, invisible characters."""
+    return "".join(char for char in unicodedata.normalize("NFKC", text) if unicodedata.category(char) != "Cf")
+
+
+_KINDS = {"Lu": "upper", "Lt": "upper", "Ll": "lower"}
+
+
+def _kinds(text: str) -> list[str]:
+    """What each character is; empty for one that separates words."""
+    kinds = [""]
+    for char in text:
+        category = unicodedata.category(char)
+        mark_of = kinds[-1] if category[0] == "M" else ""
+        kinds.append(_KINDS.get(category) or mark_of or {"L": "other", "N": "digit"}.get(category[0], ""))
+    return kinds[1:]
+
+
+# A policy reads the whole catalog for each run, with each of its patterns; the largest catalogs have ten thousand tools.
+@lru_cache(maxsize=100_000)
+def _read(name: str) -> tuple[str, ...]:
+    """The name in small letters, with `_` where something separates its words and `-` where case, a digit or another script
+    tells them apart, which may be one word all the same (`GitHub`); and with `_` for both."""
+    text = _readable(name)
+    kinds = _kinds(text)
+    pieces: list[str] = []
+    for at, (char, kind) in enumerate(zip(text, kinds, strict=True)):
+        before = kinds[at - 1] if at else ""
+        if not kind:
+            pieces += [] if at and not before else ["_"]
+            continue
+        begins = kind != before and (before, kind) != ("upper", "lower")
+        ends_acronym = before == kind == "upper" and kinds[at + 1 : at + 2] == ["lower"]
+        pieces += ["-"] if before and (begins or ends_acronym) else []
+        pieces.append(char.casefold())
+    read = "".join(pieces)
+    return (read, read.replace("-", "_")) if "-" in read else (read,)
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in _read(name)[-1].split("_") if word]
+
+
+def _without_order(name: str) -> set[str]:
+    """What two names have in common whose words are the same."""
+    words = _words(name)
+    return {"".join(words), " ".join(sorted(word.removesuffix("s") for word in words))}
+
+
+def _compile_words(glob: str) -> re.Pattern[str]:
+    """For names as `_read` gives them. What a character stands for depends on the one before it alone, so where a `*` takes
+    the place of some, the pattern means all that it did; but for several separators at a time, of which one counts."""
+    segments: list[str] = []
+    for part in re.split(r"\*+", glob):
+        pieces: list[str] = []
+        before = ""  # the kind of the character before, or "?"
+        for literal in re.split(r"(\?)", part):
+            if literal == "?":
+                pieces.append("-?[^-]")
+                before = "?"
+                continue
+            text = _readable(literal)
+            for char, kind in zip(text, _kinds(text), strict=True):
+                if kind:
+                    may_begin = kind == "upper" or "digit" in {kind, before}
+                    pieces.append(("[_-]?" if may_begin else "-?") if before else "")
+                    pieces.append(re.escape(char.casefold()))
+                elif before or not pieces:  # of several separators one counts
+                    pieces.append("[_-]")
+                before = kind
+        segments.append("".join(pieces))
+    return re.compile(f"_?{_joined(segments)}_?", re.DOTALL)
 
 
 def check_patterns(texts: list[str]) -> list[str]:
@@ -90,6 +245,29 @@ def check_patterns(texts: list[str]) -> list[str]:
     for text in texts:
         ToolPattern(text)
     return texts
+
+
+def near_misses(patterns: Iterable[ToolPattern], tools: Iterable[_Identified], *, exact: bool = False) -> Iterator[str]:
+    """One line for each pattern of a setting that somebody may believe to mean other tools than it does. Where patterns
+    count as they are written (`exact`) those are the tools that they would mean by their words; anywhere else, those that have
+    the same words. A tool that another one of the patterns means is none of them."""
+    patterns = list(dict.fromkeys(patterns))
+    mean = ToolPattern.matches if exact else ToolPattern.may_mean
+    nearly_mean = ToolPattern.may_mean if exact else ToolPattern.nearly_means
+    others = [tool for tool in tools if not any(mean(pattern, tool) for pattern in patterns)]
+    for pattern in patterns:
+        ids = [f"{tool.source}:{tool.owner}:{tool.own_name}" for tool in others if nearly_mean(pattern, tool)]
+        if ids:
+            yield near_miss(pattern, ids, exact=exact)
+
+
+def near_miss(pattern: ToolPattern, ids: Sequence[str], *, exact: bool = False) -> str:
+    """What is said of a pattern and the tools that it is near to; at most three of them are named."""
+    more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
+    named = ", ".join(map(repr, ids[:3])) + more
+    if exact:
+        return f"'{pattern}' counts as it is written here, and does not mean {named}"
+    return f"'{pattern}' has the same words as {named}, and does not mean {'it' if len(ids) == 1 else 'them'}"
 
 
 def near_tools(text: str, tools: Collection[_Identified]) -> str:

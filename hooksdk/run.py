@@ -143,7 +143,7 @@ class Run(AsyncOnly):
         self._hooks.on_shadow = self._state.stats.in_shadow
         try:
             await self._agent_start()
-            await self._transcript.use_format(self._parts.format)
+            await self._transcript.use_format(self._parts.format, model=self.info.model, folder=self.info.workspace_dir)
             await self._around.enter(self._state, "around_run", lambda: hooks.AroundRun(info=self.info))
             started = RunStarted(trigger=self.info.trigger, model=self.info.model)
             await self._state.trace(started, lambda: Content(text=prompt_text(self._state.input, self._parts.format)))
@@ -282,11 +282,12 @@ class Run(AsyncOnly):
         self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None
     ) -> ToolResult:
         """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's SDK or
-        API has it. Whatever goes wrong with the call is a result that the model
-        can read; only the host's own mistakes raise, and `ApprovalPending` for a call whose approval comes later: call it
-        again then, in this run or in a later one. It is not judged again, and runs with the arguments that were. A call of
-        the newest reply that has its result already, such as when a loop is resumed, is not run again: that result is the
-        answer. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
+        API has it. Whatever goes wrong with the call is a result that the model can read; only the host's own mistakes raise,
+        and `ApprovalPending` for a call whose approval comes later: call it again then, in this run or in a later one. It is
+        judged again, by the policies of now, and runs with the arguments that were judged. A call of the newest reply that has
+        its result already, such as when a loop is resumed, is not run again: that result is the answer, and while somebody
+        else makes the same call, the one that comes of that. `only` is asked about the real tool before anybody judges the
+        call: the reason that it answers refuses it."""
         self._state.check_open()
         if type(call) is not ToolCall:
             call = call_in(call, self.pending, "run.call_tool(...)")
@@ -296,7 +297,8 @@ class Run(AsyncOnly):
         self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None
     ) -> JudgedCall:
         """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
-        One that was judged before and waits is not judged again: its approver is asked. `only` is as for `call_tool`."""
+        One that was judged before is judged again, with the arguments of then, and what was approved of it is not asked again.
+        `only` is as for `call_tool`."""
         self._state.check_open()
         return await judge_call(self._state, CallInProgress(call_in(call, self.pending, "run.judge(...)"), only=only))
 

@@ -20,7 +20,16 @@ from hooksdk._transcript.messages import EncodedMessages, MessageSource
 from hooksdk._transcript.pairing import NO_RESULT, gather_results, pair_results
 from hooksdk._transcript.requests import Plan, find_record, plan_restore, plan_trim
 from hooksdk._transcript.sizes import message_tokens
-from hooksdk._transcript.storage import LazyLog, MessageReader, RewritableLog, SessionLog, Store, unknown_session
+from hooksdk._transcript.storage import (
+    LazyLog,
+    ListingStore,
+    MessageReader,
+    RewritableLog,
+    SessionBeginning,
+    SessionLog,
+    Store,
+    unknown_session,
+)
 from hooksdk._transcript.transcript import Transcript
 from hooksdk._transcript.trims import DrainedTrim, DrainReport
 from hooksdk.calls import ResultInfo, ToolResult, TrimReceipt
@@ -35,6 +44,7 @@ __all__ = [
     "Entry",
     "LazyLog",
     "Ledger",
+    "ListingStore",
     "Message",
     "MessageReader",
     "MessageSource",
@@ -43,6 +53,7 @@ __all__ = [
     "ResultRow",
     "Results",
     "RewritableLog",
+    "SessionBeginning",
     "SessionLog",
     "Store",
     "Transcript",

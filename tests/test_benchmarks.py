@@ -18,14 +18,10 @@ import pytest
 from pages import table
 
 from hooksdk import Tool
+from tests.measured import RETRIEVAL
 
 ROOT = Path(__file__).parents[1]
-SHARED = ROOT.parent / "shared" / "benchmarks"
 
-if not SHARED.is_dir():
-    pytest.skip("the catalogs and the queries lie in ../shared, which is not here", allow_module_level=True)
-
-sys.path.append(str(ROOT / "benchmarks"))
 call_path = import_module("call_path")
 offered_tokens = import_module("offered_tokens")
 quality = import_module("quality")
@@ -39,7 +35,7 @@ def tools_of(name: str) -> list[Tool]:
     if name == "scenarios":
         return offered_tokens.scenario_tools()
     sets = offered_tokens.ALL_SETS if name == "all seven sets" else [name]
-    return [tool for one in sets for tool in offered_tokens.tools_of(SHARED / "retrieval" / one / "catalog.jsonl")]
+    return [tool for one in sets for tool in offered_tokens.tools_of(RETRIEVAL / one / "catalog.jsonl")]
 
 
 @pytest.mark.heavy
@@ -60,8 +56,7 @@ def test_the_page_leaves_no_catalog_out_and_has_no_other() -> None:
 @cache
 def measured() -> dict[str, Any]:
     """What `benchmarks/quality.py` finds for our own ranking."""
-    scorer = quality.module_of(quality.DATA / "evaluate.py")
-    return quality.measure(scorer, ranker.rank, quality.DATA, 150)
+    return quality.measure(ranker.rank, RETRIEVAL, 150)
 
 
 def own_row(*head: str) -> list[str]:
@@ -83,7 +78,7 @@ def test_the_page_says_what_is_found_today_in_each_retrieval_set() -> None:
 def test_the_page_says_what_is_found_today_of_queries_as_a_model_types_them() -> None:
     *told, absent = own_row("", "all", "keywords", "sentences")
     assert [float(cell) for cell in told] == rounded(*(measured()["model"][kind] for kind in ("all", *quality.KINDS)))
-    weak, _ = quality.weak_or_empty(quality.module_of(quality.DATA / "evaluate.py"), quality.DATA)
+    weak, _ = quality.weak_or_empty(RETRIEVAL)
     assert absent == f"empty or marked weak: {weak:.3f}".replace("0.", ".")
 
 

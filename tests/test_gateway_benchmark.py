@@ -83,7 +83,6 @@ async def test_the_page_says_what_is_listed_and_read_of_four_servers(home: Path,
     assert bench.cold(way) == cell("calls to a cold tool, and bytes read before it")
 
 
-@pytest.mark.skipif(not bench.CATALOGS.is_dir(), reason="the catalogs lie in ../shared, which is not here")
 async def test_the_page_says_what_is_listed_and_read_of_1860_tools(home: Path, programs: Path) -> None:
     catalog = home / "catalog.json"
     catalog.write_text(json.dumps(bench.many_tools(bench.CATALOGS)), "utf-8")

@@ -23,15 +23,13 @@ from hooksdk import hooks
 from hooksdk.hooks import Replace, TransformToolResult
 from hooksdk.testing import Call, call, open_session
 from hooksdk.testing import play as play_model
+from tests.measured import DATA
 
 pytestmark = pytest.mark.heavy
 
 ROOT = Path(__file__).parents[1]
-SHARED = ROOT.parent / "shared" / "benchmarks"
 
 pytest.importorskip("openai", reason="the scenarios run over the SDK of OpenAI: they need the extra `openai`")
-if not SHARED.is_dir():
-    pytest.skip("the scenarios lie in ../shared, which is not here", allow_module_level=True)
 
 sys.path.append(str(ROOT / "benchmarks"))
 scenarios = import_module("scenarios")
@@ -44,7 +42,7 @@ SEARCHING = ["tools", CODE]
 SIZES = [20, 547]
 IDS = "ABCDE"
 TOLD: dict[str, Any] = {
-    one["id"][0]: one for one in json.loads((SHARED / "scenarios_20_tools.json").read_text())["scenarios"]
+    one["id"][0]: one for one in json.loads((DATA / "scenarios_20_tools.json").read_text())["scenarios"]
 }
 
 
@@ -257,7 +255,7 @@ def test_what_is_kept_of_a_transcript_holds_no_text_of_it(tmp_path: Path):
 
 @pytest.mark.parametrize("mode", SEARCHING)
 def test_the_bridge_costs_the_same_for_20_tools_and_for_4076(mode: str):
-    large = SHARED / "retrieval" / "sealtools" / "catalog.jsonl"
+    large = DATA / "retrieval" / "sealtools" / "catalog.jsonl"
     catalogs = {"20": offered_tokens.scenario_tools(), "4,076": offered_tokens.tools_of(large)}
     few, many = (anyio.run(offered_tokens.measure, name, tools) for name, tools in catalogs.items())
     assert many["direct"] > 300 * few["direct"]

@@ -10,7 +10,7 @@ nobody waits for it.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -22,9 +22,10 @@ from builtin_plugins.catalog_audit._definition import Records, fingerprint_of, n
 from builtin_plugins.catalog_audit._log import report
 from builtin_plugins.catalog_audit._review import Action, Finding, KnownNames, Review, review_tool
 from hooksdk import Storage, Tool, hooks
+from hooksdk.config import Notice
 from hooksdk.errors import did_you_mean
 from hooksdk.hooks import AfterToolsResolved, NarrowTools, Withhold
-from hooksdk.patterns import SOURCES, ToolPattern, check_patterns
+from hooksdk.patterns import SOURCES, ToolPattern, check_patterns, near_misses
 
 __all__ = ["CatalogAudit", "Finding", "Review", "fingerprint_of"]
 
@@ -73,6 +74,12 @@ class CatalogAudit:
                 if not re.fullmatch(r"[0-9a-f]{16}", fingerprint):
                     raise ValueError(f"'{tool_id}' = '{fingerprint}': a fingerprint is 16 hex digits, as in the report")
             return value
+
+    @classmethod
+    def diagnose(cls, config: Config, tools: Sequence[Tool] | None) -> Iterator[str]:
+        """What `hooksdk doctor` says: tools that a pattern of `exclude` is near to."""
+        patterns = map(ToolPattern, config.exclude)
+        yield from (Notice(f"exclude: {line}") for line in near_misses(patterns, tools or (), exact=True))
 
     @classmethod
     @asynccontextmanager

@@ -6,14 +6,16 @@ are looked at: not those of tools that say they only read, nor those that code o
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from hooksdk import Tool, ToolResult, hooks, schema
+from hooksdk.config import Notice
 from hooksdk.hooks import AgentEnd, AgentStart, Answer, BeforeToolCall, TransformToolResult
-from hooksdk.patterns import ToolPattern, check_patterns
+from hooksdk.patterns import ToolPattern, check_patterns, near_misses
 
 __all__ = ["NoRepeats"]
 
@@ -61,6 +63,12 @@ class NoRepeats:
         forget_on_change: bool = False
         """Whether another call that may have changed something, and succeeded, makes every call a new one."""
 
+    @classmethod
+    def diagnose(cls, config: Config, tools: Sequence[Tool] | None) -> Iterator[str]:
+        """What `hooksdk doctor` says: tools that a pattern of `except` is near to."""
+        patterns = map(ToolPattern, config.leave_out)
+        yield from (Notice(f"except: {line}") for line in near_misses(patterns, tools or (), exact=True))
+
     def __init__(self, config: Config) -> None:
         self._config = config
         self._left_out = [ToolPattern(pattern) for pattern in config.leave_out]
@@ -84,6 +92,8 @@ class NoRepeats:
         key = event.tool.id, schema.canonical(event.arguments)
         if (result := self._memory.done.get(key)) is not None:
             return Answer(_with_note(DONE.format(name=event.tool.name, go_on=GO_ON), result))
+        if event.again and self._memory.under_way.get(event.call.id) == key:  # it is what it would repeat
+            return None
         if key in self._memory.under_way.values():
             return Answer(UNDER_WAY.format(name=event.tool.name, go_on=GO_ON))
         self._memory.under_way[event.call.id] = key

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,10 +16,11 @@ import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from builtin_plugins.secrets._redactor import AllowList, Redactor
-from builtin_plugins.secrets._sources import NoValue, Source, need
-from hooksdk import hooks
-from hooksdk.config import ProjectSettings
+from builtin_plugins.secrets._sources import NoValue, Source, need, pin
+from hooksdk import Tool, hooks
+from hooksdk.config import Notice, ProjectSettings
 from hooksdk.hooks import Replace, ResolveSecrets, Secrets, TransformToolResult
+from hooksdk.patterns import ToolPattern, near_misses
 
 __all__ = ["SecretValues"]
 
@@ -46,11 +47,10 @@ class SecretValues:
             (`from = "function"`), and switch off what is redacted. With trust it may add secrets of new names."""
             if not project.trusted:
                 return dict(own), list(project.values)
-            return {
-                **project.values,
-                **own,
-                "secrets": {**project.values.get("secrets", {}), **own.get("secrets", {})},
-            }, []
+            theirs: dict[str, Any] = {
+                name: pin(source, project) for name, source in project.values.get("secrets", {}).items()
+            }
+            return {**project.values, **own, "secrets": {**theirs, **own.get("secrets", {})}}, []
 
         @model_validator(mode="after")
         def _check_package(self) -> SecretValues.Config:
@@ -58,6 +58,13 @@ class SecretValues:
                 why = "with redact = true results are searched by the package kingfisher-secret-scanner"
                 need("kingfisher_sdk", why)
             return self
+
+    @classmethod
+    def diagnose(cls, config: Config, tools: Sequence[Tool] | None) -> Iterator[str]:
+        """What `hooksdk doctor` says: tools that a secret's patterns are near to, and that do not get it."""
+        for name, source in config.secrets.items():
+            near = near_misses(map(ToolPattern, source.tools), tools or (), exact=True)
+            yield from (Notice(f"secrets.{name}.tools: {line}") for line in near)
 
     @classmethod
     @asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import logging
@@ -19,6 +20,7 @@ import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from hooksdk import Tool
+from hooksdk.config import ProjectSettings
 from hooksdk.patterns import ToolPattern
 
 logger = logging.getLogger("hooksdk")
@@ -90,6 +92,8 @@ class File(_Source):
     """From the folder in which the host was started, unless it is absolute; `~` is the home folder."""
     key: str | None = None
     """By default the secret's name. In JSON and TOML dots lead into tables: `github.token`."""
+    digest: str | None = None
+    """`sha256:` and the digest that its content must have. The file that a project's settings name has the trusted one."""
     _file: Path = PrivateAttr(default_factory=Path)
     _is_reported: bool = PrivateAttr(default=False)
 
@@ -116,15 +120,17 @@ class File(_Source):
         return {".json": "JSON", ".toml": "TOML"}.get(self._file.suffix, "text of NAME=value lines")
 
     def _read(self, key: str) -> object:
-        with self._file.open(encoding="utf-8-sig") as file:
+        with self._file.open("rb") as file:
             self._warn_of_readers(file.fileno())
-            text = file.read()
+            content = file.read()
+        if self.digest not in (None, f"sha256:{hashlib.sha256(content).hexdigest()}"):
+            raise NoValue(f"{self._file} has changed since it was trusted. Look at it and type: hooksdk trust")
+        text = content.decode("utf-8-sig")
         if self._format not in {"JSON", "TOML"}:
             from dotenv import dotenv_values
 
             return dotenv_values(stream=StringIO(text), interpolate=False).get(key)
-        content = json.loads(text) if self._format == "JSON" else tomllib.loads(text)
-        return _entry(content, key)
+        return _entry(json.loads(text) if self._format == "JSON" else tomllib.loads(text), key)
 
     def _warn_of_readers(self, descriptor: int) -> None:
         mode = os.fstat(descriptor).st_mode
@@ -194,6 +200,16 @@ class Function(_Source):
 
 
 Source = Annotated[Environment | File | Keyring | Function, Field(discriminator="origin")]
+
+
+def pin(source: Any, project: ProjectSettings) -> Any:
+    """A project's source: its file is of the project's folder, with the content at which that is trusted."""
+    match source:
+        case {"from": "file", "path": str(path)}:
+            place = project.path(path)
+            return {**source, "path": str(place), "digest": project.digests.get(place)}
+        case _:
+            return source
 
 
 def need(module: str, why: str) -> None:

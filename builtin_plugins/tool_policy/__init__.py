@@ -16,10 +16,12 @@ from builtin_plugins.tool_policy._dead import dead_rules, problem_of
 from builtin_plugins.tool_policy._explain import Explanation, RuleFit, text_of
 from builtin_plugins.tool_policy._layers import add_project
 from builtin_plugins.tool_policy._lint import problems_of
+from builtin_plugins.tool_policy._near import near_misses_of, would_count
 from builtin_plugins.tool_policy._rules import GRAVITY, Action, CompiledRule, Rule, Undecidable, read_rules
 from hooksdk import Tool, hooks
-from hooksdk.config import ProjectSettings
+from hooksdk.config import Notice, ProjectSettings
 from hooksdk.hooks import Ask, BeforeToolCall, Block, NarrowTools, Withhold
+from hooksdk.patterns import near_miss
 
 __all__ = ["Explanation", "RuleFit", "ToolPolicy"]
 
@@ -51,8 +53,11 @@ class ToolPolicy:
 
     @classmethod
     def diagnose(cls, config: Config, tools: Sequence[Tool] | None) -> Iterator[str]:
-        """What `hooksdk doctor` says of these rules: patterns that stop less than they seem to, and ones that meet nothing."""
-        return problems_of(config.rules, tools)
+        """What `hooksdk doctor` says of these rules: patterns that stop less than they seem to, ones that meet nothing, and
+        tools that are near to one."""
+        yield from problems_of(config.rules, tools)
+        rules = [CompiledRule(rule, number) for number, rule in enumerate(config.rules, 1)]
+        yield from map(Notice, near_misses_of(rules, config.default, tools or ()))
 
     def __init__(self, config: Config) -> None:
         numbered = [CompiledRule(rule, number) for number, rule in enumerate(config.rules, 1)]
@@ -113,8 +118,16 @@ class ToolPolicy:
         deciding, *beaten = fits or [None]
         action = deciding.action if deciding else "allow"
         return Explanation(
-            action=action, deciding=deciding, also_fit=[one for one in beaten if one and one.number], do_not_fit=others
-        )
+            action=action, deciding=deciding, also_fit=[one for one in beaten if one and one.number], do_not_fit=others,
+            near_misses=list(self._near_misses(event.tool)),
+        )  # fmt: skip
+
+    def _near_misses(self, tool: Tool) -> Iterator[RuleFit]:
+        for rule in self._rules:
+            pattern = rule.near_miss(tool)
+            if pattern is not None and would_count(rule, tool, self._rules, self._default.rule.action):
+                why = near_miss(pattern, [tool.id], exact=rule.exact)
+                yield RuleFit(number=rule.number, action=rule.rule.action, text=text_of(rule.rule), why=why)
 
     def _for_tool(self, tool: Tool, rules: list[CompiledRule]) -> Iterator[CompiledRule]:
         """The rules that are about this tool, then the default. It is not meant for the bridge tools, which show and run
@@ -137,5 +150,6 @@ def _answer(compiled: CompiledRule, tool: Tool) -> Block | Ask | None:
         return Block(rule.reason or f"{compiled.name} of the tool policy denies it")
     if rule.action == "ask":
         title = rule.title or f"Run {tool.label or tool.name}?"
-        return Ask(title, rule.reason or f"{compiled.name} of the tool policy asks for a person.", rule.severity)
+        description = rule.reason or f"{compiled.name} of the tool policy asks for a person."
+        return Ask(title, description, rule.severity, rule=text_of(rule) if compiled.number else "default")
     return None

@@ -46,12 +46,13 @@ def _covers(wide: Rule, narrow: Rule) -> bool:
     """True when the one fits every call that the other fits."""
     if any(getattr(wide, name) is not None for name in _CONDITIONS):
         return False
-    if not tools_hold(wide.tools, narrow.tools):
+    exact = {"wide_exact": wide.action == "allow", "narrow_exact": narrow.action == "allow"}
+    if not tools_hold(wide.tools, narrow.tools, **exact):
         return False
     if narrow.action != "allow":
         # A bridge tool is met by patterns that say part of its name, not by those for all names.
         named = [pattern for pattern in wide.tools if says_part_of_a_name(pattern)]
-        if not tools_hold(named, [pattern for pattern in narrow.tools if _may_be_a_bridge(pattern)]):
+        if not tools_hold(named, [pattern for pattern in narrow.tools if _may_be_a_bridge(pattern)], **exact):
             return False
     pairs = ((wide.owners, narrow.owners), (wide.agents, narrow.agents))
     if not all(all_hold(*pair) for pair in pairs):

@@ -35,6 +35,8 @@ class Explanation:
     """Rules that fit too, and that another one beats."""
     do_not_fit: list[RuleFit] = field(default_factory=list[RuleFit])
     """Rules about this tool that this call does not fit."""
+    near_misses: list[RuleFit] = field(default_factory=list[RuleFit])
+    """Rules that are not about this tool, though one of their patterns has its words."""
 
 
 def text_of(rule: Rule) -> str:

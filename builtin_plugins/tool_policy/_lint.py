@@ -10,7 +10,7 @@ from typing import Any, cast
 from builtin_plugins.tool_policy._launchers import LAUNCHERS
 from builtin_plugins.tool_policy._rules import CompiledRule, Rule
 from hooksdk import Tool
-from hooksdk.patterns import ToolPattern
+from hooksdk.patterns import ToolPattern, near_tools
 
 _PATH_LIKE = re.compile(r"(?<!\\)/[A-Za-z]|\\/[A-Za-z]")
 _SAFE_PIECES = re.compile(r"\\[\\^$.*+?()\[\]{}|/-]|\\[dDwWsS]|\[[^\]]*\]|[^.\\\[]")
@@ -27,8 +27,10 @@ def problems_of(rules: Sequence[Rule], tools: Sequence[Tool] | None) -> Iterator
             yield f"{where}: {owner} takes {name!r}, and the rule has no {key} for it, {fits}; add {key} = {{{name} = ...}}"
         for text in rule.tools if tools is not None else ():
             pattern = ToolPattern(text)
-            if not any(pattern.matches(tool) for tool in tools or ()):
-                yield f"{where}: no tool here is meant by {text!r}; `hooksdk tools list` shows their names"
+            means = pattern.matches if rule.action == "allow" else pattern.may_mean
+            if not any(means(tool) for tool in tools or ()):
+                hint = near_tools(text, tools or ()) or " `hooksdk tools list` shows their names."
+                yield f"{where}: no tool here is meant by {text!r}.{hint}"
 
 
 def _unwatched(rule: Rule, tools: Sequence[Tool]) -> Iterator[tuple[str, str, str]]:

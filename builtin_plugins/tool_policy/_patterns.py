@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import cast
+
+from hooksdk import Tool
+from hooksdk.patterns import Source, ToolPattern
 
 
 def wildcard(text: str) -> re.Pattern[str]:
@@ -21,9 +25,16 @@ def all_hold(wide: Sequence[str] | None, narrow: Sequence[str] | None) -> bool:
     return narrow is not None and all(any(_holds(one, other) for one in wide) for other in narrow)
 
 
-def tools_hold(wide: Sequence[str], narrow: Sequence[str]) -> bool:
-    """The same for patterns of tools."""
-    return all(any(_tool_holds(one, other) for one in wide) for other in narrow)
+def tools_hold(wide: Sequence[str], narrow: Sequence[str], *, wide_exact: bool, narrow_exact: bool) -> bool:
+    """The same for patterns of tools; an `exact` side counts as it is written, the other one by its words."""
+
+    def holds(one: str, other: str) -> bool:
+        # By words a ? stands for a joint or for a letter, and several separators for one: what holds is not certain then.
+        if not narrow_exact and ("?" in one or re.search(r"([^\w*?:]|_){2}", other)):
+            return one == other
+        return _tool_holds(one, other) or (narrow_exact and not wide_exact and _means_named(one, other))
+
+    return all(any(holds(one, other) for one in wide) for other in narrow)
 
 
 def _holds(wide: str, narrow: str) -> bool:
@@ -40,6 +51,15 @@ def _tool_holds(wide: str, narrow: str) -> bool:
     if len(wide_parts) == 1:  # it fits the name that the model sees as well as the owner's
         return _holds(wide, narrow_parts[-1])
     return len(narrow_parts) == 3 and all(map(_holds, wide_parts, narrow_parts))
+
+
+def _means_named(wide: str, narrow: str) -> bool:
+    """True when the narrow pattern is for tools of one name, and the wide one means them by their words."""
+    if set("*?") & set(narrow) or (":" in wide and ":" not in narrow):
+        return False
+    *owned, name = narrow.split(":", 2)
+    tool = Tool(name=name, source=cast("Source", owned[0]), owner=owned[1]) if owned else Tool(name=name)
+    return ToolPattern(wide).may_mean(tool)
 
 
 def says_part_of_a_name(pattern: str) -> bool:

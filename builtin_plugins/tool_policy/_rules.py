@@ -135,7 +135,7 @@ class Rule(_Strict):
 
     action: Action
     tools: Annotated[Texts, AfterValidator(check_patterns)] = Field(default_factory=lambda: ["*"])
-    """Patterns: `delete_*`, `mcp:github:*`."""
+    """Patterns: `delete_*`, `mcp:github:*`. A deny and an ask take them by their words, an allow as they are written."""
     annotations: dict[str, bool] | None = None
     """What the tool says of itself. What it does not say never allows anything; for a deny and an ask MCP's defaults
     hold, such as `destructive`."""
@@ -262,10 +262,12 @@ class CompiledRule:
         self.number = number
         """From 1; 0 is the default."""
         self.name = f"rule {number}" if number else "the default"
-        self._patterns = [ToolPattern(text) for text in rule.tools]
+        self.exact = rule.action == "allow"
+        """Names count as they are written; else by their words, and owners in any case."""
+        self.patterns = [ToolPattern(text) for text in rule.tools]
         # A bridge tool opens nothing by itself, so a pattern for all names of some source is not meant for it.
-        self._bridge_patterns = [one for one in self._patterns if says_part_of_a_name(one.text)]
-        self._owners = None if rule.owners is None else [wildcard(text) for text in rule.owners]
+        self._bridge_patterns = [one for one in self.patterns if says_part_of_a_name(one.text)]
+        self._owners = None if rule.owners is None else [wildcard(self._as_compared(text)) for text in rule.owners]
         self._agents = None if rule.agents is None else [wildcard(text) for text in rule.agents]
         self._workspaces = [_below_folder(text) for text in rule.workspaces or ()]
         self._conditions = [
@@ -276,6 +278,13 @@ class CompiledRule:
     def conditional(self) -> bool:
         """True when the call itself decides, so that nothing can be said of the tool alone."""
         return self.rule.arguments is not None or bool(self._conditions)
+
+    @property
+    def always(self) -> bool:
+        """True when it fits every call, in every run, of the tools that it is about."""
+        rule = self.rule
+        limits = (rule.agents, rule.triggers, rule.workspaces, rule.requester)
+        return not self.conditional and all(limit is None for limit in limits)
 
     def fits_run(self, event: Event) -> bool:
         """True for runs that the rule is about."""
@@ -290,14 +299,28 @@ class CompiledRule:
 
     def fits_tool(self, tool: Tool) -> bool:
         """True for tools that the rule is about. Of a bridge tool a pattern must say part of the name."""
+        patterns = self._bridge_patterns if tool.bridge else self.patterns
+        means = ToolPattern.matches if self.exact else ToolPattern.may_mean
+        return any(means(pattern, tool) for pattern in patterns) and self._fits_otherwise(tool)
+
+    def near_miss(self, tool: Tool) -> ToolPattern | None:
+        """The pattern that somebody may believe to mean this tool, where none of the rule does."""
+        if tool.bridge or self.fits_tool(tool) or not self._fits_otherwise(tool):
+            return None
+        nearly_means = ToolPattern.may_mean if self.exact else ToolPattern.nearly_means
+        return next((pattern for pattern in self.patterns if nearly_means(pattern, tool)), None)
+
+    def _fits_otherwise(self, tool: Tool) -> bool:
+        """True where nothing but the name and the call may stand against it."""
         rule = self.rule
-        if not any(pattern.matches(tool) for pattern in (self._bridge_patterns if tool.bridge else self._patterns)):
-            return False
         if rule.annotations is not None and not self._fits_annotations(tool, rule.annotations):
             return False
         if rule.sources is not None and tool.source not in rule.sources:
             return False
-        return self._owners is None or _any(self._owners, tool.owner)
+        return self._owners is None or _any(self._owners, self._as_compared(tool.owner))
+
+    def _as_compared(self, owner: str) -> str:
+        return owner if self.exact else owner.casefold()
 
     def _fits_annotations(self, tool: Tool, wanted: Mapping[str, bool]) -> bool:
         if self.rule.action == "allow":

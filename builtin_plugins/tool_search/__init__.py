@@ -8,7 +8,7 @@ instead, which runs a script that searches and calls. The tools nearest to what 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +35,7 @@ from builtin_plugins.tool_search._sentences import (
 )
 from builtin_plugins.tool_search.rankers import load_ranker
 from hooksdk import Catalog, PluginState, Storage, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
+from hooksdk.config import Notice
 from hooksdk.hooks import (
     AfterToolCall,
     AssembleTools,
@@ -44,7 +45,7 @@ from hooksdk.hooks import (
     TransformToolResult,
     UnwrapToolCall,
 )  # fmt: skip
-from hooksdk.patterns import ToolPattern
+from hooksdk.patterns import ToolPattern, near_misses
 
 __all__ = ["ToolSearch"]
 
@@ -69,6 +70,12 @@ class ToolSearch:
     """Offer a searchable catalog instead of every schema."""
 
     Config = Config
+
+    @classmethod
+    def diagnose(cls, config: Config, tools: Sequence[Tool] | None) -> Iterator[str]:
+        """What `hooksdk doctor` says: tools that a pattern of `pinned` is near to."""
+        patterns = map(ToolPattern, config.pinned)
+        yield from (Notice(f"pinned: {line}") for line in near_misses(patterns, tools or (), exact=True))
 
     @classmethod
     @asynccontextmanager

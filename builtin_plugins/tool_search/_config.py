@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from builtin_plugins.tool_search._names import BRIDGES, LEGAL
-from builtin_plugins.tool_search._ranking.vocabulary import Vocabulary, leaves
+from builtin_plugins.tool_search._ranking.vocabulary import Vocabulary, leaves, of_project
 from builtin_plugins.tool_search._script.sandbox import is_installed
 from builtin_plugins.tool_search._sentences import DESCRIPTIONS
 from builtin_plugins.tool_search.rankers import load_ranker
@@ -87,8 +86,6 @@ class Config(BaseModel):
         searched; and nothing where the operator has configured the search."""
         values = {name: value for name, value in project.values.items() if name not in own}
         outside = leaves(project.folder, values.get("vocabulary"))
-        if isinstance(path := values.get("vocabulary"), str):
-            values["vocabulary"] = str(project.folder / Path(path).expanduser())
         needs_trust = [
             name
             for name, value in values.items()
@@ -98,7 +95,10 @@ class Config(BaseModel):
             or (name == "vocabulary" and outside)
         ]
         missing = [] if project.trusted else needs_trust
-        return {**{name: value for name, value in values.items() if name not in missing}, **own}, missing
+        values = {name: value for name, value in values.items() if name not in missing}
+        if isinstance(path := values.get("vocabulary"), str):
+            values["vocabulary"] = of_project(path, project)
+        return {**values, **own}, missing
 
     @field_validator("threshold_pct")
     @classmethod

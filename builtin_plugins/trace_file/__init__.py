@@ -63,6 +63,13 @@ class TraceFile:
         finally:
             file.close()
 
+    @staticmethod
+    def files(config: Config) -> list[Path]:
+        """The files that are there by these settings, the oldest first, for whoever reads the trace."""
+        path = locate(config.path)
+        aside = [path.with_name(f"{path.name}.{number}") for number in range(config.keep, 0, -1)]
+        return [each for each in (*aside, path) if each.is_file()]
+
     def __init__(self, shared: LineFile) -> None:
         self._file = shared
 

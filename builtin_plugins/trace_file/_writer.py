@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
+from hooksdk.config import state_folder
+
 logger = logging.getLogger("hooksdk")
 
 FILE_NAME = "trace.jsonl"
@@ -26,9 +28,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 def locate(path: str | None) -> Path:
     """The file that a setting means. A path is a folder when it is one, or ends with a slash."""
     if path is None:
-        if home := os.environ.get("HOOKSDK_HOME"):
-            return Path(home).expanduser() / FILE_NAME
-        return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "hooksdk" / FILE_NAME
+        return state_folder() / FILE_NAME
     place = Path(path).expanduser()
     return place / FILE_NAME if path.endswith(("/", os.sep)) or place.is_dir() else place
 

@@ -1,8 +1,9 @@
 """Answers that are remembered, in the store's key-value space, one value each.
 
-An answer counts for one tool of one definition, for the plugins that asked, for whoever it was given (the requester's id and the
-workspace), and for these arguments or a pattern of them. A yes counts only while every question that is asked now was answered
-then, by plugin and no less grave; a no counts as soon as one of the plugins asks again.
+An answer counts for one tool of one definition, for the questions that were asked (plugin, rule and words), for whoever it was
+given (the requester and the workspace), and for these arguments or a pattern of them. A yes counts only for the same triggers
+and agents, and while every question that is asked now was answered then, no less grave; a no counts as soon as one of the
+questions is asked again.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from typing import Any, cast
 
 from hooksdk._approvals.request import (
     DEFAULT_EXPIRY,
-    GRAVITY,
     Approval,
     ApprovalRequest,
     covers_arguments,
     definition_of,
     digest_of,
     requester_of,
+    unanswered,
+    wording_of,
 )
 from hooksdk._firing.event import Checked
 from hooksdk._schema.fresh import peek
@@ -30,8 +32,19 @@ from hooksdk._transcript.storage import Store
 SPACE = "hooksdk.approvals"
 """The space in the store. No plugin has it: `PluginStorage` gives no ids that begin like this."""
 
+CLOCK = "hooksdk.approvals.clock"
+"""The space of what time it was, about, when a remembered answer was looked for last."""
+LATEST = "latest"
+DRIFT = 60.0
+"""Seconds by which a clock may be set back. By more nobody knows what has expired: no yes counts any more then."""
+
 PATTERN = "equals"
 """Stands in a key where others have the beginning of their digest, and is none."""
+SAME = ("digest", "arguments", "session", "asker", "workspace", "triggers", "agents")
+"""What is the same where a new answer takes the place of an older one, beside the wordings."""
+BEFORE = (
+    "the remembered yes to %s (%s) is forgotten, and a person is asked anew: hooksdk 0.2.0 did not keep what was asked"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +80,15 @@ class RememberedApproval(Checked):
     """The session that it counts in; None: in all."""
     requester: str | None
     """The id of the requester for whom it counts; of one without a text as id all that is known, as JSON."""
+    asker: str = ""
+    """Stands for the requester: one whose id looks like all that is known of another is somebody else."""
+    triggers: tuple[str, ...] = ()
+    """What began the run and those around it."""
+    agents: tuple[str, ...] = ()
+    """The agents of the run and of those around it."""
+    wordings: tuple[str, ...] = ()
+    """Stand for what each of the questions asked, in their order. Empty in an answer that hooksdk 0.2.0 has stored: a yes of its
+    counts for nothing, and a no for whatever its plugins ask."""
     workspace: str | None
     """The workspace in which it counts."""
     answered: float
@@ -76,7 +98,8 @@ class RememberedApproval(Checked):
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, as JSON."""
-        return {**asdict(self), "questions": [list(question) for question in self.questions]}
+        lists = {name: list(getattr(self, name)) for name in ("triggers", "agents", "wordings")}
+        return {**asdict(self), **lists, "questions": [list(question) for question in self.questions]}
 
 
 @dataclass(frozen=True)
@@ -102,7 +125,8 @@ class Remembered:
 
     async def list(self) -> Sequence[RememberedApproval]:
         """All that count still, by tool and time."""
-        known = [one for key in await self.store.list_keys(SPACE) if (one := await self._read(key))]
+        now = await self._now()
+        known = [one for key in await self.store.list_keys(SPACE) if (one := await self._read(key, now))]
         return sorted(known, key=lambda one: (one.tool, one.answered))
 
     async def revoke(self, approval_id: str) -> bool:
@@ -122,7 +146,7 @@ class Remembered:
     async def find(self, request: ApprovalRequest) -> RememberedApproval | None:
         """The answer that counts for this request: a no before a yes."""
         arguments = peek(request, "arguments")
-        digest, requester = digest_of(arguments), requester_of(request)
+        digest, asker, now = digest_of(arguments), _asker_of(request), await self._now()
         fingerprint = definition_of(request.tool)
         tool, definition = _key_of(request.tool.id), _key_of(request.tool.id) + _key_of(fingerprint)
         counting: RememberedApproval | None = None
@@ -134,23 +158,27 @@ class Remembered:
                 continue
             if not key.startswith((definition + PATTERN, definition + digest[: len(PATTERN)])):
                 continue
-            one = await self._read(key)
-            if one is not None and (
+            one = await self._read(key, now)
+            if one is None or not (
                 (one.tool, one.fingerprint) == (request.tool.id, fingerprint)
                 and one.session in {None, request.session_id}
-                and (one.requester, one.workspace) == (requester, request.workspace_dir)
+                and one.workspace == request.workspace_dir
+                and (one.asker == asker if one.asker else one.requester == requester_of(request))
                 and (
                     digest == one.digest != "" if one.arguments is None else covers_arguments(one.arguments, arguments)
                 )
-                and (_answers_all(one, request) if one.granted else _answers_one(one, request))
-                and (counting is None or counting.granted)
             ):
+                continue
+            if one.granted and not one.wordings:
+                logger.warning(BEFORE, one.tool, key)
+                await self.store.delete_value(SPACE, key)
+            elif _counts(one, request) and (counting is None or counting.granted):
                 counting = one
         return counting
 
     async def add(self, request: ApprovalRequest, approval: Approval) -> bool:
         """Remember an answer, in the place of an older one to the same; False where the arguments are not JSON."""
-        digest, now = "", time.time()
+        digest, now = "", await self._now()
         if approval.arguments is None and not (digest := digest_of(peek(request, "arguments"))):
             return False
         one = RememberedApproval(
@@ -158,18 +186,36 @@ class Remembered:
             fingerprint=definition_of(request.tool), title=request.title, digest=digest, arguments=approval.arguments,
             questions=tuple((question.plugin, question.severity) for question in request.questions),
             session=request.session_id if approval.scope == "session" else None, requester=requester_of(request),
+            asker=_asker_of(request), triggers=request.triggers, agents=request.agents,
+            wordings=tuple(wording_of(question, request.mask) for question in request.questions),
             workspace=request.workspace_dir, answered=now,
             expires=now + (DEFAULT_EXPIRY if approval.expires is None else approval.expires),
         )  # fmt: skip
         value = one.as_dict()
-        same = [value[name] for name in ("digest", "arguments", "session", "requester", "workspace")]
-        plugins = sorted({plugin for plugin, _ in one.questions})
+        same = [value[name] for name in SAME]
         kind = digest[: len(PATTERN)] or PATTERN
-        key = f"{_key_of(one.tool)}{_key_of(one.fingerprint)}{kind}{digest_of([same, plugins])[:12]}"
+        key = f"{_key_of(one.tool)}{_key_of(one.fingerprint)}{kind}{digest_of([same, sorted(one.wordings)])[:12]}"
         await self.store.set_value(SPACE, key, {**value, "id": key})
         return True
 
-    async def _read(self, key: str) -> RememberedApproval | None:
+    async def _now(self) -> float:
+        """What time it is, never earlier than it was. Where the clock was set back, every yes is forgotten."""
+        now = time.time()
+        latest: object = await self.store.get_value(CLOCK, LATEST)
+        if not isinstance(latest, (int, float)):
+            latest = now
+            await self.store.set_value(CLOCK, LATEST, now)
+        if set_back := now < latest - DRIFT:
+            logger.warning("the clock was set back by %.0f s, so every remembered yes is forgotten", latest - now)
+            for key in await self.store.list_keys(SPACE):
+                one = await self._read(key, now)
+                if one is not None and one.granted:
+                    await self.store.delete_value(SPACE, key)
+        if set_back or now > latest + DRIFT / 2:
+            await self.store.set_value(CLOCK, LATEST, now)
+        return now if set_back else max(now, latest)
+
+    async def _read(self, key: str, now: float) -> RememberedApproval | None:
         """What is stored, if it counts still. What cannot be read counts for nothing."""
         value: object = await self.store.get_value(SPACE, key)
         if value is None:  # revoked meanwhile
@@ -179,7 +225,7 @@ class Remembered:
         except (KeyError, TypeError, ValueError) as error:
             logger.warning("the remembered approval %s cannot be read, and counts for nothing: %r", key, error)
             return None
-        if one.expires > time.time():
+        if one.expires > now:
             return one
         await self.store.delete_value(SPACE, key)
         return None
@@ -188,7 +234,11 @@ class Remembered:
 def _parse(key: str, value: object) -> RememberedApproval:
     fields = dict(cast("Mapping[str, Any]", value))
     fields |= {"id": key, "questions": tuple((str(plugin), str(severity)) for plugin, severity in fields["questions"])}
-    return RememberedApproval(**fields)
+    fields |= {name: tuple(map(str, fields.get(name, ()))) for name in ("triggers", "agents", "wordings")}
+    one = RememberedApproval(**fields)
+    if one.wordings and len(one.wordings) != len(one.questions):
+        raise ValueError("its questions are not those that it was given for")
+    return one
 
 
 def _key_of(text: str) -> str:
@@ -196,18 +246,19 @@ def _key_of(text: str) -> str:
     return digest_of(text)[:6]
 
 
-def _answers_all(one: RememberedApproval, request: ApprovalRequest) -> bool:
-    answered = sorted(one.questions, key=lambda question: GRAVITY.get(question[1], -1), reverse=True)
-    for question in request.questions:  # the gravest first, so each takes the gravest answer that is free
-        for plugin, severity in answered:
-            if plugin == question.plugin and GRAVITY.get(severity, -1) >= GRAVITY[question.severity]:
-                answered.remove((plugin, severity))
-                break
-        else:
-            return False
-    return True
+def _asker_of(request: ApprovalRequest) -> str:
+    """Stands for whoever asks for the call: by the id, or without a text as id by all that is known."""
+    requester = request.requester
+    by_id = requester is not None and requester.get("id") == requester_of(request)
+    return digest_of([by_id, requester_of(request)])
 
 
-def _answers_one(one: RememberedApproval, request: ApprovalRequest) -> bool:
-    plugins = {plugin for plugin, _ in one.questions}
-    return any(question.plugin in plugins for question in request.questions)
+def _counts(one: RememberedApproval, request: ApprovalRequest) -> bool:
+    """True when what was answered is what is asked now."""
+    if one.granted:
+        answered = [(wording, severity) for wording, (_, severity) in zip(one.wordings, one.questions, strict=True)]
+        same_run = (one.triggers, one.agents) == (request.triggers, request.agents)
+        return same_run and not unanswered(request.questions, answered, request.mask)
+    if not one.wordings:
+        return any(question.plugin in {plugin for plugin, _ in one.questions} for question in request.questions)
+    return any(wording_of(question, request.mask) in one.wordings for question in request.questions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -69,11 +69,35 @@ class Question(Checked):
     plugin: str = ""
     timeout: float = 120.0
     """Seconds until no answer counts as no."""
+    rule: str = ""
+    """Which rule of the plugin's asks; empty for one that names none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.severity not in GRAVITY:
             raise ValueError(f"severity must be info, warning or critical, got {clip(repr(self.severity), 80)}")
+
+
+def wording_of(question: Question, mask: Callable[[Any], Any]) -> str:
+    """Stands for what is asked, whoever is asked: the plugin, its rule and the words, with secrets as placeholders."""
+    return digest_of(mask([question.plugin, question.rule, question.title, question.description]))
+
+
+def unanswered(
+    asked: Sequence[Question], answered: Iterable[tuple[str, str]], mask: Callable[[Any], Any]
+) -> list[Question]:
+    """The questions to which no yes was given. `answered` are wording and severity of those that got one: each answers one
+    of the same wording that is no graver."""
+    free = sorted(answered, key=lambda one: GRAVITY.get(one[1], -1), reverse=True)
+    rest: list[Question] = []
+    for question in sorted(asked, key=lambda one: -GRAVITY[one.severity]):  # so each takes the gravest that is free
+        wording = wording_of(question, mask)
+        answer = next((one for one in free if one[0] == wording), None)
+        if answer is None or GRAVITY.get(answer[1], -1) < GRAVITY[question.severity]:
+            rest.append(question)
+        else:
+            free.remove(answer)
+    return rest
 
 
 def _as_it_is(value: Any) -> Any:
@@ -111,6 +135,10 @@ class ApprovalRequest:
     workspace_dir: str | None = None
     requester: Fresh[Mapping[str, Any] | None] = Fresh(None)
     trigger: str = "user"
+    triggers: tuple[str, ...] = ()
+    """What began the run and those around it, the outermost first."""
+    agents: tuple[str, ...] = ()
+    """The agents of the run and of those around it, the outermost first."""
     call: ToolCall
     tool: Tool = field(repr=False)
     arguments: Fresh[dict[str, Any]] = Fresh()
@@ -127,6 +155,9 @@ class ApprovalRequest:
                 timeout=self.timeout,
             )  # fmt: skip
             object.__setattr__(self, "questions", (own,))
+        for chain, own in (("triggers", self.trigger), ("agents", self.agent_id)):
+            if not getattr(self, chain):
+                object.__setattr__(self, chain, (own,))
 
     @cached_property
     def digest(self) -> str:

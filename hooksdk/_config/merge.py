@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from hooksdk._config.named import NOT_THERE, NamedFile
 from hooksdk._config.own_settings import OwnSettings, lay
 from hooksdk._config.rules import PLUGIN_SETTINGS, SETTINGS, Remark, Setting, Situation, settle
 from hooksdk._config.sources import Source, Sources, fold, plain
-from hooksdk._config.trust import Trust, look_up, plugins_path
+from hooksdk._config.trust import PLUGINS_SETTING, Trust, look_up, plugins_path
 
 Place = tuple[str, ...]
 """Where a setting stands, such as `("plugins", "x", "grants")`."""
@@ -43,8 +44,11 @@ class Merged:
     """Folded ids of the plugins that nobody but the project, without trust, switches off."""
     own_settings: dict[str, OwnSettings] = field(default_factory=dict[str, OwnSettings])
     """By folded id, for plugins that the project has settings for."""
-    twice: list[str] = field(default_factory=list[str])
-    """What one source says of one plugin under two spellings, in words for a warning."""
+    problems: list[str] = field(default_factory=list[str])
+    """What is odd about the files though it counts, in words for a warning: one plugin under two spellings, a user's file that
+    others can write."""
+    digests: dict[Path, str] = field(default_factory=dict[Path, str])
+    """Of the files that count by trust in the folder, by resolved path: their content is to be this one when they are read."""
 
     def to_look_at(self) -> list[Remark]:
         """Everything of the project that trust would let count, or that a plugin may let count then."""
@@ -56,6 +60,20 @@ class Merged:
         changed = self.trust.state == "changed"
         return f"not used, since {'it has changed since you trusted it' if changed else 'you have not trusted this folder'}"
 
+    def named_files(self) -> list[Remark]:
+        """The files that the project's settings name, which are trusted at their content."""
+        return [
+            Remark(one.entry, str(one.path), self._why_named(one))
+            for one in self.trust.files
+            if one.entry != PLUGINS_SETTING
+        ]
+
+    def _why_named(self, file: NamedFile) -> str:
+        if file.digest == NOT_THERE:
+            return "there is no such file that can be read"
+        inside = file.path.is_relative_to(self.trust.folder)
+        return f"this file counts as it is now{'' if inside else ', and lies outside of the folder'}"
+
     def missing_trust(self) -> list[Remark]:
         """What does not count because the folder is not trusted."""
         return [] if self.trust.trusted else self.widening
@@ -63,11 +81,14 @@ class Merged:
 
 def merge(sources: Sources, folder: Path) -> Merged:
     """Everything that the sources say, in one."""
-    twice: list[str] = []
-    user, project, environment, code = (_tidy(source, twice) for source in sources)
+    problems = [*sources.problems]
+    user, project, environment, code = (_tidy(source, problems) for source in sources)
     trust = look_up(folder, project.data, user.data.get("plugins_file"), sources.trusted)
     named = _named(user.data, environment.data, code.data)
-    merged = Merged(trust, project.where, named=named, twice=twice)
+    merged = Merged(trust, project.where, named=named, problems=problems)
+    if trust.trusted:
+        own_words = {*environment.data, *code.data}
+        merged.digests = {one.path: one.digest for one in trust.files if one.entry not in own_words}
     _lay(merged, user)
     here = Situation(trust.folder, trust.trusted, named)
     _check_own_plugins_file(merged, here, user)
@@ -84,7 +105,7 @@ def merge(sources: Sources, folder: Path) -> Merged:
     return merged
 
 
-def _tidy(source: Source, twice: list[str]) -> Source:
+def _tidy(source: Source, problems: list[str]) -> Source:
     """One spelling for each plugin: a file could otherwise say two things of one."""
     data: dict[str, Any] = plain(source.data)
     if "plugins" in data:
@@ -92,7 +113,7 @@ def _tidy(source: Source, twice: list[str]) -> Source:
         for name, section in data["plugins"].items():
             first = _spelling(sections, name)
             if first != name:
-                twice.append(
+                problems.append(
                     f"{source.where}: {f'plugins.{first}'!r} and {f'plugins.{name}'!r} are one plugin: of a setting that stands "
                     "in both the later one counts. Write one section"
                 )
@@ -185,7 +206,7 @@ def _lay_project(merged: Merged, here: Situation, user: Source, project: Source,
                 more = _code_settings(code, folded)
                 settings = OwnSettings(
                     user=dict(own.get("config", {})), configured=has_section or folded in here.named, project=value, code=more,
-                    trusted=here.trusted, folder=here.folder,
+                    trusted=here.trusted, folder=here.folder, digests=merged.digests,
                 )  # fmt: skip
                 _leave_to_plugin(merged, key, settings, project.where)
             else:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from hooksdk._config.named import check_digest, content_digest
 from hooksdk._config.sources import plain
+from hooksdk._config.trust import resolve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,21 @@ class ProjectSettings:
     configured: bool = False
     """True when the operator uses the plugin: named in the user's file, the environment or code, or given by code. What the
     operator left at its default is their word as well."""
+    digests: Mapping[Path, str] = field(default_factory=dict[Path, str])
+    """Of the files that the settings name, where the folder is trusted: `sha256:...` by resolved path."""
+
+    def path(self, name: str) -> Path:
+        """The file that one of the settings names."""
+        return resolve(self.folder / Path(name).expanduser())
+
+    def read(self, name: str) -> bytes:
+        """What is in the file that one of the settings names. Raises `OSError`, and `ConfigError` for a file that has changed
+        since it was trusted with its folder."""
+        path = self.path(name)
+        content = path.read_bytes()
+        if (digest := self.digests.get(path)) is not None:
+            check_digest(path, content_digest(content), digest, self.folder)
+        return content
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +56,8 @@ class OwnSettings:
     code: Mapping[str, Any]
     trusted: bool
     folder: Path
+    digests: Mapping[Path, str]
+    """Of the files that the project's settings name, where the folder is trusted."""
 
     def usual(self) -> tuple[dict[str, Any], list[str]]:
         """The settings of a plugin that says nothing about it, and which of the project's are left out: what the operator
@@ -51,8 +70,9 @@ class OwnSettings:
     def as_merged_by(self, with_project: Any) -> tuple[dict[str, Any], list[str]]:
         """The settings that the plugin's own method makes of them, and what it leaves out, in its words."""
         project = ProjectSettings(
-            values=plain(self.project), trusted=self.trusted, folder=self.folder, configured=self.configured
-        )
+            values=plain(self.project), trusted=self.trusted, folder=self.folder, configured=self.configured,
+            digests=self.digests,
+        )  # fmt: skip
         # Code's settings are the operator's as well: the plugin weighs the project's against both.
         values, missing = with_project(self._under_code(plain(self.user)), project)
         return self._under_code(dict(values)), list(missing)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
+import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -51,6 +53,8 @@ class Sources:
     code: Source
     trusted: Mapping[str, str] = field(default_factory=dict[str, str])
     """Digests by folder, from the user's file."""
+    problems: Sequence[str] = ()
+    """What is odd about the files, in words for a warning."""
 
     def __iter__(self) -> Any:
         return iter((self.user, self.project, self.environment, self.code))
@@ -61,7 +65,7 @@ def read_sources(folder: Path, env: Mapping[str, str], overrides: Mapping[str, A
     user, trusted = _read_user(env)
     return Sources(
         user=user, project=_read_project(folder), environment=Source("environment", _from_environment(env)),
-        code=Source("Host(config=...)", overrides or {}), trusted=trusted,
+        code=Source("Host(config=...)", overrides or {}), trusted=trusted, problems=_open_to_others(user_file(env)),
     )  # fmt: skip
 
 
@@ -84,7 +88,42 @@ def _read_user(env: Mapping[str, str]) -> tuple[Source, dict[str, str]]:
 
 def user_file(env: Mapping[str, str]) -> Path:
     """The user's own file, which need not exist."""
-    return Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "hooksdk" / "config.toml"
+    return xdg_folder("XDG_CONFIG_HOME", "~/.config", env) / "hooksdk" / "config.toml"
+
+
+def xdg_folder(variable: str, default: str, env: Mapping[str, str]) -> Path:
+    """The folder that a variable of the XDG base directories names. A relative one is ignored, as that specification has it:
+    it would lead into whatever folder somebody is in, such as a clone of a stranger's repository."""
+    folder = env.get(variable, "")
+    return Path(folder if Path(folder).is_absolute() else default).expanduser()
+
+
+def _open_to_others(path: Path) -> list[str]:
+    """What is wrong with the file that holds the user's word: somebody else could change it, and every trust in it."""
+    if sys.platform == "win32":
+        return []
+    problems: list[str] = []
+    for place in (path, path.parent):
+        try:
+            status = place.stat()
+        except OSError:
+            continue
+        mode = status.st_mode
+        if mode & stat.S_ISVTX or not (mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _own_group(status))):
+            continue
+        problems.append(f"other users of this machine can write {place}, which holds your own word: chmod go-w {place}")
+    return problems
+
+
+def _own_group(status: os.stat_result) -> bool:
+    """True where a file's group is its owner's alone, as many systems make one for each user, called as the user is."""
+    import grp
+    import pwd
+
+    try:
+        return grp.getgrgid(status.st_gid).gr_name == pwd.getpwuid(status.st_uid).pw_name
+    except KeyError:
+        return False
 
 
 def config_files(folder: Path, env: Mapping[str, str]) -> list[Path]:
@@ -190,5 +229,4 @@ def state_folder() -> Path:
     """Where hooksdk keeps what outlives a process: `$HOOKSDK_HOME`, or `~/.local/state/hooksdk`. It need not exist."""
     if home := os.environ.get("HOOKSDK_HOME"):
         return Path(home).expanduser()
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "hooksdk"
+    return xdg_folder("XDG_STATE_HOME", "~/.local/state", os.environ) / "hooksdk"

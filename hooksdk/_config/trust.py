@@ -1,19 +1,23 @@
-"""Whether the operator trusts a folder at what it holds now: its configuration and the plugins file that it would run."""
+"""Whether the operator trusts a folder at what it holds now: its configuration, the plugins file that it would run, and the
+files that its settings name."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from hooksdk._config.named import NOT_THERE, SHA, NamedFile, content_digest, named_files
 from hooksdk.errors import ConfigError
 
 PLUGINS_FILE = "hooksdk_plugins.py"
 """What `plugins_file = true` loads from a project's folder."""
+PLUGINS_SETTING = "plugins_file"
 
 
 @dataclass(frozen=True)
@@ -22,9 +26,23 @@ class Trust:
 
     folder: Path
     """Resolved: two ways to one folder are one. Of a file, the file."""
-    digest: str
-    """Of what it holds now."""
-    state: Literal["trusted", "changed", "unknown"]
+    recorded: str | None
+    """The digest of the content that the operator trusts; None: of none."""
+    measure: Callable[[], str] = field(repr=False, compare=False)
+    """Answers the digest of what it holds now."""
+    files: tuple[NamedFile, ...] = ()
+    """The files that its settings name, and that are in its digest."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Of what it held at the first look. Where nothing is trusted nobody looks: what a stranger's settings name may be
+        large, or another user's."""
+        return self.measure()
+
+    @property
+    def state(self) -> Literal["trusted", "changed", "unknown"]:
+        """Whether this content is the trusted one."""
+        return "unknown" if self.recorded is None else "trusted" if self.recorded == self.digest else "changed"
 
     @property
     def trusted(self) -> bool:
@@ -37,7 +55,10 @@ def look_up(folder: Path, project: Mapping[str, Any], own_plugins_file: object, 
     digests by folder."""
     resolved = resolve(folder)
     setting: Any = project.get("plugins_file") or own_plugins_file or True
-    return _compare(resolved, _digest(project, resolved, plugins_path(resolved, setting)), known)
+    path = plugins_path(resolved, setting)
+    code = (NamedFile(PLUGINS_SETTING, path),) if path.is_relative_to(resolved) else ()
+    files = named_files(project, resolved)
+    return Trust(resolved, known.get(str(resolved)), lambda: _digest(project, code, files), (*code, *files))
 
 
 def look_up_file(path: Path, known: Mapping[str, str]) -> Trust:
@@ -45,11 +66,10 @@ def look_up_file(path: Path, known: Mapping[str, str]) -> Trust:
     adds a server to it would else lose the folder's policies until they are looked at again."""
     resolved = resolve(path)
     try:
-        with resolved.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = content_digest(resolved.read_bytes())
     except OSError as error:
         raise ConfigError(str(resolved), (f"cannot be read: {error.strerror}",)) from None
-    return _compare(resolved, f"sha256:{digest}", known)
+    return Trust(resolved, known.get(str(resolved)), lambda: digest)
 
 
 def is_inside(path: Path, folder: Path) -> bool:
@@ -57,12 +77,6 @@ def is_inside(path: Path, folder: Path) -> bool:
     named = Path(os.path.abspath(path))  # noqa: PTH100 - links are not followed, unlike by resolve()
     places = (folder.absolute(), resolve(folder))
     return resolve(path).is_relative_to(places[1]) or any(named.is_relative_to(place) for place in places)
-
-
-def _compare(place: Path, digest: str, known: Mapping[str, str]) -> Trust:
-    recorded = known.get(str(place))
-    state = "unknown" if recorded is None else "trusted" if recorded == digest else "changed"
-    return Trust(place, digest, state)
 
 
 def resolve(folder: Path) -> Path:
@@ -78,14 +92,13 @@ def plugins_path(folder: Path, setting: bool | str) -> Path:
     return resolve(folder / (PLUGINS_FILE if setting is True else str(setting)))
 
 
-def _digest(project: Mapping[str, Any], folder: Path, plugins_file: Path) -> str:
-    """Of the settings, however they are laid out and commented, and of the code's bytes."""
+def _digest(project: Mapping[str, Any], code: Sequence[NamedFile], files: Sequence[NamedFile]) -> str:
+    """Of the settings, however they are laid out and commented, and of the bytes of the plugins file and of each file that
+    the settings name. Without such files it is what 0.2.0 has recorded."""
     settings = json.dumps(project, sort_keys=True, default=repr)
     hashed = hashlib.sha256(settings.encode("utf-8", "surrogatepass"))
-    try:
-        own = plugins_file.is_relative_to(folder) and plugins_file.is_file()
-        code = plugins_file.read_bytes() if own else None
-    except OSError as error:
-        raise ConfigError(str(plugins_file), (f"cannot be read: {error.strerror}",)) from None
-    hashed.update(b"\0no code" if code is None else b"\0" + hashlib.sha256(code).digest())
-    return f"sha256:{hashed.hexdigest()}"
+    digests = [one.digest for one in code if one.digest != NOT_THERE]
+    hashed.update(b"\0" + bytes.fromhex(digests[0].removeprefix(SHA)) if digests else b"\0no code")
+    for file in files:
+        hashed.update(f"\0{file.entry}\0{file.digest}".encode("utf-8", "surrogatepass"))
+    return f"{SHA}{hashed.hexdigest()}"

@@ -19,12 +19,16 @@ class Rewrite(Checked):
 
 @dataclass(frozen=True)
 class Ask(Checked):
-    """Ask a person first. Refused when nobody can be asked, when they say no, and after `timeout` seconds."""
+    """Ask a person first. Refused when nobody can be asked, when they say no, and after `timeout` seconds. An answer counts for
+    the same words, of the same plugin and `rule`: leave what changes from one judging to the next, such as a time, out of them.
+    """
 
     title: str
     description: str = ""
     severity: Literal["info", "warning", "critical"] = "warning"
     timeout: float = 120.0
+    rule: str = field(default="", kw_only=True)
+    """Which rule of the plugin's asks, for a plugin that has several: an answer to one is none to another."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ cancellation.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar, cast, final
 
@@ -100,14 +100,20 @@ class Dispatcher:
 
     # Handlers that the run waits for
 
-    def fire(self, hook: str, event: Event | Callable[[], Event], tool: object = None) -> Firing:
+    def fire(
+        self, hook: str, event: Event | Callable[[], Event], tool: object = None, *, leave_out: Collection[str] = ()
+    ) -> Firing:
         """Call the handlers in order, and loop over those that answer or fail; leave the loop to call no more of them.
 
             async for outcome in dispatcher.fire("before_tool_call", event, tool): ...
 
-        A callable makes each handler its own event, from what the ones before it left. The caller logs failures.
+        A callable makes each handler its own event, from what the ones before it left. Plugins of the ids in `leave_out` are not
+        called. The caller logs failures.
         """
-        return Firing(self, self.plans.get(hook, ()), event, tool)
+        handlers = self.plans.get(hook, ())
+        if leave_out:
+            handlers = [handler for handler in handlers if handler.plugin not in leave_out]
+        return Firing(self, handlers, event, tool)
 
     async def notify(self, hook: str, event: Event, *, backwards: bool = False) -> None:
         """All handlers in order, each with its own time limit; a failing one is logged and the others run."""

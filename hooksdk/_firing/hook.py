@@ -82,7 +82,8 @@ class Hook(Generic[E, R]):
     ```
 
     - `timeout`: seconds that the handler may take.
-    - `tools`: a tool pattern or several; the handler is called for matching tools only.
+    - `tools`: a tool pattern or several; the handler is called for these tools only. They are meant by their words, in any
+      case and any joining; one that gives the values of secrets is called for the tools as they are written.
     - `required`: what the handler was to change is withheld when it fails (a redactor).
     - `thread`: run a plain `def` in a worker thread.
     """
@@ -112,6 +113,11 @@ class Hook(Generic[E, R]):
         self.spec: Final[Callable[[E], R]] = spec
         self._options = HandlerOptions()
         self.__doc__ = spec.__doc__
+
+    @property
+    def exact(self) -> bool:
+        """True where `tools` counts as it is written: in doubt a policy is called, and the value of a secret stays."""
+        return self.grant == "secrets"
 
     @property
     def first(self) -> Hook[E, R]:
@@ -279,8 +285,8 @@ class Handler:
     """One handler, bound to its plugin's instance, with everything that firing it needs worked out."""
 
     __slots__ = (
-        "answers", "call", "decides", "function", "hook", "is_async", "kept", "limiter", "plugin", "required", "shadow", "source",
-        "threaded", "timeout", "tools", "ungranted", "who",
+        "answers", "call", "decides", "exact", "function", "hook", "is_async", "kept", "limiter", "plugin", "required", "shadow",
+        "source", "threaded", "timeout", "tools", "ungranted", "who",
     )  # fmt: skip
 
     def __init__(
@@ -305,6 +311,7 @@ class Handler:
         self.kept = kept or {}
         self.answers = tuple(kind for kind in hook.answers if kind not in self.ungranted)
         self.decides = hook.kind == "decide"
+        self.exact = hook.exact
         self.call = call
         self.function: str = function.__qualname__
         self.plugin = plugin
@@ -331,7 +338,11 @@ class Handler:
 
     def concerns(self, tool: Any) -> bool:
         """True unless the handler is limited to other tools."""
-        return self.tools is None or (tool is not None and any(pattern.matches(tool) for pattern in self.tools))
+        return self.tools is None or (tool is not None and any(self.is_meant(pattern, tool) for pattern in self.tools))
+
+    def is_meant(self, pattern: ToolPattern, tool: Any) -> bool:
+        """True when this pattern in the handler's `tools` is for the tool."""
+        return pattern.matches(tool) if self.exact else pattern.may_mean(tool)
 
     def __repr__(self) -> str:
         return f"<handler of {self.hook}: {self.who}>"

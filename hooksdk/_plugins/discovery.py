@@ -12,9 +12,10 @@ from hooksdk._plugins.handlers import judging_line, tell_of_unregistered
 from hooksdk._plugins.installed import foresee_refusal, installed_plugins, refuse, switch_off
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._plugins.registry import Registry
+from hooksdk._plugins.source import expect
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
-from hooksdk.config import Config, fold
+from hooksdk.config import Config, fold, resolve
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 
 OUTRANKED = "given in code, which goes before the installed one"
@@ -45,6 +46,8 @@ def find_plugins(
             registry.note(plugin)
             return on_refusal(plugin, error)
 
+    config.check_files()
+    expect(resolve(folder or Path.cwd()), config.digests)
     given = [Plugin.of(holder) for holder in holders]
     given += from_plugins_file(config, folder or Path.cwd())
     registry.modules.update(plugin.holder.__name__ for plugin in given if isinstance(plugin.holder, types.ModuleType))

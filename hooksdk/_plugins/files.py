@@ -1,7 +1,8 @@
 """Plugins in files and modules of one's own: a project's plugins file, and what a person names on the command line.
 
 Both are imported with their folder at the end of `sys.path`, where it stays for imports inside functions: their neighbours
-can be imported, and no file of a project takes the place of a module that others import.
+can be imported, and no file of a project takes the place of a module that others import. They and their neighbours are
+compiled from their source.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import types
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from importlib.machinery import SOURCE_SUFFIXES
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +24,7 @@ from hooksdk._firing.marks import is_own, members
 from hooksdk._plugins.handlers import classes_in, is_marked, tell_of_unregistered
 from hooksdk._plugins.installed import installed_ids
 from hooksdk._plugins.plugin import Plugin
+from hooksdk._plugins.source import SourceLoader, from_source
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.config import Config
@@ -153,7 +156,7 @@ def _import_module(name: str, who: str, folder: Path) -> types.ModuleType:
 def _make_importable(folder: Path) -> None:
     if (name := str(folder.resolve())) not in sys.path:
         sys.path.append(name)
-    importlib.invalidate_caches()  # a file that was written a moment ago
+    from_source(folder)
 
 
 def _leads_to(name: str, path: Path) -> bool:
@@ -170,15 +173,17 @@ def _private_name(path: Path) -> str:
 
 
 def _run(path: Path, name: str, who: str) -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    if path.suffix not in SOURCE_SUFFIXES:
         raise PluginRefused(who, f"{path} is no Python file", "Name a file that ends in .py")
+    loader = SourceLoader(name, str(path))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     module.__package__ = ""  # it is in none, whatever it is called here: the files beside it belong to it
     sys.modules[name] = module
     try:
         with _refusing(who, f"running {path}", path.parent):
-            spec.loader.exec_module(module)
+            loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise

@@ -27,6 +27,7 @@ from hooksdk.errors import (
     unknown_key,
 )  # fmt: skip
 from hooksdk.manifest import Manifest
+from hooksdk.patterns import ToolPattern
 
 CONSTRUCTOR = {"config", "host", "state", "shared", "storage"}
 """What a plugin class may ask for."""
@@ -50,6 +51,8 @@ class Plugin:
     """The plugin's own configuration, checked: an instance of its `Config`, or a mapping."""
     hooks: list[str] = field(default_factory=list[str])
     tools: list[str] = field(default_factory=list[str])
+    tool_patterns: dict[str, list[ToolPattern]] = field(default_factory=dict[str, list[ToolPattern]])
+    """By hook, which tools its handlers are for (`tools=`); those for every tool are not here."""
     grants: Sequence[str] = ()
     """What the operator lets it do. Only an installed plugin needs any."""
     missing_grant: MissingGrant | None = None
@@ -176,6 +179,8 @@ def _values(plugin: Plugin, config: Config) -> dict[str, Any]:
     else:
         try:
             values, missing = sources.as_merged_by(with_project)
+        except HookSDKError:
+            raise
         except Exception as error:
             raise PluginRefused(plugin.id, f"its with_project raised {type(error).__name__}: {error}") from error
     if missing:

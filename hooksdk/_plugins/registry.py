@@ -70,8 +70,11 @@ class Registry:
             raise _no_plugin(plugin)
         section = self._config.plugin(plugin.id)
         plugin.asks_for = constructor_parameters(plugin)
-        hooks = {self._check_handler(plugin, name, opts) for name, opts in self._marked(holder)}
-        plugin.hooks = [name for name in HOOKS if name in hooks]
+        handled = {name: self._check_handler(plugin, name, opts) for name, opts in self._marked(holder)}
+        plugin.hooks = [name for name in HOOKS if name in handled.values()]
+        for name, hook in handled.items():
+            if patterns := options_of(inspect.getattr_static(holder, name)).tools:
+                plugin.tool_patterns.setdefault(hook, []).extend(patterns)
         tools = self._marked_tools(plugin, None)
         plugin.tools = [tool.name for tool in tools]
         for name in (tool.name for tool in tools if not tool.description.strip()):

@@ -17,9 +17,12 @@ from hooksdk._approvals.request import (
     definition_of,
     digest_of,
     read_answer,
+    unanswered,
+    wording_of,
 )
 from hooksdk._run import refusals
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
+from hooksdk._run.waiting_calls import digest_of_call
 from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ApprovalPending, StoreError
@@ -33,13 +36,30 @@ def _blocked(text: str) -> CallEnd:
 def read_question(plugin: str, ask: hooks.Ask) -> Question:
     """What a plugin asks. Raises what its answer raises."""
     return Question(
-        title=ask.title, description=ask.description, severity=ask.severity, plugin=plugin, timeout=ask.timeout
+        title=ask.title, description=ask.description, severity=ask.severity, plugin=plugin, timeout=ask.timeout,
+        rule=ask.rule,
     )  # fmt: skip
 
 
-async def ask_person(state: RunState, work: CallInProgress, questions: Sequence[Question]) -> CallEnd | None:
-    """Ask all questions at once, the gravest first, unless the answer is remembered. None when the call may go on, and when
-    its answer comes later: `work.pending` is set then."""
+async def ask(state: RunState, work: CallInProgress, questions: Sequence[Question]) -> CallEnd | None:
+    """Ask a person what the policies ask, but for what was approved of this very call. What waits for its answer from before is
+    asked first, and stands although no policy may ask it any more. None when the call may go on, and when an answer comes
+    later: `work.pending` is set then."""
+    if work.questions:
+        end = await _ask_person(state, work, work.questions)
+        if end is not None or work.pending is not None:
+            return end
+    mask = state.secrets.value
+    granted = [(wording_of(question, mask), question.severity) for question in work.granted]
+    if not (new := unanswered(questions, granted, mask)):
+        return None
+    if work.granted:  # whatever becomes of the new ones, nobody is asked these again
+        await keep_call(state, work, Approval(True, by=work.answered_by or ""))
+    return await _ask_person(state, work, new)
+
+
+async def _ask_person(state: RunState, work: CallInProgress, questions: Sequence[Question]) -> CallEnd | None:
+    """Ask all questions at once, the gravest first, unless the answer is remembered."""
     work.questions = tuple(sorted(questions, key=lambda question: -GRAVITY[question.severity]))
     request = _request(state, work)
     approval = await _remembered(state, request)
@@ -84,6 +104,7 @@ def _request(state: RunState, work: CallInProgress) -> ApprovalRequest:
         title=gravest.title, description=gravest.description, severity=gravest.severity, timeout=gravest.timeout,
         plugin=gravest.plugin, questions=work.questions, session_id=info.session_id, run_id=info.run_id,
         agent_id=info.agent_id, workspace_dir=info.workspace_dir, requester=info.requester, trigger=info.trigger,
+        triggers=info.triggers, agents=info.agents,
         call=work.call, tool=work.tool, arguments=schema.clone(work.own_arguments),
         store=state.parts.store, mask=state.secrets.value,
     )  # fmt: skip
@@ -111,6 +132,7 @@ async def _settle(
     await _trace_answer(state, work, approval, remembered=remembered)
     if not approval.granted:
         return _blocked(refusals.approval_refused(request.title, approval.reason))
+    work.granted, work.questions, work.answered_by = (*work.granted, *work.questions), (), approval.by
     if not work.depth and not (work.runs_at_once and state.open):
         await keep_call(state, work, approval)
     return None
@@ -142,46 +164,79 @@ async def _trace_answer(state: RunState, work: CallInProgress, approval: Approva
 async def keep_call(state: RunState, work: CallInProgress, approval: Approval | None) -> bool:
     """Keep what was judged, so that the call goes on from here in whichever run its answer finds it."""
     assert work.tool is not None
+    questions, granted = (work.questions, work.granted) if approval is None else (work.granted, ())
     return await state.waiting.keep(
-        work.written, work.call, work.tool, work.arguments, work.questions, approval, mask=state.secrets
+        work.written, work.call, work.tool, work.arguments, questions, approval, granted=granted,
+        rewriters=work.rewriters, mask=state.secrets,
     )  # fmt: skip
 
 
 async def pause_tool(state: RunState, work: CallInProgress, error: ApprovalPending) -> ApprovalPending:
     """The tool's own framework has paused: the call waits as it was judged. Answers what to raise."""
-    work.running, work.abandoned, work.attempt = False, False, None
+    work.running, work.abandoned, work.attempt, work.paused = False, False, None, True
     work.own_arguments, work.short_secrets = schema.clone(work.arguments), None
-    await keep_call(state, work, Approval(True))
+    await keep_call(state, work, Approval(True, by=work.answered_by or ""))
     return ApprovalPending(state.secrets.value(vars(error).get("request")), work.call)
 
 
 def take_up(state: RunState, work: CallInProgress) -> bool:
-    """True when the call was judged before and has no result: it goes on with what was judged then. False when it has to be
-    judged: also when its tool is withheld now, has another definition, the call is written otherwise, or the run is somebody
-    else's."""
+    """True when the call was judged before and has no result: it is judged again, with the arguments of then, and what was
+    approved of it stands. False when nothing of that counts: also when its tool is withheld now, has another definition, the
+    call is written otherwise, or the run is somebody else's."""
     waiting = None if work.depth else state.waiting.take(work.written)
+    others = [] if work.depth else [one for one in state.open_calls if _is_at_rest(state, one, work.written)]
     if waiting is None:
-        return False
-    for other in [one for one in state.open_calls if one is not work and one.written.id == work.written.id]:
-        if other.judged and not other.running:  # judged in this run: its `JudgedCall` goes on with this one
-            state.open_calls.remove(other)
-            other.replaced_by = work
+        others = [one for one in others if _is_open_in_transcript(state, one.written)]
+        return bool(others) and _take_over(state, work, others)
+    for other in others:
+        _replace(state, other, work)
     tool = state.granted(waiting.tool) or state.granted(waiting.name)  # a bridge goes by its name alone
     if tool is None or tool.id != waiting.tool or definition_of(tool) != waiting.fingerprint:
         return False
     work.tool = tool
     work.call = ToolCall(work.written.id, tool.name, waiting.arguments, origin=waiting.origin)
     work.arguments, work.own_arguments = waiting.arguments, schema.clone(waiting.arguments)
-    work.questions, work.answered_by = waiting.questions, waiting.answered_by
+    work.answered_by, work.rewriters, work.again = waiting.answered_by, waiting.rewriters, True
+    if waiting.answered_by is None:
+        work.questions, work.granted = waiting.questions, waiting.granted
+    else:
+        work.granted = waiting.questions
     return True
 
 
-async def ask_again(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """Ask about a call that was judged before, unless somebody has approved it since."""
-    if work.answered_by is None and work.questions:
-        return await ask_person(state, work, work.questions)
+def _is_at_rest(state: RunState, other: CallInProgress, written: ToolCall) -> bool:
+    """True for the same call, judged in this run, which nobody takes further at this moment."""
+    is_same = other.depth == 0 and other.written.id == written.id
+    return is_same and other.judged and not other.running and other not in state.busy
+
+
+def _is_open_in_transcript(state: RunState, written: ToolCall) -> bool:
+    open_calls = state.parts.transcript.pending if state.parts.transcript_kept and not state.asked_model else ()
+    return sum(call.id == written.id for call in open_calls) == 1
+
+
+def _replace(state: RunState, other: CallInProgress, work: CallInProgress) -> None:
+    """Its `JudgedCall` goes on with this one."""
+    state.open_calls.remove(other)
+    other.replaced_by = work
+
+
+def _take_over(state: RunState, work: CallInProgress, others: Sequence[CallInProgress]) -> bool:
+    """Judged in this run, and nobody was asked about it."""
+    before = others[-1]
+    tool = before.tool and (state.granted(before.tool.id) or state.granted(before.tool.name))
+    if digest_of_call(before.written) != digest_of_call(work.written) or tool is not before.tool:
+        return False
+    for other in others:
+        _replace(state, other, work)
+    work.call, work.tool, work.arguments, work.own_arguments = before.call, before.tool, before.arguments, {}
+    work.rewriters, work.again = before.rewriters, True
+    return True
+
+
+async def keep_approval(state: RunState, work: CallInProgress) -> None:
+    """A call that was approved before is still let through: it is kept so until it runs."""
     approval = Approval(True, by=work.answered_by or "")
-    if work.questions:
+    if work.granted:
         await _trace_answer(state, work, approval, remembered=True)
     await keep_call(state, work, approval)
-    return None

@@ -16,7 +16,7 @@ import anyio
 from anyio.lowlevel import RunVar
 
 from hooksdk import hooks, schema
-from hooksdk._approvals.request import Question
+from hooksdk._approvals.request import Question, digest_of
 from hooksdk._firing.dispatcher import HandlerOutcome
 from hooksdk._firing.signature import is_async, own_result, to_result
 from hooksdk._run import asking, refusals
@@ -24,6 +24,7 @@ from hooksdk._run.around import AroundStack
 from hooksdk._run.parts import PluginStorage
 from hooksdk._run.secrets import MIN_MASKED, SecretMask, fill, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
+from hooksdk._run.waiting_calls import digest_of_call
 from hooksdk._schema.fresh import peek, put_fresh
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import Attempt, describe
@@ -55,6 +56,7 @@ Steps = Callable[[RunState, CallInProgress], Awaitable[CallEnd | None]]
 async def call_once(state: RunState, work: CallInProgress) -> ToolResult:
     """Judge a call and run its tool, in one go. Raises `ApprovalPending` for one whose approval comes later."""
     await begin(state, work, _judge_and_execute)
+    work = work.newest
     if work.end is None:
         if work.pending is not None:
             raise ApprovalPending(work.pending, work.call)
@@ -67,6 +69,8 @@ async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
     """Take a call up, unless the transcript has its result already, and through these steps."""
     work.catalog = state.tools
     is_recorded = work.depth == 0 and not state.asked_model and state.parts.transcript_kept
+    if is_recorded and await join(state, work):
+        return
     if is_recorded and (result := state.parts.transcript.result_of(work.call)) is not None:
         work.end = CallEnd("error" if result.is_error else "ok", result)
         return
@@ -75,6 +79,40 @@ async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
     if work.end is None and state.ended not in {None, "paused"}:  # `end_calls` left it out: it was not judged yet
         await go_on(state, work, _not_run(work))
         state.check_open()
+
+
+async def join(state: RunState, work: CallInProgress) -> bool:
+    """Wait while somebody makes this very call of the newest reply: it is made once. True when what came of it is this one's."""
+    written = digest_of_call(work.written) if state.busy else ""
+    while twin := next((one for one in state.busy if _is_made_again(one, work.written, written)), None):
+        times = sum(call.id == work.written.id for call in state.parts.transcript.pending)
+        if not times:  # it has its result, or its reply is not recorded
+            return False
+        await wait_until_at_rest(state, twin)
+        twin = twin.newest
+        goes_on = twin.judged and not work.runs_at_once
+        if times == 1 and (twin.end is not None or twin.pending is not None or goes_on):
+            work.replaced_by = twin
+            return True
+    return False
+
+
+def _is_made_again(twin: CallInProgress, call: ToolCall, digest: str) -> bool:
+    return twin.depth == 0 and twin.written.id == call.id and digest_of_call(twin.written) == digest
+
+
+async def wait_until_at_rest(state: RunState, work: CallInProgress) -> None:
+    """Wait until nobody takes the call further. Meanwhile it goes on also where whoever takes it further is cancelled, as far as
+    this can be held back: asyncio's own `task.cancel()` cannot."""
+    scope = state.busy[work]
+    work.at_rest = at_rest = work.at_rest or anyio.Event()
+    work.waiting, scope.shield = work.waiting + 1, True
+    try:
+        await at_rest.wait()
+    finally:
+        work.waiting -= 1
+        if not work.waiting and state.busy.get(work) is scope:
+            scope.shield = False
 
 
 async def _judge_and_execute(state: RunState, work: CallInProgress) -> CallEnd | None:
@@ -88,13 +126,16 @@ async def _judge_and_execute(state: RunState, work: CallInProgress) -> CallEnd |
 async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
     """The steps before the tool runs."""
     plans = state.hooks.plans
-    is_judged = bool(state.waiting.calls) and asking.take_up(state, work)
+    is_judged = (len(state.open_calls) > 1 or bool(state.waiting.calls)) and asking.take_up(state, work)
     end = None if is_judged else await unwrap_tool_call(state, work)
     if state.hooks.tracing:
         await trace_start(state, work)
-    if is_judged:  # it waited: what was judged of it stands, but for what may have changed meanwhile
+    if is_judged:
         state.stats.called(work.call)
-        end = check_way(work) or await asking.ask_again(state, work)
+        was_approved = work.answered_by is not None
+        end = await judge_again(state, work)
+        if end is None and was_approved and work.again and work.pending is None:
+            await asking.keep_approval(state, work)
     else:
         end = end or check_scope(state, work)
         end = end or check_way(work)
@@ -107,6 +148,20 @@ async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
     end = end or check_still_granted(state, work)
     work.judged = True
     return end
+
+
+async def judge_again(state: RunState, work: CallInProgress) -> CallEnd | None:
+    """The steps of a call that was judged and has waited: by the policies of now, with the arguments that were judged. Where a
+    plugin that was not asked then rewrites them, no answer counts any more: each was about the others."""
+    work.again = True
+    end, judged = check_way(work), work.arguments
+    if "rewrite_tool_call" in state.hooks.plans:
+        end = end or await rewrite_tool_call(state, work)
+    if work.arguments is not judged and digest_of(work.arguments) != (digest_of(judged) or None):
+        work.again, work.questions, work.granted, work.answered_by = False, (), (), None
+    end = end or validate_arguments(work)
+    end = end or await before_tool_call(state, work)
+    return end or check_still_granted(state, work)
 
 
 async def execute(state: RunState, work: CallInProgress) -> CallEnd:
@@ -248,7 +303,7 @@ def repair_arguments(state: RunState, work: CallInProgress) -> CallEnd | None:
 
 
 async def rewrite_tool_call(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """Plugins change the arguments; each sees what the ones before it made of them."""
+    """Plugins change the arguments, each once; each sees what the ones before it made of them."""
     tool = work.tool
     assert tool is not None
 
@@ -256,7 +311,11 @@ async def rewrite_tool_call(state: RunState, work: CallInProgress) -> CallEnd | 
         own = schema.clone(work.arguments)  # a change reached through the event's insides would never be checked
         return hooks.RewriteToolCall(info=state.info, call=work.call, tool=tool, arguments=own)
 
-    async for outcome in state.hooks.fire("rewrite_tool_call", event, tool):
+    asked = [one for one in state.hooks.plans["rewrite_tool_call"] if not one.shadow and one.concerns(tool)]
+    before, everybody = work.rewriters or (), work.rewriters is None
+    leave_out = {one.plugin for one in asked} if everybody else {*before}
+    work.rewriters = tuple(sorted({*before, *(one.plugin for one in asked)}))
+    async for outcome in state.hooks.fire("rewrite_tool_call", event, tool, leave_out=leave_out):
         arguments = await outcome.use(lambda answer: schema.clone(dict(answer.arguments)))
         if arguments is None:
             return policy_failed(outcome)
@@ -280,7 +339,7 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
     """The policies judge: a block beats a question to a person beats an answer, whatever the order."""
     tool = work.tool
     assert tool is not None
-    event = hooks.BeforeToolCall(info=state.info, call=work.call, tool=tool, arguments=work.arguments)
+    event = hooks.BeforeToolCall(info=state.info, call=work.call, tool=tool, arguments=work.arguments, again=work.again)
     questions: list[Question] = []
     answer: ToolResult | None = None
     async for outcome in state.hooks.fire("before_tool_call", event, tool):
@@ -294,11 +353,11 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
             answer = await outcome.use(_result_in)
         if outcome.failure is not None:
             return policy_failed(outcome)
-    if questions:
-        end = await asking.ask_person(state, work, questions)
+    if questions or work.questions:
+        end = await asking.ask(state, work, questions)
         if end is not None:
             return end
-    elif answer is not None:
+    if answer is not None and not questions and work.pending is None:
         return CallEnd("answered", answer)
     if work.arguments != work.own_arguments:  # somebody reached into an event: not everybody judged what would run
         return _refused("blocked", refusals.arguments_changed(work.call.name))
@@ -564,6 +623,9 @@ async def go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd 
             state.check_open()
     finally:
         del state.busy[work]
+        if work.at_rest is not None:
+            work.at_rest.set()
+            work.at_rest = None
         if not state.busy and state.calls_over is not None:
             state.calls_over.set()
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, final
 
 from hooksdk import schema
 from hooksdk._run import asking
-from hooksdk._run.call import begin, check_still_granted, execute, go_on, judge, take_result
+from hooksdk._run.call import begin, execute, go_on, judge, judge_again, take_result, wait_until_at_rest
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk.approvals import YES, Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
@@ -48,10 +48,7 @@ class JudgedCall:
 
     @property
     def _work(self) -> CallInProgress:
-        work = self._first
-        while work.replaced_by is not None:
-            work = work.replaced_by
-        return work
+        return self._first.newest
 
     def __repr__(self) -> str:
         return (
@@ -91,7 +88,8 @@ class JudgedCall:
         return self._work.pending
 
     async def approve(self, approval: Approval = YES) -> None:
-        """Give the answer that the call waits for, in the approver's place; `execute()` runs it then. An `Approval` that
+        """Give the answer that the call waits for, in the approver's place; `execute()` runs it then. With a yes the call is
+        judged again, by the policies of now: it may be blocked, or wait for the answer to a question that is new. An `Approval` that
         grants nothing refuses it. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
         if self._work.end is None and self._work.pending is None:
             return
@@ -105,16 +103,19 @@ class JudgedCall:
         """A person said no: the result is a refusal with this reason, recorded, observed and traced like any other. `by` is
         who said so. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
         self._claim()
-        return await self._finish(asking.take_refusal(self._state, self._work, reason, by))
+        self._work.paused = False
+        return await self._finish(lambda: asking.take_refusal(self._state, self._work, reason, by))
 
     async def execute(self) -> ToolResult:
-        """Run the tool, and record its result; of a settled call answer the result. Raises `ApprovalPending` while it waits
-        for an approval, `CallSettled` while another task executes it, and `RunClosed` after its run."""
-        if self._work.end is not None:
-            return self._work.end.result
+        """Run the tool, and record its result; of a settled call answer the result, and of one that another task executes the
+        result that comes of that. Raises `ApprovalPending` while it waits for an approval, and `RunClosed` after its run."""
+        while (work := self._work).running and work in self._state.busy:
+            await wait_until_at_rest(self._state, work)
+        if work.end is not None:
+            return work.end.result
         self._check_approved()
         self._claim()
-        return await self._finish(execute(self._state, self._work))
+        return await self._finish(lambda: execute(self._state, work))
 
     async def supply(self, result: ToolResult | str) -> ToolResult:
         """Record a result made elsewhere, after the same masking, output check and transforming as the tool's own;
@@ -123,7 +124,7 @@ class JudgedCall:
         self._check_approved()
         self._claim()
         return await self._finish(
-            _supply(self._state, self._work, ToolResult(result) if isinstance(result, str) else result)
+            lambda: _supply(self._state, self._work, ToolResult(result) if isinstance(result, str) else result)
         )
 
     def _check_approved(self) -> None:
@@ -137,10 +138,14 @@ class JudgedCall:
         self._state.check_open()  # a person may have taken longer to answer than the run lived
         work.running = True
 
-    async def _finish(self, steps: Awaitable[CallEnd]) -> ToolResult:
-        await go_on(self._state, self._work, steps)
-        assert self._work.end is not None
-        return self._work.end.result
+    async def _finish(self, steps: Callable[[], Awaitable[CallEnd]]) -> ToolResult:
+        work = self._work
+        await go_on(self._state, work, _after_pause(self._state, work, steps))
+        if work.end is None:
+            work.running = False
+            self._check_approved()
+        assert work.end is not None
+        return work.end.result
 
 
 async def judge_call(state: RunState, work: CallInProgress) -> JudgedCall:
@@ -149,9 +154,21 @@ async def judge_call(state: RunState, work: CallInProgress) -> JudgedCall:
     return JudgedCall(state, work)
 
 
+async def _after_pause(
+    state: RunState, work: CallInProgress, steps: Callable[[], Awaitable[CallEnd]]
+) -> CallEnd | None:
+    """A call whose tool has paused is judged again first."""
+    if work.paused:
+        work.paused = False
+        end = await judge_again(state, work)
+        if end is not None or work.pending is not None:
+            return end
+    return await steps()
+
+
 async def _approve(state: RunState, work: CallInProgress, approval: Approval) -> CallEnd | None:
     end = await asking.take_answer(state, work, approval)
-    return end if end or work.pending else check_still_granted(state, work)
+    return end if end or work.pending else await judge_again(state, work)
 
 
 async def _supply(state: RunState, work: CallInProgress, result: ToolResult) -> CallEnd:

@@ -66,15 +66,27 @@ class CallInProgress:
     abandoned: bool = False
     """The tool returned or was given up; a thread of it may go on."""
     questions: tuple[Question, ...] = ()
-    """What the policies ask a person about it."""
+    """What a person is asked about it, and nobody has answered."""
+    granted: tuple[Question, ...] = ()
+    """What was asked about it and approved, in this run or an earlier one."""
     answered_by: str | None = None
-    """Who approved it before, in this run or an earlier one."""
+    """Who approved the last of it; None while nobody has."""
+    rewriters: tuple[str, ...] | None = ()
+    """The plugins that were asked to rewrite it; None: all of them."""
+    again: bool = False
+    """It was judged before, in this run or an earlier one, and has waited since."""
+    paused: bool = False
+    """Its tool has paused."""
     pending: ApprovalRequest | None = None
     """What it waits for."""
     runs_at_once: bool = False
     """It is executed as soon as it is judged, so an approval need not be kept until then."""
     replaced_by: CallInProgress | None = None
-    """The same call, judged again."""
+    """The same call, made again."""
+    at_rest: anyio.Event | None = None
+    """Set when nobody takes it further any more; made by whoever waits for that."""
+    waiting: int = 0
+    """How many wait for that."""
     judged: bool = False
     running: bool = False
     """Somebody executes it, or supplies its result."""
@@ -83,6 +95,14 @@ class CallInProgress:
 
     def __post_init__(self) -> None:
         self.call = self.written
+
+    @property
+    def newest(self) -> CallInProgress:
+        """The one that stands for this call now."""
+        work = self
+        while work.replaced_by is not None:
+            work = work.replaced_by
+        return work
 
     @contextmanager
     def clock_stopped(self) -> Generator[None, None, None]:

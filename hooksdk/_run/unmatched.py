@@ -22,7 +22,7 @@ def unmatched_patterns(handlers: Iterable[Handler], tools: Sequence[Tool]) -> di
     for handler in handlers:
         for pattern in handler.tools or ():
             texts = unmatched.setdefault(handler.plugin, [])
-            if pattern.text not in texts and not any(pattern.matches(tool) for tool in tools):
+            if pattern.text not in texts and not any(handler.is_meant(pattern, tool) for tool in tools):
                 texts.append(pattern.text)
     return {plugin: texts for plugin, texts in unmatched.items() if texts}
 

@@ -1,4 +1,5 @@
-"""What was judged of calls that have no result yet, kept in the session: they go on from there, in a later run too."""
+"""What was judged and answered of calls that have no result yet, kept in the session: for when they are taken up, in a later run
+too."""
 
 from __future__ import annotations
 
@@ -42,8 +43,13 @@ class WaitingCall:
     arguments: dict[str, Any]
     """Those that were judged, and will run."""
     questions: tuple[Question, ...]
+    """What a person is asked."""
     answered_by: str | None
-    """Who approved it; None while nobody has."""
+    """Who approved these questions; None while nobody has."""
+    granted: tuple[Question, ...] = ()
+    """Other questions, which were approved before."""
+    rewriters: tuple[str, ...] | None = None
+    """The plugins that were asked to rewrite it; None where hooksdk 0.2.0 has stored it: all of them."""
 
 
 @final
@@ -65,29 +71,37 @@ class WaitingCalls:
             return None
         try:
             fields = dict(cast("Mapping[str, Any]", value))
-            fields["questions"] = tuple(Question(**question) for question in fields["questions"])
+            for name in ("questions", "granted"):
+                fields[name] = tuple(Question(**question) for question in fields.get(name, ()))
+            if (rewriters := fields.get("rewriters")) is not None:
+                fields["rewriters"] = tuple(map(str, rewriters))
             waiting = WaitingCall(**fields)
         except (KeyError, TypeError, ValueError) as error:
             logger.warning("what was judged of call %r cannot be read, so it is judged anew: %r", written.id, error)
             return None
-        if (waiting.reply, waiting.run, waiting.written) != (self._reply_of(written), self._run, _digest(written)):
+        if (waiting.reply, waiting.run, waiting.written) != (
+            self._reply_of(written),
+            self._run,
+            digest_of_call(written),
+        ):
             return None
         self._taken.add(written.id)
         return waiting
 
     async def keep(
         self, written: ToolCall, call: ToolCall, tool: Tool, arguments: dict[str, Any], questions: tuple[Question, ...],
-        approval: Approval | None, *, mask: SecretMask,
+        approval: Approval | None, *, granted: tuple[Question, ...], rewriters: tuple[str, ...] | None, mask: SecretMask,
     ) -> bool:  # fmt: skip
         """Keep what was judged, with placeholders for values of secrets; durable when this answers True. False where
         something is not JSON."""
         waiting = WaitingCall(
-            reply=self._reply_of(written), run=self._run, written=_digest(written), name=call.name, origin=call.origin,
+            reply=self._reply_of(written), run=self._run, written=digest_of_call(written), name=call.name, origin=call.origin,
             tool=tool.id, fingerprint=definition_of(tool), arguments=arguments,
-            questions=questions, answered_by=mask.text(approval.by) if approval else None,
+            questions=questions, answered_by=mask.text(approval.by) if approval else None, granted=granted,
+            rewriters=rewriters,
         )  # fmt: skip
         value = asdict(waiting)
-        value |= {name: mask.value(value[name]) for name in ("arguments", "questions")}
+        value |= {name: mask.value(value[name]) for name in ("arguments", "questions", "granted")}
         if not (waiting.run and waiting.written and digest_of(value)):
             return False
         # Calls of earlier replies are closed: what was kept of them is good for nothing any more.
@@ -120,7 +134,7 @@ class WaitingCalls:
         return replies if any(call.id == written.id for call in self._transcript.pending) else replies + 1
 
 
-def _digest(written: ToolCall) -> str:
+def digest_of_call(written: ToolCall) -> str:
     """Stands for what the call says: a host may hand over its arguments as an object, or as the model's text."""
     arguments = peek(written, "arguments")
     with contextlib.suppress(BadArguments):

@@ -6,7 +6,7 @@ applies both in their original order, and a ledger that is rebuilt equals the on
 
 | kind | fields |
 |---|---|
-| format | name |
+| format | name; model and folder of the first run, where it has them |
 | staged | call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable, ran (the real tool, where the call names a bridge), said (`answer_hash`, once the result is among the messages and its text was left out here) |
 | answered | reply, order, disposable, ran, said (`answer_hash`, if the message reads otherwise): the message follows |
 | dropped | staged results whose calls were never recorded are given up |

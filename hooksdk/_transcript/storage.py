@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Protocol, final, runtime_checkable
 
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.messages import MessageSource
@@ -157,4 +158,30 @@ class Store(Protocol):
 
     async def aclose(self) -> None:
         """Let everything go."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionBeginning:
+    """The first lines of one session: enough to say what it is about."""
+
+    session_id: str
+    messages: Sequence[Message] = ()
+    """The first few; fewer where they are long."""
+    journal: Sequence[Entry] = ()
+    """The first few entries. The one of kind `format` says with which model and in which folder the first run began."""
+    changed: float | None = None
+    """When the session was last written, in seconds since 1970; None where that is not known."""
+    problem: str = ""
+    """Why these lines cannot be read; empty where nothing is wrong with them."""
+
+
+@runtime_checkable
+class ListingStore(Protocol):
+    """What a `Store` may do besides: show how every session begins, whatever its length. Without it, whoever lists sessions
+    with what they are about reads all of each."""
+
+    async def list_beginnings(self) -> list[SessionBeginning]:
+        """One for each session, in any order. Nothing is taken, written or waited for; damage is told, not raised."""
         ...

@@ -121,10 +121,14 @@ class Transcript:
         return self.format
 
     @_exclusive
-    async def use_format(self, message_format: MessageFormat) -> None:
-        """Declare the session's format. It stays the same for good: another one is a `ConfigError`."""
+    async def use_format(
+        self, message_format: MessageFormat, *, model: str | None = None, folder: str | None = None
+    ) -> None:
+        """Declare the session's format. It stays the same for good: another one is a `ConfigError`. The first run's model and
+        folder are stored with it, for whoever lists sessions."""
         if (name := self._ledger.format_name) is None:
-            await self._journal({"kind": "format", "name": message_format.name})
+            began = {key: value for key, value in (("model", model), ("folder", folder)) if value}
+            await self._journal({"kind": "format", "name": message_format.name, **began})
         elif name != message_format.name:
             problem = f"session '{self.session_id}' is kept in '{name}', so '{message_format.name}' cannot be used"
             raise ConfigError("format", (f"{problem}. Run it with format='{name}', or take another session id",))

@@ -172,8 +172,15 @@ def run_agent(
     plugin: Plugins = None,
     system: Annotated[str | None, typer.Option(metavar="TEXT", help="The system message of a new session.")] = None,
     session: Annotated[
-        str | None, typer.Option(metavar="ID", help="Go on with this session; by default a new one is begun.")
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Go on with this session, or `last`; a name that is new begins one. By default a new one is begun.",
+        ),
     ] = None,
+    go_on: Annotated[
+        bool, typer.Option("--continue", "-c", help="Go on with the newest session of this folder.")
+    ] = False,
     store: Store = None,
     approve: Annotated[
         bool | None,
@@ -208,10 +215,12 @@ def run_agent(
         raise typer.BadParameter("--ask reads answers from stdin, so the prompt cannot come from there too")
     if session == "":
         raise typer.BadParameter("it is empty", param_hint="--session")
+    if go_on and session is not None:
+        raise typer.BadParameter("--continue takes the newest session, and --session names one: leave one of them out")
     model_options = ModelOptions(model=model, base_url=base_url, context_window=context_window, max_tokens=max_tokens)
     options = RunOptions(
         prompt=read_prompt(prompt), model=model_options, mcp=tuple(mcp or ()), system=system, max_turns=max_turns, reminders=reminders,
-        session=session, store=store, approve=approve, as_json=as_json, project=project, plugins=import_plugins(plugin),
+        session=session, go_on=go_on, store=store, approve=approve, as_json=as_json, project=project, plugins=import_plugins(plugin),
         plugin_names=tuple(plugin or ()),
     )  # fmt: skip
     raise typer.Exit(run_prompt(options))

@@ -50,6 +50,14 @@ def stderr_console() -> Console:
     return _Progress(stderr=True, highlight=False, emoji=False)
 
 
+def says_yes(console: Console, question: str) -> bool:
+    """Ask the person at the terminal; `question` is as rich prints it. Only what is typed after the question shows counts."""
+    from hooksdk.desk.terminal import read_typed
+
+    answer = read_typed(lambda: console.print(f"{question} \\[y/N] ", end="", soft_wrap=True))
+    return answer.lower() in {"y", "yes"}
+
+
 def complain(text: str) -> None:
     """Say what is wrong, on stderr."""
     stderr_console().print(f"[red]hooksdk:[/red] {safe(text)}", soft_wrap=True)

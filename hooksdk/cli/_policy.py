@@ -70,6 +70,42 @@ def check(
     raise typer.Exit(0 if answer["verdict"] == "allow" else 1)
 
 
+@policy_app.command("attack")
+def attack(
+    targets: Annotated[
+        Path, typer.Argument(metavar="TARGETS.toml", help="Your tools, what they may and what they must not reach.")
+    ],
+    cases: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--cases", metavar="FILE", help="Attacks of your own beside hooksdk's; may be given several times."
+        ),
+    ] = None,
+    mcp: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--mcp", metavar="FILE", help="Servers that have the tools; without them they are taken as written."
+        ),
+    ] = None,
+    plugin: Plugins = None,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Try known attacks on what the policies here deny, and list those that get through. Nothing runs, and nobody is asked.
+
+    The code is 0 when none gets through, 1 when one does, 2 for a file that cannot be read or a target of which nothing is allowed.
+    """
+    from hooksdk.cli._attack import attack_policies, print_results, read_targets
+
+    wanted, plugins = read_targets(targets), import_plugins(plugin)
+    results = anyio.run(attack_policies, wanted, tuple(cases or ()), tuple(mcp or ()), project, plugins)
+    if as_json:
+        print_json({"schema": 1, "targets": [one.as_dict() for one in results]})
+    else:
+        print_results(results)
+    raise typer.Exit(1 if any(one.through for one in results) else 0)
+
+
 def read_call(path: Path) -> CallFile:
     """The call of a file, or of stdin. Raises `typer.BadParameter` with everything that is wrong with it."""
     try:
@@ -225,6 +261,8 @@ def _print(answer: Mapping[str, Any]) -> None:
             _print_rule(say, "fits too", rule)
         for rule in policy["do_not_fit"]:
             _print_rule(say, "does not fit", rule)
+        for rule in policy["near_misses"]:
+            _print_rule(say, "near miss", rule)
     say("judged by", ", ".join(answer["judges"]) or "no plugin")
     if answer["tool_as_written"]:
         say("note", "the tool is taken as the file writes it; with --mcp FILE its server's own schema counts")

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from hooksdk.cli._console import CommandProblem, complain, counted, print_json, printable
+from hooksdk.cli._project import project_config
 from hooksdk.cli._sessions.history import read_as_sent
-from hooksdk.cli._sessions.look import Damaged, need_session, place_of, with_store
+from hooksdk.cli._sessions.ids import place_of
+from hooksdk.cli._sessions.look import Damaged, with_session
+from hooksdk.cli._traces import configured_files, session_records
 from hooksdk.errors import HookSDKError, StoreError, did_you_mean
 from hooksdk.histories import HistoryError
 from hooksdk.report import NoTrace, Report, StoredSession, build, is_page, read_trace, render
@@ -45,6 +48,8 @@ class _Input:
     records: list[dict[str, Any]] | None = None
     sessions: tuple[StoredSession, ...] = ()
     sources: list[str] = dataclasses.field(default_factory=list[str])
+    is_stored: bool = False
+    """The session is one of a store's."""
 
 
 def report(options: ReportOptions) -> int:
@@ -52,6 +57,8 @@ def report(options: ReportOptions) -> int:
     found = _read_source(options)
     if options.trace is not None:
         _add_trace(found, options.trace)
+    elif found.records is None and found.is_stored:
+        _add_own_trace(found, options.project)
     records, sessions = found.records, found.sessions
     if records is not None and sessions:
         records = _of_session(records, sessions[0].session_id)
@@ -102,18 +109,17 @@ def _session_of(path: Path) -> str:
         ) from None
 
 
-def _read_session(project: Path, place: str | None, session_id: str) -> _Input:
-    async def read(store: Store) -> tuple[StoredSession, str]:
-        await need_session(store, session_id)
+def _read_session(project: Path, place: str | None, typed: str) -> _Input:
+    async def read(store: Store, session_id: str) -> tuple[StoredSession, str]:
         try:
             messages, journal = await store.read_session(session_id)
         except StoreError as error:
             raise Damaged(f"{error}. `hooksdk sessions doctor` says what can be done") from error
         return StoredSession(session_id=session_id, messages=messages, journal=journal), place_of(store)
 
-    session, where = with_store(project, place, read)
+    session_id, (session, where) = with_session(project, place, typed, read)
     told = f"session {session_id} in {where}, {counted(len(session.messages), 'message')}"
-    return _Input(name=session_id, sessions=(session,), sources=[told])
+    return _Input(name=session_id, sessions=(session,), sources=[told], is_stored=True)
 
 
 def _read_file(path: Path) -> _Input:
@@ -158,6 +164,19 @@ def _add_trace(found: _Input, path: Path) -> None:
     found.sources.append(_trace_words(path, records, others))
 
 
+def _add_own_trace(found: _Input, project: Path) -> None:
+    """What the files that `trace_file` writes here hold of the session."""
+    paths = configured_files(project_config(project))
+    try:
+        records = session_records(paths, found.sessions[0].session_id)
+    except OSError as error:
+        complain(f"the trace cannot be read, so the page has none: {error}")
+        return
+    if records:
+        found.records = records
+        found.sources.append(f"trace {paths[-1].name}, {counted(len(records), 'record')} of it")
+
+
 def _of_session(records: list[dict[str, Any]], session_id: str) -> list[dict[str, Any]]:
     """Its records, and those of its sub-agents."""
     family = {session_id}
@@ -193,7 +212,8 @@ def _write(made: Report, options: ReportOptions, name: str, *, traced: bool) -> 
         raise CommandProblem(f"{printable(str(path))} cannot be written: {error.strerror}") from None
     runs = counted(len(made.runs) + made.runs_left_out, "run") if traced else "no trace"
     messages = counted(sum(session.count for session in made.sessions), "message")
-    print(f"{printable(str(path))}: {runs}, {messages}, {len(text) / 1e6:.1f} MB")
+    size = f"{len(text) / 1e6:.1f} MB" if len(text) >= 1e6 else f"{len(text) / 1e3:,.0f} kB"
+    print(f"{printable(str(path))}: {runs}, {messages}, {size}")
     if options.open_browser and not webbrowser.open(path.absolute().as_uri()):
         complain("no browser could be opened here")
     return 0

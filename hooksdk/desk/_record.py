@@ -74,7 +74,11 @@ class ApprovalRecord(Checked):
     @cached_property
     def key(self) -> str:
         """Stands for the question: the same call of the same session and requester, about which the same is asked."""
-        questions = [asdict(question) for question in self.questions]
+        # An empty rule is left out: so did hooksdk 0.2.0, which knew of none.
+        questions = [
+            {name: one for name, one in asdict(question).items() if name != "rule" or one}
+            for question in self.questions
+        ]
         return digest_of([self.session, self.asker, self.tool, self.fingerprint, self.digest, questions])
 
     @property
@@ -109,12 +113,15 @@ def record_of(request: ApprovalRequest, *, made: float, expires: float) -> Appro
     if (length := len(repr(arguments))) > MAX_ARGUMENTS:
         raise ValueError(f"its arguments have {length:,} characters, more than a person can be asked about")
     requester = requester_of(request)
+    asker: list[Any] = [request.requester, request.workspace_dir, request.agent_id]
+    if (request.triggers, request.agents) != (("user",), (request.agent_id,)):
+        asker += [list(request.triggers), list(request.agents)]
     return ApprovalRecord(
         number=0, state="pending", tool=request.tool.id, name=request.tool.name, arguments=arguments, digest=digest_of(arguments),
         fingerprint=definition_of(request.tool),
         questions=tuple(Question(**request.mask(asdict(question))) for question in request.questions),
         session=request.session_id, requester=None if requester is None else request.mask(requester),
-        asker=digest_of(request.mask([request.requester, request.workspace_dir, request.agent_id])),
+        asker=digest_of(request.mask(asker)),
         workspace=request.workspace_dir, agent=request.agent_id, made=made, expires=expires,
     )  # fmt: skip
 

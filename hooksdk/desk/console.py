@@ -14,6 +14,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from hooksdk.approvals import Approval, ApprovalRequest
+from hooksdk.desk.terminal import PASTED, TRIES, forget_typed, is_pasted, marking_pastes, without_marks
 from hooksdk.values import Uncloneable, canonical
 
 if TYPE_CHECKING:
@@ -40,12 +41,14 @@ _LABEL = 13
 """Characters of the column that says what stands on a line."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _ANSWERS = {
-    "y": Approval(True), "yes": Approval(True), "s": Approval(True, scope="session"),
-    "session": Approval(True, scope="session"), "a": Approval(True, scope="always"),
-    "always": Approval(True, scope="always"), "never": Approval(False, scope="always"),
+    "yes": Approval(True), "session": Approval(True, scope="session"), "always": Approval(True, scope="always"),
+    "never": Approval(False, scope="always"),
 }  # fmt: skip
+_LETTERS = {"y": "yes", "s": "session", "a": "always"}
 _COLOURS = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
-PROMPT = "Allow it? y(es), s(ession), a(lways), v(iew all), never [N] "
+PROMPT = "Allow it? [y]es once, [s]ession, always; [N]o, never (from now on); [v]iew all: "
+PROMPT_CRITICAL = "Allow it? yes (once), session, always; [N]o, never (from now on); [v]iew all: "
+_WHOLE_WORD = "Type the whole word for that: "
 _REFUSAL = "the person at the terminal said no"
 
 
@@ -56,8 +59,9 @@ class ConsoleApprover:
     It shows the severity, every plugin's question, the tool's id and owner, and each argument on a line of its own, cut at
     `max_chars` characters: the answer `v` shows all of it. Everything that a model, a server or a plugin wrote stands behind
     a bar, with control, bidi and invisible characters escaped, so none of it looks like a line of ours. `y` is a yes for
-    this call, `s` for the session, `a` for always; `never` is a no for always, and anything else, also the end of stdin, a
-    no for this call. `by` is who the trace says has answered; the user of the process unless given.
+    this call, `s` for the session, `always` for always; `never` is a no for always, and anything else, also the end of stdin, a
+    no for this call. What is critical wants whole words, `yes` and `session`. At a terminal nothing counts that was typed before
+    the question shows, or pasted in several lines. `by` is who the trace says has answered; the user of the process unless given.
 
     ```python
     from hooksdk import Host
@@ -83,12 +87,25 @@ class ConsoleApprover:
         """Ask about one call."""
         async with self._one_at_a_time:
             self._show(request, self._max_chars)
-            answer = await self._read()
-            if answer in {"v", "view"}:
-                self._show(request, sys.maxsize)
-                answer = await self._read()
+            with marking_pastes():
+                answer = await self._answer(request)
         approval = _ANSWERS.get(answer, Approval(False))
         return Approval(approval.granted, "" if approval.granted else _REFUSAL, approval.scope, by=self._by)
+
+    async def _answer(self, request: ApprovalRequest) -> str:
+        """The word that is the answer; empty where none of so many was one."""
+        is_grave = request.severity == "critical"
+        for _ in range(TRIES):
+            answer = await self._read(PROMPT_CRITICAL if is_grave else PROMPT)
+            if answer is None:
+                self._print(PASTED)
+            elif answer in {"v", "view"}:
+                self._show(request, sys.maxsize)
+            elif answer in _LETTERS and (is_grave or answer == "a"):
+                self._print(_WHOLE_WORD + _LETTERS[answer])
+            else:
+                return _LETTERS.get(answer, answer)
+        return ""
 
     def _show(self, request: ApprovalRequest, max_chars: int) -> None:
         self._print(f"\nA call needs your approval: {request.severity}", style=_COLOURS[request.severity])
@@ -127,17 +144,19 @@ class ConsoleApprover:
     def _print(self, text: str, *, style: str = "", end: str = "\n") -> None:
         self._console.print(text, style=style, end=end, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
-    async def _read(self) -> str:
-        self._print(PROMPT, end="")
+    async def _read(self, prompt: str) -> str | None:
+        """The line that is typed in answer; None for one of several that came at once."""
+        forget_typed()
+        self._print(prompt, end="")
         try:
             line = await _read_line()
         except BaseException:
             self._print("")
             raise
-        answer, self.at_end = line.strip(), not line
+        answer, self.at_end = without_marks(line).strip(), not line
         if not sys.stdin.isatty():
             self._print(visible(answer[:100]))  # nobody typed it, so no terminal has shown it
-        return answer.lower()
+        return None if is_pasted(line) else answer.lower()
 
 
 def _user() -> str:

@@ -67,7 +67,7 @@ def _read_token(
     place = config.tokens[name]
     where = f"the variable {place.env}" if place.env else f"the file {place.file}"
     try:
-        text = environment.get(place.env or "", "") if place.env else _read(folder, place.file or "")
+        text = environment.get(place.env or "", "") if place.env else _read(config, folder, place.file or "")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"gateway.tokens.{name}", (f"{where} cannot be read: {error}",)) from None
     token = text.strip()
@@ -82,8 +82,8 @@ def _read_token(
     return token
 
 
-def _read(folder: Path, name: str) -> str:
-    return (folder / Path(name).expanduser()).read_text(encoding="utf-8")
+def _read(config: GatewayConfig, folder: Path, name: str) -> str:
+    return config.read_file(folder / Path(name).expanduser()).decode("utf-8")
 
 
 def check_address(host: str, tokens: Mapping[str, str]) -> None:

@@ -345,7 +345,7 @@ def _narrowing(identity: Identity) -> Callable[[Tool], str | None]:
     def why_not(tool: Tool) -> str | None:
         if profile.servers is not None and tool.source == "mcp" and tool.owner not in profile.servers:
             return reason
-        if any(pattern.matches(tool) for pattern in deny):
+        if any(pattern.may_mean(tool) for pattern in deny):
             return reason
         if is_recall(tool):
             return None

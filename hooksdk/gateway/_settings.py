@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from hooksdk.config import Config
 from hooksdk.errors import ConfigError, did_you_mean, problem_text, unknown_key
@@ -121,13 +122,22 @@ class GatewayConfig(_Strict):
     profiles: dict[str, Profile] = Field(default_factory=dict[str, Profile])
     tokens: dict[str, Token] = Field(default_factory=dict[str, Token])
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
+    _config: Config | None = PrivateAttr(default=None)
+    """What it was read from."""
 
     @classmethod
     def of(cls, config: Config) -> GatewayConfig:
         """`[gateway]` of a configuration. Raises `ConfigError`."""
         if problems := config_problems(config.gateway):
             raise ConfigError("configuration", tuple(problems))
-        return cls.model_validate(config.gateway)
+        settings = cls.model_validate(config.gateway)
+        settings._config = config  # noqa: SLF001
+        return settings
+
+    def read_file(self, path: Path) -> bytes:
+        """What is in a file that a setting names. Raises `OSError`, and `ConfigError` for one that has changed since you trusted
+        the folder whose settings name it."""
+        return path.read_bytes() if self._config is None else self._config.read_file(path)
 
     @model_validator(mode="after")
     def _check_profiles(self) -> GatewayConfig:

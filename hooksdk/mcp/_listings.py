@@ -23,6 +23,7 @@ from typing import Any
 import mcp_types as types
 from pydantic import TypeAdapter, ValidationError
 
+from hooksdk.config import xdg_folder
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._transport import resolve_command
 
@@ -150,5 +151,5 @@ def _default_folder() -> Path:
     elif sys.platform == "win32":
         cache = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     else:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser()
+        cache = xdg_folder("XDG_CACHE_HOME", "~/.cache", os.environ)
     return cache / "hooksdk" / "mcp"

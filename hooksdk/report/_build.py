@@ -9,15 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from hooksdk.errors import HookSDKError
+from hooksdk.formats import get_format
 from hooksdk.report._join import explain_trims, join
 from hooksdk.report._model import Report, Run, Session, Step
 from hooksdk.report._stored import StoredSession, read_stored
 from hooksdk.report._texts import Room
 from hooksdk.report._trace import read_runs
-from hooksdk.values import is_object
+from hooksdk.stores import summarize
+from hooksdk.transcript import SessionBeginning
+from hooksdk.values import clip, is_object
 
 RUNS_SHOWN = 40
 STEPS_SHOWN = 12_000
+TITLE_CHARS = 140
 
 
 class NoTrace(HookSDKError, ValueError):
@@ -71,11 +75,21 @@ def build(
         join(own, ledger, stored.journal, room)
         explain_trims(own, session)
     names = list(dict.fromkeys([*(one.session_id for one in read), *(run.session_id for run in shown)]))
+    asked = next((text for text in map(_asked, sessions) if text), "")
     return Report(
-        title=title or (", ".join(names[:3]) + (" …" if len(names) > 3 else "")) or "nothing", sources=list(sources),
+        title=title or asked or (", ".join(names[:3]) + (" …" if len(names) > 3 else "")) or "nothing", sources=list(sources),
         missing=_missing(shown, read, with_trace=trace is not None), runs=_shortened(shown),
         runs_left_out=len(runs) - len(shown), sessions=read,
     )  # fmt: skip
+
+
+def _asked(stored: StoredSession) -> str:
+    """What the user asked first, in one line."""
+    journal = [dict(entry) for entry in stored.journal]
+    if not any(entry.get("kind") == "format" for entry in journal):
+        journal.append({"kind": "format", "name": get_format(stored.format or "openai-chat").name})
+    beginning = SessionBeginning(session_id=stored.session_id, messages=stored.messages, journal=journal)
+    return clip(" ".join(summarize(beginning).prompt.split()), TITLE_CHARS)
 
 
 def _missing(runs: Sequence[Run], sessions: Sequence[Session], *, with_trace: bool) -> list[str]:

@@ -42,7 +42,7 @@ def render(report: Report) -> str:
 
 def _header(report: Report) -> Html:
     runs = [run for run in report.runs if run.run_id]
-    facts: list[Child] = []
+    facts: list[Child] = [join("session ", code(one.session_id)) for one in report.sessions[:1]]
     if runs:
         models = ", ".join(dict.fromkeys(run.model for run in runs if run.model))
         facts += [join("began ", moment(runs[0].started)), f"model {models}" if models else None]

@@ -10,9 +10,12 @@ from hooksdk.errors import ConfigError
 from hooksdk.stores.jsonl import JsonlStore
 from hooksdk.stores.memory import MemoryStore
 from hooksdk.stores.sql import SqlStore
+from hooksdk.stores.summaries import SessionSummary, list_summaries, summarize
 from hooksdk.transcript import SessionLog, Store
 
-__all__ = ["JsonlStore", "MemoryStore", "SessionLog", "SqlStore", "Store", "open_store"]
+__all__ = [
+    "JsonlStore", "MemoryStore", "SessionLog", "SessionSummary", "SqlStore", "Store", "list_summaries", "open_store", "summarize",
+]  # fmt: skip
 
 
 def open_store(spec: str | PathLike[str] | None) -> Store:

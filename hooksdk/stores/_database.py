@@ -40,6 +40,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE hooksdk_values (
             space TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (space, key))""",
     ),
+    ("ALTER TABLE hooksdk_sessions ADD COLUMN changed DOUBLE PRECISION",),
 )
 """The statements that lead from each version of the tables to the next. What was released is never changed: add one."""
 

@@ -24,6 +24,7 @@ logger = logging.getLogger("hooksdk")
 T = TypeVar("T")
 
 RENEW = "UPDATE hooksdk_sessions SET expires = {now} + :lease WHERE key = :key AND token = :token AND holder = :holder"
+WRITTEN = "UPDATE hooksdk_sessions SET changed = {now} WHERE key = :key"
 RELEASE = """
 UPDATE hooksdk_sessions SET expires = NULL, holder = NULL WHERE key = :key AND token = :token AND holder = :holder"""
 
@@ -154,6 +155,7 @@ class SqlLog:
             rows = [{"key": key, "position": start + n, "body": line.decode()} for n, line in enumerate(lines)]
             if rows:
                 await transaction.execute(table.insert, rows)
+                await transaction.execute(WRITTEN, self.row)
 
         def count(_: object) -> None:
             self._lengths[table] += len(lines)

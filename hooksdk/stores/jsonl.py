@@ -14,7 +14,7 @@ import os
 import re
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast, final
+from typing import Any, final
 
 import anyio
 
@@ -22,12 +22,13 @@ from hooksdk.config import state_folder
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
 from hooksdk.stores._append_file import AppendFile
+from hooksdk.stores._beginnings import read_beginning, session_of
 from hooksdk.stores._jsonl_log import VERSION, JsonlLog, with_header
 from hooksdk.stores._values import ValueFile
 from hooksdk.stores.files import with_advice
 from hooksdk.stores.locks import Lease
 from hooksdk.tasks import in_thread, keep_trying, run_shielded
-from hooksdk.transcript import Entry, encode_for, is_same, unknown_session
+from hooksdk.transcript import Entry, SessionBeginning, encode_for, is_same, unknown_session
 
 __all__ = ["VERSION", "JsonlLog", "JsonlStore", "ValueFile", "file_name"]
 
@@ -143,14 +144,26 @@ class JsonlStore:
     async def session_exists(self, session_id: str) -> bool:
         """True when the session has been opened before."""
         path = self.directory / (file_name(session_id) + ".journal.jsonl")
-        return await in_thread(_session_of, path) == session_id
+        return await in_thread(session_of, path) == session_id
 
     async def list_sessions(self) -> list[str]:
         """The ids of all sessions, sorted."""
 
         def scan() -> list[str]:
-            names = map(_session_of, self.directory.glob("*.journal.jsonl"))
+            names = map(session_of, self.directory.glob("*.journal.jsonl"))
             return sorted(name for name in names if name is not None)
+
+        return await in_thread(scan)
+
+    async def list_beginnings(self) -> list[SessionBeginning]:
+        """The first lines of every session, and when its files were last written."""
+
+        def scan() -> list[SessionBeginning]:
+            bases = (
+                path.with_name(path.name.removesuffix(".journal.jsonl"))
+                for path in self.directory.glob("*.journal.jsonl")
+            )
+            return [beginning for beginning in map(read_beginning, bases) if beginning is not None]
 
         return await in_thread(scan)
 
@@ -218,12 +231,3 @@ def _look(base: Path, session_id: str) -> tuple[list[Message], list[Entry]]:
         journal, messages = files
         entries = with_header(journal)[1:]
         return messages.read(), entries
-
-
-def _session_of(path: Path) -> str | None:
-    try:
-        with path.open("rb") as file:
-            header = cast("Entry", json.loads(file.readline()))
-        return str(header["session"]) if header["hooksdk"] == "journal" else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

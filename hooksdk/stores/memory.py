@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
+from hooksdk.stores._beginnings import FIRST_ENTRIES, FIRST_MESSAGES
 from hooksdk.tasks import keep_trying
 from hooksdk.transcript import (
     EncodedMessages,
     Entry,
     MessageReader,
     MessageSource,
+    SessionBeginning,
     encode_for,
     is_same,
     unknown_session,
@@ -29,6 +32,7 @@ class _StoredSession:
     journal: list[bytes] = field(default_factory=list[bytes])
     token: int = 0
     is_held: bool = False
+    changed: float | None = None
 
     def read(self) -> tuple[list[Message], list[Entry]]:
         return [json.loads(line) for line in self.messages], [json.loads(line) for line in self.journal]
@@ -79,10 +83,12 @@ class MemoryLog:
     async def append_messages(self, messages: Sequence[Message]) -> None:
         self._check()
         self._stored.messages.extend(self._encode(messages))
+        self._stored.changed = time.time()
 
     async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None:  # noqa: ARG002 - nobody else can write
         self._check()
         self._stored.journal.extend(self._encode(entries))
+        self._stored.changed = time.time()
 
     async def rewrite_journal(self, entries: Sequence[Entry]) -> None:
         """Store these entries instead of the journal."""
@@ -146,7 +152,7 @@ class MemoryStore:
             return False
         stored = await self._hold(session_id, wait)
         # In place: others may be waiting for this very object.
-        stored.messages, stored.journal, stored.token, stored.is_held = [], [], 0, False
+        stored.messages, stored.journal, stored.token, stored.is_held, stored.changed = [], [], 0, False, None
         return True
 
     async def read_session(self, session_id: str) -> tuple[list[Message], list[Entry]]:
@@ -163,6 +169,19 @@ class MemoryStore:
     async def list_sessions(self) -> list[str]:
         """The ids of all sessions, sorted."""
         return sorted(name for name, stored in self._sessions.items() if stored.token)
+
+    async def list_beginnings(self) -> list[SessionBeginning]:
+        """The first lines of every session, and when it was last written."""
+        return [
+            SessionBeginning(
+                session_id=name,
+                messages=[json.loads(line) for line in stored.messages[:FIRST_MESSAGES]],
+                journal=[json.loads(line) for line in stored.journal[:FIRST_ENTRIES]],
+                changed=stored.changed,
+            )
+            for name, stored in self._sessions.items()
+            if stored.token
+        ]
 
     async def get_value(self, space: str, key: str, default: Any = None) -> Any:
         """A stored value, a fresh copy."""

@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 from hooksdk.config import split_store
 from hooksdk.errors import ConfigError, SessionBusy, StoreError
 from hooksdk.formats import Message
+from hooksdk.stores._beginnings import FIRST_ENTRIES, FIRST_MESSAGES, MOST_BYTES, parse_line
 from hooksdk.stores._sql_log import JOURNAL, MESSAGES, RENEW, SqlLog, read_rows
 from hooksdk.stores.jsonl import file_name
-from hooksdk.tasks import cancel_requests, keep_trying, run_shielded
-from hooksdk.transcript import Entry, encode_for, is_same, unknown_session
+from hooksdk.tasks import cancel_requests, in_thread, keep_trying, run_shielded
+from hooksdk.transcript import Entry, SessionBeginning, encode_for, is_same, unknown_session
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -51,6 +52,13 @@ WITH picked AS MATERIALIZED (
 UPDATE hooksdk_sessions SET token = token + 1, holder = :holder, expires = {now} + :lease
 FROM picked WHERE hooksdk_sessions.key = picked.key RETURNING hooksdk_sessions.name"""
 DELETE = [f"DELETE FROM hooksdk_{name} WHERE key = :key" for name in ("messages", "journal", "sessions")]
+BEGINNINGS = "SELECT name, changed, (SELECT body FROM hooksdk_journal AS last WHERE last.key = hooksdk_sessions.key ORDER BY position DESC LIMIT 1)" + "".join(
+    f", (SELECT body FROM hooksdk_{table} AS line WHERE line.key = hooksdk_sessions.key AND position = {position}"
+    f" AND length(body) <= {MOST_BYTES})"
+    for table, count in (("messages", FIRST_MESSAGES), ("journal", FIRST_ENTRIES))
+    for position in range(count)
+) + " FROM hooksdk_sessions"  # fmt: skip
+"""Each body is looked up by its key: a condition on the position alone would go through all rows."""
 SET_VALUE = """
 INSERT INTO hooksdk_values (space, key, name, body) VALUES (:space, :key, :name, :body)
 ON CONFLICT (space, key) DO UPDATE SET body = excluded.body"""
@@ -226,6 +234,15 @@ class SqlStore:
         """The ids of all sessions, sorted."""
         return sorted(json.loads(name) for name in await self._rows("SELECT name FROM hooksdk_sessions"))
 
+    async def list_beginnings(self) -> list[SessionBeginning]:
+        """The first rows of every session, and when it was last written."""
+
+        async def rows(transaction: Transaction) -> Sequence[Any]:
+            return (await transaction.execute(BEGINNINGS)).all()
+
+        found = await self._look(rows, ())
+        return await in_thread(lambda: [_beginning(*row) for row in found])
+
     async def delete_session(self, session_id: str, *, wait: float = 5.0) -> bool:
         """Remove a session for good; False where there is none. Raises `SessionBusy` when a holder does not let go in
         time."""
@@ -309,6 +326,20 @@ class SqlStore:
 
 async def _renew(transaction: Transaction, rows: Sequence[dict[str, Any]]) -> None:
     await transaction.execute(RENEW, rows)
+
+
+def _beginning(name: str, changed: float | None, newest: str | None, *bodies: str | None) -> SessionBeginning:
+    session_id: str = json.loads(name)
+    try:
+        if changed is None and newest is not None:  # not written since tables have a time
+            changed = parse_line(newest).get("time")
+        messages, journal = (
+            [parse_line(body) for body in part if body is not None]
+            for part in (bodies[:FIRST_MESSAGES], bodies[FIRST_MESSAGES:])
+        )
+    except ValueError as error:
+        return SessionBeginning(session_id=session_id, problem=f"a row of it is not JSON: {error}")
+    return SessionBeginning(session_id=session_id, messages=messages, journal=journal, changed=changed)
 
 
 def _new_holder() -> str:

@@ -120,7 +120,8 @@ class JudgedCall(Twin[run_side.JudgedCall]):
         return self._read("pending")
 
     def approve(self, approval: Approval = YES) -> None:
-        """Give the answer that the call waits for, in the approver's place; `execute()` runs it then. An `Approval` that
+        """Give the answer that the call waits for, in the approver's place; `execute()` runs it then. With a yes the call is
+        judged again, by the policies of now: it may be blocked, or wait for the answer to a question that is new. An `Approval` that
         grants nothing refuses it. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
         self._call("approve", approval)
 
@@ -130,8 +131,8 @@ class JudgedCall(Twin[run_side.JudgedCall]):
         return self._call("refuse", reason, by=by)
 
     def execute(self) -> ToolResult:
-        """Run the tool, and record its result; of a settled call answer the result. Raises `ApprovalPending` while it waits
-        for an approval, `CallSettled` while another task executes it, and `RunClosed` after its run."""
+        """Run the tool, and record its result; of a settled call answer the result, and of one that another task executes the
+        result that comes of that. Raises `ApprovalPending` while it waits for an approval, and `RunClosed` after its run."""
         return self._call("execute")
 
     def supply(self, result: ToolResult | str) -> ToolResult:
@@ -243,16 +244,18 @@ class Run(Opened[run_side.Run]):
         self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None
     ) -> ToolResult:
         """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's SDK or
-        API has it. Whatever goes wrong with the call is a result that the model
-        can read; only the host's own mistakes raise, and `ApprovalPending` for a call whose approval comes later: call it
-        again then, in this run or in a later one. It is not judged again, and runs with the arguments that were. A call of
-        the newest reply that has its result already, such as when a loop is resumed, is not run again: that result is the
-        answer. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
+        API has it. Whatever goes wrong with the call is a result that the model can read; only the host's own mistakes raise,
+        and `ApprovalPending` for a call whose approval comes later: call it again then, in this run or in a later one. It is
+        judged again, by the policies of now, and runs with the arguments that were judged. A call of the newest reply that has
+        its result already, such as when a loop is resumed, is not run again: that result is the answer, and while somebody
+        else makes the same call, the one that comes of that. `only` is asked about the real tool before anybody judges the
+        call: the reason that it answers refuses it."""
         return self._call("call_tool", call, only=only)
 
     def judge(self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None) -> JudgedCall:
         """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
-        One that was judged before and waits is not judged again: its approver is asked. `only` is as for `call_tool`."""
+        One that was judged before is judged again, with the arguments of then, and what was approved of it is not asked again.
+        `only` is as for `call_tool`."""
         return JudgedCall(self._call("judge", call, only=only), self.portal)
 
     @contextmanager

@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from hooksdk.errors import SessionBusy, StoreError
-from hooksdk.transcript import Entry, LazyLog, Message, RewritableLog, Store
+from hooksdk.transcript import Entry, LazyLog, ListingStore, Message, RewritableLog, Store
 
 MakeStore = Callable[[], Store]
 """Makes a store over the same place each time, as another worker would have it. A store that lives in one process alone may
@@ -237,6 +237,29 @@ async def a_session_that_somebody_holds_can_be_looked_at(worker: Workers) -> Non
     _same(await reader.list_sessions(), ["s"], "looking makes no session")
 
 
+async def how_every_session_begins_is_told_whoever_holds_it(worker: Workers) -> None:
+    store = worker()
+    if not isinstance(store, ListingStore):
+        return
+    _same(await store.list_beginnings(), [], "of an empty store")
+    messages = [{"n": number, "text": "x" * 100} for number in range(50)]
+    for name in ("held", "free", "empty"):
+        log = await store.open_session(name)
+        if name != "empty":
+            await log.append_journal([{"kind": "format", "name": name}])
+            await log.append_messages(messages)
+        if name == "free":
+            await log.close()
+    beginnings = {one.session_id: one for one in await store.list_beginnings()}
+    _same(sorted(beginnings), ["empty", "free", "held"], "the sessions")
+    for name in ("held", "free"):
+        one = beginnings[name]
+        _same(list(one.messages), messages[: len(one.messages)], "the first messages")
+        _same(bool(one.messages) and one.changed is not None, True, "that there are messages and a time")
+        _same(list(one.journal), [{"kind": "format", "name": name}], "the first entries")
+    _same(list(beginnings["empty"].messages), [], "the messages of an empty session")
+
+
 async def any_text_is_a_session_id(worker: Workers) -> None:
     store, other = worker(), worker()
     for number, name in enumerate(ODD_IDS):
@@ -360,6 +383,7 @@ CASES: tuple[Check, ...] = (
     a_former_holder_can_neither_write_nor_read,
     waiting_for_a_session_can_be_cancelled_and_leaves_it_free,
     a_session_that_somebody_holds_can_be_looked_at,
+    how_every_session_begins_is_told_whoever_holds_it,
     any_text_is_a_session_id,
     steps_side_by_side_are_stored_one_by_one,
     a_cancelled_append_is_stored_whole_or_not_at_all,

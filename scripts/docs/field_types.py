@@ -12,7 +12,7 @@ from typing import Any
 
 import griffe
 
-DESCRIPTORS = {"_Schema": "dict[str, Any] | None", "_Arguments": "Any"}
+DESCRIPTORS = {"_Schema": "dict[str, Any] | None", "_Arguments": "Any", "Frozen": "dict[str, Any]"}
 """What the descriptors with a name of their own hand out."""
 
 

@@ -466,6 +466,12 @@ def test_names_full_of_foreign_letters_are_compared_at_once():
 # Settings
 
 
+async def test_the_patterns_of_exclude_count_as_they_are_written(log: Log):
+    exclude = ["createIssue", "mcp:GitHub:*"]
+    granted = await see(MemoryStore(), [ISSUE], [PULLED], on_change="withhold", exclude=exclude)
+    assert granted == [["create_issue"], []]
+
+
 async def test_excluded_tools_may_change_as_they_like(log: Log):
     granted = await see(MemoryStore(), [ISSUE], [PULLED], on_change="withhold", exclude=["mcp:github:*"])
     assert granted == [["create_issue"]] * 2

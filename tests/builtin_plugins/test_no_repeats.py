@@ -122,6 +122,13 @@ async def test_a_call_that_failed_is_made_again():
     assert third.text.startswith("You did this already")
 
 
+async def test_the_patterns_of_except_count_as_they_are_written():
+    calendar = Calendar()
+    async with open_session("no_repeats", config=settings(**{"except": ["makeEvent", "mcp:Calendar:*"]})) as session:
+        await play_calls(session, calendar, REVIEW, REVIEW)
+    assert len(calendar.made) == 1
+
+
 async def test_tools_of_except_are_called_as_often_as_the_model_likes():
     calendar = Calendar()
     async with open_session("no_repeats", config=settings(**{"except": ["mcp:calendar:make_*"]})) as session:

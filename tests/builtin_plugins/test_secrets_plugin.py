@@ -93,6 +93,14 @@ async def test_another_tool_reads_the_same_as_of_a_name_that_nobody_knows(
     assert got == []
 
 
+async def test_the_patterns_count_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", VALUE)
+    near = ["Echo", "host:Core:*", "HTTPPost", "http-post"]
+    assert (await ask(secret(**{"from": "env", "tools": near}))).startswith("Blocked")
+    assert (await ask(secret(**{"from": "env", "tools": near}), tool="http_post")).startswith("Blocked")
+    assert got == []
+
+
 async def test_a_call_that_asks_for_two_gets_none_unless_it_may_have_both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A", VALUE)
     monkeypatch.setenv("B", VALUE)

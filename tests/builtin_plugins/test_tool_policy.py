@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from builtin_plugins.tool_policy import ToolPolicy
-from hooksdk import Annotations, ApprovalRequest, Host, MemoryStore, Tool, hooks
+from hooksdk import Annotations, ApprovalRequest, Host, MemoryStore, Tool, ToolCall, hooks
+from hooksdk.config import Notice
 from hooksdk.errors import ConfigError
-from hooksdk.hooks import AssembleTools, Offer
+from hooksdk.hooks import AssembleTools, BeforeToolCall, Offer
 from hooksdk.testing import ScriptedApprover
 from hooksdk.tools import Source
 from tests.stage import USER, Stage, playing
@@ -109,6 +110,48 @@ async def test_a_deny_without_conditions_on_the_call_withholds_the_tools_it_is_a
     async with judged({"action": "deny", **rule}) as stage:
         assert stage.granted == [name for name in ALL if name not in withheld]
         assert list(stage.run.tools.withheld) == withheld
+
+
+STYLED = [make("delete_comment"), make("deleteIssue"), make("bulkDelete"), make("Delete-All", owner="GitHub")]
+
+
+@pytest.mark.parametrize(
+    ("rule", "others"),
+    [
+        ({"tools": "*delete*"}, []),
+        ({"tools": "delete_*"}, ["bulkDelete"]),
+        ({"tools": "Delete*"}, ["bulkDelete"]),
+        ({"tools": "delete_issue"}, ["delete_comment", "bulkDelete", "Delete-All"]),
+        ({"tools": "mcp:GITHUB:delete_*"}, ["bulkDelete"]),
+        ({"tools": "mcp__github__delete_*"}, ["bulkDelete"]),
+        ({"owners": "github"}, []),
+        ({"owners": "GIT*", "tools": "*_delete"}, ["delete_comment", "deleteIssue", "Delete-All"]),
+    ],
+)
+@pytest.mark.parametrize("action", ["deny", "ask"])
+async def test_a_deny_and_an_ask_take_names_by_their_words_and_owners_in_any_case(
+    rule: dict[str, Any], others: list[str], action: str
+):
+    async with judged({"action": action, **rule}, tools=STYLED) as stage:
+        for tool in STYLED:
+            await stage.call(tool.name)
+        assert stage.ran == others
+
+
+@pytest.mark.parametrize(
+    ("rule", "granted"),
+    [
+        ({"tools": "*delete*"}, ["delete_comment", "deleteIssue"]),
+        ({"tools": "delete_*"}, ["delete_comment"]),
+        ({"tools": "*Delete*"}, ["bulkDelete", "Delete-All"]),
+        ({"tools": "mcp:github:*"}, ["delete_comment", "deleteIssue", "bulkDelete"]),
+        ({"tools": "mcp__github__delete_*"}, []),
+        ({"owners": "GitHub"}, ["Delete-All"]),
+    ],
+)
+async def test_an_allow_takes_names_and_owners_as_they_are_written(rule: dict[str, Any], granted: list[str]):
+    async with judged({"action": "allow", **rule}, tools=STYLED, default="deny") as stage:
+        assert stage.granted == granted
 
 
 @pytest.mark.parametrize("wanted", [True, False])
@@ -433,6 +476,8 @@ async def test_a_policy_without_rules_or_with_wrong_settings_is_refused(config: 
         ),
         ({"action": "allow", "path_inside": "/srv", "tools": "x"}, {"action": "deny", "tools": "x"}),
         ({"action": "allow", "path_inside": "/srv", "tools": "x"}, {"action": "allow", "tools": "x*"}),
+        ({"action": "allow", "tools": "deleteIssue"}, {"action": "deny", "tools": "delete_*"}),
+        ({"action": "allow", "tools": "mcp:GitHub:deleteIssue"}, {"action": "ask", "tools": "mcp:github:delete-*"}),
     ],
 )
 async def test_a_rule_that_another_one_always_beats_is_told_at_the_start_with_both_numbers(
@@ -463,6 +508,11 @@ async def test_the_second_of_two_like_rules_is_told():
         ({"action": "allow", "tools": "x"}, {"action": "deny", "sources": "mcp"}),
         ({"action": "allow", "tools": "a*"}, {"action": "deny", "tools": "a?"}),
         ({"action": "allow", "tools": "x"}, {"action": "deny", "tools": "mcp:github:x"}),
+        ({"action": "allow", "tools": "deleteIssue*"}, {"action": "deny", "tools": "delete_*"}),
+        ({"action": "allow", "tools": "deleteIssue"}, {"action": "deny", "tools": "mcp:*:delete_*"}),
+        ({"action": "allow", "tools": "getIssue", "path_inside": "."}, {"action": "allow", "tools": "get_*"}),
+        ({"action": "ask", "tools": "a_c"}, {"action": "deny", "tools": "a?c"}),
+        ({"action": "ask", "tools": "a__c"}, {"action": "deny", "tools": "a_*_c"}),
         ({"action": "deny", "tools": "tool_search"}, {"action": "deny"}),
         ({"action": "deny", "tools": "x", "reason": "one"}, {"action": "deny", "tools": "x*", "reason": "other"}),
     ],
@@ -501,6 +551,56 @@ async def test_the_doctor_is_told_of_rules_that_stop_less_than_they_seem_to(rule
     config = ToolPolicy.Config.model_validate({"rules": [{"action": "allow", "tools": "act", **rule}]})
     problems = list(ToolPolicy.diagnose(config, [make("act")]))
     assert [one for one in problems if problem in one and one.startswith("rule 1 (")], problems
+
+
+ISSUES = [make("delete_issue"), make("deleteComment"), make("issue_delete"), make("remove_issue")]
+
+
+@pytest.mark.parametrize(
+    ("rules", "default", "told"),
+    [
+        ([("deny", "delete_*")], "allow", "'delete_*' has the same words as 'mcp:github:issue_delete', and does not mean it"),
+        ([("ask", "delete_*")], "allow", "has the same words as 'mcp:github:issue_delete'"),
+        ([("allow", "delete_*")], "deny", "'delete_*' counts as it is written here, and does not mean 'mcp:github:deleteComment'"),
+        ([("allow", "delete_*")], "ask", "does not mean 'mcp:github:deleteComment'"),
+        ([("deny", "delete_*"), ("allow", "mcp:github:*")], "deny", "'mcp:github:issue_delete'"),
+        # Nothing would become of the tool otherwise, or somebody has thought of it.
+        ([("deny", "delete_*"), ("deny", "iss*")], "allow", None),
+        ([("ask", "delete_*"), ("deny", "iss*")], "allow", None),
+        ([("deny", "delete_*"), ("allow", "issue_delete")], "allow", None),
+        ([("deny", "delete_*")], "deny", None),
+        ([("allow", "delete_*")], "allow", None),
+        ([("allow", "delete_*"), ("allow", "*Comment")], "deny", None),
+        ([("allow", "delete_*"), ("deny", "delete_c*")], "ask", None),
+    ],
+)  # fmt: skip
+async def test_the_doctor_and_policy_check_are_told_of_tools_that_a_rule_is_near_to(
+    rules: list[tuple[str, str]], default: str, told: str | None
+):
+    written = [{"action": action, "tools": tools} for action, tools in rules]
+    config = ToolPolicy.Config.model_validate({"rules": written, "default": default})
+    notices = [one for one in ToolPolicy.diagnose(config, ISSUES) if isinstance(one, Notice)]
+    async with judged(*written, tools=ISSUES, default=default) as stage:
+        policy = stage.session.plugin("tool_policy")
+        events = [BeforeToolCall(call=ToolCall("c", one.name), tool=one, arguments={}) for one in ISSUES]
+        near = [rule.why for event in events for rule in policy.explain(event).near_misses]
+    if told is None:
+        assert (notices, near) == ([], [])
+    else:
+        (notice,), (why,) = notices, near
+        assert notice.startswith(f"rule 1 ({rules[0][0]} delete_*): ")
+        assert told in notice
+        assert told in why
+
+
+async def test_a_pattern_that_meets_nothing_is_told_with_the_owner_that_may_be_meant():
+    rules = [{"action": "allow", "tools": "mcp:GitHub:*"}]
+    config = ToolPolicy.Config.model_validate({"rules": rules, "default": "deny"})
+    problem, near = ToolPolicy.diagnose(config, ISSUES)
+    assert (
+        problem == "rule 1 (allow mcp:GitHub:*): no tool here is meant by 'mcp:GitHub:*'. Did you mean 'mcp:github:*'?"
+    )
+    assert "counts as it is written here, and does not mean 'mcp:github:delete_issue', " in near
 
 
 async def test_the_doctor_has_nothing_to_say_of_a_safe_rule():

@@ -270,6 +270,11 @@ async def test_a_pinned_tool_is_shown_and_not_in_the_index(pattern: str) -> None
         assert "create_issue" in found["results"][0]["already_offered"]
 
 
+async def test_the_patterns_of_pinned_count_as_they_are_written() -> None:
+    async with searching(pinned=["createIssue", "mcp:GitHub:*"]) as played:
+        assert played.offered == ["read_file", *BRIDGE]
+
+
 async def test_pinned_tools_do_not_count_towards_the_threshold() -> None:
     tools = [filler("pinned", 5_000), filler("other", 99)]
     async with searching(tools, enabled="auto", window=1_000, pinned=["pinned"]) as played:

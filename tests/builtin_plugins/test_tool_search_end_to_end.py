@@ -19,6 +19,7 @@ from hooksdk.testing import Call, Turn, call, open_session, say
 from hooksdk.testing.server import ScriptedServer, SeenRequest
 from tests.hooksdk.provider_rules import tool_violations, violations
 from tests.hooksdk.providers import FORMATS, model_of
+from tests.measured import DATA
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
@@ -259,8 +260,6 @@ async def test_the_next_request_carries_the_transcript_as_it_is_stored(search: R
 # The twenty tools
 
 
-SCENARIOS = Path(__file__).resolve().parents[3] / "shared" / "benchmarks" / "scenarios_20_tools.json"
-needs_scenarios = pytest.mark.skipif(not SCENARIOS.is_file(), reason="the twenty tools lie in ../shared, not here")
 SAMPLES: Json = {"string": "ä", "integer": 7, "number": 0.5, "boolean": True, "array": ["a"], "object": {"k": "v"}}
 
 
@@ -277,12 +276,11 @@ def twenty(ran: list[tuple[str, Json]]) -> list[Tool]:
             owner=data["cluster"], execute=execute,
         )  # fmt: skip
 
-    data = json.loads(SCENARIOS.read_text("utf-8"))
+    data = json.loads((DATA / "scenarios_20_tools.json").read_text("utf-8"))
     core = [make(name, f"To {name}.", "core", source="host") for name in data["core_tools_visible"]]
     return [*core, *(one(entry) for entry in data["tools"])]
 
 
-@needs_scenarios
 async def test_each_of_twenty_tools_is_described_and_called_with_exactly_its_arguments() -> None:
     ran: list[tuple[str, Json]] = []
     tools = twenty(ran)
@@ -300,7 +298,6 @@ async def test_each_of_twenty_tools_is_described_and_called_with_exactly_its_arg
             assert ran == []
 
 
-@needs_scenarios
 async def test_over_the_line_a_tool_of_twenty_is_found_described_and_called_and_misuse_is_refused(form: str) -> None:
     ran: list[tuple[str, Json]] = []
     given = {"repo": "acme/widget", "title": "Crash on startup", "body": "It crashes."}

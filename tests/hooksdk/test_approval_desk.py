@@ -136,13 +136,13 @@ async def test_a_call_that_nobody_answers_waits_on_rather_than_being_refused(rec
     assert await states(records) == ["pending"]
 
 
-async def test_a_plugin_does_not_run_again_for_a_call_that_waited(records: ApprovalRecords) -> None:
-    judged: list[object] = []
+async def test_a_plugin_is_told_of_a_call_that_waited_that_it_judges_it_again(records: ApprovalRecords) -> None:
+    judged: list[bool] = []
 
     class Counts:
         @hooks.before_tool_call
         def ask(self, event: BeforeToolCall) -> Ask:
-            judged.append(event.arguments)
+            judged.append(event.again)
             return Ask("Pay?")
 
     store = MemoryStore()
@@ -155,7 +155,7 @@ async def test_a_plugin_does_not_run_again_for_a_call_that_waited(records: Appro
     async with at_desk(ApprovalRecords(records.store, clock=Clock()), Counts, store=store) as stage:  # after a restart
         (written,) = stage.run.pending
         assert (await stage.run.call_tool(written)).text == "done"
-    assert len(judged) == 1
+    assert judged == [False, True]
 
 
 async def test_an_answer_for_always_is_remembered_in_the_hosts_store(records: ApprovalRecords) -> None:

@@ -55,7 +55,7 @@ class Pay:
 
     @hooks.before_tool_call(tools="act")
     def ask(self, event: BeforeToolCall) -> Ask:
-        seen.append("judged")
+        seen.append("again" if event.again else "judged")
         return Ask("Pay?", "at once", "critical", timeout=7)
 
     @hooks.after_tool_call
@@ -155,7 +155,7 @@ async def test_a_judged_call_that_waits_runs_after_its_approval_with_the_argumen
         assert (await judged.execute()).text == 'ran with {"amount": 5, "currency": "EUR"}'
         await stage.observed()
     assert traced == ["asked", "yes by bob"]
-    assert [one.partition(" ")[0] for one in seen] == ["rewritten", "judged", "ok"]
+    assert [one.partition(" ")[0] for one in seen] == ["rewritten", "judged", "again", "ok"]
 
 
 async def test_a_no_given_elsewhere_is_recorded_observed_and_traced() -> None:
@@ -193,7 +193,7 @@ async def test_only_an_approval_that_grants_lets_a_waiting_call_through(answer: 
         assert (await judged.execute()).text.startswith("Blocked: 'Pay?' was not approved")
 
 
-async def test_a_call_that_is_judged_again_in_its_run_is_asked_about_again_and_not_judged() -> None:
+async def test_a_call_that_is_made_again_in_its_run_is_asked_about_again_and_not_rewritten() -> None:
     answers = [Later(), Later(), Approval(True)]
 
     async def approver(request: ApprovalRequest) -> Any:
@@ -313,7 +313,7 @@ async def test_a_tool_that_is_withheld_while_a_person_thinks_does_not_run(given_
 
 
 @pytest.mark.both_loops
-async def test_a_later_run_asks_the_same_again_and_runs_what_was_judged_without_judging_anew() -> None:
+async def test_a_later_run_asks_the_same_again_and_runs_the_arguments_that_were_judged() -> None:
     store, requests = MemoryStore(), list[ApprovalRequest]()
 
     async def approver(request: ApprovalRequest) -> Approval:
@@ -524,7 +524,7 @@ async def test_a_runs_own_approver_answers_instead_of_the_hosts() -> None:
 # A tool that waits by itself
 
 
-async def test_a_tool_may_pause_and_is_called_again_without_being_judged_or_asked_about() -> None:
+async def test_a_tool_may_pause_and_is_called_again_without_anybody_being_asked() -> None:
     attempts: list[dict[str, Any]] = []
 
     def bank(arguments: dict[str, Any]) -> str:

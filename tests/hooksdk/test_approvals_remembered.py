@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from commands import hooksdk
+from pydantic import BaseModel
 
+from builtin_plugins.tool_policy import ToolPolicy
 from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, MemoryStore, PluginState, Tool, hooks
 from hooksdk.approvals import Remembered
 from hooksdk.errors import PluginRefused, StoreError
@@ -184,15 +186,142 @@ async def test_a_question_reads_what_may_count_for_its_call_and_not_all_that_is_
         ({"requester": {"is_owner": True}}, {"requester": {"is_owner": False}}),
         ({"requester": {"id": None, "roles": ["admin"]}}, {"requester": {"id": "None"}}),
         ({"requester": {"id": 5}}, {"requester": {"id": "5"}}),
+        ({"requester": {"roles": []}}, {"requester": {"id": '{"roles":[]}'}}),
+        ({"requester": {"id": '{"roles":[]}'}}, {"requester": {"roles": []}}),
+        ({}, {"trigger": "schedule"}),
+        ({"trigger": "schedule"}, {}),
+        ({}, {"agent_id": "helper"}),
     ],
 )
-async def test_a_remembered_yes_counts_for_the_same_requester_and_workspace_only(
+async def test_a_remembered_yes_counts_for_the_same_requester_workspace_trigger_and_agent_only(
     first: dict[str, Any], then: dict[str, Any]
 ) -> None:
     store = MemoryStore()
     await act(store, answer=ALWAYS, **first)
     assert (await act(store, **first))[0] == 0
     assert (await act(store, **then))[0] == 1
+
+
+@pytest.mark.parametrize("trigger", ["user", "schedule"])
+async def test_a_sub_agents_yes_counts_below_the_same_trigger_only(trigger: str) -> None:
+    store = MemoryStore()
+
+    async def asked(trigger: str) -> int:
+        approver = ScriptedApprover(ALWAYS)
+        async with (
+            playing(Guard, store=store, approver=approver, trigger=trigger) as stage,
+            stage.session.child() as child,
+            child.run(trigger="subagent") as run,
+        ):
+            await run.resolve_tools([make("act", properties={})])
+            assert not (await run.call_tool(stage.new("act", {"a": 1}))).is_error
+        return len(approver.requests)
+
+    assert [await asked("user"), await asked(trigger), await asked(trigger)] == [1, int(trigger != "user"), 0]
+
+
+async def test_a_remembered_no_counts_for_every_trigger_and_agent() -> None:
+    store = MemoryStore()
+    await act(store, answer=NEVER)
+    refused = (0, ["Blocked: 'Guard?' was not approved: not here"])
+    assert await act(store, trigger="schedule") == await act(store, agent_id="helper") == refused
+
+
+class Asks:
+    """Asks in whatever words it is configured."""
+
+    plugin_id = "guard"
+
+    class Config(BaseModel):
+        title: str = "Guard?"
+        description: str = ""
+        rule: str = ""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @hooks.before_tool_call(tools="act")
+    def ask(self, event: BeforeToolCall) -> Ask:
+        return Ask(self.config.title, self.config.description, rule=self.config.rule)
+
+
+@pytest.mark.parametrize(
+    "other", [{"title": "Guard, really?"}, {"description": "It is for ever."}, {"rule": "another"}]
+)
+@pytest.mark.parametrize("answer", [ALWAYS, NEVER], ids=["yes", "no"])
+async def test_what_is_remembered_counts_for_the_same_words_and_rule_only(
+    other: dict[str, str], answer: Approval
+) -> None:
+    def config(settings: dict[str, str]) -> dict[str, Any]:
+        return {"plugins": {"guard": {"config": settings}}}
+
+    store = MemoryStore()
+    await act(store, plugins=[Asks], config=config({}), answer=answer)
+    assert (await act(store, plugins=[Asks], config=config({})))[0] == 0
+    assert (await act(store, plugins=[Asks], config=config(other)))[0] == 1
+
+
+async def test_a_yes_to_one_rule_of_the_tool_policy_is_none_to_another() -> None:
+    def config(tools: str) -> dict[str, Any]:
+        rule = {"action": "ask", "tools": tools, "title": "Go on?", "reason": "to be sure"}
+        return {"plugins": {"tool_policy": {"config": {"rules": [rule]}}}}
+
+    store = MemoryStore()
+    await act(store, plugins=[ToolPolicy], config=config("act"), answer=ALWAYS)
+    assert (await act(store, plugins=[ToolPolicy], config=config("act")))[0] == 0
+    assert (await act(store, plugins=[ToolPolicy], config=config("a*")))[0] == 1
+
+
+class Clock:
+    """The system's clock, as a test sets it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000_000.0
+        monkeypatch.setattr("hooksdk._approvals.remembered.time.time", lambda: self.now)
+
+
+async def test_an_expired_yes_stays_expired_when_the_clock_goes_back(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, store = Clock(monkeypatch), MemoryStore()
+    await act(store, {"a": 1}, answer=Approval(True, scope="always", expires=3600))
+    clock.now += 4000
+    assert await act(store, {"a": 2}) == ASKED_AND_REFUSED, "another question, so nobody looks at the yes"
+    clock.now -= 3000
+    assert await act(store, {"a": 1}) == ASKED_AND_REFUSED
+    assert "the clock was set back by 3000 s, so every remembered yes is forgotten" in caplog.text
+    assert await Remembered(store).list() == []
+
+
+async def test_a_clock_that_is_set_right_by_seconds_takes_nothing_away_and_gives_nothing_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, store = Clock(monkeypatch), MemoryStore()
+    await act(store, {"a": 1}, answer=Approval(True, scope="always", expires=100))
+    await act(store, {"a": 2}, answer=ALWAYS)
+    clock.now += 101
+    assert await act(store, {"a": 3}) == ASKED_AND_REFUSED
+    clock.now -= 30
+    assert await act(store, {"a": 1}) == ASKED_AND_REFUSED
+    assert await act(store, {"a": 2}) == (0, ["ran"])
+
+
+async def test_a_clock_that_was_far_ahead_keeps_no_new_answer_from_expiring(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, store = Clock(monkeypatch), MemoryStore()
+    clock.now += 30 * 365 * 24 * 3600
+    await act(store, answer=ALWAYS)
+    clock.now -= 30 * 365 * 24 * 3600
+    assert await act(store, answer=Approval(True, scope="always", expires=3600)) == (1, ["ran"])
+    assert await act(store) == (0, ["ran"])
+    clock.now += 3601
+    assert await act(store) == ASKED_AND_REFUSED
+
+
+async def test_a_no_outlives_a_clock_that_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, store = Clock(monkeypatch), MemoryStore()
+    await act(store, answer=NEVER)
+    clock.now -= 10_000
+    assert await act(store) == (0, ["Blocked: 'Guard?' was not approved: not here"])
 
 
 async def test_a_remembered_yes_expires() -> None:
@@ -223,7 +352,9 @@ async def test_a_new_answer_takes_the_place_of_the_old_one() -> None:
     assert [one.questions for one in await Remembered(store).list()] == [(("guard", "critical"),)]
 
 
-@pytest.mark.parametrize("damage", [5, {}, {"granted": True}, "granted: yes", "expires: soon", "questions: 7"])
+@pytest.mark.parametrize(
+    "damage", [5, {}, {"granted": True}, "granted: yes", "expires: soon", "questions: 7", "wordings: ab"]
+)
 async def test_what_cannot_be_read_counts_for_nothing(damage: Any, caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryStore()
     await act(store, answer=ALWAYS)

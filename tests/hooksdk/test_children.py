@@ -143,6 +143,13 @@ async def test_a_child_that_outlives_its_parents_run_is_held_to_it_all_the_same(
                 assert run.info.triggers == ("schedule", "subagent")
 
 
+async def test_the_patterns_of_a_child_count_as_they_are_written() -> None:
+    near = ["Read_*", "host:Core:*"]
+    async with open_host() as host, host.session() as session, session.child(tools=near) as child, child.run() as run:
+        await run.resolve_tools(tools())
+        assert [tool.name for tool in run.tools] == []
+
+
 async def test_a_child_of_a_session_without_a_run_is_held_to_its_patterns_alone() -> None:
     async with open_host() as host, host.session("s") as session, child_run(session) as run:
         assert "ran with" in await write(run)

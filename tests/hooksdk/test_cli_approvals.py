@@ -121,7 +121,7 @@ async def test_what_takes_no_answer_is_told_in_one_line(desk: ApprovalDesk, tmp_
 
 
 async def test_watch_asks_here_about_each(desk: ApprovalDesk, records: ApprovalRecords, tmp_path: Path) -> None:
-    done = await hooksdk("approvals", "watch", "--once", "--by", "ann", folder=tmp_path, stdin="y\nn\n")
+    done = await hooksdk("approvals", "watch", "--once", "--by", "ann", folder=tmp_path, stdin="yes\nno\n")
     assert (done.code, done.out) == (0, "2 questions answered\n")
     assert "amount = 5" in done.err
     assert [record.state for record in await records.list()] == ["granted", "denied"]
@@ -129,7 +129,7 @@ async def test_watch_asks_here_about_each(desk: ApprovalDesk, records: ApprovalR
 
 async def test_the_end_of_stdin_answers_nothing(desk: ApprovalDesk, records: ApprovalRecords, tmp_path: Path) -> None:
     with anyio.fail_after(100):
-        done = await hooksdk("approvals", "watch", folder=tmp_path, stdin="y\n")
+        done = await hooksdk("approvals", "watch", folder=tmp_path, stdin="yes\n")
     assert (done.code, done.out) == (0, "1 question answered\n")
     assert [record.state for record in await records.list()] == ["granted", "pending"]
 

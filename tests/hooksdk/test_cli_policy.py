@@ -80,6 +80,19 @@ async def test_what_would_be_asked_answers_one_and_the_question(tmp_path: Path) 
     assert "not about this run" in told["tool_policy"]["do_not_fit"][-1]["why"]
 
 
+async def test_a_rule_that_is_near_to_the_tool_is_told(tmp_path: Path) -> None:
+    rule = '[[plugins.tool_policy.config.rules]]\naction = "deny"\ntools = "delete_*"\n'
+    code, told = await check(tmp_path, {"tool": "mcp:github:issueDelete"}, config=rule)
+    assert (code, told["verdict"]) == (0, "allow")
+    (near,) = told["tool_policy"]["near_misses"]
+    assert near["number"] == 1
+    assert near["why"] == "'delete_*' has the same words as 'mcp:github:issueDelete', and does not mean it"
+    done = await hooksdk("policy", "check", "call.json", folder=tmp_path)
+    assert 'near miss    rule 1: action = "deny", tools = "delete_*"' in done.out
+    code, told = await check(tmp_path, {"tool": "mcp:github:deleteIssue"}, config=rule)
+    assert (told["verdict"], told["tool_policy"]["near_misses"]) == ("withheld", [])
+
+
 async def test_other_plugins_judge_too(tmp_path: Path) -> None:
     (tmp_path / "hooksdk_plugins.py").write_text(
         "from hooksdk import hooks\nfrom hooksdk.hooks import BeforeToolCall, Block\n\n"

@@ -42,6 +42,26 @@ def test_a_session_and_its_trace_become_one_page(played: Path, tmp_path: Path) -
     assert "nothing is deleted here" in words(part(part(page, "Run 1"), "Decisions"))
 
 
+def test_a_session_finds_its_own_trace_and_what_was_asked_is_the_headline(played: Path, tmp_path: Path) -> None:
+    trace = (played / "trace.jsonl").read_text("utf-8")
+    (tmp_path / "trace.jsonl.1").write_text(trace)  # put aside when the next file was begun
+    (tmp_path / "trace.jsonl").write_text(trace.replace('"test"', '"other"'))
+    (tmp_path / "hooksdk.toml").write_text('[plugins.trace_file.config]\npath = "trace.jsonl"\n')
+    done = report(tmp_path, "last", "--store", played / "sessions")
+    assert done.out.startswith("test.html: 2 runs, 14 messages, ")
+    assert done.out.endswith(" kB\n")
+    page = read_page((tmp_path / "test.html").read_text("utf-8"))
+    assert "nothing is deleted here" in words(part(part(page, "Run 1"), "Decisions"))
+    document = report(tmp_path, "test", "--store", played / "sessions", "--json").json()
+    assert document["title"] == " ".join(document["sessions"][0]["messages"][0]["text"]["shown"].split())
+    assert len(document["runs"]) == 2
+
+
+def test_without_a_trace_of_it_the_page_has_the_session_alone(played: Path, tmp_path: Path) -> None:
+    done = report(tmp_path, "test", "--store", played / "sessions")
+    assert done.out.startswith("test.html: no trace, 14 messages")
+
+
 @pytest.mark.parametrize("kind", ["messages", "journal"])
 def test_a_sessions_own_file_stands_for_the_session(played: Path, tmp_path: Path, kind: str) -> None:
     (path,) = (played / "sessions").glob(f"*.{kind}.jsonl")

@@ -176,6 +176,56 @@ async def test_a_session_goes_on_where_it_stood(tmp_path: Path) -> None:
     assert not (tmp_path / "kept").exists()
 
 
+async def test_a_new_session_has_a_short_id_and_continue_goes_on_with_it(tmp_path: Path) -> None:
+    async with ScriptedServer(lambda turn: f"{len(turn.messages)} messages") as server:
+        first = await hooksdk("run", *MODEL, "Count.", folder=tmp_path, server=server)
+        second = await hooksdk("run", *MODEL, "--continue", "Count on.", folder=tmp_path, server=server)
+        third = await hooksdk("run", *MODEL, "--session", "last", "Count on.", folder=tmp_path, server=server)
+    made = first.complaint.rpartition(" ")[2]
+    assert re.fullmatch(r"([0-9][b-z]){4}", made)
+    assert f"look        hooksdk sessions show {made}\n" in first.err
+    assert f"session     {made} goes on: 2 messages so far\n" in second.err
+    assert (second.out, third.out) == ("3 messages\n", "5 messages\n")
+
+
+async def test_the_beginning_of_a_made_id_goes_on_and_a_new_name_begins_a_session(tmp_path: Path) -> None:
+    async with ScriptedServer(lambda turn: f"{len(turn.messages)} messages") as server:
+        first = await hooksdk("run", *MODEL, "Count.", folder=tmp_path, server=server)
+        made = first.complaint.rpartition(" ")[2]
+        found = await hooksdk("run", *MODEL, "--session", made[:5], "Count.", folder=tmp_path, server=server)
+        await hooksdk("run", *MODEL, "--session", "user-10", "Count.", folder=tmp_path, server=server)
+        new = await hooksdk("run", *MODEL, "--session", "user-1", "Count.", folder=tmp_path, server=server)
+    assert (found.out, new.out) == ("3 messages\n", "1 messages\n")
+
+
+async def test_without_an_earlier_session_continue_ends_before_any_server_starts(tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json")
+    async with ScriptedServer(["Fine."]) as server:
+        done = await hooksdk("run", *MODEL, "--continue", "--mcp", servers, "And?", folder=tmp_path, server=server)
+    assert (done.code, done.complaint) == (1, f"hooksdk: no session was begun in {tmp_path} yet.")
+    assert "servers" not in done.err
+
+
+async def test_a_run_without_any_reply_leaves_no_session_and_an_earlier_one_stays(tmp_path: Path) -> None:
+    async with ScriptedServer(["Fine.", refuse(401, "No."), refuse(401, "No.")]) as server:
+        await hooksdk("run", *MODEL, "--session", "s", "Count.", folder=tmp_path, server=server)
+        await hooksdk("run", *MODEL, "--session", "new", "Count.", folder=tmp_path, server=server)
+        await hooksdk("run", *MODEL, "--session", "s", "Count.", folder=tmp_path, server=server)
+    listed = (await hooksdk("sessions", "list", "--sizes", "--json", folder=tmp_path)).json()["sessions"]
+    assert [(one["id"], one["messages"]) for one in listed] == [("s", 3)]
+
+
+async def test_a_traced_run_says_where_the_trace_is_and_how_to_look_at_it(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text("[plugins.trace_file]\nenabled = true\n")
+    async with ScriptedServer(["Fine."]) as server:
+        done = await hooksdk("run", *MODEL, "--session", "s", "How are you?", folder=tmp_path, server=server)
+    assert f"trace       {tmp_path / 'kept' / 'trace.jsonl'}\n" in done.err
+    assert "look        hooksdk report s\n" in done.err
+    made = await hooksdk("report", "s", folder=tmp_path)
+    assert made.out.startswith("s.html: 1 run, 2 messages, ")
+    assert "<h1>How are you?</h1>" in (tmp_path / "s.html").read_text("utf-8")
+
+
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 async def test_sessions_may_be_kept_in_a_database(
     request: pytest.FixtureRequest, tmp_path: Path, database: str

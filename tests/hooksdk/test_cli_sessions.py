@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from warm import Done, run
 from hooksdk import Host
 from hooksdk.formats import Message, get_format
 from hooksdk.stores import JsonlStore
+from hooksdk.stores.jsonl import file_name
 from hooksdk.transcript import Results
 
 pytestmark = pytest.mark.heavy
@@ -90,15 +93,132 @@ def view_of(store: JsonlStore) -> list[Message]:
 # list
 
 
-def test_the_list_tells_sizes_queued_trims_and_the_last_change(stored: JsonlStore, tmp_path: Path) -> None:
-    (summary,) = sessions("list", "--json", folder=tmp_path).json()["sessions"]
+def begin(
+    store: JsonlStore,
+    session_id: str,
+    prompt: str,
+    *,
+    model: str = "gpt-5",
+    folder: Path | str | None = None,
+    age: float = 0,
+) -> None:
+    """A session as `hooksdk run` leaves one, `age` seconds old."""
+
+    async def work() -> None:
+        async with (
+            Host(store=store) as host,
+            host.session(session_id) as session,
+            session.run(prompt, model=model, workspace_dir=None if folder is None else str(folder)) as run,
+        ):
+            await run.record(
+                [{"role": "system", "content": "Be brief."}, OPENAI.user(prompt), OPENAI.reply("So be it.")]
+            )
+
+    anyio.run(work)
+    for path in store.directory.glob(f"{file_name(session_id)}.*.jsonl"):
+        os.utime(path, (time.time() - age, time.time() - age))
+
+
+def test_the_list_tells_what_was_asked_of_which_model_where_and_when(store: JsonlStore, tmp_path: Path) -> None:
+    begin(store, "ann", "What failed\nlast night?", folder=tmp_path, age=3 * 3600)
+    begin(store, "bert", "Draw a cat.", model="claude-sonnet-4-5", folder=tmp_path / "cats", age=12 * 86400 + 60)
+    header, ann, bert = (re.split(" {2,}", line) for line in sessions("list", folder=tmp_path).out.splitlines())
+    assert header == ["id", "age", "model", "folder", "prompt"]
+    assert ann == ["ann", "3 h", "gpt-5", ".", "What failed last night?"]
+    assert bert == ["bert", "12 days", "claude-sonnet-4-5", "~/cats", "Draw a cat."]
+    listed = sessions("list", "--json", folder=tmp_path).json()["sessions"]
+    assert listed[0].pop("changed").startswith("20")
+    assert listed[0] == {
+        "id": "ann", "prompt": "What failed\nlast night?", "model": "gpt-5", "folder": str(tmp_path), "format": "openai-chat",
+        "held_by": None, "problem": None,
+    }  # fmt: skip
+
+
+def test_the_list_reads_the_beginning_of_a_session_alone(store: JsonlStore, tmp_path: Path) -> None:
+    begin(store, "ann", "What failed?")
+    path = next(store.directory.glob("ann-*.messages.jsonl"))
+    path.write_text(path.read_text() + '{"role": "user", "content": "and then?"}\n' * 9 + "no JSON\n")
+    assert "What failed?" in sessions("list", folder=tmp_path).out
+    assert "damaged" not in sessions("list", folder=tmp_path).out
+    assert "damaged: hooksdk sessions doctor" in sessions("list", "--sizes", folder=tmp_path).out
+
+
+def test_the_list_with_sizes_tells_results_queued_trims_and_tokens(stored: JsonlStore, tmp_path: Path) -> None:
+    (summary,) = sessions("list", "--sizes", "--json", folder=tmp_path).json()["sessions"]
     assert summary.pop("changed").startswith("20")
     assert summary.pop("tokens") > 0
     assert summary == {
-        "id": "s", "format": "openai-chat", "messages": 8, "results": 3, "trimmed": 1, "queued": 1, "held_by": None, "problem": None,
+        "id": "s", "prompt": "question", "model": "", "folder": "", "format": "openai-chat", "messages": 8, "results": 3,
+        "trimmed": 1, "queued": 1, "held_by": None, "problem": None,
     }  # fmt: skip
-    table = sessions("list", folder=tmp_path)
+    table = sessions("list", "--sizes", folder=tmp_path)
     assert table.out.splitlines()[1].split()[:5] == ["s", "8", "3", "1", "1"]
+
+
+# Which session is meant
+
+MADE = ["7k2m9x4q", "7k2p1b1b", "0c9d4e5f60718293a4b5c6d7e8f90a1b"]
+"""Two ids of `hooksdk run`, and one of `host.session()`, as `run` made them up to 0.2.0."""
+
+
+def test_the_beginning_of_an_id_that_hooksdk_made_finds_the_session(store: JsonlStore, tmp_path: Path) -> None:
+    for number, session_id in enumerate(MADE):
+        begin(store, session_id, f"prompt {number}")
+    for typed, number in (("7k2m", 0), ("7k2p", 1), ("0c9d", 2), (MADE[2], 2)):
+        assert f"\n  prompt {number}\n" in sessions("show", typed, folder=tmp_path).out
+    assert sessions("results", "7k2m", "--json", folder=tmp_path).json()["session"] == MADE[0]
+    shown = [line.split()[0] for line in sessions("list", folder=tmp_path).out.splitlines()[1:]]
+    assert sorted(shown) == ["0c9d4e5f", "7k2m9x4q", "7k2p1b1b"]
+
+
+def test_a_beginning_that_fits_several_sessions_says_which(store: JsonlStore, tmp_path: Path) -> None:
+    begin(store, "7k2m9x4q", "Why is the build red?")
+    begin(store, "7k2m9b4q", "Draw a cat.")
+    done = sessions("show", "7k2m", folder=tmp_path)
+    assert (done.code, done.out) == (1, "")
+    assert "'7k2m' fits 2 sessions" in done.err
+    assert "  7k2m9x4q  Why is the build red?\n" in done.err
+    assert "  7k2m9b4q  Draw a cat." in done.err
+
+
+def test_a_name_that_somebody_gave_is_never_found_by_a_part_of_it(store: JsonlStore, tmp_path: Path) -> None:
+    begin(store, "user-10", "private")
+    begin(store, "12345678", "private")
+    for typed in ("user-1", "1234567"):
+        for arguments in (("show", typed), ("delete", typed, "--yes")):
+            done = sessions(*arguments, folder=tmp_path)
+            assert (done.code, done.out) == (1, "")
+            assert f"there is no session '{typed}'" in done.complaint
+    assert len(anyio.run(store.list_sessions)) == 2
+
+
+def test_last_is_the_newest_session_of_this_folder_and_no_sub_agents(store: JsonlStore, tmp_path: Path) -> None:
+    begin(store, "old", "old", folder=tmp_path, age=90)
+    begin(store, "mine", "mine", folder=tmp_path, age=60)
+    begin(store, "mine/1-abc", "of a sub-agent", folder=tmp_path, age=30)
+    begin(store, "elsewhere", "elsewhere", folder="/somewhere/else")
+    assert sessions("show", "last", folder=tmp_path).out.startswith("session mine · gpt-5 in ")
+    # A store of its own has one project's sessions alone.
+    own = JsonlStore(tmp_path / "own")
+    begin(own, "theirs", "theirs", folder="/somewhere/else")
+    assert sessions("show", "last", "--store", "own", folder=tmp_path).out.startswith("session theirs · ")
+
+
+def test_a_session_that_is_called_last_is_meant_by_its_name(store: JsonlStore, tmp_path: Path) -> None:
+    begin(store, "last", "the one", age=90)
+    begin(store, "newer", "the other")
+    assert "the one" in sessions("show", "last", folder=tmp_path).out
+
+
+def test_where_no_session_was_begun_last_says_so(store: JsonlStore, tmp_path: Path) -> None:
+    begin(store, "theirs", "theirs", folder="/somewhere/else")
+    done = sessions("show", "last", folder=tmp_path)
+    assert done.complaint == (
+        f"hooksdk: no session was begun in {tmp_path} yet. `hooksdk sessions list` shows those of other folders."
+    )
+
+
+# list, of odd stores
 
 
 def test_the_session_that_was_changed_last_comes_first(store: JsonlStore, tmp_path: Path) -> None:
@@ -120,10 +240,11 @@ def test_a_damaged_session_does_not_keep_the_others_from_being_listed(stored: Js
     store_messages(stored, [OPENAI.user("hello")], "other")
     path = next(stored.directory.glob("s-*.messages.jsonl"))
     path.write_text("no JSON\n" + path.read_text())
-    listed = {one["id"]: one for one in sessions("list", "--json", folder=tmp_path).json()["sessions"]}
-    assert "line 1" in listed["s"]["problem"]
-    assert listed["other"]["messages"] == 1
-    assert "damaged: hooksdk sessions doctor" in sessions("list", folder=tmp_path).out
+    for more in ((), ("--sizes",)):
+        listed = {one["id"]: one for one in sessions("list", *more, "--json", folder=tmp_path).json()["sessions"]}
+        assert ".messages.jsonl" in listed["s"]["problem"]
+        assert (listed["other"]["prompt"], listed["other"]["problem"]) == ("hello", None)
+        assert "damaged: hooksdk sessions doctor" in sessions("list", *more, folder=tmp_path).out
 
 
 @pytest.mark.parametrize("place", ["elsewhere", "postgres"])
@@ -402,5 +523,5 @@ async def _trim(store: JsonlStore) -> None:
 def test_a_command_that_trims_applies_what_a_crashed_run_has_queued(stored: JsonlStore, tmp_path: Path) -> None:
     anyio.run(_trim, stored)
     sessions("restore", "s", "r1", folder=tmp_path)
-    (summary,) = sessions("list", "--json", folder=tmp_path).json()["sessions"]
+    (summary,) = sessions("list", "--sizes", "--json", folder=tmp_path).json()["sessions"]
     assert (summary["trimmed"], summary["queued"]) == (2, 0)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hooksdk import Approval, ApprovalRequest, Tool, ToolCall
 from hooksdk.approvals import Question
 from hooksdk.desk import ConsoleApprover
-from hooksdk.desk.console import PROMPT
+from hooksdk.desk.console import PROMPT_CRITICAL
 
 pytestmark = pytest.mark.anyio
 WIDTH = 60
@@ -78,7 +78,7 @@ async def test_it_shows_the_severity_every_question_the_tool_its_server_and_each
         "| arguments    amount = 10000",
         '|              to = "DE12"',
         '|              notes = ["a","b"]',
-        f"{PROMPT}n",
+        f"{PROMPT_CRITICAL}n",
         "",
     ]
 
@@ -86,15 +86,32 @@ async def test_it_shows_the_severity_every_question_the_tool_its_server_and_each
 @pytest.mark.parametrize(
     ("answer", "granted", "scope"),
     [
-        ("y\n", True, "once"), ("YES \n", True, "once"), ("s\n", True, "session"), ("a\n", True, "always"),
+        ("y\n", True, "once"), ("YES \n", True, "once"), ("s\n", True, "session"), ("always\n", True, "always"),
+        ("a\n", False, "once"), ("a\nalways\n", True, "always"), ("alway\n", False, "once"),
         ("never\n", False, "always"), ("n\n", False, "once"), ("\n", False, "once"), ("", False, "once"),
         ("yy\n", False, "once"), ("no y\n", False, "once"), ("v\ny\n", True, "once"), ("v\nv\n", False, "once"),
         ("\x1by\n", False, "once"),
     ],
 )  # fmt: skip
 async def test_only_a_clear_yes_is_one_and_it_says_how_long_it_counts(answer: str, granted: bool, scope: str) -> None:
-    approval, _ = await ask(request_of(), answer)
+    approval, _ = await ask(request_of(severity="warning"), answer)
     assert (approval.granted, approval.scope, approval.by) == (granted, scope, "ann")
+
+
+@pytest.mark.parametrize(
+    ("answer", "granted", "scope"),
+    [
+        ("yes\n", True, "once"), ("session\n", True, "session"), ("Always\n", True, "always"), ("never\n", False, "always"),
+        ("y\n", False, "once"), ("s\n", False, "once"), ("a\n", False, "once"), ("y\nyes\n", True, "once"), ("n\n", False, "once"),
+        ("y\n" * 50 + "yes\n", False, "once"),
+    ],
+)  # fmt: skip
+async def test_what_is_critical_wants_a_whole_word_and_says_so(answer: str, granted: bool, scope: str) -> None:
+    approval, lines = await ask(request_of(severity="critical"), answer)
+    assert (approval.granted, approval.scope) == (granted, scope)
+    letter = answer.partition("\n")[0]
+    word = {"y": "yes", "s": "session", "a": "always"}.get(letter)
+    assert (f"Type the whole word for that: {word}" in lines) is (word is not None)
 
 
 async def test_long_arguments_are_cut_visibly_and_v_shows_them_whole() -> None:
@@ -171,7 +188,7 @@ async def test_two_calls_are_asked_about_one_after_the_other() -> None:
     async def one(amount: int) -> None:
         answers.append((await approver(request_of({"amount": amount}))).granted)
 
-    with typing_in("y\nn\n"):
+    with typing_in("yes\nno\n"):
         async with anyio.create_task_group() as group:
             group.start_soon(one, 1)
             group.start_soon(one, 2)

@@ -298,6 +298,30 @@ async def test_a_handler_is_called_for_matching_tools_only() -> None:
     assert seen == ["act", "ask_other", "act"]
 
 
+async def test_a_handler_is_called_for_the_tools_that_its_patterns_may_mean() -> None:
+    class Limited:
+        @hooks.rewrite_tool_call(tools="Ask*")
+        def rewrite(self, event: RewriteToolCall) -> None:
+            seen.append("rewrite")
+
+        @hooks.before_tool_call(tools="askOther")
+        def judge(self, event: BeforeToolCall) -> None:
+            seen.append("judge")
+
+        @hooks.transform_tool_result(tools="host:CORE:ask-*")
+        def transform(self, event: TransformToolResult) -> None:
+            seen.append("transform")
+
+        @hooks.before_tool_call(tools="other_*")
+        def elsewhere(self, event: BeforeToolCall) -> Block:
+            return Block("never")
+
+    async with playing(Limited) as stage:
+        await stage.call("ask_other")
+    assert seen[:2] == ["rewrite", "judge"]
+    assert seen[-1] == "transform"
+
+
 async def test_a_plain_pluggy_impl_is_a_handler_too() -> None:
     module = module_of(
         "import pluggy\nimpl = pluggy.HookimplMarker('hooksdk')\n"

@@ -33,8 +33,16 @@ from hooksdk.hooks import Withhold
 
 
 class Guard:
-    @hooks.before_tool_call(tools=["Process_*", "mcp:plain:*", "mcp:plane:*", "wire_money"])
+    @hooks.before_tool_call(tools=["proces_*", "mcp:Plain:*", "mcp:plane:*", "wire_money"])
     def judge(self, event): ...
+
+
+class Near:
+    @hooks.after_tool_call(tools=["id_*", "so_far_*", "environment"])
+    def watch(self, event): ...
+
+    @hooks.resolve_secrets(tools=["Process_*", "folder"])
+    def give(self, event): ...
 
 
 class Narrow:
@@ -97,6 +105,13 @@ timeouts = { before_tool_call = 2, agent_end = 3 }
 [plugins.rules.config]
 rules = ["add", "ad"]
 
+[plugins.catalog_audit.config]
+exclude = ["Process_*"]
+
+[gateway.profiles.small]
+allow = ["Process_*", "add"]
+deny = ["id_*"]
+
 [plugins.tool_polcy]
 
 [plugins.elsewhere]
@@ -147,7 +162,7 @@ def test_problems_are_counted_and_come_first_and_make_the_exit_code_1(flawed: Do
     assert flawed.code == 1
     severities = [severity for severity, _, _ in findings(flawed)]
     assert severities == sorted(severities, reverse=True)
-    assert flawed.json()["problems"] == severities.count("problem") == 8
+    assert flawed.json()["problems"] == severities.count("problem") == 9
     assert flawed.json()["schema"] == 1
 
 
@@ -159,10 +174,20 @@ def test_it_says_who_judges_calls(flawed: Done) -> None:
     ("severity", "who", "what", "advice"),
     [
         ("problem", "lost", "is marked and would never be called: 'judge' is used again by", "a name of its own"),
-        ("problem", "guard", "tools='Process_*', which matches none of the", "Correct the pattern"),
+        ("problem", "guard", "tools='proces_*', which matches none of the", "Correct the pattern"),
         ("problem", "guard", "Did you mean 'process_id'?", ""),
         ("problem", "guard", "tools='mcp:plane:*', which matches none of the", "or give the servers that it is for"),
         ("notice", "guard", "tools='wire_money', which matches none of the", "unless it is for tools that your code"),
+        ("notice", "near", "after_tool_call(tools=...): 'id_*' has the same words as 'mcp:plain:process_id'", "Add a"),
+        ("notice", "near", "resolve_secrets(tools=...): 'Process_*' counts as it is written here, and does not", ""),
+        ("notice", "configuration", "gateway.profiles.small.allow: 'Process_*' counts as it is written here", "Add a"),
+        ("notice", "configuration", "gateway.profiles.small.deny: 'id_*' has the same words as", "Add a pattern"),
+        (
+            "notice",
+            "catalog_audit",
+            "exclude: 'Process_*' counts as it is written here, and does not mean 'mcp:plain",
+            "",
+        ),
         ("problem", "narrow", "it withholds 'Add', and there is no such tool. Did you mean 'add'?", ""),
         ("notice", "narrow", "it withholds 'no_such_tool', and there is no such tool.", ""),
         ("problem", "rules", "the rule 'ad' is never reached", ""),
@@ -182,7 +207,7 @@ def test_a_flaw_is_found(flawed: Done, severity: str, who: str, what: str, advic
 
 def test_patterns_and_rules_that_match_are_no_finding(flawed: Done) -> None:
     text = str(findings(flawed))
-    for right in ("tools='mcp:plain:*'", "'add' is never", "before_tool_call, and", "physician"):
+    for right in ("tools='mcp:Plain:*'", "'add' is never", "before_tool_call, and", "physician"):
         assert right not in text
 
 

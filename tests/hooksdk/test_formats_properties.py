@@ -18,9 +18,10 @@ from provider_rules import PNG, in_format, neutral, tool_violations, violations
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 from hooksdk.tools import Tool
+from tests.measured import DATA
 
 SHARED = Path(__file__).parents[3] / "shared"
-TRANSCRIPTS = sorted((SHARED / "benchmarks" / "transcripts").glob("*.jsonl"))
+TRANSCRIPTS = sorted((DATA / "transcripts").glob("*.jsonl"))
 OPENAI, ANTHROPIC, RESPONSES, GEMINI = ALL = [get_format(name) for name in FORMATS]
 EVERY = pytest.mark.parametrize("form", ALL, ids=FORMATS)
 MARKER = "\x00target\x00"
@@ -180,7 +181,6 @@ def transcript(path: Path) -> tuple[Message, ...]:
     return tuple(json.loads(line) for line in path.read_text("utf-8").splitlines())
 
 
-@pytest.mark.skipif(not TRANSCRIPTS, reason=f"the real transcripts are not at {SHARED / 'benchmarks' / 'transcripts'}")
 @EVERY
 def test_no_trim_breaks_a_real_transcript(form: MessageFormat) -> None:
     chance = random.Random(7)  # the same trims at every run
@@ -358,10 +358,9 @@ def test_naughty_strings_come_back_as_they_were(form: MessageFormat) -> None:
         assert violations(form.name, form.add_context(asked, text)) == []
 
 
-CATALOGS = sorted((SHARED / "benchmarks" / "retrieval").glob("*/catalog.jsonl"))
+CATALOGS = sorted((DATA / "retrieval").glob("*/catalog.jsonl"))
 
 
-@pytest.mark.skipif(not CATALOGS, reason=f"the real catalogs are not at {SHARED / 'benchmarks' / 'retrieval'}")
 @EVERY
 def test_real_tools_make_valid_definitions(form: MessageFormat) -> None:
     listed = [json.loads(line) for path in CATALOGS for line in path.read_text("utf-8").splitlines()[:80]]

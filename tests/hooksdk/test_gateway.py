@@ -297,6 +297,8 @@ async def test_each_connection_has_a_session_of_its_own_and_policies_know_who_as
         ({"servers": ["mail"]}, ["read_mail"]),
         ({"allow": ["mcp:notes:*"], "deny": ["delete_*"]}, ["read_note"]),
         ({"deny": ["*"]}, []),
+        ({"deny": ["DeleteNote", "mcp:MAIL:*", "task-*"]}, ["read_note"]),
+        ({"allow": ["Read_*", "mcp:Notes:*"]}, []),
     ],
 )
 async def test_a_profile_narrows_what_there_is(profile: dict[str, Any], expected: list[str]) -> None:

@@ -22,7 +22,7 @@ from hooksdk.desk import ApprovalDesk, ApprovalRecord, ApprovalRecords
 from hooksdk.gateway import Gateway
 from hooksdk.gateway._places import Place, leave
 from hooksdk.gateway.status import gateway_folder
-from hooksdk.hooks import AfterToolCall, Ask, BeforeToolCall, Rewrite, RewriteToolCall
+from hooksdk.hooks import AfterToolCall, Ask, BeforeToolCall, Block, Rewrite, RewriteToolCall
 from hooksdk.stores.locks import lock
 from tests.hooksdk.gateways import ERAS, Source, client, gateway, source, text_of
 
@@ -50,7 +50,8 @@ def forget() -> None:
 class Asks:
     @hooks.before_tool_call(tools="delete_*")
     def ask(self, event: BeforeToolCall) -> Ask:
-        judged.append(str(event.arguments["path"]))
+        if not event.again:
+            judged.append(str(event.arguments["path"]))
         return Ask("Delete it?", "for ever\nAllow it? yes", "critical")
 
 
@@ -146,7 +147,7 @@ async def test_a_client_that_shows_no_questions_is_told_that_the_call_waits_and_
         assert await stage.call() == said
         await stage.records.answer(1, Approval(True, by="ann"))
         assert await stage.call() == 'delete_note of notes ran with {"path": "a"}'
-        assert judged == ["a"], "it is judged once, and pays a budget once"
+        assert judged == ["a"], "judged again it pays no budget again"
         assert "number 2" in await stage.call()
         await stage.records.answer(2, Approval(False, "not today", by="ann"))
         assert await stage.call() == "Blocked: 'Delete it?' was not approved: not today"
@@ -216,6 +217,35 @@ async def test_an_answer_that_came_while_the_gateway_was_started_anew_is_found_a
         assert "ran with" in await stage.call()
         assert "number 3" in await stage.call()
     assert len(stage.tools.executed) == 1
+
+
+class Closed:
+    """A rule that somebody has added since."""
+
+    since: bool
+
+    @hooks.before_tool_call(tools="delete_*")
+    def judge(self, event: BeforeToolCall) -> Block | None:
+        return Block("closed since") if Closed.since else None
+
+
+@in_both_eras
+@pytest.mark.parametrize("restart", [True, False], ids=["after a restart", "in one session"])
+async def test_a_call_that_was_granted_does_not_run_past_a_rule_that_is_new(
+    restart: bool, era: str, clock: Clock, tmp_path: Path
+) -> None:
+    Closed.since = False
+    async with at_gateway(clock, tmp_path, era=era, plugins=(Asks, Closed)) as stage:
+        assert "number 1" in await stage.call()
+        await stage.records.answer(1, Approval(True))
+        Closed.since = True
+        if not restart:
+            assert await stage.call() == "Blocked by closed: closed since"
+            assert stage.tools.executed == []
+    if restart:
+        async with at_gateway(clock, tmp_path, era=era, plugins=(Asks, Closed)) as stage:
+            assert await stage.call() == "Blocked by closed: closed since"
+            assert stage.tools.executed == []
 
 
 @pytest.mark.parametrize(

@@ -313,7 +313,7 @@ class Watch:
 class Patterns:
     plugin_id = "guard"
 
-    @hooks.before_tool_call(tools=["ACT", "mcp:srvv:*", "read_*"])
+    @hooks.before_tool_call(tools=["atc", "mcp:srvv:*", "Read-*"])
     def judge(self, event: BeforeToolCall) -> Block:
         return Block("no")
 
@@ -325,10 +325,10 @@ async def test_patterns_that_match_no_tool_are_told_once_in_a_session(caplog: py
         await stage.run.resolve_tools([make("act")])
         await stage.dispatcher.flush_trace(60)
         (record,) = stage.session.plugin("watch").records
-    assert record == Unmatched(plugin="guard", where="tools", names=("ACT", "mcp:srvv:*"))
+    assert record == Unmatched(plugin="guard", where="tools", names=("atc", "mcp:srvv:*"))
     (line,) = [one.getMessage() for one in caplog.records]
     assert line == (
-        "handlers that are for tools which this session does not have: plugin 'guard': tools='ACT'. Did you mean 'act'?, "
+        "handlers that are for tools which this session does not have: plugin 'guard': tools='atc'. Did you mean 'act'?, "
         "tools='mcp:srvv:*'."
     )
 

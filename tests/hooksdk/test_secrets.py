@@ -305,6 +305,16 @@ async def test_a_provider_may_be_limited_to_some_tools() -> None:
         assert (await stage.call("echo", {"key": "{{secret:A}}"})).text.startswith("Blocked: no plugin gives")
 
 
+async def test_its_patterns_count_as_they_are_written() -> None:
+    class Near:
+        @hooks.resolve_secrets(tools=["Echo", "host:Core:*", "host__core__echo"])
+        def resolve(self, event: ResolveSecrets) -> Secrets | None:
+            return Secrets({"A": "canary"})
+
+    async with playing(Near, tools=[make(echo)]) as stage:
+        assert (await stage.call("echo", {"key": "{{secret:A}}"})).text.startswith("Blocked: no plugin gives")
+
+
 async def test_a_secret_that_comes_back_as_a_number_is_taken_out_too() -> None:
     class Pin:
         @hooks.resolve_secrets

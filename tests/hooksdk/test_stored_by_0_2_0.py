@@ -29,6 +29,7 @@ WAITING = [(1, "pending"), (2, "granted"), (3, "denied"), (6, "pending")]
 pytestmark = pytest.mark.anyio
 CHAT = get_format("openai-chat")
 LONG = "a long listing " * 40
+SPACE = "hooksdk.approvals"
 PARAMETERS: dict[str, Any] = {"type": "object", "properties": {"amount": {"type": "integer"}}}
 
 
@@ -124,7 +125,9 @@ async def test_a_session_opens_with_its_trims_and_its_state_and_goes_on(stored: 
     assert await store.get_value("asks", "calls") == {"seen": 4, "text": "é\ud800"}
 
 
-async def test_a_call_that_waited_runs_once_it_is_granted_and_is_not_judged_anew(stored: tuple[str, Store]) -> None:
+async def test_a_call_that_waited_runs_once_it_is_granted_and_is_not_asked_about_anew(
+    stored: tuple[str, Store],
+) -> None:
     session_id, store = stored
     await ApprovalRecords(store).answer(6 if session_id == "files" else 12, Approval(True))
     async with (
@@ -137,11 +140,23 @@ async def test_a_call_that_waited_runs_once_it_is_granted_and_is_not_judged_anew
         assert (await run.call_tool(call)).text == "paid 6"
 
 
-async def test_a_remembered_answer_counts(stored: tuple[str, Store]) -> None:
+async def test_a_remembered_yes_counts_for_nothing_since_nobody_knows_what_was_asked_and_that_is_said_once(
+    stored: tuple[str, Store], caplog: pytest.LogCaptureFixture
+) -> None:
     _, store = stored
     assert [(one.granted, one.by) for one in await Remembered(store).list()] == [(True, "ann")]
     async with payer("another", store) as pay:
-        assert [await pay(5), await pay(7)] == ["paid 5", "waits"]
+        assert [await pay(5), await pay(5)] == ["waits", "waits"]
+    assert caplog.text.count("the remembered yes to host:bank:pay") == 1
+    assert await Remembered(store).list() == []
+
+
+async def test_a_remembered_no_counts_for_whatever_its_plugin_asks(stored: tuple[str, Store]) -> None:
+    _, store = stored
+    (key,) = [key for key in await store.list_keys(SPACE) if (await store.get_value(SPACE, key))["granted"]]
+    await store.set_value(SPACE, key, {**await store.get_value(SPACE, key), "granted": False, "reason": "not here"})
+    async with payer("another", store) as pay:
+        assert [await pay(5), await pay(7)] == ["Blocked: 'Pay?' was not approved: not here", "waits"]
 
 
 async def test_what_waits_is_seen_answered_and_taken_once_under_its_number(stored: tuple[str, Store]) -> None:

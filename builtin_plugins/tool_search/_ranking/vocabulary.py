@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -10,6 +10,7 @@ from pydantic import BeforeValidator
 
 from builtin_plugins.tool_search._ranking.stems import stem
 from builtin_plugins.tool_search._ranking.words import split_words
+from hooksdk.config import ProjectSettings
 
 MAX_TERMS, MAX_MEANINGS, MAX_CHARS = 2_000, 50, 100
 _MAX_BYTES = 1_000_000
@@ -18,7 +19,23 @@ _EXAMPLE = '{"pager": ["incident", "on-call"]}'
 
 def read_vocabulary(value: object) -> dict[str, list[str]]:
     """The terms of a table or of the file at a path. Raises `ValueError` with what is wrong and where."""
-    table, place = (_load(Path(value).expanduser()), value) if isinstance(value, str) else (value, "vocabulary")
+    table, place = (value, "vocabulary")
+    if isinstance(value, str):
+        table, place = _load(path := Path(value).expanduser(), path.read_bytes), value
+    return _checked(table, place)
+
+
+def of_project(name: str, project: ProjectSettings) -> object:
+    """The terms of a project's file, with the content at which it is trusted; of one that is wrong its path, which
+    `read_vocabulary` will say more about. Raises `ConfigError` for one that has changed."""
+    path = project.path(name)
+    try:
+        return _checked(_load(path, lambda: project.read(name)), str(path))
+    except ValueError:
+        return str(path)
+
+
+def _checked(table: object, place: str) -> dict[str, list[str]]:
     if not isinstance(table, Mapping):
         kind = type(table).__name__
         raise ValueError(f"{place}: expected a table of terms such as {_EXAMPLE}, got a {kind}")  # noqa: TRY004 - pydantic reads it
@@ -28,11 +45,11 @@ def read_vocabulary(value: object) -> dict[str, list[str]]:
     return {str(term): _meanings(f"{place}: {str(term)[:MAX_CHARS]!r}", term, value) for term, value in terms.items()}
 
 
-def _load(path: Path) -> object:
+def _load(path: Path, read: Callable[[], bytes]) -> object:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise ValueError(f"{path}: a vocabulary has at most {_MAX_BYTES:,} bytes")
-        text = path.read_text("utf-8")
+        text = read().decode("utf-8")
         return tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)
     except OSError as error:
         raise ValueError(f"{path}: the vocabulary cannot be read ({error.strerror})") from None

@@ -26,7 +26,7 @@ def show(project: Path, *, origin: bool, as_json: bool) -> int:
     settings = list(_entries({**defaults, **merged.data}))
     left_out = [(remark, False) for remark in merged.overruled] + [(one, True) for one in merged.missing_trust()]
     naming = [] if merged.trust.trusted else merged.naming
-    for problem in merged.twice:
+    for problem in merged.problems:
         complain(problem)
     if as_json:
         print_json({

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hooksdk.cli._configuration import read_config
-from hooksdk.cli._console import CommandProblem, print_json, safe, stdout_console
+from hooksdk.cli._console import CommandProblem, print_json, safe, says_yes, stdout_console
 from hooksdk.cli._edits.configuration import forget_trust, record_trust
 from hooksdk.cli._mcp.files import project_files, servers_remark
 from hooksdk.config import Remark, look_up_file, resolve, trusted_digests
@@ -22,7 +22,8 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
     _, merged = read_config(folder=folder)
     console = stdout_console()
     settings = merged.to_look_at()
-    files = project_files(folder)
+    files, missing = project_files(folder)
+    assert merged.trust.digest  # taken now: what is shown is what is recorded, however long the answer takes
     if not settings and not files:
         console.print(f"{safe(merged.trust.folder)}: nothing here needs your trust", soft_wrap=True)
         return 0
@@ -34,15 +35,13 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
         changed = ", changed since you trusted it" if trust.state == "changed" else ""
         place = merged.project if trust is merged.trust else trust.folder
         console.print(f"{safe(place)}{changed}: this would count", soft_wrap=True)
-        for remark in settings if trust is merged.trust else [servers_remark(trust)]:
+        own = [*settings, *merged.named_files(), *missing]
+        for remark in own if trust is merged.trust else [servers_remark(trust)]:
             console.print(f"  {describe(remark)}", soft_wrap=True)
     if not yes:
         if not sys.stdin.isatty():
             raise CommandProblem("nobody is there to answer: --yes trusts it unasked")
-        console.print(
-            f"Trust {safe(merged.trust.folder)} at this content? [y/N] ", end="", markup=False, soft_wrap=True
-        )
-        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        if not says_yes(console, f"Trust {safe(merged.trust.folder)} at this content?"):
             console.print("not trusted")
             return 1
     path = [record_trust(trust) for trust in new][-1]

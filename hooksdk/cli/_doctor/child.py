@@ -20,16 +20,19 @@ from hooksdk import Config, Host, MemoryStore, Tool, hooks
 from hooksdk.cli._doctor.examination import Symptom
 from hooksdk.cli._doctor.store import examine_store
 from hooksdk.cli._project import ThrowawayStore, project_config
-from hooksdk.config import PLUGINS_FILE, fold
+from hooksdk.config import PLUGINS_FILE, Notice, fold
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
+from hooksdk.gateway import GatewayConfig
+from hooksdk.hooks import HOOKS
 from hooksdk.host import Plugin, load_plugins, plugins_at
-from hooksdk.patterns import near_tools
+from hooksdk.patterns import ToolPattern, near_misses, near_tools
 from hooksdk.records import Record, Unmatched
 from hooksdk.stores import JsonlStore, open_store
 from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
 
+_NEAR_ADVICE = "Add a pattern for what is meant"
 SESSION_SECONDS = 90.0
 """Seconds for what has time limits of its own: servers that start, sessions that open and close."""
 
@@ -118,7 +121,9 @@ async def _examine(order: dict[str, Any], report: Report) -> None:
     logger.addHandler(logging.NullHandler())
     named = [holder for holder in holders if any(holder is plugin.holder for plugin in loaded)]
     tools = await _tools(report, _only_loaded(reduced, plugins), order, named)
+    _tell_near_profiles(report, config, tools or ())
     for plugin in loaded:
+        _tell_near_misses(report, plugin, tools or ())
         report.step("its diagnose(...)", load_seconds, plugin.id)
         examine_config(report, plugin, tools)
     report.step("coming to an end", SESSION_SECONDS)
@@ -270,6 +275,21 @@ def _tell_unmatched(report: Report, record: Unmatched, tools: Sequence[Tool]) ->
             tell(record.plugin, f"it withholds '{name}', and there is no such tool.{hint}")
 
 
+def _tell_near_misses(report: Report, plugin: Plugin, tools: Sequence[Tool]) -> None:
+    for hook, patterns in plugin.tool_patterns.items():
+        if hook not in plugin.hooks:  # it lacks the grant, which is told
+            continue
+        for line in near_misses(patterns, tools, exact=HOOKS[hook].exact):
+            report.notice(plugin.id, f"{hook}(tools=...): {line}", _NEAR_ADVICE)
+
+
+def _tell_near_profiles(report: Report, config: Config, tools: Sequence[Tool]) -> None:
+    for name, profile in GatewayConfig.of(config).profiles.items():
+        for setting, texts in (("allow", profile.allow or ()), ("deny", profile.deny)):
+            for line in near_misses([ToolPattern(text) for text in texts], tools, exact=setting == "allow"):
+                report.notice("configuration", f"gateway.profiles.{name}.{setting}: {line}", _NEAR_ADVICE)
+
+
 async def _server_tools(report: Report, host: Host, files: Mapping[str, str]) -> list[Tool]:
     if not files:
         return []
@@ -297,7 +317,8 @@ def examine_config(report: Report, plugin: Plugin, tools: Sequence[Tool] | None)
     try:
         lines = diagnose(plugin.config, tools)
         for line in [lines] if isinstance(lines, str) else lines:
-            report.problem(plugin.id, str(line))
+            tell = report.notice if isinstance(line, Notice) else report.problem
+            tell(plugin.id, str(line))
     except (Exception, SystemExit) as error:
         report.problem(plugin.id, f"its diagnose(...) raised {describe(error)}")
 

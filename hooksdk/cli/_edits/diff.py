@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from hooksdk.cli._console import CommandProblem, safe, stderr_console, stdout_console
+from hooksdk.cli._console import CommandProblem, safe, says_yes, stderr_console, stdout_console
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -45,5 +45,4 @@ def confirm(question: str, *, yes: bool, as_json: bool) -> bool:
         return True
     if as_json or not sys.stdin.isatty():
         raise CommandProblem("nobody is there to answer: --yes does it unasked, --dry-run shows it")
-    stderr_console().print(f"{question} [y/N] ", end="", markup=False, soft_wrap=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    return says_yes(stderr_console(), safe(question))

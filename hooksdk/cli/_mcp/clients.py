@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hooksdk.config import xdg_folder
+
 CLIENTS = {
     "claude-code": "Claude Code", "claude-desktop": "Claude Desktop", "cursor": "Cursor", "vscode": "VS Code", "codex": "Codex",
     "windsurf": "Windsurf", "gemini": "Gemini CLI", "qwen": "Qwen Code", "zed": "Zed", "cline": "Cline",
@@ -80,4 +82,4 @@ def _settings_folder(home: Path, env: Mapping[str, str]) -> Path:
         return home / "Library" / "Application Support"
     if sys.platform == "win32":
         return Path(env.get("APPDATA") or home / "AppData" / "Roaming")
-    return Path(env.get("XDG_CONFIG_HOME") or home / ".config")
+    return xdg_folder("XDG_CONFIG_HOME", str(home / ".config"), env)

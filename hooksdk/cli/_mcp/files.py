@@ -24,7 +24,7 @@ def servers_files(project: Path, config: Config) -> tuple[dict[Path, str], list[
     for path in _places(project, config.mcp):
         if not path.is_file():
             raise ConfigError("configuration", (f"'mcp': there is no file {path}",))
-        if not is_inside(path, project):
+        if not is_inside(path, project) and not config.set_by_project("mcp"):
             files[path] = ""
         elif (trust := look_up_file(path, trusted)).trusted:
             files[path] = trust.digest
@@ -33,14 +33,17 @@ def servers_files(project: Path, config: Config) -> tuple[dict[Path, str], list[
     return files, unknown
 
 
-def project_files(project: Path) -> list[Trust]:
-    """The trust in every file inside the project whose servers would be started if the project were trusted."""
+def project_files(project: Path) -> tuple[list[Trust], list[Remark]]:
+    """The trust in every file of the project whose servers would be started if the project were trusted: those that lie in it,
+    and those that its settings name, wherever they lie. And a remark on each that is not there."""
     config, merged = read_config(folder=project)
-    setting: Any = next((remark.value for remark in merged.widening if remark.entry == "mcp"), config.mcp)
+    named: list[Any] = [remark.value for remark in merged.widening if remark.entry == "mcp"]
+    setting: Any = named[0] if named else config.mcp
     places = _places(project, [setting] if isinstance(setting, str) else setting)
     trusted = trusted_digests(os.environ)
-    inside = [path for path in places if is_inside(path, project) and path.is_file()]
-    return [look_up_file(path, trusted) for path in inside]
+    files = [path for path in places if named or is_inside(path, project)]
+    missing = [Remark("mcp", str(resolve(path)), "there is no such file") for path in files if not path.is_file()]
+    return [look_up_file(path, trusted) for path in files if path.is_file()], missing
 
 
 def servers_remark(trust: Trust) -> Remark:

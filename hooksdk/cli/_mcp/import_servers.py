@@ -108,7 +108,7 @@ def add_servers(options: ImportOptions) -> int:
         replace_file(resolve(target), text.encode(), mode=0o600)
         if trusted:
             written = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-            record_trust(replace(look_up_file(target, known_files), digest=written))
+            record_trust(replace(look_up_file(target, known_files), measure=lambda: written))
     if options.as_json:
         servers = [
             {"client": row.client, "file": str(row.path), "server": row.name, "outcome": row.outcome} for row in rows

@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from hooksdk.cli._configuration import load_config, read_config
-from hooksdk.cli._console import complain, one_line, print_json, printable, stderr_console, stdout_console
+from hooksdk.cli._console import complain, one_line, print_json, printable, says_yes, stderr_console, stdout_console
 from hooksdk.cli._edits.configuration import Edit, edit_project
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
 from hooksdk.cli._plugins.new import make_manifests, new_package
@@ -214,7 +214,7 @@ def _agrees(plugin: Plugin, needs: Mapping[str, Sequence[str]]) -> bool:
     for word, users in needs.items():
         console.print(f"  {_in_words(word)} ({one_line(', '.join(users))})", soft_wrap=True)
     if sys.stdin.isatty() and sys.stderr.isatty():
-        if typer.confirm("Grant this and switch it on?", err=True):
+        if says_yes(console, "Grant this and switch it on?"):
             return True
         complain("nothing is changed")
     else:

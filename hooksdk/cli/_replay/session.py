@@ -24,7 +24,7 @@ from hooksdk.cli._console import (
 )
 from hooksdk.cli._project import open_servers, project_config
 from hooksdk.cli._replay.recorded_test import RecordedTest, write_test
-from hooksdk.cli._sessions.look import look_at, with_store
+from hooksdk.cli._sessions.look import look_at, with_session
 from hooksdk.config import fold
 from hooksdk.histories import History, read_history
 from hooksdk.host import Plugin, names_file, plugins_at
@@ -107,7 +107,7 @@ def _history(options: ReplayOptions) -> History:
         return read_history(path, options.history_format)
     if options.source.endswith((".json", ".jsonl", ".db")) and not options.store:
         raise CommandProblem(f"there is no file {printable(options.source)}")
-    look = with_store(options.project, options.store, lambda store: look_at(store, options.source))
+    _, look = with_session(options.project, options.store, options.source, look_at)
     if look.format_name is None or not look.messages:
         raise CommandProblem(f"session '{options.source}' has no messages")
     return History(list(look.messages), look.format_name, "hooksdk", ())

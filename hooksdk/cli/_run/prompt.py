@@ -20,7 +20,10 @@ from hooksdk.cli._project import open_servers, project_config
 from hooksdk.cli._run.approver import approver_of
 from hooksdk.cli._run.provider import ATTEMPTS, CommandModel, ModelOptions
 from hooksdk.cli._run.timeline import Prose, Timeline
+from hooksdk.cli._sessions.ids import match_session, new_id, newest
+from hooksdk.cli._traces import trace_files
 from hooksdk.config import without_password
+from hooksdk.formats import get_format
 from hooksdk.stores import SqlStore, Store
 from hooksdk.stores.jsonl import file_name
 
@@ -43,6 +46,8 @@ class RunOptions:
     max_turns: int
     reminders: int = 0
     session: str | None = None
+    go_on: bool = False
+    """With the newest session of this folder."""
     store: str | None = None
     approve: bool | None = None
     """True: grant all; False: ask on stdin, whatever it is; None: ask if a person is there."""
@@ -84,7 +89,10 @@ def run_prompt(options: RunOptions) -> int:
         console.print("[yellow]no answer[/]   the model's last reply has no text", soft_wrap=True)
     if played.transcript:
         print_line(console, "transcript", one_line(played.transcript))
-        print_line(console, "look", one_line(_look_command(options, session_id)))
+        if played.trace:
+            print_line(console, "trace", one_line(played.trace))
+        command = "report" if played.trace else "sessions show"
+        print_line(console, "look", one_line(_look_command(command, options, session_id)))
         print_line(console, "go on", one_line(_resume_command(options, session_id)))
     print_line(console, "run", one_line(_summary(outcome, session_id)))
     if outcome.reason == "completed":
@@ -104,6 +112,8 @@ class _Played:
     outcome: Outcome
     transcript: str
     """Where it is kept; empty where it is not."""
+    trace: str
+    """The file that holds its trace, likewise."""
 
 
 def _terminal(*, as_json: bool) -> TextIO | None:
@@ -121,6 +131,7 @@ async def _play(options: RunOptions, model: CommandModel, console: Console, pros
             config=project_config(options.project, options.store),
         ) as host,
     ):  # fmt: skip
+        session_id = await _session_id(host.store, options)  # before any server is started, too
         groups = await open_servers(host, options.mcp, console, project=options.project)
         print_line(console, "policies", one_line(host.judging))
         print_line(console, "store", one_line(_place(host.store)))
@@ -128,14 +139,50 @@ async def _play(options: RunOptions, model: CommandModel, console: Console, pros
         def tools() -> list[Tool]:
             return [tool for servers in groups for tool in servers.tools()]
 
-        session = host.session(options.session)
+        session = host.session(session_id)
         session.on_event(Timeline(console, prose))
-        async with session:
-            outcome = await run_agent(
-                session, model, options.prompt, tools=tools, system=options.system, workspace_dir=str(options.project.resolve()),
-                limits=Limits(turns=options.max_turns, attempts=ATTEMPTS, reminders=options.reminders), on_text=prose.write if prose.stream else None,
-            )  # fmt: skip
-            return _Played(session=session.id, outcome=outcome, transcript=_transcript(host.store, session.id))
+        is_empty = False
+        try:
+            async with session:
+                if session.resumed:
+                    print_line(
+                        console,
+                        "session",
+                        one_line(f"{session_id} goes on: {counted(len(session.messages), 'message')} so far"),
+                    )
+                try:
+                    outcome = await run_agent(
+                        session,
+                        model,
+                        options.prompt,
+                        tools=tools,
+                        system=options.system,
+                        workspace_dir=str(options.project.resolve()),
+                        limits=Limits(turns=options.max_turns, attempts=ATTEMPTS, reminders=options.reminders),
+                        on_text=prose.write if prose.stream else None,
+                    )
+                except BaseException:
+                    is_empty = not session.resumed and not any(map(get_format(model.format).is_reply, session.messages))
+                    raise
+        except BaseException:
+            if is_empty:  # nobody goes on with a question that no model has read
+                with anyio.CancelScope(shield=True):
+                    await host.store.delete_session(session_id)
+            raise
+        traces = trace_files(host.plugins)
+        return _Played(
+            session=session_id, outcome=outcome, transcript=_transcript(host.store, session_id),
+            trace=str(traces[-1]) if traces else "",
+        )  # fmt: skip
+
+
+async def _session_id(store: Store, options: RunOptions) -> str:
+    """The session to run in, which may be a new one. Raises `CommandProblem`."""
+    if options.go_on:
+        return (await newest(store, options.project)).session_id
+    if options.session is None:
+        return await new_id(store)
+    return await match_session(store, options.session, options.project) or options.session
 
 
 def _transcript(store: Store, session_id: str) -> str:
@@ -149,8 +196,8 @@ def _place_options(options: RunOptions) -> list[str]:
     return place + (["--project", str(options.project)] if options.project != Path() else [])
 
 
-def _look_command(options: RunOptions, session_id: str) -> str:
-    return shlex.join(["hooksdk", "sessions", "show", session_id, *_place_options(options)])
+def _look_command(command: str, options: RunOptions, session_id: str) -> str:
+    return shlex.join(["hooksdk", *command.split(), session_id, *_place_options(options)])
 
 
 def _resume_command(options: RunOptions, session_id: str) -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hooksdk.calls import TrimReceipt
-from hooksdk.cli._console import CommandProblem, counted, one_line, print_json, safe, stdout_console
-from hooksdk.cli._sessions.look import need_session, place_of, unknown_session, with_store
+from hooksdk.cli._console import CommandProblem, counted, one_line, print_json, safe, says_yes, stdout_console
+from hooksdk.cli._sessions.ids import find_session, place_of, unknown_session
+from hooksdk.cli._sessions.look import with_session, with_store
 from hooksdk.formats import FORMATS
 from hooksdk.stores import Store
 from hooksdk.transcript import Results, Transcript
@@ -28,29 +29,31 @@ OWNER = "user"
 def trim(
     project: Path,
     place: str | None,
-    session_id: str,
+    typed: str,
     handles: Sequence[str],
     replacement: str | None,
     *,
     as_json: bool,
 ) -> int:
     """Trim results at once; the code is 1 when one could not be trimmed."""
-    receipts = with_store(
+    session_id, receipts = with_session(
         project,
         place,
-        lambda store: _change(store, session_id, handles, lambda results, handle: results.trim(handle, replacement)),
+        typed,
+        lambda store, one: _change(store, one, handles, lambda results, handle: results.trim(handle, replacement)),
     )
     words = {"applied": "trimmed", "already_trimmed": "trimmed already", "not_trimmed": ""}
     _report(session_id, receipts, words, as_json=as_json)
     return 1 if any(receipt.status == "not_trimmed" for receipt in receipts) else 0
 
 
-def restore(project: Path, place: str | None, session_id: str, handles: Sequence[str], *, as_json: bool) -> int:
+def restore(project: Path, place: str | None, typed: str, handles: Sequence[str], *, as_json: bool) -> int:
     """Restore results at once; one that is whole already stays so."""
-    receipts = with_store(
+    session_id, receipts = with_session(
         project,
         place,
-        lambda store: _change(store, session_id, handles, lambda results, handle: results.restore(handle)),
+        typed,
+        lambda store, one: _change(store, one, handles, lambda results, handle: results.restore(handle)),
     )
     _report(session_id, receipts, {"applied": "whole again", "not_trimmed": "was not trimmed"}, as_json=as_json)
     return 0
@@ -80,7 +83,6 @@ async def _change(
 @asynccontextmanager
 async def _opened(store: Store, session_id: str) -> AsyncGenerator[Transcript]:
     """The session, held by this command alone and without a plugin. Raises `SessionBusy`, which names the holder."""
-    await need_session(store, session_id)
     log = await store.open_session(session_id, wait=WAIT_SECONDS)
     try:
         _, journal = await log.read()
@@ -111,11 +113,10 @@ def _report(session_id: str, receipts: Sequence[TrimReceipt], words: dict[str, s
 
 def delete(project: Path, place: str | None, session_ids: Sequence[str], *, yes: bool, as_json: bool) -> int:
     """Remove sessions, after a question on a terminal."""
-    ids = list(dict.fromkeys(session_ids))
+    ids: list[str] = []
 
     async def work(store: Store) -> bool:
-        for session_id in ids:
-            await need_session(store, session_id)
+        ids.extend(dict.fromkeys([await find_session(store, typed, project) for typed in session_ids]))
         if not yes and not _confirmed(ids, place_of(store)):
             return False
         for session_id in ids:
@@ -137,6 +138,5 @@ def _confirmed(ids: Sequence[str], where: str) -> bool:
     if not sys.stdin.isatty():
         raise CommandProblem("nobody is there to answer: --yes deletes without asking")
     names = ", ".join(one_line(each) for each in ids)
-    question = f"Delete {counted(len(ids), 'session')} in {safe(where)} for good: {names}? \\[y/N] "
-    stdout_console().print(question, end="", soft_wrap=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    question = f"Delete {counted(len(ids), 'session')} in {safe(where)} for good: {names}?"
+    return says_yes(stdout_console(), question)

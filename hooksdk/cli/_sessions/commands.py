@@ -16,7 +16,9 @@ StorePlace = Annotated[
     str | None,
     typer.Option("--store", metavar="FOLDER|URL", help="Where the sessions are; by default the configuration's store."),
 ]
-SessionId = Annotated[str, typer.Argument(metavar="ID", help="As `hooksdk sessions list` shows it.")]
+SessionId = Annotated[
+    str, typer.Argument(metavar="ID", help="As `hooksdk sessions list` shows it; `last` is the newest of this folder.")
+]
 Handles = Annotated[
     list[str], typer.Argument(metavar="HANDLE...", help="As `hooksdk sessions results` shows them, or call ids.")
 ]
@@ -24,11 +26,18 @@ View = Annotated[bool, typer.Option("--view", help="As the model sees it: compac
 
 
 @sessions_app.command("list")
-def list_sessions(as_json: Json = False, project: Project = Path(), store: StorePlace = None) -> None:
-    """List the sessions, the last changed first: sizes, queued trims, and who holds each."""
-    from hooksdk.cli._sessions import views
+def list_sessions(
+    sizes: Annotated[
+        bool, typer.Option("--sizes", help="Read all of each: messages, results, trims and tokens.")
+    ] = False,
+    as_json: Json = False,
+    project: Project = Path(),
+    store: StorePlace = None,
+) -> None:
+    """List the sessions, the last changed first: what was asked, which model, where and when."""
+    from hooksdk.cli._sessions import listing
 
-    raise typer.Exit(views.list_sessions(project, store, as_json=as_json))
+    raise typer.Exit(listing.list_sessions(project, store, sizes=sizes, as_json=as_json))
 
 
 @sessions_app.command("show")

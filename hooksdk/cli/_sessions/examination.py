@@ -11,7 +11,8 @@ from typing import Literal
 
 from hooksdk.cli._console import counted, one_line, print_json, safe, stdout_console
 from hooksdk.cli._doctor.store import outlived_lock
-from hooksdk.cli._sessions.look import Damaged, holder_of, look_at, place_of, unknown_session, with_store
+from hooksdk.cli._sessions.ids import find_session, place_of
+from hooksdk.cli._sessions.look import Damaged, holder_of, look_at, with_store
 from hooksdk.cli._sessions.mend import Plan, plan_session, plan_values, session_bases, session_id_of
 from hooksdk.errors import StoreError
 from hooksdk.stores import JsonlStore, Store
@@ -40,12 +41,13 @@ def doctor(project: Path, place: str | None, session_ids: Sequence[str], *, mend
     """Examine and print; the code is 1 while there are problems."""
 
     async def examine(store: Store) -> tuple[list[Damage], str]:
-        for session_id in session_ids:
-            if not await _is_there(store, session_id):
-                raise await unknown_session(store, session_id)
+        ids = [
+            typed if await _is_there(store, typed) else await find_session(store, typed, project)
+            for typed in session_ids
+        ]
         if isinstance(store, JsonlStore):
-            return list(_examine_files(store.directory, session_ids, mend=mend)), place_of(store)
-        return await _examine_any(store, session_ids), place_of(store)
+            return list(_examine_files(store.directory, ids, mend=mend)), place_of(store)
+        return await _examine_any(store, ids), place_of(store)
 
     findings, where = with_store(project, place, examine)
     problems = sum(finding.state == "open" for finding in findings)

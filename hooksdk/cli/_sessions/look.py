@@ -13,15 +13,22 @@ import anyio
 from hooksdk import schema
 from hooksdk.cli._console import CommandProblem, printable, stderr_console, warnings_shown
 from hooksdk.cli._project import project_config
-from hooksdk.errors import StoreError, did_you_mean
+from hooksdk.cli._sessions.ids import find_session, unknown_session
+from hooksdk.errors import StoreError
 from hooksdk.formats import FORMATS, Message, get_format
-from hooksdk.stores import JsonlStore, Store, open_store
+from hooksdk.stores import JsonlStore, SessionSummary, Store, open_store, summarize
 from hooksdk.stores.jsonl import file_name
 from hooksdk.stores.locks import Lease, is_held
 from hooksdk.tasks import in_thread
-from hooksdk.transcript import Ledger
+from hooksdk.transcript import Entry, Ledger, SessionBeginning
+from hooksdk.values import clip
 
 T = TypeVar("T")
+
+SIZES = ("messages", "results", "trimmed", "queued", "tokens")
+"""What is known of a session once all of it was read."""
+PROMPT_CHARS = 500
+"""Characters of a prompt in a list at most."""
 
 
 class Damaged(CommandProblem):
@@ -34,6 +41,7 @@ class Look:
 
     session_id: str
     messages: Sequence[Message]
+    journal: Sequence[Entry]
     ledger: Ledger
     changed: float | None
     """When it was last written, in seconds; None where that is not known."""
@@ -45,21 +53,34 @@ class Look:
         """The format's name, one of a host's own too; None before the first message."""
         return self.ledger.format_name
 
+    def about(self) -> SessionSummary:
+        """What it is about."""
+        beginning = SessionBeginning(
+            session_id=self.session_id, messages=self.messages, journal=self.journal, changed=self.changed
+        )
+        return summarize(beginning)
+
     def summary(self) -> dict[str, Any]:
-        """What `list` tells of it."""
+        """What `list --sizes` tells of it."""
         ledger = self.ledger
-        return {
-            "id": self.session_id,
-            "format": self.format_name,
-            "messages": len(self.messages),
-            "results": len(ledger.records),
-            "trimmed": sum(record.short_text is not None for record in ledger.records),
-            "queued": len(ledger.queue),
-            "tokens": sum(schema.estimate_tokens(message) for message in ledger.view),
-            "changed": None if self.changed is None else timestamp(self.changed),
-            "held_by": self.holder or None,
-            "problem": None,
-        }
+        numbers = (
+            len(self.messages), len(ledger.records), sum(record.short_text is not None for record in ledger.records),
+            len(ledger.queue), sum(schema.estimate_tokens(message) for message in ledger.view),
+        )  # fmt: skip
+        sizes = dict(zip(SIZES, numbers, strict=True))
+        return {**described(self.about()), **sizes, "held_by": self.holder or None, "problem": None}
+
+
+def described(summary: SessionSummary) -> dict[str, Any]:
+    """What a session is about, as `list` tells it."""
+    return {
+        "id": summary.session_id,
+        "prompt": clip(summary.prompt, PROMPT_CHARS),
+        "model": summary.model,
+        "folder": summary.folder,
+        "format": summary.format or None,
+        "changed": None if summary.changed is None else timestamp(summary.changed),
+    }
 
 
 def timestamp(seconds: float) -> str:
@@ -93,29 +114,22 @@ def with_store(project: Path, place: str | None, work: Callable[[Store], Awaitab
         return anyio.run(open_and_close)
 
 
-async def need_session(store: Store, session_id: str) -> None:
-    """Raise `CommandProblem` for a session that is not there, with the nearest one."""
-    if not await store.session_exists(session_id):
-        raise await unknown_session(store, session_id)
+def with_session(
+    project: Path, place: str | None, typed: str, work: Callable[[Store, str], Awaitable[T]]
+) -> tuple[str, T]:
+    """Do some work on the session that is meant; answers its id, too. Raises as `with_store`, and as `find_session`."""
 
+    async def find(store: Store) -> tuple[str, T]:
+        session_id = await find_session(store, typed, project)
+        return session_id, await work(store, session_id)
 
-async def unknown_session(store: Store, session_id: str) -> CommandProblem:
-    """The problem of an id that names no session."""
-    known = await store.list_sessions()
-    hint = did_you_mean(session_id, known)
-    if not hint:
-        hint = " `hooksdk sessions list` shows those that are there." if known else " The store is empty."
-    return CommandProblem(f"there is no session '{session_id}' in {place_of(store)}.{hint}")
-
-
-def place_of(store: Store) -> str:
-    """Where a store keeps its sessions, for a message."""
-    return str(store.directory) if isinstance(store, JsonlStore) else "this store"
+    return with_store(project, place, find)
 
 
 async def look_at(store: Store, session_id: str) -> Look:
     """A session as it is stored now, whoever holds it. Raises `CommandProblem` where there is none, and `Damaged`."""
-    await need_session(store, session_id)
+    if not await store.session_exists(session_id):
+        raise await unknown_session(store, session_id)
     try:
         messages, journal = await store.read_session(session_id)
     except StoreError as error:
@@ -131,7 +145,9 @@ async def look_at(store: Store, session_id: str) -> Look:
     holder = ""
     if isinstance(store, JsonlStore):
         changed, holder = await in_thread(_look_at_files, store.directory / file_name(session_id))
-    return Look(session_id=session_id, messages=messages, ledger=ledger, changed=changed, holder=holder)
+    return Look(
+        session_id=session_id, messages=messages, journal=journal, ledger=ledger, changed=changed, holder=holder
+    )
 
 
 def _look_at_files(base: Path) -> tuple[float, str]:

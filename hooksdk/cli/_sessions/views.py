@@ -1,4 +1,4 @@
-"""What `hooksdk sessions list`, `show`, `results` and `export` print."""
+"""What `hooksdk sessions show`, `results` and `export` print."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rich.console import Console
 
@@ -22,10 +22,9 @@ from hooksdk.cli._console import (
     safe,
     stdout_console,
 )
-from hooksdk.cli._sessions.look import Damaged, Look, look_at, place_of, with_store
+from hooksdk.cli._sessions.look import Look, look_at, with_session
 from hooksdk.formats import Message
 from hooksdk.formats.content import describe_part
-from hooksdk.stores import Store
 from hooksdk.transcript import ResultRow, encode
 from hooksdk.values import as_list, as_object, clip
 
@@ -35,42 +34,6 @@ ARGUMENTS_CHARS = 160
 """Of a call's arguments at most, without `--full`."""
 _SHOWN_ELSEWHERE = {"text", "tool_use", "tool_result", "refusal", "input_text", "output_text"}
 """Types of parts that are printed as text, calls or results."""
-
-
-# list
-
-
-def list_sessions(project: Path, place: str | None, *, as_json: bool) -> int:
-    """One line or object for each session."""
-
-    async def look(store: Store) -> tuple[list[dict[str, Any]], str]:
-        summaries = [await _summary(store, session_id) for session_id in await store.list_sessions()]
-        return sorted(summaries, key=lambda one: str(one["changed"] or ""), reverse=True), place_of(store)
-
-    summaries, where = with_store(project, place, look)
-    if as_json:
-        print_json({"schema": 1, "sessions": summaries})
-    elif not summaries:
-        print(f"There are no sessions in {printable(where)}.")
-    else:
-        headings = ("id", "messages", "results", "trimmed", "queued", "tokens", "last change", "held by")
-        print_columns(headings, [_row(summary) for summary in summaries])
-    return 0
-
-
-async def _summary(store: Store, session_id: str) -> dict[str, Any]:
-    try:
-        return (await look_at(store, session_id)).summary()
-    except Damaged as error:
-        numbers = dict.fromkeys(("format", "messages", "results", "trimmed", "queued", "tokens", "changed", "held_by"))
-        return {"id": session_id, **numbers, "problem": str(error)}
-
-
-def _row(summary: dict[str, Any]) -> Sequence[str]:
-    if summary["problem"]:
-        return (_cell(summary["id"]), "?", "?", "?", "?", "?", "?", "damaged: hooksdk sessions doctor")
-    numbers = [f"{summary[name]:,}" for name in ("messages", "results", "trimmed", "queued", "tokens")]
-    return (_cell(summary["id"]), *numbers, _date(summary["changed"]), summary["held_by"] or "-")
 
 
 def _cell(text: str) -> str:
@@ -84,9 +47,9 @@ def _date(changed: str | None) -> str:
 # results
 
 
-def list_results(project: Path, place: str | None, session_id: str, *, as_json: bool) -> int:
+def list_results(project: Path, place: str | None, typed: str, *, as_json: bool) -> int:
     """One line or object for each result."""
-    look = with_store(project, place, lambda store: look_at(store, session_id))
+    session_id, look = with_session(project, place, typed, look_at)
     results = [look.ledger.info(record) for record in look.ledger.records]
     if as_json:
         entries = [{**asdict(info), "trimmable": info.trimmable} for info in results]
@@ -116,9 +79,9 @@ class Export:
     as_json: bool
 
 
-def export(project: Path, place: str | None, session_id: str, order: Export) -> int:
+def export(project: Path, place: str | None, typed: str, order: Export) -> int:
     """Write the messages to a new file or to stdout."""
-    look = with_store(project, place, lambda store: look_at(store, session_id))
+    session_id, look = with_session(project, place, typed, look_at)
     messages = look.ledger.view if order.view else look.messages
     envelope = {"schema": 1, "session": session_id, "format": look.format_name, "view": order.view}
     if order.output is None:
@@ -151,9 +114,9 @@ def export(project: Path, place: str | None, session_id: str, order: Export) -> 
 # show
 
 
-def show(project: Path, place: str | None, session_id: str, *, full: bool, view: bool, as_json: bool) -> int:
+def show(project: Path, place: str | None, typed: str, *, full: bool, view: bool, as_json: bool) -> int:
     """Print a session for a person, or as one document."""
-    look = with_store(project, place, lambda store: look_at(store, session_id))
+    _, look = with_session(project, place, typed, look_at)
     if as_json:
         results = [
             {**asdict(look.ledger.info(record)), "text_in_place": record.short_text} for record in look.ledger.records
@@ -171,8 +134,11 @@ def show(project: Path, place: str | None, session_id: str, *, full: bool, view:
 
 def _title(look: Look) -> str:
     summary = look.summary()
+    about = look.about()
+    began = [one_line(about.model), f"in {one_line(about.folder)}" if about.folder else ""]
     parts = [
         f"session [bold]{one_line(look.session_id)}[/]",
+        *filter(None, [" ".join(filter(None, began))]),
         one_line(look.format_name or "no format yet"),
         f"{counted(len(look.messages), 'message')}, {counted(summary['results'], 'result')}, {summary['tokens']:,} tokens",
     ]

@@ -1,0 +1,73 @@
+"""Python files of a project, compiled from their source: a `.pyc` that somebody laid beside one is never read, since nobody
+looked at it, and no digest is of it. None is written either."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import types
+from collections.abc import Mapping
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
+from pathlib import Path
+from typing import final
+
+from hooksdk._config.named import check_digest, content_digest
+
+_folders: set[str] = set()
+"""What is found by way of these folders is compiled from source; resolved."""
+_digests: dict[Path, Mapping[Path, str]] = {}
+"""By project folder: the files in it whose content is trusted, with the digests."""
+
+
+@final
+class SourceLoader(SourceFileLoader):
+    """Compiles the bytes that it reads, after a look at whether they are the trusted ones."""
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        """The file's code. Raises `ConfigError` for a file that has changed since it was trusted."""
+        path = self.get_filename(fullname)
+        content = self.get_data(path)
+        resolved = Path(path).resolve()
+        for folder, digests in _digests.items():
+            if resolved in digests:
+                check_digest(resolved, content_digest(content), digests[resolved], folder)
+        return self.source_to_code(content, path)
+
+
+def expect(folder: Path, digests: Mapping[Path, str]) -> None:
+    """From now on these files run with this content alone, in the place of what was expected in this folder before. The other
+    modules beside them are compiled from their source, too."""
+    _digests[folder] = digests
+    for path in digests:
+        if path.suffix in SOURCE_SUFFIXES:
+            from_source(path.parent)
+            from_source(folder)
+
+
+def from_source(folder: Path) -> None:
+    """What is imported by way of this folder from now on is compiled from source: its modules, and the packages in it."""
+    if _finder not in sys.path_hooks:
+        sys.path_hooks.insert(0, _finder)
+    name = str(folder.resolve())
+    if name not in _folders:
+        _folders.add(name)
+        for known in [one for one in sys.path_importer_cache if Path(one).resolve().is_relative_to(name)]:
+            del sys.path_importer_cache[known]
+    importlib.invalidate_caches()  # a file that was written a moment ago
+
+
+def _finder(folder: str) -> FileFinder:
+    """What Python asks for each folder in which it looks for modules. Raises `ImportError` for those of others."""
+    place = os.path.realpath(folder)
+    entries = {os.path.realpath(one) for one in sys.path} | _folders
+    # A folder of installed packages may lie in a project's: whose it is says the nearest place where Python looks.
+    nearest = max((one for one in entries if _is_in(place, one)), key=len, default="")
+    if nearest not in _folders:
+        raise ImportError
+    # A source goes before an extension module of its name, and where there is none, no `.pyc` takes its place.
+    return FileFinder(folder, (SourceLoader, SOURCE_SUFFIXES), (ExtensionFileLoader, EXTENSION_SUFFIXES))
+
+
+def _is_in(place: str, folder: str) -> bool:
+    return place == folder or place.startswith(f"{folder.rstrip(os.sep)}{os.sep}")

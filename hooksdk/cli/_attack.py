@@ -1,0 +1,286 @@
+"""`hooksdk policy attack`: which attacks on what a project denies its policies let through. Nothing runs."""
+
+from __future__ import annotations
+
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import typer
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from rich.console import Console
+
+from hooksdk import Host, Tool, ToolCall
+from hooksdk.cli._console import counted, one_line, print_columns, stderr_console, stdout_console, warnings_shown
+from hooksdk.cli._project import open_host, open_servers, project_config
+from hooksdk.errors import did_you_mean, problem_text, unknown_key
+from hooksdk.formats import get_format
+from hooksdk.testing import Attack, ScriptedApprover, attacks, make_workspace
+
+HINT = "TARGETS.toml"
+CHARS = 70
+"""Of an attack that is printed."""
+NAMED = {"command", "path", "host"}
+"""The kinds that attack one argument with what the target denies and allows."""
+BROUGHT = {"name", "description"}
+"""The kinds that are about what a server brings."""
+AUDIT = "catalog_audit"
+KNOWN = "read_file"
+"""The tool that the names of the corpus resemble."""
+UNLISTED = {"command": "hooksdk-unlisted", "path": "/hooksdk-unlisted/a", "host": "https://unlisted.invalid/"}
+"""What nobody lists: where it is stopped, the policy stops whatever it does not allow, so all else has to be stopped as well."""
+
+
+class Target(BaseModel):
+    """One tool, and what the policies are to keep it from."""
+
+    model_config = ConfigDict(extra="forbid")
+    kind: Literal["command", "path", "host", "call", "name", "description"]
+    tool: str
+    """Its id, such as `mcp:shell:run`."""
+    argument: str = ""
+    """The argument that is attacked."""
+    allowed: str = ""
+    """A program, a folder (`.`: the run's workspace) or a host that the policies allow."""
+    denied: str = ""
+    """A program, a file or a host that they are to keep the tool from."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """The other arguments of each call."""
+    parameters: dict[str, Any] | None = None
+    """The tool's JSON Schema, where no server is asked; by default it takes anything in these arguments."""
+    agent_id: str = "main"
+    trigger: Literal["user", "schedule", "subagent", "other"] = "user"
+    requester: dict[str, Any] | None = None
+
+
+def read_targets(path: Path) -> list[Target]:
+    """The targets of a file. Raises `typer.BadParameter` with everything that is wrong with it."""
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise _bad(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise _bad(f"{path}: it is no TOML: {error}") from None
+    entries: Any = document.pop("target", None)
+    tables = isinstance(entries, list) and all(isinstance(one, dict) for one in cast("list[Any]", entries))
+    if document or not tables or not entries:
+        raise _bad(f"{path}: it has no [[target]], or has something beside them")
+    targets: list[Target] = []
+    problems: list[str] = []
+    for number, entry in enumerate(cast("list[dict[str, Any]]", entries), 1):
+        try:
+            own = [
+                unknown_key(key, Target.model_fields, "a known key") for key in entry if key not in Target.model_fields
+            ]
+            if not own:
+                targets.append(Target.model_validate(entry))
+                own = _missing(targets[-1])
+        except ValidationError as error:
+            own = [problem_text(one) for one in error.errors()]
+        problems += [f"target {number}: {problem}" for problem in own]
+    if problems:
+        raise _bad(f"{path}: {'; '.join(problems)}")
+    return targets
+
+
+def _missing(target: Target) -> list[str]:
+    if target.tool.count(":") < 2:
+        return [f"tool = '{target.tool}' is no tool's id, such as mcp:shell:run"]
+    if target.kind not in NAMED:
+        return []
+    missing = [key for key in ("argument", "allowed", "denied") if not getattr(target, key)]
+    problems = [f"a {target.kind} needs {key} = ..." for key in missing]
+    if target.kind == "path" and not missing:
+        if target.allowed != "." and not Path(target.allowed).is_absolute():
+            problems.append(
+                f"allowed = '{target.allowed}' is neither '.' nor a folder from the root, such as /workspace"
+            )
+        if not Path(target.denied).is_absolute():
+            problems.append(f"denied = '{target.denied}' is no file from the root, such as /etc/passwd")
+    return problems
+
+
+def _bad(text: str) -> typer.BadParameter:
+    return typer.BadParameter(text, param_hint=HINT)
+
+
+@dataclass
+class Result:
+    """What became of the attacks on one target."""
+
+    target: Target
+    strict: bool = True
+    """Whether the policies stop what they do not list."""
+    counts: Counter[str] = field(default_factory=Counter[str])
+    origins: Counter[str] = field(default_factory=Counter[str])
+    """Who wrote how many of the attacks that were tried."""
+    through: list[tuple[Attack, Any]] = field(default_factory=list[tuple[Attack, Any]])
+    """Each with the value that would have run."""
+
+    def add(self, attack: Attack, verdict: str, runs: Any = None) -> None:
+        """Count one attack."""
+        self.counts[verdict] += 1
+        self.origins[attack.origin] += 1
+        if verdict == "through":
+            self.through.append((attack, runs))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "tool": self.target.tool, "kind": self.target.kind, "argument": self.target.argument, "unlisted_is_stopped": self.strict,
+            "tried": sum(self.counts.values()), "origins": dict(self.origins), **{word: self.counts[word] for word in ("stopped", "asked", "through")},
+            "attacks": [
+                {"value": one.value, "runs_as": runs, "reaches": one.reaches, "about": one.about, "origin": one.origin}
+                for one, runs in self.through
+            ],
+        }  # fmt: skip
+
+
+@dataclass
+class Gate:
+    """The project's policies, asked about one call at a time, each in a session of its own: no policy counts them together."""
+
+    host: Host
+    person: ScriptedApprover
+    workspace: Path
+    served: Sequence[Tool] | None
+    """The tools of the servers; None where none was asked."""
+
+    async def attack(self, target: Target, cases: Sequence[Path]) -> Result:
+        """Try every attack of the target's kind."""
+        if target.kind in BROUGHT:
+            return await self._bring(target, cases)
+        tool = self._tool(target)
+        if target.kind == "call":
+            result = Result(target)
+            for one in attacks("call", denied=tool.name, server=tool.owner, files=cases):
+                await self._count(result, one, tool, ToolCall("attack", one.value, target.arguments))
+                by_bridge = ToolCall("attack", "tool_call", {"name": one.value, "arguments": target.arguments})
+                await self._count(result, one, tool, by_bridge)
+            return result
+        folder = self.workspace if target.allowed == "." else Path(target.allowed)
+        allowed = str(folder) if target.kind == "path" else target.allowed
+        plain = {"command": allowed, "path": f"{allowed}/a", "host": f"https://{allowed}/"}[target.kind]
+        verdict, why, _ = await self._judge(target, tool, self._call(target, plain), folder)
+        if verdict != "through":
+            raise _bad(
+                f"{target.tool}: {plain!r} is to be allowed, and is {verdict}, so no attack shows anything: {why}"
+            )
+        verdict, _, _ = await self._judge(target, tool, self._call(target, UNLISTED[target.kind]), folder)
+        result = Result(target, strict=verdict != "through")
+        links = target.allowed == "."
+        for one in attacks(target.kind, allowed=allowed, denied=target.denied, files=cases, links=links):
+            if result.strict or one.reaches == "denied":
+                await self._count(result, one, tool, self._call(target, one.value), folder)
+        return result
+
+    async def _count(
+        self, result: Result, attack: Attack, tool: Tool, call: ToolCall, folder: Path | None = None
+    ) -> None:
+        verdict, _, arguments = await self._judge(result.target, tool, call, folder or self.workspace)
+        result.add(attack, verdict, arguments.get(result.target.argument))
+
+    async def _judge(self, target: Target, tool: Tool, call: ToolCall, folder: Path) -> tuple[str, str, dict[str, Any]]:
+        """`through`, `asked` or `stopped`, why, and the arguments that would run."""
+        before = len(self.person.requests)
+        async with (
+            self.host.session() as session,
+            session.run(
+                agent_id=target.agent_id,
+                trigger=target.trigger,
+                requester=target.requester,
+                workspace_dir=str(folder),
+            ) as run,
+        ):
+            await run.resolve_tools([tool])
+            await run.record(get_format("openai-chat").reply("", [call]))
+            judged = await run.judge(call)
+            if judged.result is None:
+                return "through", "", judged.arguments
+            return "asked" if len(self.person.requests) > before else "stopped", judged.result.text, {}
+
+    async def _bring(self, target: Target, cases: Sequence[Path]) -> Result:
+        """Let a server bring tools that are not what they seem, beside one that is known."""
+        result = Result(target)
+        source, owner, _ = target.tool.split(":", 2)
+        known = Tool(name=KNOWN, source=source, owner=owner, description="Reads a file.")  # pyright: ignore[reportArgumentType] - Tool checks it
+        async with self.host.session() as session, session.run() as run:
+            await run.resolve_tools([known])
+        for number, one in enumerate(attacks(target.kind, files=cases)):
+            words = (one.value, "Reads.") if target.kind == "name" else (f"described_{number}", one.value)
+            stranger = Tool(name=words[0], source="mcp", owner="stranger", description=words[1])
+            async with self.host.session() as session, session.run(workspace_dir=str(self.workspace)) as run:
+                await run.resolve_tools([known, stranger])
+                result.add(one, "through" if any(tool.id == stranger.id for tool in run.tools) else "stopped")
+        return result
+
+    @staticmethod
+    def _call(target: Target, value: Any) -> ToolCall:
+        return ToolCall("attack", target.tool.split(":", 2)[2], {**target.arguments, target.argument: value})
+
+    def _tool(self, target: Target) -> Tool:
+        if self.served is not None:
+            tool = next((one for one in self.served if one.id == target.tool), None)
+            if tool is None:
+                advice = did_you_mean(target.tool, [one.id for one in self.served])
+                raise _bad(f"none of the servers has a tool '{target.tool}'.{advice}")
+            return tool
+        source, owner, name = target.tool.split(":", 2)
+        properties: dict[str, Any] = {key: {} for key in (*target.arguments, target.argument) if key}
+        schema = target.parameters or {"type": "object", "properties": properties}
+        return Tool(name=name, source=source, owner=owner, parameters=schema)  # pyright: ignore[reportArgumentType] - Tool checks it
+
+
+async def attack_policies(
+    targets: Sequence[Target], cases: Sequence[Path], mcp: Sequence[Path], project: Path, plugins: Sequence[Any]
+) -> list[Result]:
+    """Attack what each target denies, and answer what became of it."""
+    person = ScriptedApprover("nobody is asked by this command")
+    config = project_config(project)
+    # Tools as they are written here are no change of those that were recorded.
+    unaudited = config.model_copy(update={"deny": [*config.deny, AUDIT]})
+    async with AsyncExitStack() as stack:
+        temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hooksdk-")))
+        with warnings_shown(stderr_console()):
+            audited = await open_host(stack, config, project, plugins, person)
+            host = await open_host(stack, unaudited, project, plugins, person)
+            groups = await open_servers(host, mcp, stderr_console())
+        served = [tool for servers in groups for tool in servers.tools()] if mcp else None
+        # What the plugins log of each attack says no more than the table.
+        stack.enter_context(warnings_shown(Console(quiet=True)))
+        results: list[Result] = []
+        for number, target in enumerate(targets):
+            folder = make_workspace(temporary / str(number), target.denied or "/etc/passwd")
+            gate = Gate(audited if target.kind in BROUGHT else host, person, folder, served)
+            results.append(await gate.attack(target, cases))
+        return results
+
+
+def print_results(results: Sequence[Result]) -> None:
+    """Tell them in words."""
+    console = stdout_console()
+    rows = [
+        [
+            one_line(one.target.tool),
+            one.target.kind,
+            *(str(one.counts[word]) for word in ("stopped", "asked", "through")),
+        ]
+        for one in results
+    ]
+    print_columns(["target", "kind", "stopped", "asked", "through"], rows)
+    for result in results:
+        for attack, runs in result.through:
+            became = "" if runs == attack.value or runs is None else f", runs as {runs!r}"
+            text = repr(attack.value) if len(repr(attack.value)) <= CHARS else repr(attack.value)[:CHARS] + "…"
+            console.print(f"[red]through[/]  {one_line(result.target.tool)}  {one_line(text + became)}", soft_wrap=True)
+            console.print(f"         {one_line(attack.about)} (by {one_line(attack.origin)})", soft_wrap=True)
+    counts, origins = (sum((getattr(one, name) for one in results), Counter[str]()) for name in ("counts", "origins"))
+    written = ", ".join(f"{number} by {one_line(origin)}" for origin, number in origins.items())
+    console.print(
+        f"\n{counts['through']} of {counted(counts.total(), 'attack')} through; written: {written}", soft_wrap=True
+    )
