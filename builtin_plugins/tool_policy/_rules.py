@@ -18,11 +18,12 @@ from pydantic import (
     model_validator,
 )
 
-from builtin_plugins.tool_policy._commands import CommandReader, check_command
-from builtin_plugins.tool_policy._conditions import EVERY, Condition, Leaf, Reader, Targets, leaves_of, with_outer
-from builtin_plugins.tool_policy._hosts import HostReader, check_host
-from builtin_plugins.tool_policy._paths import PathReader, check_folder
+from builtin_plugins.tool_policy._commands import check_command
+from builtin_plugins.tool_policy._conditions import EVERY, Condition, Targets
+from builtin_plugins.tool_policy._hosts import check_host
+from builtin_plugins.tool_policy._paths import check_folder
 from builtin_plugins.tool_policy._patterns import says_part_of_a_name, wildcard
+from builtin_plugins.tool_policy._watch import READERS, Watch
 from hooksdk import Annotations, Tool, schema
 from hooksdk.errors import did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import Event
@@ -73,9 +74,6 @@ def _as_targets(value: object) -> object:
 
 ByArgument = Annotated[dict[str, Texts], BeforeValidator(_as_targets)]
 
-_READERS: dict[str, Reader] = {"path_inside": PathReader(), "url_host": HostReader(), "command": CommandReader()}
-_GRAVE = ("command", "url_host")
-"""What an allow looks at even where it has no condition for it: a command reads any path, and an address leads out."""
 _CHECKS: dict[str, Callable[[str], str]] = {
     "path_inside": check_folder, "url_host": check_host, "command": check_command,
 }  # fmt: skip
@@ -271,8 +269,10 @@ class CompiledRule:
         self._agents = None if rule.agents is None else [wildcard(text) for text in rule.agents]
         self._workspaces = [_below_folder(text) for text in rule.workspaces or ()]
         self._conditions = [
-            Condition(key, reader, targets) for key, reader in _READERS.items() if (targets := getattr(rule, key))
+            Condition(key, reader, targets) for key, reader in READERS.items() if (targets := getattr(rule, key))
         ]
+        schema_names: Mapping[str, Any] = (rule.arguments or {}).get("properties") or {}
+        self._watch = Watch({one.key: one.targets for one in self._conditions}, schema_names)
 
     @property
     def conditional(self) -> bool:
@@ -339,7 +339,7 @@ class CompiledRule:
                 raise Undecidable(unsure.message)
             if problems:
                 return f"they do not fit its schema: {problems[0].message}"
-        if self.rule.action == "allow" and (problem := self._unwatched(arguments)):
+        if self.rule.action == "allow" and (problem := self._watch.problem(arguments)):
             return problem
         for condition in self._conditions:
             if self.rule.action == "allow":
@@ -349,50 +349,9 @@ class CompiledRule:
                 return f"nothing in the arguments fits {condition.key}"
         return ""
 
-    def _unwatched(self, arguments: Mapping[str, Any]) -> str:
-        """Which command or address no condition of the rule looks at; empty where there is none."""
-        if not self._conditions:
-            return ""
-        for leaf in leaves_of(arguments):
-            if isinstance(leaf.value, str) and leaf.value and not self.names(leaf):
-                for key in _GRAVE:
-                    reader = _READERS[key]
-                    sentence = key == "url_host" and " " in leaf.value.strip() and "//" not in leaf.value
-                    by_name = not sentence and self.means(key, leaf.name)
-                    by_value = self._looks_at_all and reader.resembles(leaf.value)
-                    if getattr(self.rule, key) is None and (by_value or by_name):
-                        return f"the argument '{leaf.name}' may hold {reader.noun}, and the rule has no {key} for it"
-        return ""
-
-    @property
-    def _looks_at_all(self) -> bool:
-        """True where a condition is about every argument, not about those that it names."""
-        return any(EVERY in condition.targets for condition in self._conditions)
-
-    def names(self, leaf: Leaf) -> bool:
-        """True for an argument that the rule says something about by its name."""
-        schema_names: Mapping[str, Any] = (self.rule.arguments or {}).get("properties") or {}
-        named = {name for condition in self._conditions for name in condition.targets} | set(schema_names)
-        return any(name in named for name in with_outer(leaf.name))
-
-    @staticmethod
-    def means(key: str, name: str) -> bool:
-        """True for an argument that by its name is what this condition looks at, and nothing that another one does first."""
-        return any(_READERS[key].is_named(one) for one in with_outer(name))
-
     def unwatched_names(self, tool: Tool) -> list[tuple[str, str]]:
-        """The arguments of a tool that by their names hold what no condition of an allow looks at, each with the condition
-        that would."""
-        if self.rule.action != "allow" or not self._conditions:
-            return []
-        return [
-            (name, key)
-            for name in tool.parameter_names
-            for key in _READERS
-            if getattr(self.rule, key) is None
-            and self.means(key, name)
-            and not self.names(Leaf(name, "", in_list=False))
-        ]
+        """The arguments of a tool that no condition of an allow looks at, each with the condition that would."""
+        return self._watch.unwatched_names(tool) if self.rule.action == "allow" else []
 
     def why(self, arguments: Mapping[str, Any], workspace: str | None) -> str:
         """What in the arguments a deny or an ask goes by; empty where it goes by nothing in them."""

@@ -232,7 +232,7 @@ def test_what_is_no_command_of_a_program_is_refused(command: str, problem: str):
 WAYS_AROUND = [
     "rm F", "ls && rm F", "/bin/rm F", "timeout 5 rm F", "env A=1 rm F", "bash -c 'rm F'", "r''m F", "$(echo rm) F", "setsid rm F",
     "find . -name F -exec rm {} +", "echo F | xargs rm", "cp /bin/rm ./x && ./x F", "busybox rm F || command rm F", "flock l rm F",
-    "eval 'rm F'", "ionice rm F",
+    "eval 'rm F'", "ionice rm F", '"$D/rm" F', 'chronic "$D/rm" F',
 ]  # fmt: skip
 
 
