@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from hooksdk.testing import DecisionSnapshot, HookSession, Script, ScriptedModel, ToolServer
+    from hooksdk.testing import DecisionSnapshot, HookSession, OpenHookSession, Script, ScriptedModel, ToolServer
     from hooksdk.testing.server import ScriptedServer, ServerScript
 
 LOOPS = ("asyncio", "trio")
@@ -71,7 +71,7 @@ def hook_session(
     hook_loop: str,
     tool_server: object,  # noqa: ARG001 - it is to be there longer than what is connected to it
     model_server: object,  # noqa: ARG001 - so is this
-) -> Generator[Callable[..., HookSession]]:
+) -> Generator[OpenHookSession]:
     """Sessions with plugins, each in an event loop of its own. They are closed after the test, which fails for what it has left
     open: `session = hook_session(MyPlugin, tools=[read_file])`. The options are those of `hooksdk.testing.HookSession`."""
     from hooksdk.testing import HookSession

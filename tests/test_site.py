@@ -44,6 +44,7 @@ PAGES = [
 SOURCES = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     "builtin_plugins",
     "docs",
     "hooksdk",

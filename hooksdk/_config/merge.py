@@ -186,7 +186,7 @@ def _lay_project(merged: Merged, here: Situation, user: Source, project: Source,
     user_allows = user.data.get("allow")
     for name in project.data.get("allow") or ():
         if fold(name) not in here.named:
-            merged.naming.append(Remark(f"allow {name}", True, "switches the plugin on, if it is installed"))
+            merged.naming.append(Remark("allow", [name], "switches the plugin on, if it is installed"))
     sections: dict[str, Any] = merged.data.setdefault("plugins", {})
     for name, section in _sections(project.data):
         folded = fold(name)
@@ -195,7 +195,7 @@ def _lay_project(merged: Merged, here: Situation, user: Source, project: Source,
             if not asking.may_widen("the user's allow list does not have it"):
                 continue
         if folded not in here.named and section.get("enabled", True):
-            merged.naming.append(Remark(f"plugins.{name}", True, "switches the plugin on, if it is installed"))
+            merged.naming.append(Remark(f"plugins.{name}.enabled", True, "switches the plugin on, if it is installed"))
         key = _spelling(sections, name)
         own: Mapping[str, Any] = sections.get(key, {})
         has_section = key in sections

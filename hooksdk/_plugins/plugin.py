@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -151,10 +151,8 @@ def configure(plugin: Plugin, config: Config) -> Any:
         values = plugin.manifest.check_config(values, where)
     model = getattr(plugin.holder, "Config", None)
     if isinstance(model, type) and issubclass(model, BaseModel):
-        known = {info.alias or name for name, info in model.model_fields.items()} | set(model.model_fields)
-        unknown = [name for name in values if name not in known]
-        if unknown and model.model_config.get("extra") != "allow":
-            raise ConfigError(where, tuple(unknown_key(name, sorted(known)) for name in unknown))
+        if problems := _misspelt(plugin, values):
+            raise ConfigError(where, tuple(problems.values()))
         try:
             return model.model_validate(values)
         except pydantic.ValidationError as error:
@@ -164,6 +162,15 @@ def configure(plugin: Plugin, config: Config) -> Any:
     if values and "config" not in plugin.asks_for and not plugin.manifest:
         raise ConfigError(where, (f"plugin '{plugin.id}' takes no configuration",))
     return values
+
+
+def _misspelt(plugin: Plugin, names: Iterable[str]) -> dict[str, str]:
+    """By name, what is wrong with those that its `Config` does not have."""
+    model = getattr(plugin.holder, "Config", None)
+    if not (isinstance(model, type) and issubclass(model, BaseModel)) or model.model_config.get("extra") == "allow":
+        return {}
+    known = {info.alias or name for name, info in model.model_fields.items()} | set(model.model_fields)
+    return {name: unknown_key(name, sorted(known)) for name in names if name not in known}
 
 
 def _values(plugin: Plugin, config: Config) -> dict[str, Any]:
@@ -183,6 +190,11 @@ def _values(plugin: Plugin, config: Config) -> dict[str, Any]:
             raise
         except Exception as error:
             raise PluginRefused(plugin.id, f"its with_project raised {type(error).__name__}: {error}") from error
+    # Trust would not help these. (A plugin may say in other words what it leaves out.)
+    misspelt = _misspelt(plugin, [name for name in missing if name in sources.project])
+    for problem in misspelt.values():
+        logger.warning("[plugins.%s.config] of the project: %s", plugin.id, printable_entry(problem))
+    missing = [name for name in missing if name not in misspelt]
     if missing:
         advice = "" if sources.trusted else f". {trust_advice(sources.folder)}"
         names = ", ".join(map(printable_entry, missing))

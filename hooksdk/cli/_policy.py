@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import anyio
 import typer
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hooksdk import Annotations, Approval, ApprovalRequest, Host, Run, Session, Tool, ToolCall, ToolResult
 from hooksdk.cli._console import print_json, safe, stderr_console, stdout_console, warnings_shown
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
+from hooksdk.cli._policy_calls import CALL, CallFile, wanted_call
 from hooksdk.cli._project import open_host, open_servers, project_config
-from hooksdk.errors import did_you_mean, problem_text, unknown_key
+from hooksdk.errors import did_you_mean
 from hooksdk.formats import get_format
 from hooksdk.hooks import BeforeToolCall
 
@@ -26,30 +24,23 @@ policy_app = typer.Typer(help="See what the policies say.", no_args_is_help=True
 POLICY = "tool_policy"
 
 
-class CallFile(BaseModel):
-    """What stands in CALL.json."""
-
-    model_config = ConfigDict(extra="forbid")
-    tool: str = Field(min_length=1)
-    """A name or an id such as `mcp:github:create_issue`."""
-    arguments: dict[str, Any] = Field(default_factory=dict)
-    source: Literal["host", "mcp", "plugin", "client"] = "mcp"
-    owner: str = ""
-    annotations: dict[str, bool] = Field(default_factory=dict)
-    parameters: dict[str, Any] | None = None
-    """The tool's JSON Schema; by default every argument of the call is one of it."""
-    agent_id: str = "main"
-    trigger: Literal["user", "schedule", "subagent", "other"] = "user"
-    requester: dict[str, Any] | None = None
-    workspace_dir: str | None = None
-
-
 @policy_app.command("check")
 def check(
-    call: Annotated[Path, typer.Argument(metavar="CALL.json", help="The call as JSON; - for stdin.", allow_dash=True)],
+    call: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOOL|CALL.json",
+            help="A tool's name or id, such as mcp:github:create_issue; or a file with the call as JSON, - for stdin.",
+        ),
+    ],
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="The arguments of a tool that is named here.")
+    ] = None,
     mcp: Annotated[
         list[Path] | None,
-        typer.Option("--mcp", metavar="FILE", help="Servers that have the tool; without them it is taken as written."),
+        typer.Option(
+            "--mcp", metavar="FILE", help="Servers that have the tool; without them it is taken as it is written here."
+        ),
     ] = None,
     plugin: Plugins = None,
     as_json: Json = False,
@@ -57,10 +48,13 @@ def check(
 ) -> None:
     """Say whether a call would be allowed here, by which rule and why. Nothing runs, and nobody is asked.
 
-    The code is 0 when the call would run at once, 1 when it is blocked, withheld or asked about, 2 for a file that cannot
-    be read.
+    hooksdk policy check delete_page path=index.html
+
+    A file holds one call as a provider or MCP writes it, {"name": "delete_page", "arguments": {"path": "index.html"}}, or with
+    the key "tool" and more about the run. The code is 0 when the call would run at once, 1 when it is blocked, withheld or asked
+    about, 2 for a file that cannot be read.
     """
-    document = read_call(call)
+    document = wanted_call(call, words or [], project)
     with warnings_shown(stderr_console()):
         answer = anyio.run(judge, document, project, tuple(mcp or ()), import_plugins(plugin))
     if as_json:
@@ -106,32 +100,6 @@ def attack(
     raise typer.Exit(1 if any(one.through for one in results) else 0)
 
 
-def read_call(path: Path) -> CallFile:
-    """The call of a file, or of stdin. Raises `typer.BadParameter` with everything that is wrong with it."""
-    try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-        document = json.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        problem = error.strerror if isinstance(error, OSError) else f"it is no JSON: {error}"
-        raise typer.BadParameter(f"{path}: {problem}", param_hint="CALL.json") from None
-    known = CallFile.model_fields
-    problems: list[str] = []
-    if isinstance(document, dict):
-        problems = [unknown_key(str(name), known, "a known key") for name in document if name not in known]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    try:
-        if not problems:
-            if isinstance(document, dict) and str(document.get("tool")).count(":") >= 2:  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-                document.update(zip(("source", "owner", "tool"), str(document["tool"]).split(":", 2), strict=True))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-            call = CallFile.model_validate(document)
-            for name in set(call.annotations) - set(Annotations.names()):
-                problems.append(unknown_key(name, Annotations.names(), "a known annotation"))
-            if not problems:
-                return call
-    except ValidationError as error:
-        problems = [problem_text(one) for one in error.errors()]
-    raise typer.BadParameter(f"{path}: {'; '.join(problems)}", param_hint="CALL.json")
-
-
 @dataclass
 class _Nobody:
     """Stands where a person would be asked, and says no."""
@@ -165,7 +133,7 @@ async def judge(document: CallFile, project: Path, mcp: Sequence[Path], plugins:
             names = [one.own_name for one in tools]
             raise typer.BadParameter(
                 f"none of the servers has a tool '{document.tool}'.{did_you_mean(document.tool, names)}",
-                param_hint="CALL.json",
+                param_hint=CALL,
             )
         as_written = tool is None
         if tool is None:
@@ -209,7 +177,7 @@ def _wanted(document: CallFile, tools: Sequence[Tool]) -> Tool | None:
     meant = [tool for tool in tools if document.tool == tool.own_name and document.owner in {"", tool.owner}]
     if len(meant) > 1:
         ids = ", ".join(tool.id for tool in meant)
-        raise typer.BadParameter(f"several tools are named '{document.tool}': {ids}", param_hint="CALL.json")
+        raise typer.BadParameter(f"several tools are named '{document.tool}': {ids}", param_hint=CALL)
     return meant[0] if meant else None
 
 
@@ -265,7 +233,7 @@ def _print(answer: Mapping[str, Any]) -> None:
             _print_rule(say, "near miss", rule)
     say("judged by", ", ".join(answer["judges"]) or "no plugin")
     if answer["tool_as_written"]:
-        say("note", "the tool is taken as the file writes it; with --mcp FILE its server's own schema counts")
+        say("note", "the tool is taken as it is written here; with --mcp FILE its server's own schema counts")
 
 
 def _print_rule(say: Any, label: str, rule: Mapping[str, Any] | None) -> None:

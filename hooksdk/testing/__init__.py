@@ -32,7 +32,7 @@ from hooksdk.testing._attacks import Attack, attacks, make_workspace
 from hooksdk.testing._decision_snapshot import DecisionSnapshot
 from hooksdk.testing._events import Recorder, event, recorder
 from hooksdk.testing._exchanges import without_prose
-from hooksdk.testing._hook_session import HookSession
+from hooksdk.testing._hook_session import HookSession, OpenHookSession
 from hooksdk.testing._model import Call, Reply, Script, ScriptedModel, SeenResult, Turn, call, say
 from hooksdk.testing._replay import replay, replay_async
 from hooksdk.testing._replay_tools import read_catalog
@@ -51,6 +51,7 @@ __all__ = [
     "Fault",
     "HookSession",
     "MakeStore",
+    "OpenHookSession",
     "Played",
     "Recorder",
     "Replay",

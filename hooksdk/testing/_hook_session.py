@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager
-from typing import Any, Self, TypeVar, final
+from typing import Any, Protocol, Self, TypeVar, final
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -161,3 +161,33 @@ class HookSession:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class OpenHookSession(Protocol):
+    """The fixture `hook_session`, for tests that a type checker reads.
+
+    ```python
+    from hooksdk.testing import OpenHookSession, assert_ran, call
+
+    def now() -> str:
+        "Tell the time."
+        return "noon"
+
+    def test_the_time_is_told(hook_session: OpenHookSession) -> None:
+        assert_ran(hook_session(tools=[now]).play([call("now"), "It is noon."]), text="noon")
+    ```
+    """
+
+    def __call__(
+        self,
+        *plugins: Any,
+        tools: GivenTools = (),
+        servers: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
+        store: Store | None = None,
+        approver: Approver | None = None,
+        grants: Iterable[str] | None = None,
+        session_id: str = "test",
+    ) -> HookSession:
+        """Open a session, which is closed after the test. The options are those of `HookSession`."""
+        ...

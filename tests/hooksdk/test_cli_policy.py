@@ -152,3 +152,70 @@ async def test_a_file_that_is_no_call_is_told_and_answers_two(call: object, prob
     assert code == 2
     assert problem in told
     assert told.startswith("hooksdk: ")
+
+
+# A call without a file of our own making
+
+
+async def on_the_line(folder: Path, *words: str) -> tuple[int, Any]:
+    (folder / "hooksdk.toml").write_text(CONFIG)
+    done = await hooksdk("policy", "check", *words, "--json", folder=folder)
+    return done.code, done.json() if done.out else done.err
+
+
+async def test_a_call_can_be_asked_about_on_the_line(tmp_path: Path) -> None:
+    code, told = await on_the_line(tmp_path, "mcp:files:write", "path=/workspace/a", "n=3")
+    assert (code, told["verdict"], told["tool"]) == (0, "allow", "mcp:files:write")
+    code, told = await on_the_line(tmp_path, "mcp:files:write", "path=/etc/passwd")
+    assert (code, told["verdict"], told["tool_policy"]["deciding"]["number"]) == (1, "block", 3)
+    code, told = await on_the_line(tmp_path, "mcp:files:write", '{"path": "/etc/passwd"}')
+    assert (code, told["verdict"]) == (1, "block")
+
+
+async def test_on_the_line_the_project_is_the_workspace(tmp_path: Path) -> None:
+    inside = '[plugins.tool_policy.config]\ndefault = "deny"\n[[plugins.tool_policy.config.rules]]\naction = "allow"\npath_inside = "."\n'
+    (tmp_path / "hooksdk.toml").write_text(inside)
+    done = await hooksdk("policy", "check", "write", f"path={tmp_path / 'a'}", folder=tmp_path)
+    assert done.out.startswith("allow ")
+    done = await hooksdk("policy", "check", "write", "path=/etc/passwd", folder=tmp_path)
+    assert done.out.startswith("block ")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"name": "mcp:files:write", "arguments": {"path": "/etc/a"}},
+        {"method": "tools/call", "params": {"name": "mcp:files:write", "arguments": {"path": "/etc/a"}}},
+        {"id": "c1", "type": "function", "function": {"name": "mcp:files:write", "arguments": '{"path": "/etc/a"}'}},
+        {"type": "function_call", "call_id": "c1", "name": "mcp:files:write", "arguments": '{"path": "/etc/a"}'},
+        {"type": "tool_use", "id": "c1", "name": "mcp:files:write", "input": {"path": "/etc/a"}},
+    ],
+    ids=["mcp", "mcp-request", "openai-chat", "openai-responses", "anthropic"],
+)
+async def test_a_file_may_hold_the_call_as_a_provider_or_mcp_writes_it(call: object, tmp_path: Path) -> None:
+    code, told = await check(tmp_path, call)
+    assert (code, told["verdict"], told["tool_policy"]["deciding"]["number"]) == (1, "block", 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["write", "path"], "'path' is no KEY=VALUE"),
+        (["write", "{"], "the arguments are no JSON"),
+        (["gone.json"], "gone.json: No such file"),
+        (["hooksdk.toml"], "it is no JSON"),
+    ],
+)
+async def test_what_is_no_call_on_the_line_is_told_and_answers_two(
+    words: list[str], problem: str, tmp_path: Path
+) -> None:
+    code, told = await on_the_line(tmp_path, *words)
+    assert code == 2
+    assert problem in told
+
+
+async def test_arguments_stand_in_the_file_or_on_the_line(tmp_path: Path) -> None:
+    (tmp_path / "call.json").write_text('{"name": "write"}')
+    code, told = await on_the_line(tmp_path, "call.json", "path=a")
+    assert code == 2
+    assert "call.json holds the arguments already: leave path=a out" in told

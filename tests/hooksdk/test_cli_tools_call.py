@@ -77,11 +77,22 @@ async def test_a_word_that_is_no_pair_is_a_usage_error(desk: Path) -> None:
     assert "'one' is no KEY=VALUE, and no JSON object" in done.err
 
 
+@pytest.mark.parametrize(("words", "stdin"), [(('{"one": 1',), None), (("-",), '{"one": 1')])
+async def test_json_that_cannot_be_read_is_told_before_any_server_is_started(
+    desk: Path, words: tuple[str, ...], stdin: str | None
+) -> None:
+    (desk / "mcp.json").write_text('{"mcpServers": {"hung": {"command": "/bin/sh", "args": ["-c", "touch started"]}}}')
+    done = await call(desk, "add", *words, "--mcp", str(desk / "mcp.json"), stdin=stdin)
+    assert (done.code, done.out) == (2, "")
+    assert "JSON" in done.complaint
+    assert not (desk / "started").exists()
+
+
 async def test_wrong_arguments_are_answered_as_to_a_model_with_the_code_1(desk: Path) -> None:
     done = await call(desk, "add", "one=x")
     assert done.code == 1
     assert 'arguments.one (type): must be integer; got string "x"' in done.out
-    assert "invalid" in done.err
+    assert done.complaint == "not run     wrong arguments for plugin:desk:add"
 
 
 async def test_the_projects_policies_judge_the_call(desk: Path) -> None:
@@ -94,6 +105,7 @@ async def test_an_unknown_name_gets_the_nearest_one(desk: Path) -> None:
     done = await call(desk, "ad", "one=1")
     assert done.code == 1
     assert "Did you mean add?" in done.out
+    assert done.complaint == "not run     there is no tool ad"
 
 
 async def test_an_approval_is_refused_where_nobody_can_be_asked_and_granted_with_yes(desk: Path) -> None:

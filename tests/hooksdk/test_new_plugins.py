@@ -12,6 +12,7 @@ import pytest
 
 from hooksdk.cli._app import run
 from hooksdk.cli._plugins.authoring import drafts
+from hooksdk.cli._plugins.templates import EXAMPLE
 from hooksdk.cli._plugins.validation import validate
 from hooksdk.errors import PluginRefused
 
@@ -244,3 +245,17 @@ def test_a_project_without_plugins_is_told(folder: Path, capsys: pytest.CaptureF
     (folder / "pyproject.toml").write_text("[project]\n")
     assert run(["plugins", "manifest"]) == 1
     assert 'no plugin under [project.entry-points."hooksdk.plugins"]' in capsys.readouterr().err
+
+
+def test_the_description_of_the_example_gives_way_to_the_docstring_and_one_by_hand_stays(folder: Path) -> None:
+    assert run(["plugins", "new", "ask-first"]) == 0
+    project = folder / "ask-first"
+    path = project / "src/ask_first/__init__.py"
+    path.write_text(path.read_text().replace(EXAMPLE, "Asks before anything is deleted.\n\n    More of it."))
+    manifest = project / "src/ask_first/hooksdk.plugin.json"
+    for described, expected in ((EXAMPLE, "Asks before anything is deleted."), ("By hand.", "By hand.")):
+        known = json.loads(manifest.read_text())
+        manifest.write_text(json.dumps({**known, "description": described}))
+        forget("ask_first")
+        (draft,) = drafts(project)
+        assert draft.document["description"] == expected

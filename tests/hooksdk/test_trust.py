@@ -816,6 +816,32 @@ def test_config_show_imports_no_plugin(desk: Desk) -> None:
     assert "plugins.broken" in done.stdout
 
 
+@pytest.mark.heavy
+def test_what_trust_shows_can_be_written_as_it_stands(desk: Desk) -> None:
+    desk.project('allow = ["trace_file"]\n[plugins.tool_policy]\n')
+    lines = desk.command("trust", "--yes").out.splitlines()
+    shown = [
+        line.partition("  switches the plugin on")[0].strip() for line in lines if "switches the plugin on" in line
+    ]
+    assert shown == ['allow = ["trace_file"]', "plugins.tool_policy.enabled = true"]
+    desk.project("\n".join(shown) + '\n[plugins.tool_policy.config]\ndefault = "deny"\n')
+    assert desk.command("config", "show").code == 0
+
+
+@pytest.mark.heavy
+def test_a_misspelt_setting_is_told_before_trust_is_asked_for(desk: Desk) -> None:
+    desk.project('[plugins.tool_policy.config]\ndefualt = "deny"\n')
+    done = desk.command("trust", "--yes")
+    assert (done.code, done.out) == (1, "")
+    assert "'defualt' is not a setting. Did you mean 'default'?" in done.err
+    assert "nothing was trusted" in done.err
+    told = desk.command("doctor").err + desk.command("tools", "list").err
+    assert "'defualt' is not a setting. Did you mean 'default'?" in told
+    assert "not used: defualt" not in told
+    desk.project('[[plugins.tool_policy.config.rules]]\naction = "deny"\ntoools = "x"\n')
+    assert "'toools' is not a known setting. Did you mean 'tools'?" in desk.command("trust", "--yes").err
+
+
 # Plugins of other packages
 
 

@@ -52,7 +52,7 @@ def show(project: Path, *, origin: bool, as_json: bool) -> int:
         _print_remarks(merged.why_untrusted, missing)
         console.print(f"  {safe(trust_advice(merged.trust.folder))}", soft_wrap=True)
     _print_remarks(
-        "named by the project alone: off until you trust the folder, where another package brings it", naming
+        "enabled by this project alone: of those plugins, the ones of other packages need your trust", naming
     )
     _print_remarks("decided by the plugin when it is loaded", merged.left_to_plugins)
     return 0

@@ -14,7 +14,9 @@ from hooksdk.cli._configuration import read_config
 from hooksdk.cli._console import CommandProblem, print_json, safe, says_yes, stdout_console
 from hooksdk.cli._edits.configuration import forget_trust, record_trust
 from hooksdk.cli._mcp.files import project_files, servers_remark
-from hooksdk.config import Remark, look_up_file, resolve, trusted_digests
+from hooksdk.config import Config, Merged, PluginConfig, Remark, fold, look_up_file, resolve, trusted_digests
+from hooksdk.errors import ConfigError
+from hooksdk.host import installed_plugins, look_at
 
 
 def trust_folder(folder: Path, *, yes: bool) -> int:
@@ -31,6 +33,7 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
     if not new:
         console.print(f"{safe(merged.trust.folder)}: you trust it already, at what it holds now", soft_wrap=True)
         return 0
+    _check_settings(merged)
     for trust in new:
         changed = ", changed since you trusted it" if trust.state == "changed" else ""
         place = merged.project if trust is merged.trust else trust.folder
@@ -47,6 +50,19 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
     path = [record_trust(trust) for trust in new][-1]
     console.print(f"trusted until it changes, in {safe(path)}", soft_wrap=True)
     return 0
+
+
+def _check_settings(merged: Merged) -> None:
+    """Raise `CommandProblem` for a mistake in the settings of a built-in plugin: it would be told after the question, when the
+    first host starts. Other plugins are not imported for it."""
+    for plugin in installed_plugins(Config()):
+        settings = merged.own_settings.get(fold(plugin.id))
+        if settings is None or plugin.origin != "built-in":
+            continue
+        values = {**settings.user, **settings.project}
+        refusal = look_at(plugin, Config(plugins={plugin.id: PluginConfig(config=values)})).refusal
+        if isinstance(refusal, ConfigError):
+            raise CommandProblem(f"{merged.project}: {refusal} (correct it first: nothing was trusted)")
 
 
 def describe(remark: Remark) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -45,6 +46,7 @@ class ServerWatch:
 
     async def start(self, host: Host, groups: Sequence[McpServers]) -> None:
         """Start all servers at once, and keep them until the host closes. Says which are left out, and why."""
+        began = time.monotonic()
         names = [status.name for status in statuses(groups) if status.state != "disabled"]
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with Progress(
@@ -64,9 +66,9 @@ class ServerWatch:
                 for servers in groups:
                     starting.start_soon(functools.partial(host.enter, servers, name="MCP servers"))
             self._redraw = None
-        self._print_result(statuses(groups))
+        self._print_result(statuses(groups), time.monotonic() - began)
 
-    def _print_result(self, results: Sequence[ServerStatus]) -> None:
+    def _print_result(self, results: Sequence[ServerStatus], seconds: float) -> None:
         for status in results:
             if status.state == "disabled":
                 self._say("[dim]left out[/]   ", f"the MCP server '{status.name}': disabled in its file")
@@ -75,9 +77,8 @@ class ServerWatch:
         up = [status for status in results if status.state in {"up", "idle"}]
         if up:
             tools = ", ".join(f"{status.name} {status.tools}" for status in up)
-            slowest = max(status.seconds for status in up)
             count = counted(sum(status.tools for status in up), "tool")
-            self._say("[dim]servers[/]    ", f"{count} ({tools}) after {slowest:.1f} s")
+            self._say("[dim]servers[/]    ", f"{count} ({tools}) after {seconds:.1f} s")
 
     def _say(self, label: str, text: str) -> None:
         self._console.print(f"{label} {escape(text)}", soft_wrap=True)

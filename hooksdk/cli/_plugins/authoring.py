@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from hooksdk.cli._plugins.templates import EXAMPLE
 from hooksdk.cli._plugins.validation import Validation, entries_of_project, folder_of, manifest_in
 from hooksdk.config import Config
 from hooksdk.errors import ConfigError, PluginRefused
@@ -89,7 +90,8 @@ def _draft(plugin_id: str, value: str, folder: Path, name: str, alone: bool) -> 
 
 def manifest_of(holder: Any, plugin_id: str, known: Mapping[str, Any]) -> dict[str, Any]:
     """A plugin's manifest. What its code tells is written anew: hooks, tools, the grants that they need, and the schema of
-    its `Config`. What only its author knows stays as it is known."""
+    its `Config`. What only its author knows stays as it is known; what `plugins new` said of its example plugin is no such
+    thing, and gives way to the docstring's first line."""
     plugin = look_at(Plugin(id=plugin_id, origin="code", holder=holder), Config())
     if plugin.refusal is not None and not isinstance(plugin.refusal, ConfigError):  # which is settings that it needs
         raise plugin.refusal
@@ -101,7 +103,9 @@ def manifest_of(holder: Any, plugin_id: str, known: Mapping[str, Any]) -> dict[s
     if "assemble_tools" in plugin.hooks:  # what it offers there shows only at run time
         others = contracts.get("tools", [])
     tools = [*plugin.tools, *(name for name in others if name not in plugin.tools)]
-    description = known.get("description") or (holder.__doc__ or "").strip().partition("\n")[0]
+    own_words = (holder.__doc__ or "").strip().partition("\n")[0]
+    described = known.get("description", "")
+    description = own_words if own_words and described in {"", EXAMPLE} else described
     document: dict[str, Any] = {
         **known,
         "id": plugin_id,

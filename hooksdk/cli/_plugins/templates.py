@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Template
 
+EXAMPLE = "Blocks tool calls whose arguments hold a forbidden text."
+"""What the plugin does that a new package begins with."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class NewPlugin:
@@ -30,7 +33,7 @@ class NewPlugin:
     def words(self) -> Mapping[str, str]:
         """What the templates put in."""
         title = self.plugin_id.replace("_", " ").capitalize()
-        return {"id": self.plugin_id, "module": self.module, "cls": self.class_name, "title": title}
+        return {"example": EXAMPLE, "id": self.plugin_id, "module": self.module, "cls": self.class_name, "title": title}
 
 
 def files_of(distribution: str, package: str, version: str, plugins: Sequence[NewPlugin]) -> dict[str, str]:
@@ -62,7 +65,7 @@ from pydantic import BaseModel
 
 
 class $cls:
-    """Blocks tool calls whose arguments hold a forbidden text."""
+    """$example"""
 
     class Config(BaseModel):
         """Settings, under [plugins.$id.config]."""
@@ -90,11 +93,10 @@ class $cls:
 '''
 
 TESTS = '''
-"""A scripted model stands in for a real one: no key, no network."""
+"""A script stands in for the model: no key, no network."""
 
-import anyio
 from hooksdk.hooks import BeforeToolCall
-from hooksdk.testing import call, event, open_session, play
+from hooksdk.testing import OpenHookSession, assert_blocked, assert_ran, call, event
 
 from $module import $cls
 
@@ -104,42 +106,31 @@ def read_file(path: str) -> str:
     return f"content of {path}"
 
 
-def test_a_call_with_a_forbidden_text_is_blocked() -> None:
-    async def main() -> None:
-        script = [call("read_file", path=".env"), call("read_file", path="README"), "Done."]
-        async with open_session($cls, tools=[read_file]) as session:
-            played = await play(session, script)
-        assert [one.status for one in played.calls] == ["blocked", "ok"]
-        assert "off limits" in played.calls[0].result.text
-
-    anyio.run(main)
+def test_a_call_with_a_forbidden_text_is_blocked(hook_session: OpenHookSession) -> None:
+    session = hook_session($cls, tools=[read_file])
+    played = session.play([call("read_file", path=".env"), call("read_file", path="README"), "Done."])
+    assert_blocked(played.calls[0], by="$id", reason="off limits")
+    assert_ran(played.calls[1], text="content of README")
 
 
-def test_the_tool_counts_what_was_blocked() -> None:
-    async def main() -> None:
-        async with open_session($cls, tools=[read_file]) as session:
-            played = await play(session, [call("read_file", path=".env"), call("${id}_blocked"), "Done."])
-        assert played.call("${id}_blocked").result.text == "1"
-
-    anyio.run(main)
+def test_the_tool_counts_what_was_blocked(hook_session: OpenHookSession) -> None:
+    session = hook_session($cls, tools=[read_file])
+    played = session.play([call("read_file", path=".env"), call("${id}_blocked"), "Done."])
+    assert_ran(played, tool="${id}_blocked", text="1")
 
 
-def test_the_configuration_says_what_is_forbidden() -> None:
-    async def main() -> None:
-        config = {"plugins": {"$id": {"config": {"forbidden": ["README"]}}}}
-        async with open_session($cls, tools=[read_file], config=config) as session:
-            plugin = session.plugin("$id")
-            assert isinstance(plugin, $cls)
-            assert plugin.judge(event(BeforeToolCall, tool="read_file", arguments={"path": ".env"})) is None
-            assert plugin.judge(event(BeforeToolCall, tool="read_file", arguments={"path": "README"})) is not None
-
-    anyio.run(main)
+def test_the_configuration_says_what_is_forbidden(hook_session: OpenHookSession) -> None:
+    config = {"plugins": {"$id": {"config": {"forbidden": ["README"]}}}}
+    plugin = hook_session($cls, config=config).plugin("$id")
+    assert isinstance(plugin, $cls)
+    assert plugin.judge(event(BeforeToolCall, tool="read_file", arguments={"path": ".env"})) is None
+    assert plugin.judge(event(BeforeToolCall, tool="read_file", arguments={"path": "README"})) is not None
 '''
 
 SETTINGS = """
 ### $id
 
-Blocks tool calls whose arguments hold a forbidden text, and has a tool that tells the model how many were blocked.
+$example It has a tool that tells the model how many were blocked.
 
 ```toml
 [plugins.$id]

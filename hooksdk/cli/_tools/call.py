@@ -12,11 +12,13 @@ from typing import Any
 import anyio
 import typer
 
-from hooksdk import ToolCall, ToolResult
+from hooksdk import ToolCall, ToolResult, schema
 from hooksdk.cli._console import counted, one_line, print_json, print_line, printable, stderr_console, warnings_shown
 from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.cli._run.approver import approver_of
 from hooksdk.formats import get_format
+
+_NOT_RUN = {"invalid": ("not run", "wrong arguments for "), "unknown": ("not run", "there is no tool ")}
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,14 @@ class Wish:
 
 
 def read_arguments(words: list[str]) -> str | dict[str, str]:
-    """Raises a usage error for a word that is neither."""
-    if words == ["-"]:
-        return sys.stdin.read()
-    if len(words) == 1 and words[0].lstrip().startswith("{"):
-        return words[0]
+    """Raises a usage error for a word that is neither, and for JSON that cannot be read: before any server is started."""
+    if words == ["-"] or (len(words) == 1 and words[0].lstrip().startswith("{")):
+        text = sys.stdin.read() if words == ["-"] else words[0]
+        try:
+            schema.parse_arguments(text)
+        except schema.BadArguments as error:
+            raise typer.BadParameter(printable(str(error)), param_hint="ARGUMENTS") from None
+        return text
     pairs = [word.partition("=") for word in words]
     if wrong := next((word for word, equals, _ in pairs if not (word and equals)), None):
         raise typer.BadParameter(f"'{printable(wrong)}' is no KEY=VALUE, and no JSON object", param_hint="KEY=VALUE")
@@ -54,9 +59,8 @@ def call_once(wish: Wish, *, as_json: bool) -> int:
     else:
         _print(result)
         if status != "ok":
-            print_line(
-                stderr_console(), f"[yellow]{one_line(status)}[/]", f"the call of {one_line(tool_id or wish.name)}"
-            )
+            label, what = _NOT_RUN.get(status, (one_line(status), "the call of "))
+            print_line(stderr_console(), f"[yellow]{label}[/]", f"{what}{one_line(tool_id or wish.name)}")
     return 1 if result.is_error else 0
 
 

@@ -1,0 +1,113 @@
+"""The call that `hooksdk policy check` is asked about: named on the command line, or in a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import typer
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hooksdk import Annotations
+from hooksdk.errors import WrongArgument, problem_text, unknown_key
+from hooksdk.formats.intake import call_in
+from hooksdk.values import as_object
+
+CALL = "TOOL|CALL.json"
+"""How the argument is named in errors."""
+_SHAPES = '{"name": "delete_page", "arguments": {"path": "index.html"}}'
+
+
+class CallFile(BaseModel):
+    """What stands in CALL.json."""
+
+    model_config = ConfigDict(extra="forbid")
+    tool: str = Field(min_length=1)
+    """A name or an id such as `mcp:github:create_issue`."""
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    source: Literal["host", "mcp", "plugin", "client"] = "mcp"
+    owner: str = ""
+    annotations: dict[str, bool] = Field(default_factory=dict)
+    parameters: dict[str, Any] | None = None
+    """The tool's JSON Schema; by default every argument of the call is one of it."""
+    agent_id: str = "main"
+    trigger: Literal["user", "schedule", "subagent", "other"] = "user"
+    requester: dict[str, Any] | None = None
+    workspace_dir: str | None = None
+
+
+def wanted_call(call: str, words: Sequence[str], project: Path) -> CallFile:
+    """The call of a file or of stdin, or the one that is written on the command line, made in the project's folder. Raises
+    `typer.BadParameter` with everything that is wrong with it."""
+    path = Path(call)
+    if not (call == "-" or path.suffix == ".json" or path.is_file()):
+        arguments = _arguments(words)
+        return _checked({"tool": call, "arguments": arguments, "workspace_dir": str(project.resolve())}, call)
+    if words:
+        raise typer.BadParameter(f"{call} holds the arguments already: leave {words[0]} out", param_hint="KEY=VALUE")
+    try:
+        text = sys.stdin.read() if call == "-" else path.read_text(encoding="utf-8")
+        document = json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        problem = error.strerror if isinstance(error, OSError) else f"it is no JSON: {error}"
+        raise typer.BadParameter(f"{call}: {problem}", param_hint=CALL) from None
+    return _checked(document if "tool" in as_object(document) else _plain_call(document, call), call)
+
+
+def _arguments(words: Sequence[str]) -> dict[str, Any]:
+    """What is JSON counts as such, `n=3` and `deep=true`; everything else is text."""
+    if len(words) == 1 and words[0].lstrip().startswith("{"):
+        try:
+            return dict(json.loads(words[0]))
+        except ValueError as error:
+            raise typer.BadParameter(f"the arguments are no JSON: {error}", param_hint="KEY=VALUE") from None
+    pairs = [word.partition("=") for word in words]
+    if wrong := next((word for word, pair in zip(words, pairs, strict=True) if not (pair[0] and pair[1])), None):
+        raise typer.BadParameter(f"'{wrong}' is no KEY=VALUE, and no JSON object", param_hint="KEY=VALUE")
+    return {key: _value(text) for key, _, text in pairs}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _plain_call(document: Any, place: str) -> Any:
+    """A call as MCP, OpenAI, Anthropic or Gemini writes it, as the keys of `CallFile`; anything else as it is."""
+    body = as_object(document)
+    body = as_object(body.get("params")) if body.get("method") == "tools/call" else body
+    if isinstance(body.get("name"), str) and body.keys() <= {"name", "arguments", "_meta"}:
+        body = {"id": "call", "name": body["name"], "arguments": body.get("arguments", {})}
+    try:
+        call = call_in(body, (), place)
+        arguments = json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments
+    except (WrongArgument, ValueError):
+        return document
+    return {"tool": call.name, "arguments": arguments}
+
+
+def _checked(document: Any, place: str) -> CallFile:
+    known = CallFile.model_fields
+    body = as_object(document)
+    problems = [unknown_key(name, known, "a known key") for name in body if name not in known]
+    if problems:
+        problems.append(f"a call as a provider or MCP writes it is {_SHAPES}")
+    try:
+        if not problems:
+            if str(body.get("tool")).count(":") >= 2:
+                body = {**body, **dict(zip(("source", "owner", "tool"), str(body["tool"]).split(":", 2), strict=True))}
+            call = CallFile.model_validate(body or document)
+            problems = [
+                unknown_key(name, Annotations.names(), "a known annotation")
+                for name in set(call.annotations) - set(Annotations.names())
+            ]
+            if not problems:
+                return call
+    except ValidationError as error:
+        problems = [problem_text(one) for one in error.errors()]
+    raise typer.BadParameter(f"{place}: {'; '.join(problems)}", param_hint=CALL)
