@@ -25,7 +25,7 @@ _MAX_TEXTS = 500
 """Words of a line that are looked up on the disk."""
 _READ_ANOTHER_WAY = re.compile(
     r"""
-    ^[~\-@]                   # a home, an option of a command, a file of arguments
+    ^[~\-@"']                 # a home, an option of a command, a file of arguments, quotes
     | ^[A-Za-z][A-Za-z0-9+.-]*:   # file:, a drive
     | [*?\[{]                 # patterns that some tools expand, and {{secret:...}}
     | \$[A-Za-z_({] | %[0-9A-Za-z_]+% | %[0-9A-Fa-f]{2} | `   # variables, percent-encoding, commands
