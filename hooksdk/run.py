@@ -23,6 +23,7 @@ from hooksdk._run.masked import MaskedEditor, mask_messages
 from hooksdk._run.messages import before_model_call, drain_trims
 from hooksdk._run.parts import RunParts
 from hooksdk._run.prompts import prompt_text
+from hooksdk._run.room import record_again
 from hooksdk._run.state import CallInProgress, RunState
 from hooksdk._run.tools import settle_tools, tell_settled, with_core
 from hooksdk._run.written_calls import notice_text_calls
@@ -283,11 +284,11 @@ class Run(AsyncOnly):
     ) -> ToolResult:
         """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's SDK or
         API has it. Whatever goes wrong with the call is a result that the model can read; only the host's own mistakes raise,
-        and `ApprovalPending` for a call whose approval comes later: call it again then, in this run or in a later one. It is
-        judged again, by the policies of now, and runs with the arguments that were judged. A call of the newest reply that has
-        its result already, such as when a loop is resumed, is not run again: that result is the answer, and while somebody
-        else makes the same call, the one that comes of that. `only` is asked about the real tool before anybody judges the
-        call: the reason that it answers refuses it."""
+        and `StoreError` for a record that cannot be written: the run takes no call then. `ApprovalPending` is for a call whose
+        approval comes later: call it again then, in this run or in a later one. It is judged again, by the policies of now, and
+        runs with the arguments that were judged. A call of the newest reply that has its result already, such as when a loop is
+        resumed, is not run again: that result is the answer, and while somebody else makes the same call, the one that comes of
+        that. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
         self._state.check_open()
         if type(call) is not ToolCall:
             call = call_in(call, self.pending, "run.call_tool(...)")
@@ -367,6 +368,7 @@ class Run(AsyncOnly):
         if reason != "paused":
             try:
                 await end_calls(self._state)
+                await record_again(self._state)  # of a call that ran nobody says that it did not
                 await self._transcript.close_turn(NOT_RUN)
             except Exception as problem:
                 problems.append(problem)
@@ -383,6 +385,7 @@ class Run(AsyncOnly):
         self._transcript.open_fence()
 
         async def close_turn() -> None:
+            await record_again(self._state)
             if reason != "paused" and self._transcript.pending:
                 await self._transcript.close_turn(NOT_RUN)
 

@@ -13,12 +13,12 @@ import anyio
 
 from hooksdk import hooks
 from hooksdk._firing.dispatcher import Dispatcher
+from hooksdk._masking.mask import SecretMask
 from hooksdk._plugins.plugin import instantiate
 from hooksdk._run.listening import Listener, Listeners
 from hooksdk._run.masked import MaskedResults
 from hooksdk._run.options import check_options, json_value, make_info
 from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts, SessionParts
-from hooksdk._run.secrets import SecretMask
 from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe

@@ -40,7 +40,7 @@ from builtin_plugins.tool_policy._commands import CommandReader
 from builtin_plugins.tool_policy._hosts import HostReader
 from builtin_plugins.tool_policy._paths import PathReader
 from hooksdk import Tool
-from hooksdk._run.secrets import SecretMask
+from hooksdk._masking.mask import SecretMask
 from hooksdk.cli._console import json_text, printable
 from hooksdk.patterns import PatternError, ToolPattern
 from hooksdk.testing import attacks, make_workspace

@@ -19,10 +19,11 @@ from hooksdk import hooks, schema
 from hooksdk._approvals.request import Question, digest_of
 from hooksdk._firing.dispatcher import HandlerOutcome
 from hooksdk._firing.signature import is_async, own_result, to_result
-from hooksdk._run import asking, refusals
+from hooksdk._masking.mask import MIN_MASKED, SecretMask
+from hooksdk._run import asking, refusals, room
 from hooksdk._run.around import AroundStack
 from hooksdk._run.parts import PluginStorage
-from hooksdk._run.secrets import MIN_MASKED, SecretMask, fill, placeholders
+from hooksdk._run.secrets import fill, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._run.waiting_calls import digest_of_call
 from hooksdk._schema.fresh import peek, put_fresh
@@ -68,17 +69,30 @@ async def call_once(state: RunState, work: CallInProgress) -> ToolResult:
 async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
     """Take a call up, unless the transcript has its result already, and through these steps."""
     work.catalog = state.tools
-    is_recorded = work.depth == 0 and not state.asked_model and state.parts.transcript_kept
-    if is_recorded and await join(state, work):
+    if _has_result(state, work):
         return
-    if is_recorded and (result := state.parts.transcript.result_of(work.call)) is not None:
-        work.end = CallEnd("error" if result.is_error else "ok", result)
+    await room.check_room(state)
+    if _may_have_result(state, work) and await join(state, work):
+        return
+    if _has_result(state, work):
         return
     state.open_calls.append(work)
     await go_on(state, work, steps(state, work))
     if work.end is None and state.ended not in {None, "paused"}:  # `end_calls` left it out: it was not judged yet
         await go_on(state, work, _not_run(work))
         state.check_open()
+
+
+def _may_have_result(state: RunState, work: CallInProgress) -> bool:
+    return work.depth == 0 and not state.asked_model and state.parts.transcript_kept
+
+
+def _has_result(state: RunState, work: CallInProgress) -> bool:
+    """True, with its end set, for a call whose result the transcript has."""
+    result = state.parts.transcript.result_of(work.call) if _may_have_result(state, work) else None
+    if result is not None:
+        work.end = CallEnd("error" if result.is_error else "ok", result)
+    return result is not None
 
 
 async def join(state: RunState, work: CallInProgress) -> bool:
@@ -119,6 +133,8 @@ async def _judge_and_execute(state: RunState, work: CallInProgress) -> CallEnd |
     end = await judge(state, work)
     if end is not None or work.pending is not None or not state.open:  # a person may take longer than the run lives
         return end
+    if state.parts.transcript.unwritten.failures > state.failures_before:  # another call's record, meanwhile
+        return _refused("not_run", refusals.no_records(work.call.name))
     work.running = True
     return await execute(state, work)
 
@@ -671,7 +687,7 @@ def _masked(state: RunState, end: CallEnd) -> CallEnd:
 async def _record_result(state: RunState, work: CallInProgress, result: ToolResult) -> None:
     parts = state.parts
     if parts.transcript_kept:
-        await parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end)
+        await room.record_result(state, work, result)
     if state.waiting.calls:
         await state.waiting.forget(work.written)
     await parts.states.save()

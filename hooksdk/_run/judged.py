@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, final
 
 from hooksdk import schema
-from hooksdk._run import asking
+from hooksdk._run import asking, room
 from hooksdk._run.call import begin, execute, go_on, judge, judge_again, take_result, wait_until_at_rest
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk.approvals import YES, Approval, ApprovalRequest
@@ -108,12 +108,14 @@ class JudgedCall:
 
     async def execute(self) -> ToolResult:
         """Run the tool, and record its result; of a settled call answer the result, and of one that another task executes the
-        result that comes of that. Raises `ApprovalPending` while it waits for an approval, and `RunClosed` after its run."""
+        result that comes of that. Raises `ApprovalPending` while it waits for an approval, `RunClosed` after its run, and
+        `StoreError`, without running anything, where a record of the run could not be written."""
         while (work := self._work).running and work in self._state.busy:
             await wait_until_at_rest(self._state, work)
         if work.end is not None:
             return work.end.result
         self._check_approved()
+        room.check_records(self._state)
         self._claim()
         return await self._finish(lambda: execute(self._state, work))
 

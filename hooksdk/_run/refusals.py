@@ -116,6 +116,11 @@ def interrupted(name: str, error: BaseException) -> str:
     return f"'{name}' {how}."
 
 
+def no_records(name: str) -> str:
+    """The call was judged, and a record of its run could not be written meanwhile."""
+    return f"'{name}' was not run: records of this run cannot be written, so it takes no further call."
+
+
 def not_run_at_end(name: str) -> str:
     """The call was judged, and its run ended before anybody executed it or gave a result."""
     return f"'{name}' was not run: its run ended first."

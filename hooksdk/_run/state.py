@@ -14,8 +14,8 @@ import anyio
 from hooksdk import schema
 from hooksdk._approvals.request import ApprovalRequest, Question
 from hooksdk._firing.dispatcher import Dispatcher
+from hooksdk._masking.mask import SecretMask
 from hooksdk._run.parts import RunParts
-from hooksdk._run.secrets import SecretMask
 from hooksdk._run.shadow import RunResults
 from hooksdk._run.stats import RunStats
 from hooksdk._run.waiting_calls import WaitingCalls
@@ -158,6 +158,8 @@ class RunState:
 
     def __post_init__(self) -> None:
         self.hooks: Dispatcher = self.parts.dispatcher
+        self.failures_before: int = self.parts.transcript.unwritten.failures
+        """How many records of the session could not be written when the run began."""
         self._ids: set[str] = set()
         self._ids_of: Catalog | None = None
         self.secrets: SecretMask = self.parts.secrets

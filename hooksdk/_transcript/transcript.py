@@ -27,6 +27,7 @@ from hooksdk._transcript.requests import Plan, find_record
 from hooksdk._transcript.sizes import message_tokens
 from hooksdk._transcript.storage import SessionLog
 from hooksdk._transcript.trims import DrainReport, clean
+from hooksdk._transcript.unwritten import Unwritten
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import Message, MessageFormat
@@ -57,6 +58,7 @@ class Transcript:
         """Since the journal was last looked through for what is void."""
         self._must_reload = False
         """True while a step is under way, and after one that was interrupted: the next one reads the log again first."""
+        self.unwritten = Unwritten(may_be_full=log.existed)  # the files of a new session have just been made
 
     @classmethod
     async def open(cls, log: SessionLog, session_id: str) -> Self:
@@ -97,15 +99,22 @@ class Transcript:
 
     async def _journal(self, entry: Entry, *, verify: bool = False) -> None:
         entry = {**entry, "m": self._ledger.count, "time": round(time.time(), 3)}
-        await self._log.append_journal([entry], verify=verify)
+        with self.unwritten.watch():
+            await self._log.append_journal([entry], verify=verify)
         self._ledger.apply(entry)
 
     async def _store(self, messages: Sequence[Message]) -> None:
         if messages:
             ready = [each if type(each) is EncodedMessage else as_stored(each) for each in messages]
-            await self._log.append_messages(ready)
+            with self.unwritten.watch():
+                await self._log.append_messages(ready)
             for message in ready:
                 self._ledger.add(message)
+
+    @_exclusive
+    async def touch(self) -> None:
+        """Write something that changes nothing."""
+        await self._journal({"kind": "format", "name": self._need_format().name})
 
     # Messages
 
@@ -176,8 +185,7 @@ class Transcript:
     @_exclusive
     async def match(self, messages: Sequence[Message]) -> int:
         """Take a message list that the host keeps: it must begin with the view (each message as stored, as shown now, or as
-        shown before), and what follows is appended. Answers how many were known. Raises `TranscriptChanged` for anything
-        else.
+        shown before), and what follows is appended. Answers how many were known. Else raises `TranscriptChanged`.
         """
         messages = without_loose_ends(messages, self._need_format())
         await self._flush()

@@ -18,7 +18,7 @@ from mcp.server.session import ServerSession
 
 from hooksdk.approvals import Approver, digest_of
 from hooksdk.desk import ApprovalDesk
-from hooksdk.errors import ApprovalPending, HookSDKError
+from hooksdk.errors import ApprovalPending, HookSDKError, StoreError
 from hooksdk.gateway._approvals import ClientApprovals
 from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._counts import Counts
@@ -183,10 +183,7 @@ class GatewaySession:
         is told that the tools may be others."""
         self.supersede()
         await self._tell_change()
-        while self._requests:
-            self._at_rest = anyio.Event()
-            await self._at_rest.wait()
-        await self.leave()
+        await self._leave_when_at_rest()
 
     @contextmanager
     def at_work(self, context: Request) -> Generator[CallingClient]:
@@ -253,9 +250,19 @@ class GatewaySession:
         call_id = before.call_id if before else f"call-{uuid.uuid4().hex[:16]}"
         call, only = listing.call(call_id, name, arguments)
         assert self._run is not None
-        judged = await self._run.judge(call, only=only)
+        try:
+            judged = await self._run.judge(call, only=only)
+        except StoreError:
+            self._give_way()
+            raise
         try:
             result = await judged.execute()
+        except StoreError as problem:
+            self._give_way()
+            if judged.result is None:
+                raise
+            logger.warning("a call of '%s' ran, and what plugins keep of it could not be stored: %s", name, problem)
+            result = judged.result
         except ApprovalPending as pending:
             since = before.since if before else monotonic()
             self._waiting.setdefault(same, []).append(Waiting(call_id, judged, since))
@@ -264,6 +271,18 @@ class GatewaySession:
             title = pending.request.title if pending.request else name
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
         return as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
+
+    def _give_way(self) -> None:
+        """A record could not be written, so the run takes no further call: the client's next request gets another session."""
+        if not self.closing:
+            self.supersede()
+            self._parts.start_soon(self._leave_when_at_rest)
+
+    async def _leave_when_at_rest(self) -> None:
+        while self._requests:
+            self._at_rest = anyio.Event()
+            await self._at_rest.wait()
+        await self.leave()
 
     def _take_waiting(self, same: str) -> Waiting | None:
         """A call that waits and is made again; None where none does, or somebody makes it at this moment."""

@@ -132,7 +132,8 @@ class JudgedCall(Twin[run_side.JudgedCall]):
 
     def execute(self) -> ToolResult:
         """Run the tool, and record its result; of a settled call answer the result, and of one that another task executes the
-        result that comes of that. Raises `ApprovalPending` while it waits for an approval, and `RunClosed` after its run."""
+        result that comes of that. Raises `ApprovalPending` while it waits for an approval, `RunClosed` after its run, and
+        `StoreError`, without running anything, where a record of the run could not be written."""
         return self._call("execute")
 
     def supply(self, result: ToolResult | str) -> ToolResult:
@@ -245,11 +246,11 @@ class Run(Opened[run_side.Run]):
     ) -> ToolResult:
         """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's SDK or
         API has it. Whatever goes wrong with the call is a result that the model can read; only the host's own mistakes raise,
-        and `ApprovalPending` for a call whose approval comes later: call it again then, in this run or in a later one. It is
-        judged again, by the policies of now, and runs with the arguments that were judged. A call of the newest reply that has
-        its result already, such as when a loop is resumed, is not run again: that result is the answer, and while somebody
-        else makes the same call, the one that comes of that. `only` is asked about the real tool before anybody judges the
-        call: the reason that it answers refuses it."""
+        and `StoreError` for a record that cannot be written: the run takes no call then. `ApprovalPending` is for a call whose
+        approval comes later: call it again then, in this run or in a later one. It is judged again, by the policies of now, and
+        runs with the arguments that were judged. A call of the newest reply that has its result already, such as when a loop is
+        resumed, is not run again: that result is the answer, and while somebody else makes the same call, the one that comes of
+        that. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
         return self._call("call_tool", call, only=only)
 
     def judge(self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None) -> JudgedCall:

@@ -106,7 +106,7 @@ def good_and_bad(rule: dict[str, Any]) -> dict[str, tuple[Any, list[Any]]]:
     folders: str | list[str] | dict[str, str] = rule.get("path_inside", {})
     if isinstance(folders, dict):
         # The source may be anything below /, so only what cannot be read is no path in there.
-        unread = ["a\n", "{w}//a", "..", "~/x", "$HOME/x", "file:///etc/passwd", "{{secret:P}}", 5, None, [], {}, ["/x"], "*", "\\x"]  # fmt: skip
+        unread: list[Any] = ["a\n", "{w}//a", "..", "~/x", "$HOME/x", "file:///etc/passwd", "{{secret:P}}", 5, None, [], {}, ["/x"], "*", "\\x"]  # fmt: skip
         for name, folder in folders.items():
             cases[name] = ("/usr/x" if folder == "/" else f"{folder}/a", unread)
     else:
