@@ -435,7 +435,7 @@ async def test_a_foreign_tool_that_is_named_like_a_bridge_is_judged_like_any_oth
         ({"action": "deny", "url_host": "https://example.org"}, "without scheme, port and path"),
         ({"action": "deny", "url_host": {"url": "exam*.org"}}, "is not a host"),
         ({"action": "deny", "url_host": "b\u00fccher.example"}, "write 'xn--bcher-kva.example'"),
-        ({"action": "deny", "command": "git status"}, "write its name alone"),
+        ({"action": "deny", "command": "git push --force"}, "name the command alone"),
         ("deny", "dictionary"),
     ],
 )
