@@ -519,8 +519,7 @@ def test_whatever_a_rule_that_never_decides_is_about_the_other_one_is_about_too(
     rules = [{"action": "deny", "tools": wide}, {"action": action, "tools": narrow}]
     try:
         ToolPolicy.Config.model_validate({"rules": rules})
-    except ValueError as error:
-        assert "rule 2 " in str(error)
+    except ValueError:
         tool, pattern = make(name), ToolPattern(narrow)
         if pattern.matches(tool) or (action == "ask" and pattern.may_mean(tool)):
             assert ToolPattern(wide).may_mean(tool)
