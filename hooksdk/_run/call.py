@@ -74,7 +74,7 @@ async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
     unwritten = state.parts.transcript.unwritten
     if unwritten.may_be_full or unwritten.failures:
         await room.check_room(state)
-    if state.busy and _may_have_result(state, work) and await join(state, work):
+    if state.busy and await join(state, work):
         return
     if _has_result(state, work):
         return
@@ -85,13 +85,10 @@ async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
         state.check_open()
 
 
-def _may_have_result(state: RunState, work: CallInProgress) -> bool:
-    return work.depth == 0 and not state.asked_model and state.parts.transcript_kept
-
-
 def _has_result(state: RunState, work: CallInProgress) -> bool:
     """True, with its end set, for a call whose result the transcript has."""
-    result = state.parts.transcript.result_of(work.call) if _may_have_result(state, work) else None
+    recorded = work.depth == 0 and not state.asked_model and state.parts.transcript_kept
+    result = state.parts.transcript.result_of(work.call) if recorded else None
     if result is not None:
         work.end = CallEnd("error" if result.is_error else "ok", result)
     return result is not None
@@ -99,6 +96,8 @@ def _has_result(state: RunState, work: CallInProgress) -> bool:
 
 async def join(state: RunState, work: CallInProgress) -> bool:
     """Wait while somebody makes this very call of the newest reply: it is made once. True when what came of it is this one's."""
+    if work.depth or state.asked_model or not state.parts.transcript_kept:
+        return False
     written = digest_of_call(work.written)
     while twin := next((one for one in state.busy if _is_made_again(one, work.written, written)), None):
         times = sum(call.id == work.written.id for call in state.parts.transcript.pending)
