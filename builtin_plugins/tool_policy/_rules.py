@@ -329,6 +329,16 @@ class CompiledRule:
         unsaid = {**_UNSAID, "destructive": tool.annotations.read_only is not True}
         return all((unsaid[name] if said[name] is None else said[name]) is value for name, value in wanted.items())
 
+    def unsaid(self, tool: Tool) -> str:
+        """What the rule takes the tool for though it does not say so itself, in words; empty where it does."""
+        wanted = {} if self.exact or self.rule.annotations is None else self.rule.annotations
+        words = [
+            f"{'' if value else 'not '}{name.replace('_', '-')}"
+            for name, value in wanted.items()
+            if getattr(tool.annotations, name) is None
+        ]
+        return f"{tool.name} says nothing of it, so it counts as {' and '.join(words)}" if words else ""
+
     def why_not(self, arguments: Mapping[str, Any], tool: Tool, workspace: str | None) -> str:
         """Why the rule does not fit the call's arguments; empty when it does. An allow fits only what is sure, a deny and
         an ask whatever may be meant. Raises `Undecidable`."""
