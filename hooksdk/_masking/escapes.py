@@ -56,7 +56,7 @@ _ENTITY = [
     _row("&", f"(?:[a-zA-Z0-9]{_WRAP}){{2,32}}") + ";",
 ]
 _UNSEEN = [
-    r"\x1b\[[0-9;:?]{0,32}[a-zA-Z]", "</?(?:b|i|u|em|mark|strong|span|code|font|wbr)(?: [^<>\0]{0,200})?/?>",
+    r"\x1b\[[0-9;:?]{0,32}[a-zA-Z]", r"</?(?:b|i|u|em|mark|strong|span|code|font|wbr)(?: class=['\"][\w -]{1,60}['\"])?/?>",
     *"\u00ad\u200b\u200c\u200d\u2060\ufeff",
 ]  # fmt: skip
 """What a terminal or a page shows in colour, or not at all, is no part of the text."""

@@ -18,18 +18,16 @@ MIN_BASE64 = 6
 MIN_LINE = 32
 """Characters of a line of a longer value that is masked by itself, if it has no blanks: a line of a private key says much
 of it, while one of a settings file may be anybody's."""
-MIN_DECODED = 6
-"""Characters of what a value with escapes of its own says, to be looked for: few of them may be a word."""
+MIN_OTHER = 6
+"""Characters of what a value with an escape of its own may be read as, to be looked for: few of them may be a word."""
 _HALF_ESCAPE = re.compile(r"(?:%[0-9a-fA-F]?|\\(?:[uUx][0-9a-fA-F]{0,3})?|&#?)$")
 """At the end of a value, where it may be read together with what follows."""
 
 
 def texts_of(value: str) -> Iterator[str]:
     """The value itself, as text: with its escapes undone in case that somebody undoes them, and its lines."""
-    texts = [value, value.strip(), *(text for text in unescaped(value) if len(text.strip()) >= MIN_DECODED)]
-    if is_loose(shorter := _HALF_ESCAPE.sub("", value)):
-        texts.append(shorter)
-    for text in dict.fromkeys(texts):
+    others = (_HALF_ESCAPE.sub("", value), *unescaped(value))
+    for text in dict.fromkeys((value, value.strip(), *(text for text in others if len(text.strip()) >= MIN_OTHER))):
         yield from dict.fromkeys((text, unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text)))
         if not text.isascii() and len(text) >= MIN_LOOSE:
             yield from (text.lower(), text.upper())  # beyond ASCII not every case folds to one form

@@ -169,17 +169,17 @@ origin = "a stranger"
 kind = "command"
 reaches = "denied"
 about = "through the stranger's tool"
-values = ["strange <denied>", "curl"]
+values = ["./copy-of-<denied> x", "curl"]
 """
     (tmp_path / "cases.toml").write_text(cases)
     config = deny(tools="run", command="curl")
     code, told = await attack(tmp_path, config, SHELL, "--cases", "cases.toml")
     (target,) = told["targets"]
     assert code == 1
-    assert [(one["value"], one["origin"]) for one in target["attacks"]] == [("strange curl", "a stranger")]
+    assert [(one["value"], one["origin"]) for one in target["attacks"]] == [("./copy-of-curl x", "a stranger")]
     assert target["origins"]["a stranger"] == 1
     done = await hooksdk("policy", "attack", "targets.toml", "--cases", "cases.toml", folder=tmp_path)
-    assert "through  mcp:shell:run  'strange curl'" in done.out
+    assert "through  mcp:shell:run  './copy-of-curl x'" in done.out
     assert done.out.rstrip().endswith("by hooksdk, 1 by a stranger")
     assert f"1 of {target['tried']} attacks through" in done.out
 

@@ -121,6 +121,13 @@ def test_nor_do_two_or_three_of_them_after_one_another(value: str, first: str, o
     assert PLACEHOLDER in mask_of(value).text(f"before {written} after")
 
 
+def test_an_attribute_of_what_is_marked_is_read_as_well() -> None:
+    page = f'<span data-token="{LISTED["HTML of PHP"](VALUE)}">it is <span class="hl k-1">{VALUE[:9]}</span>{VALUE[9:]}</span>'
+    assert (
+        mask_of(VALUE).text(page) == f'<span data-token="{PLACEHOLDER}">it is <span class="hl k-1">{PLACEHOLDER}</span>'
+    )
+
+
 # Parts of a value
 
 
