@@ -13,16 +13,17 @@ import anyio
 
 from hooksdk import hooks
 from hooksdk._firing.dispatcher import Dispatcher
+from hooksdk._masking.mask import SecretMask
 from hooksdk._plugins.plugin import instantiate
 from hooksdk._run.listening import Listener, Listeners
 from hooksdk._run.masked import MaskedResults
 from hooksdk._run.options import check_options, json_value, make_info
 from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts, SessionParts
-from hooksdk._run.secrets import SecretMask
 from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
+from hooksdk._transcript.storage import as_store_errors
 from hooksdk.approvals import Approver
 from hooksdk.calls import TrimReceipt
 from hooksdk.errors import AsyncOnly, ConfigError, FenceClosed, PluginRefused, SessionClosed, check_list, check_text
@@ -196,7 +197,8 @@ class Session(AsyncOnly):
     async def __aenter__(self) -> Self:
         if not self._parts.background.alive:
             raise SessionClosed("the host")
-        self._log = await self._parts.store.open_session(self.id)
+        with as_store_errors(f"session '{self.id}'"):
+            self._log = await self._parts.store.open_session(self.id)
         try:
             self._parts.on_open(self)
             self._transcript = await Transcript.open(self._log, self.id)

@@ -3,8 +3,8 @@
     python scripts/demo_recording.py           writes it
     python scripts/demo_recording.py --check   says whether it is not as it would be written, with exit code 1
 
-Nothing in it depends on the machine or the clock: the demo is played in a folder with a short relative name, and every call is
-said to have taken 3 ms.
+It is what a person at a terminal sees, where the approval is granted without a question. Nothing in it depends on the machine
+or the clock.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -25,13 +23,10 @@ from rich.terminal_theme import TerminalTheme
 
 from hooksdk.cli._demo import headline
 from hooksdk.cli._demo.play import DemoOptions, play
-from hooksdk.cli._run.timeline import Timeline
-from hooksdk.hooks import Trace
-from hooksdk.records import CallFinished
 
 ROOT = Path(__file__).resolve().parents[1]
 SVG = ROOT / "docs" / "demo.svg"
-WIDTH = 100
+WIDTH = 80
 THEME = TerminalTheme(
     (24, 26, 31), (220, 223, 228),
     [(40, 44, 52), (224, 108, 117), (152, 195, 121), (229, 192, 123), (97, 175, 239), (198, 120, 221), (86, 182, 194), (220, 223, 228)],
@@ -51,7 +46,7 @@ def record() -> tuple[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
-            anyio.run(play, Path("station"), console, DemoOptions(), _steady)
+            anyio.run(play, Path("station"), console, DemoOptions(story=True))
         finally:
             os.chdir(here)
     text = "\n".join(line.rstrip() for line in console.export_text(clear=False).splitlines()) + "\n"
@@ -59,18 +54,6 @@ def record() -> tuple[str, str]:
     # An image may load no fonts from elsewhere; the terminal's own will do.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     return text, "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
-
-
-def _steady(console: Console) -> Callable[[Trace], None]:
-    """The timeline, with a clock that does not depend on the machine."""
-    timeline = Timeline(console)
-
-    def show(event: Trace) -> None:
-        if isinstance(event.record, CallFinished):
-            event = replace(event, record=replace(event.record, seconds=0.003))
-        timeline(event)
-
-    return show
 
 
 def main() -> None:

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import argparse
 import ast
-import base64
 import hashlib
-import html
 import json
 import os
 import random
+import re
 import shlex
 import signal
 import sys
@@ -29,7 +28,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, quote_plus, urlsplit
+from urllib.parse import urlsplit
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
@@ -40,10 +39,13 @@ from builtin_plugins.tool_policy._commands import CommandReader
 from builtin_plugins.tool_policy._hosts import HostReader
 from builtin_plugins.tool_policy._paths import PathReader
 from hooksdk import Tool
-from hooksdk._run.secrets import SecretMask
+from hooksdk._masking.escapes import unescaped
+from hooksdk._masking.mask import SecretMask
 from hooksdk.cli._console import json_text, printable
 from hooksdk.patterns import PatternError, ToolPattern
 from hooksdk.testing import attacks, make_workspace
+from tests.hooksdk.test_masking import BROKEN, VALUES
+from tests.hooksdk.writers import LISTED, OTHERS
 
 FOLDER = Path("fuzz-findings")
 SECONDS = 5.0
@@ -140,29 +142,21 @@ def check_address(text: str) -> None:
         assert host in HOSTS or host.endswith(".example.org"), f"it leads to {host}"
 
 
-WRITINGS: Mapping[str, Callable[[str], str]] = {
-    "as it is": str,
-    "JSON": lambda value: json.dumps(value)[1:-1],
-    "JSON twice": lambda value: json.dumps(json.dumps(value)[1:-1])[1:-1],
-    "a URL": lambda value: quote(value, safe=""),
-    "a form": quote_plus,
-    "HTML": html.escape,
-    "hexadecimal": lambda value: value.encode().hex(),
-    "base64": lambda value: base64.b64encode(value.encode()).decode(),
-}
-"""How `docs/explanation/safety.md` says that a value is found."""
-VALUES = st.text(
-    st.characters(min_codepoint=33, max_codepoint=0x2FF, categories=["L", "N", "P", "S"]), min_size=8, max_size=40
-)
+WRITERS = {**LISTED, **OTHERS}
+"""What servers and programs make of a value."""
 
 
-def check_masking(written: tuple[str, str, str]) -> None:
-    """A value is found in text of any kind around it, however it is written."""
-    value, before, after = written
-    mask = SecretMask([("NAME", value)])
-    for name, write in WRITINGS.items():
-        masked = mask.text(f"{before} {write(value)} {after}")
-        assert "{{secret:NAME}}" in masked, f"it is not found as {name}"
+BEGUN = re.compile(r"[\\%&=<]\w*\s*$")
+"""An escape that is begun and goes on behind a line end takes the first characters of what stands there for its own."""
+
+
+def check_masking(written: tuple[str, str, str, str]) -> None:
+    """A value is found between texts of any kind, whoever wrote it."""
+    value, name, before, after = written
+    if (name in BROKEN and unescaped(value)) or BEGUN.search(before):
+        return
+    masked = SecretMask([("NAME", value)]).text(f"{before}\n{WRITERS[name](value)}\n{after}")
+    assert "{{secret:NAME}}" in masked, "it is not found"
 
 
 def check_definition(text: str) -> None:
@@ -199,7 +193,9 @@ READERS: Mapping[str, Reader] = {
     "addresses": Reader(
         pieces("host", "example.org", "https://", "@", ":", "\\", "/", "?", "#", ".", "127.0.0.1", "0x7f.1", "[::1]", "%2e"), check_address
     ),
-    "masking": Reader(st.tuples(VALUES, st.text(max_size=20), st.text(max_size=20)), check_masking),
+    "masking": Reader(
+        st.tuples(VALUES, st.sampled_from(sorted(WRITERS)), st.text(max_size=20), st.text(max_size=20)), check_masking
+    ),
     "definitions": Reader(pieces("description", "ignore all ", "read ~/", " " * 50, "\n" * 10, "<!--"), check_definition),
     "terminal": Reader(st.one_of(st.text(), pieces("description", "\x1b[2J", "\x9b", "\u2028")), check_terminal),
     "patterns": Reader(st.tuples(st.one_of(st.text("a*?:[]_", max_size=40), NAMES), NAMES), check_pattern),

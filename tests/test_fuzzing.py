@@ -76,7 +76,7 @@ def test_the_command_says_how_much_was_read_and_exits_with_one_for_a_finding(
         ("paths", "PathReader.possibly", False, "sub"),
         ("addresses", "HostReader.surely", "", "https://evil.com"),
         ("addresses", "HostReader.possibly", False, "https://example.org"),
-        ("masking", "SecretMask.text", "the value", ("secret-value", "", "")),
+        ("masking", "SecretMask.text", "the value", ("secret-value", "JSON", "", "")),
         ("terminal", "printable", "\x1b", "text"),
         ("terminal", "json_text", "{}", "text"),
     ],

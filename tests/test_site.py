@@ -215,6 +215,18 @@ def test_pictures_are_drawn_and_nothing_is_loaded_from_elsewhere(browser: Browse
         assert [complaint for complaint in browser.complaints if HARMLESS not in complaint] == []
 
 
+def test_on_a_phone_pictures_keep_their_size_and_scroll_in_their_box(browser: Browser, address: str) -> None:
+    browser.open(address, width=390)
+    browser.evaluate(once(DRAWN))
+    boxes = "[document.querySelector('img[src$=\"demo.svg\"]').parentElement, document.querySelector('div.mermaid')]"
+    for inside, box, overflow in browser.evaluate(
+        f"{boxes}.map(one => [one.scrollWidth, one.clientWidth, getComputedStyle(one).overflowX])"
+    ):
+        assert inside >= 600
+        assert box < 390
+        assert overflow == "auto"
+
+
 def test_the_search_finds_the_page_of_a_plugin_by_its_name(browser: Browser, address: str) -> None:
     browser.open(address)
     box = "document.activeElement.shadowRoot?.querySelector"

@@ -27,7 +27,7 @@ def look_of(name: str) -> str:
     text = unicodedata.normalize("NFKD", re.sub("[\u017f\u02db\u037a]", _UNKNOWN, visible(name)))
     text = "".join(char for char in text if not unicodedata.combining(char)).translate(_CAPITALS)
     text = text.casefold().translate(_TWINS)
-    text = _SIGNS.sub("_", text)
+    text = _SIGNS.sub("", text)
     for pattern, letter in _ALIKE:
         text = pattern.sub(letter, text)
     return re.sub(r"[^\x00-\x7f]", _UNKNOWN, text)

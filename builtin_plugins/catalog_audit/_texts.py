@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, cast
 
 from hooksdk import Tool
@@ -12,18 +13,17 @@ from hooksdk import Tool
 MAX_FINDINGS = 5
 """Of one tool; the first say enough."""
 
-_BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-_TAGS = "\U000e0000-\U000e007f"
-_INVISIBLE = "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
-_KINDS = {
-    "text direction marks": re.compile(f"[{_BIDI}]+"),
-    "tag characters": re.compile(f"[{_TAGS}]+"),
-    "invisible characters": re.compile(f"[{_INVISIBLE}]+"),
-    "variation selectors in a row": re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}"),
-    "control characters": re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]+"),
-    # Looked for in texts without blanks at their end; `+` after a quantifier keeps hostile ones from taking long.
-    "text far out of sight": re.compile(r"(?<![ \t\u00a0])[ \t\u00a0]{200,}+(?=\S)|(?<!\n)\n(?:[ \t]*+\n){30,}+"),
-}
+_TAGS = "tag characters"
+_SELECTORS = "variation selectors in a row"
+_DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+_DRAWN_AS_NOTHING = re.compile(
+    "(?<!GAP|INE) FILLER|GRAPHEME JOINER|VOWEL INHERENT|FREE VARIATION SELECTOR|PATTERN BLANK|NULL NOTEHEAD"
+)
+"""In the names of letters and signs."""
+# Looked for in texts without blanks at their end; `+` after a quantifier keeps hostile ones from taking long.
+_FAR_AWAY = re.compile(r"(?<![^\S\n])[^\S\n]{200,}+(?=\S)|(?<!\n)\n(?:[^\S\n]*+\n){30,}+")
+_OVERWRITTEN = re.compile(r"\r(?!\n)")
+"""A terminal writes what follows over the line."""
 _FLAG_OF_TAGS = re.compile("\U0001f3f4[\U000e0030-\U000e007a]{2,6}\U000e007f")
 """The flags of England, Scotland and Wales are the one proper use of tag characters."""
 _JOINER = re.compile("(?<=[^\x00-\xff\u200b-\u200f])[\u200c\u200d\ufe0f]{1,2}(?=[^\x00-\xff\u200b-\u200f])")
@@ -76,9 +76,34 @@ def instructions(tool: Tool) -> list[str]:
 
 def visible(text: str) -> str:
     """The text without what nobody sees."""
-    for pattern in _KINDS.values():
-        text = pattern.sub("", text)
-    return text
+    if not _is_plain(text):
+        text = text.translate({ord(char): None for char in set(text) if hidden_kind(char)})
+    return _FAR_AWAY.sub("", text)
+
+
+@lru_cache(4096)
+def hidden_kind(char: str) -> str | None:
+    """Which kind of character that nobody sees this is, by what Unicode says of it. None for all others."""
+    category, direction, code = unicodedata.category(char), unicodedata.bidirectional(char), ord(char)
+    if category == "Cc":
+        return None if char in "\t\n\r" else "control characters"
+    if 0xE0000 <= code <= 0xE007F:
+        return _TAGS
+    name = unicodedata.name(char, "")
+    if name.startswith("VARIATION SELECTOR"):
+        return _SELECTORS
+    if direction in _DIRECTIONS or (category == "Cf" and name.endswith(("-LEFT MARK", "-RIGHT MARK", "LETTER MARK"))):
+        return "text direction marks"
+    # Signs that stand around numbers are of the category of format characters, too, but are drawn.
+    hidden = category == "Cf" and direction in {"BN", "ON"}
+    # Kept free by Unicode for characters that are not to be drawn.
+    hidden |= category == "Cn" and (code == 0x2065 or 0xFFF0 <= code <= 0xFFF8 or 0xE0000 <= code <= 0xE0FFF)
+    return "invisible characters" if hidden or _DRAWN_AS_NOTHING.search(name) else None
+
+
+def _is_plain(text: str) -> bool:
+    """True for nearly all texts: nothing in them but blanks can hide something."""
+    return text.isascii() and text.isprintable()
 
 
 def _look(tool: Tool, look: Any) -> list[str]:
@@ -116,17 +141,22 @@ def _texts_in(where: str, part: object) -> Iterator[tuple[str, str]]:
 
 
 def _hidden_in(text: str, where: str) -> Iterator[str]:
-    text = text.rstrip(" \t\n\u00a0")
-    if text.isascii() and text.isprintable():
-        # Nearly all texts are so; only blanks can hide something there.
-        if match := _KINDS["text far out of sight"].search(text):
-            yield f"text far out of sight (after {len(match[0])} blanks)"
+    text = text.rstrip(" \t\r\n\u00a0")
+    if match := _FAR_AWAY.search(text):
+        yield f"text far out of sight (after {len(match[0])} blanks)"
+    if _is_plain(text):
         return
     plain = _JOINER.sub("", _FLAG_OF_TAGS.sub("", text))
-    for kind, pattern in _KINDS.items():
-        if match := pattern.search(plain):
+    kinds: dict[str, str] = {}
+    for char in sorted(set(plain)):
+        if kind := hidden_kind(char):
+            kinds[kind] = kinds.get(kind, "") + re.escape(char)
+    for kind, chars in kinds.items():
+        if match := re.search(f"[{chars}]{'{2,}' if kind == _SELECTORS else '+'}", plain):
             codes = " ".join(f"U+{ord(char):04X}" for char in match[0][:4])
             yield f"{kind} ({codes}{' ...' if len(match[0]) > 4 else ''})"
+    if _OVERWRITTEN.search(plain):
+        yield "a carriage return that ends no line (U+000D)"
     if where in {"name", "owner"} and any(char in "\n\r\t\u2028\u2029" for char in plain):
         yield "a line break"
 

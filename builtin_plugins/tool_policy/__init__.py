@@ -145,11 +145,13 @@ def _undecidable(rule: CompiledRule, problem: Undecidable) -> str:
 
 
 def _answer(compiled: CompiledRule, tool: Tool) -> Block | Ask | None:
-    rule = compiled.rule
+    rule, unsaid = compiled.rule, compiled.unsaid(tool)
     if rule.action == "deny":
-        return Block(rule.reason or f"{compiled.name} of the tool policy denies it")
+        reason = rule.reason or f"{compiled.name} of the tool policy denies it"
+        return Block(f"{reason} ({unsaid})" if unsaid else reason)
     if rule.action == "ask":
         title = rule.title or f"Run {tool.label or tool.name}?"
+        title = f"{title} ({unsaid})" if unsaid else title  # the refusal where nobody can be asked has the title alone
         description = rule.reason or f"{compiled.name} of the tool policy asks for a person."
         return Ask(title, description, rule.severity, rule=text_of(rule) if compiled.number else "default")
     return None

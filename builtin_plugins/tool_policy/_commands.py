@@ -7,12 +7,16 @@ and `;`. A whole shell grammar would not say more: what a variable or a substitu
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from builtin_plugins.tool_policy._conditions import MAX_CHARS, words_of
+from builtin_plugins.tool_policy._conditions import MAX_CHARS, Leaf, words_of
+from builtin_plugins.tool_policy._lines import LINE_NAMES, resembles_line
+from builtin_plugins.tool_policy._running import may_run
 
-_LAST_WORDS = {"command", "commands", "cmd", "cmds", "commandline", "script", "shell", "bash", "exec", "argv"}
+_ARGUMENTS = {"args", "arguments", "argv", "params", "parameters", "options", "flags"}
+_INPUTS = {"stdin", "input"}
 _TOKEN = re.compile(
     r"""
     (?P<blank> [ \t]+ )
@@ -28,13 +32,6 @@ _PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}")
 """`{{secret:NAME}}` is filled in after the call was judged, as a variable is."""
 _FILLED_IN = re.compile(r"""'[^']*'|([$!\\])""")
 """Whatever a shell replaces: nothing is replaced within single quotes."""
-LAUNCHERS = frozenset({
-    "ash", "awk", "bash", "builtin", "busybox", "chroot", "command", "coproc", "csh", "dash", "docker", "doas", "do",
-    "elif", "else", "env", "eval", "exec", "find", "fish", "flock", "if", "ionice", "ksh", "nice", "node", "nohup", "parallel",
-    "perl", "php", "podman", "python", "python3", "ruby", "script", "setsid", "sh", "source", "ssh", "stdbuf", "strace", "su",
-    "sudo", "tcsh", "then", "time", "timeout", "until", "watch", "while", "xargs", "zsh", ".",
-})  # fmt: skip
-"""Programs and words of the shell that run what their arguments name."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +40,6 @@ class _Reading:
     """The words of each command, without quotes."""
     problem: str = ""
     """Why it may run something else, too."""
-    hidden: bool = False
-    """Part of it is filled in elsewhere, so that any program may be meant."""
 
 
 class CommandReader:
@@ -57,47 +52,93 @@ class CommandReader:
     def is_named(self, name: str) -> bool:
         """True for `command`, `shell_command`, `cmd`."""
         words = words_of(name)
-        return bool(words) and words[-1] in _LAST_WORDS
+        return bool(words) and words[-1] in LINE_NAMES
 
-    def resembles(self, text: str) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Any text may be a command, so none is taken for one by its looks."""
-        return False
+    def resembles(self, text: str) -> bool:
+        """True for a text that begins with a well-known program."""
+        return resembles_line(text)
 
     def surely(self, text: str, wanted: Sequence[str], workspace: str | None) -> str:  # noqa: ARG002 - the protocol's parameter
         """Why the line may run something that is not listed; empty when it surely does not."""
+        if "*" in wanted:
+            return ""
         reading = _read(text)
         if reading.problem:
             return f"cannot be read for sure: {reading.problem}"
-        other = next((words[0] for words in reading.commands if words[0] not in wanted), None)
-        return "" if other is None else f"runs {other!r}, which is none of {', '.join(wanted)}"
+        listed = [one.split(" ") for one in wanted]
+        for words in reading.commands:
+            if not any(words[: len(one)] == one for one in listed):
+                return f"runs {' '.join(words[: max(map(len, listed))])!r}, which is none of {', '.join(wanted)}"
+        return ""
 
     def possibly(self, text: str, wanted: Sequence[str], workspace: str | None, *, named: bool) -> bool:  # noqa: ARG002 - the protocol's parameter
         """True when the line may run one of these programs. Without a name that says so a text counts as a line only when
         it can be read as one."""
-        reading = _read(text)
-        if reading.hidden:
-            return named or any(_mentions(text, program) for program in wanted)
-        return any(_may_run(words, wanted) for words in reading.commands)
+        return "*" in wanted or may_run(text, wanted, named=named)
+
+    def in_line(self, line: str, wanted: Sequence[str], workspace: str | None) -> bool:  # noqa: ARG002 - the protocol's parameters
+        """A line in a line is what `possibly` looks for."""
+        return False
+
+    def joined(self, leaves: Sequence[Leaf], *, surely: bool) -> Iterator[Leaf]:
+        """A list of words as a line; and a line with the arguments, and for a deny the input, that stand beside it."""
+        lists: dict[str, list[str]] = {}
+        for leaf in leaves:
+            if leaf.in_list:
+                lists.setdefault(leaf.name, []).append(str(leaf.value))
+        lines = [
+            leaf for leaf in leaves if isinstance(leaf.value, str) and not leaf.in_list and self.is_named(leaf.name)
+        ]
+        if not surely:
+            lists_as_lines = [Leaf(name, shlex.join(words), in_list=False) for name, words in lists.items()]
+            yield from lists_as_lines
+            lines += [leaf for leaf in lists_as_lines if self.is_named(leaf.name)]
+        for line in lines:
+            for other in {leaf.name: leaf for leaf in leaves if _parent(leaf) == _parent(line)}.values():
+                words = lists.get(other.name, [str(other.value)])
+                last = (words_of(other.name) or [""])[-1]
+                if last in _ARGUMENTS:
+                    # A tool may hand the words on as they are, or put them into a line.
+                    texts = [" ".join(words)] if surely else [" ".join(words), shlex.join(words)]
+                    yield from (Leaf(line.name, f"{line.value} {text}", in_list=False) for text in texts)
+                elif last in _INPUTS and not surely:
+                    yield Leaf(line.name, f"{line.value} <<< {shlex.quote(words[0])}", in_list=False)
 
 
-def check_program(text: str) -> str:
-    """A program as a rule names it. Raises `ValueError`."""
-    if not re.fullmatch(r"[A-Za-z0-9_./@+-]+", text):
-        raise ValueError(f"'{text}' is not a program; write its name alone, such as 'git' or '/usr/bin/git'")
+def _parent(leaf: Leaf) -> str:
+    return leaf.name.rpartition(".")[0]
+
+
+def check_command(text: str) -> str:
+    """A program as a rule names it, alone or with the words of one of its commands; `*` is any. Raises `ValueError`."""
+    if text == "*":
+        return text
+    program, *words = text.split(" ")
+    option = next((word for word in words if word.startswith(("-", "+"))), None)
+    if option is not None:
+        raise ValueError(
+            f"'{text}' names the option '{option}', which has other spellings; name the command alone, such as 'git push'"
+        )
+    if not re.fullmatch(r"[A-Za-z0-9_./@+-]+", program) or not all(
+        re.fullmatch(r"[A-Za-z0-9_./@:+-]+", one) for one in words
+    ):
+        raise ValueError(
+            f"'{text}' is not a program or a command of one; write such as 'git', '/usr/bin/git' or 'git push', one blank between words"
+        )
     return text
 
 
 def _read(text: str) -> _Reading:
     if len(text) > MAX_CHARS:
-        return _Reading([], "it is too long", hidden=True)
+        return _Reading([], "it is too long")
     text = _PLACEHOLDER.sub("$secret", text)
     commands: list[list[str]] = [[]]
-    problem, hidden, at = "", False, 0
+    problem, at = "", 0
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None:
             part = text[at]
-            return _Reading([], f"it has {part!r} outside of plain quotes", hidden=True)
+            return _Reading([], f"it has {part!r} outside of plain quotes")
         at = token.end()
         if token["odd"]:
             problem = problem or f"it has {token['odd']!r} in it"
@@ -116,37 +157,14 @@ def _read(text: str) -> _Reading:
                 if "=" in word:
                     problem = problem or "it sets a variable for the program"
                 if re.search(r"[$*?\[\]~%^]", word):
-                    problem, hidden = problem or "the program is a pattern", True
+                    problem = problem or "the program is a pattern"
             commands[-1].append(word)
     if not commands[-1]:
         problem = problem or "a command in it is empty"
-    return _Reading([words for words in commands if words], problem, hidden)
+    return _Reading([words for words in commands if words], problem)
 
 
 def _without_quotes(quoted: re.Match[str]) -> str:
     if quoted[1] is not None:
         return quoted[1]
     return quoted[3] if quoted[2] is None else re.sub(r"\\(.)", r"\1", quoted[2], flags=re.DOTALL)
-
-
-def _may_run(words: list[str], wanted: Sequence[str]) -> bool:
-    """Whether one command may run one of these programs: by itself, or because what it runs takes a program."""
-    while words and "=" in words[0]:
-        words = words[1:]
-    if not words:
-        return False
-    program = _base(words[0])
-    if any(program == _base(one) for one in wanted):
-        return True
-    rest = " ".join(words[1:])
-    return program in LAUNCHERS and ("$" in rest or any(_mentions(rest, one) for one in wanted))
-
-
-def _mentions(text: str, program: str) -> bool:
-    plain = re.sub(r"[\\'\"]", "", text)
-    return re.search(rf"(?<![\w.-]){re.escape(_base(program))}(?![\w-])", plain, re.IGNORECASE) is not None
-
-
-def _base(program: str) -> str:
-    """The name without its folder; some file systems do not tell upper from lower case."""
-    return program.rpartition("/")[2].casefold()

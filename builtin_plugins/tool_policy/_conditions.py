@@ -7,10 +7,11 @@ An allow must fit only what it surely means, a deny or an ask whatever it may me
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from builtin_plugins.tool_policy._lines import LINE_NAMES, resembles_line
 from hooksdk import Tool
 
 EVERY = "*"
@@ -58,6 +59,13 @@ def words_of(name: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", last)]
 
 
+def is_line(leaf: Leaf, *, by_value: bool = True) -> bool:
+    """True for a value that is a command line by the names on the way to it, or by its looks."""
+    if any((words := words_of(name)) and words[-1] in LINE_NAMES for name in with_outer(leaf.name)):
+        return True
+    return by_value and isinstance(leaf.value, str) and resembles_line(leaf.value)
+
+
 class Reader(Protocol):
     """One kind of condition: paths, addresses or command lines."""
 
@@ -84,6 +92,23 @@ class Reader(Protocol):
         """True when the text may be one of those wanted. `named`: the argument's name says that it holds one."""
         ...
 
+    def in_line(self, line: str, wanted: Sequence[str], workspace: str | None) -> bool:
+        """True when one of those wanted may stand in a command line."""
+        ...
+
+    def joined(self, leaves: Sequence[Leaf], *, surely: bool) -> Iterable[Leaf]:
+        """What a tool may make of several arguments, such as a line of a list of words. `surely`: what any tool may make of
+        them, to be judged for an allow."""
+        ...
+
+
+class AloneReader:
+    """What readers have in common that look at each argument alone."""
+
+    def joined(self, leaves: Sequence[Leaf], *, surely: bool) -> Iterable[Leaf]:  # noqa: ARG002 - the protocol's parameters
+        """Nothing: a path or an address is not put together."""
+        return ()
+
 
 @dataclass(frozen=True)
 class Condition:
@@ -99,7 +124,9 @@ class Condition:
         judged: set[str] = set()
         declared = set(tool.parameter_names)
         others = self.targets.get(EVERY)
-        for leaf in leaves_of(arguments):
+        leaves = list(leaves_of(arguments))
+        joined: dict[str, str] = {leaf.name: leaf.value for leaf in self.reader.joined(leaves, surely=True)}
+        for leaf in leaves:
             wanted = self._named(leaf)
             if wanted is None:
                 unknown = leaf.argument not in declared
@@ -114,9 +141,9 @@ class Condition:
                 return f"the argument '{leaf.name}' is not text"
             if leaf.in_list and not (self.reader.lists and _takes_list(tool, leaf.argument)):
                 return f"the argument '{leaf.name}' is a list, which the tool's schema does not ask for"
-            if problem := self.reader.surely(leaf.value, wanted, workspace):
+            if problem := self.reader.surely(joined.get(leaf.name, leaf.value), wanted, workspace):
                 return f"the argument '{leaf.name}' {problem}"
-            judged.update(_with_outer(leaf.name))
+            judged.update(with_outer(leaf.name))
         if missing := [name for name in self.targets if name not in {EVERY, *judged}]:
             return f"the argument '{missing[0]}' is missing, and what the tool does then is not known"
         return "" if judged else f"no argument holds {self.reader.noun}"
@@ -124,6 +151,7 @@ class Condition:
     def why(self, arguments: Mapping[str, Any], workspace: str | None) -> str:
         """Why a deny or an ask fits the call: what it may mean. Empty when it surely means something else."""
         leaves = list(leaves_of(arguments))
+        leaves += self.reader.joined(leaves, surely=False)
         named_ones = [leaf for leaf in leaves if self._named(leaf) is not None or self._is_meant(leaf, by_value=False)]
         for leaf in named_ones if named_ones and self.reader.only_named else leaves:
             named = leaf in named_ones
@@ -133,21 +161,23 @@ class Condition:
             if not isinstance(leaf.value, str):
                 if named:
                     return f"the argument '{leaf.name}' is not text, so it cannot be read as {self.reader.noun}"
-            elif self.reader.possibly(leaf.value, wanted, workspace, named=named):
+            elif self.reader.possibly(leaf.value, wanted, workspace, named=named) or (
+                is_line(leaf) and self.reader.in_line(leaf.value, wanted, workspace)
+            ):
                 return f"the argument '{leaf.name}' fits {self.key} ({', '.join(wanted)}), or may fit it"
         return ""
 
     def _named(self, leaf: Leaf) -> list[str] | None:
         """What is listed for this argument by its name, or for one that it is part of."""
-        return next((self.targets[name] for name in _with_outer(leaf.name) if name in self.targets), None)
+        return next((self.targets[name] for name in with_outer(leaf.name) if name in self.targets), None)
 
     def _is_meant(self, leaf: Leaf, *, by_value: bool) -> bool:
-        if any(self.reader.is_named(name) for name in _with_outer(leaf.name)):
+        if any(self.reader.is_named(name) for name in with_outer(leaf.name)):
             return True
         return by_value and isinstance(leaf.value, str) and self.reader.resembles(leaf.value)
 
 
-def _with_outer(name: str) -> Iterator[str]:
+def with_outer(name: str) -> Iterator[str]:
     """`a.b.c`, `a.b`, `a`."""
     while name:
         yield name

@@ -8,7 +8,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from urllib.parse import unquote, urlsplit
 
-from builtin_plugins.tool_policy._conditions import MAX_CHARS, words_of
+from builtin_plugins.tool_policy._conditions import MAX_CHARS, AloneReader, words_of
+from builtin_plugins.tool_policy._lines import texts_in
 
 _LAST_WORDS = {
     "url", "urls", "uri", "uris", "link", "links", "href", "endpoint", "host", "hosts", "hostname", "domain", "domains",
@@ -20,9 +21,16 @@ _HOST = rf"(?P<host>{_NAME}|\[[0-9a-f:.]+\])(?::(?P<port>\d{{1,5}}))?"
 _ADDRESS = re.compile(rf"(?:https?|wss?)://{_HOST}(?P<rest>[/?#][!-~]*)?", re.IGNORECASE)
 """One of the forms that all clients read alike: no user, no blanks, nothing but ASCII, the two slashes written out."""
 _BARE = re.compile(_HOST, re.IGNORECASE)
+_PREFIXES = (0x64FF9B << 64, 0xFFFF << 16, 0)
+"""Before an IPv4 address at the end of an IPv6 one: NAT64, translated, compatible."""
+_IPV6 = 1 << 128
+"""Added to the number of an IPv6 address, so that ::1 is not 0.0.0.1."""
+_LOOPBACK_NAMES = frozenset({"localhost", "*.localhost", "[::1]", "[::]"})
+_LOCALHOST = re.compile(r"(?<![\w-])localhost(?:\.localdomain)?(?!\.?[\w-])")
+"""All of them lead to the machine itself, so who denies one denies all."""
 
 
-class HostReader:
+class HostReader(AloneReader):
     """Reads addresses of the web."""
 
     noun = "an address"
@@ -53,13 +61,21 @@ class HostReader:
         if named and re.search(r"\{\{|\$\{|\$[A-Za-z_]", text):
             return True
         readings = list(_readings(text))
+        numbers = set[int]().union(*map(_numbers_in, readings))
         for pattern in wanted:
             names = _search_for(pattern)
-            numbers = _number_of(pattern.strip("[]"))
-            for reading in readings:
-                if names.search(reading) or (numbers is not None and numbers in _numbers_in(reading)):
-                    return True
+            own = _numbers_of(pattern.strip("[]"))
+            if any(map(names.search, readings)) or own & numbers:
+                return True
+            if (pattern in _LOOPBACK_NAMES or any(map(_is_loopback, own))) and any(
+                _leads_here(reading, named) for reading in readings
+            ):
+                return True
         return False
+
+    def in_line(self, line: str, wanted: Sequence[str], workspace: str | None) -> bool:
+        """True when a word of the line, without its quotes, names one of the hosts."""
+        return self.possibly(" ".join(dict.fromkeys(texts_in(line))), wanted, workspace, named=False)
 
 
 def check_host(text: str) -> str:
@@ -104,7 +120,8 @@ def _readings(text: str) -> Iterator[str]:
     visible = text
     if not (text.isascii() and text.isprintable()):
         visible = "".join(char for char in text if unicodedata.category(char) not in {"Cc", "Cf", "Zl", "Zp"})
-    for one in dict.fromkeys((text, visible, unquote(unquote(visible)))):
+    unquoted = re.sub(r"""["'\\]""", "", visible)  # as a shell does
+    for one in dict.fromkeys((text, visible, unquote(unquote(visible)), unquoted)):
         reading = unicodedata.normalize("NFKC", one).casefold().replace("\N{IDEOGRAPHIC FULL STOP}", ".")
         yield reading
         if not reading.isascii():
@@ -127,38 +144,63 @@ def _search_for(pattern: str) -> re.Pattern[str]:
     return re.compile(above + re.escape(pattern.removeprefix("*.")) + r"(?!\.?[\w-])")
 
 
-def _number_of(host: str) -> int | None:
-    """An IP address as a number, in any of the spellings that the C library reads; None for another text."""
+def _numbers_of(host: str) -> set[int]:
+    """An IP address as numbers, in any of the spellings that some client reads; none for another text. An IPv6 address that
+    leads to an IPv4 one is both."""
     if ":" not in host:
-        return _old_number_of(host)
+        return _old_numbers_of(host)
     try:
-        address = ipaddress.IPv6Address(host)
+        address = ipaddress.IPv6Address(host.partition("%")[0])
     except ValueError:
-        return None
-    return int(address.ipv4_mapped or address)
+        return set()
+    number = int(address)
+    inner = {int(one) for one in (address.ipv4_mapped, address.sixtofour, *(address.teredo or ())) if one is not None}
+    if number > 0xFFFF and any(number >> 32 == prefix for prefix in _PREFIXES):
+        inner.add(number & 0xFFFFFFFF)
+    return inner or {number + _IPV6}
 
 
-def _old_number_of(host: str) -> int | None:
-    """`127.1`, `0x7f000001`, `017700000001`, `2130706433`."""
+def _old_numbers_of(host: str) -> set[int]:
+    """`127.1`, `0x7f000001`, `2130706433`, and `0177.0.0.1`, which some clients read as `177.0.0.1`."""
     parts = host.rstrip(".").split(".")
     if len(parts) > 4 or not all(re.fullmatch(r"0x[0-9a-f]*|\d+", part) for part in parts):
-        return None
-    try:
-        numbers = [_c_number(part) for part in parts]
-    except ValueError:
-        return None
-    *upper, last = numbers
-    if any(number > 255 for number in upper) or last >= 256 ** (5 - len(parts)):
-        return None
-    return sum(number << (24 - 8 * at) for at, number in enumerate(upper)) + last
+        return set()
+    numbers = set[int]()
+    for octal in (True, False):
+        try:
+            *upper, last = [_c_number(part, octal=octal) for part in parts]
+        except ValueError:
+            continue
+        if all(number <= 255 for number in upper) and last < 256 ** (5 - len(parts)):
+            numbers.add(sum(number << (24 - 8 * at) for at, number in enumerate(upper)) + last)
+    return numbers
 
 
-def _c_number(part: str) -> int:
+def _c_number(part: str, *, octal: bool) -> int:
     if part.startswith("0x"):
         return int(part[2:] or "0", 16)
-    return int(part, 8) if part.startswith("0") else int(part)
+    return int(part, 8) if octal and part.startswith("0") else int(part)
+
+
+def _is_loopback(number: int) -> bool:
+    """True for 127.0.0.0/8 and ::1, and for the address of no machine, which leads to this one."""
+    return number >> 24 == 127 or number in {0, _IPV6, _IPV6 + 1}
+
+
+def _leads_here(reading: str, named: bool) -> bool:
+    """Whether a text names this machine. A number such as 127.5 counts only where a host stands."""
+    hosts = re.findall(r"//(?:[^/?#\s@]*@)?(\[[^\]]*\]|[^/?#\s:]*)", reading)
+    hosts += re.findall(r"(?<![\w.:-])(?:[\da-fx]+(?:\.[\da-fx]+){3}|::1?)(?![\w.:-])|\[::1?\]", reading)
+    if named:
+        hosts.append(re.sub(r":\d*$", "", reading) if reading.count(":") == 1 else reading)
+    numbers = set[int]().union(*(_numbers_of(host.strip("[]")) for host in hosts if len(host) <= 60))
+    return any(map(_is_loopback, numbers)) or _LOCALHOST.search(reading) is not None
 
 
 def _numbers_in(reading: str) -> set[int]:
-    tokens = {*re.findall(r"(?<![0-9a-z])\d[0-9a-fx.]*", reading), *re.findall(r"\[([0-9a-f:.]+)\]", reading)}
-    return {number for token in tokens if len(token) <= 60 and (number := _number_of(token)) is not None}
+    tokens = {
+        *re.findall(r"(?<![0-9a-z])\d[0-9a-fx.]*", reading),
+        *re.findall(r"\[([0-9a-f:.]+(?:%[\w.-]+)?)\]", reading),
+        *re.findall(r"(?<![0-9a-z:.])[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}(?:[\d.]{4,15})?(?![0-9a-z:])", reading),
+    }
+    return set[int]().union(*(_numbers_of(token) for token in tokens if len(token) <= 60))

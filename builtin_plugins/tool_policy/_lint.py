@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from builtin_plugins.tool_policy._commands import LAUNCHERS
-from builtin_plugins.tool_policy._rules import Rule
+from builtin_plugins.tool_policy._launchers import LAUNCHERS
+from builtin_plugins.tool_policy._rules import CompiledRule, Rule
 from hooksdk import Tool
 from hooksdk.patterns import ToolPattern, near_tools
 
@@ -22,12 +22,24 @@ def problems_of(rules: Sequence[Rule], tools: Sequence[Tool] | None) -> Iterator
         where = f"rule {number} ({rule.action} {', '.join(rule.tools)})"
         for problem in (*_schema_problems(rule), *_command_problems(rule)):
             yield f"{where}: {problem}"
+        for name, key, owner in _unwatched(rule, tools or ()):
+            fits = "so it allows any" if key == "path_inside" else "so no call with it is allowed"
+            yield f"{where}: {owner} takes {name!r}, and the rule has no {key} for it, {fits}; add {key} = {{{name} = ...}}"
         for text in rule.tools if tools is not None else ():
             pattern = ToolPattern(text)
             means = pattern.matches if rule.action == "allow" else pattern.may_mean
             if not any(means(tool) for tool in tools or ()):
                 hint = near_tools(text, tools or ()) or " `hooksdk tools list` shows their names."
                 yield f"{where}: no tool here is meant by {text!r}.{hint}"
+
+
+def _unwatched(rule: Rule, tools: Sequence[Tool]) -> Iterator[tuple[str, str, str]]:
+    """What a tool that the rule is about takes, and no condition of the rule looks at."""
+    compiled = CompiledRule(rule, 1)
+    for tool in tools:
+        if compiled.fits_tool(tool):
+            for name, key in compiled.unwatched_names(tool):
+                yield name, key, tool.id
 
 
 def _schema_problems(rule: Rule) -> Iterator[str]:
@@ -62,10 +74,12 @@ def _has_plain_dot(pattern: str) -> bool:
 
 
 def _command_problems(rule: Rule) -> Iterator[str]:
-    for programs in (rule.command or {}).values():
-        starters = [one for one in programs if one.rpartition("/")[2] in LAUNCHERS]
+    for lines in (rule.command or {}).values():
+        starters = [one for one in lines if one.split(" ")[0].rpartition("/")[2] in LAUNCHERS]
         if rule.action == "allow" and starters:
             yield f"{', '.join(starters)} runs any other program, so this allows everything; list the programs themselves"
+        if rule.action == "allow" and "*" in lines:
+            yield 'command = "*" allows every command, and so every file and host; list the programs'
     if rule.action == "deny" and rule.command is not None:
         yield "a program can be run under another name, so a deny of programs is no wall; deny by default and allow by command"
     if rule.action == "deny" and rule.url_host is not None and not _is_everything(rule.url_host):

@@ -7,10 +7,13 @@ import re
 import stat
 import unicodedata
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
 
-from builtin_plugins.tool_policy._conditions import MAX_CHARS, words_of
+from builtin_plugins.tool_policy._conditions import MAX_CHARS, AloneReader, words_of
+from builtin_plugins.tool_policy._lines import folders_in, texts_in
+from builtin_plugins.tool_policy._shell_words import HOLES
 
 _LAST_WORDS = {
     "path", "paths", "file", "files", "filename", "filenames", "filepath", "filepaths", "pathname", "dir", "dirs",
@@ -18,9 +21,11 @@ _LAST_WORDS = {
     "dest", "destination", "target", "targets", "location",
 }  # fmt: skip
 _PAIRS = {("file", "name"), ("file", "names"), ("folder", "name"), ("directory", "name"), ("path", "name")}
+_MAX_TEXTS = 500
+"""Words of a line that are looked up on the disk."""
 _READ_ANOTHER_WAY = re.compile(
     r"""
-    ^[~\-@]                   # a home, an option of a command, a file of arguments
+    ^[~\-@"']                 # a home, an option of a command, a file of arguments, quotes
     | ^[A-Za-z][A-Za-z0-9+.-]*:   # file:, a drive
     | [*?\[{]                 # patterns that some tools expand, and {{secret:...}}
     | \$[A-Za-z_({] | %[0-9A-Za-z_]+% | %[0-9A-Fa-f]{2} | `   # variables, percent-encoding, commands
@@ -30,7 +35,7 @@ _READ_ANOTHER_WAY = re.compile(
 )
 
 
-class PathReader:
+class PathReader(AloneReader):
     """Reads paths."""
 
     noun = "a path"
@@ -90,6 +95,21 @@ class PathReader:
             for real in {_folded(os.path.normpath(place)), _folded(_real(place))}:
                 if any(_is_inside(real, end) or (pattern and _is_inside(end, real)) for end in ends):
                     return True
+        return False
+
+    def in_line(self, line: str, wanted: Sequence[str], workspace: str | None) -> bool:
+        """True when a word of the line, or a part of one, may be a path inside one of the folders."""
+        texts = list(dict.fromkeys(islice(texts_in(line), _MAX_TEXTS + 1)))
+        if len(texts) > _MAX_TEXTS:
+            return True
+        places = [workspace, *(place for folder in folders_in(line) if (place := _absolute(folder, workspace)))]
+        folders = [place for folder in wanted if (place := _absolute(folder, workspace))]
+        for text in texts:
+            if text.startswith("~") or not HOLES.isdisjoint(text):
+                if any(_may_become(text, folder) for folder in folders):
+                    return True
+            elif any(self.possibly(text, wanted, place, named=False) for place in places):
+                return True
         return False
 
 
@@ -159,9 +179,27 @@ def _readings(text: str) -> Iterator[str]:
     plain = re.sub(r"^(?i:file):(//[^/]*(?=/))?", "", stripped).lstrip("@")
     for one in dict.fromkeys((text, stripped, text.partition("\0")[0], text.strip().partition("\n")[0], plain)):
         decoded = unquote(unquote(one))
-        for reading in dict.fromkeys((one, decoded, unicodedata.normalize("NFKC", decoded).replace("\\", "/"))):
+        unquoted = re.sub(r"""^["'`(\[<]+|["'`)\]>]+$""", "", decoded)
+        for reading in dict.fromkeys(
+            (one, decoded, unquoted, unicodedata.normalize("NFKC", decoded).replace("\\", "/"))
+        ):
             # An option such as --file=/etc/passwd holds its path behind the sign.
             yield from (reading, reading.partition("=")[2]) if reading.startswith("-") else (reading,)
+        if named_part := re.match(r"[\w.@-]+:(?=[/~.])", decoded):
+            yield decoded[named_part.end() :]  # another machine's, for scp and docker, which may be this one
+
+
+def _may_become(text: str, folder: str) -> bool:
+    """Whether a word of a line with something to be filled in may lie in the folder. What a variable at its start holds is not
+    known, so the rest of the word decides: `$ROOT/etc/passwd` may lie in `/etc`."""
+    text, folder = _folded(text) if text.startswith("/") else text.casefold(), _folded(folder)
+    start = re.split(f"[{''.join(sorted(HOLES))}]", text, maxsplit=1)[0]
+    if start.startswith("/"):
+        return folder.startswith(start) or start.startswith(f"{folder}/")
+    name = folder.rpartition("/")[2]
+    if text.startswith("~") and _is_inside(_folded(str(Path.home())), folder):
+        return True
+    return bool(name) and name in re.split(r"[/\\]", text)
 
 
 def _real(path: str) -> str:

@@ -18,11 +18,12 @@ from pydantic import (
     model_validator,
 )
 
-from builtin_plugins.tool_policy._commands import CommandReader, check_program
+from builtin_plugins.tool_policy._commands import check_command
 from builtin_plugins.tool_policy._conditions import EVERY, Condition, Targets
-from builtin_plugins.tool_policy._hosts import HostReader, check_host
-from builtin_plugins.tool_policy._paths import PathReader, check_folder
+from builtin_plugins.tool_policy._hosts import check_host
+from builtin_plugins.tool_policy._paths import check_folder
 from builtin_plugins.tool_policy._patterns import says_part_of_a_name, wildcard
+from builtin_plugins.tool_policy._watch import READERS, Watch
 from hooksdk import Annotations, Tool, schema
 from hooksdk.errors import did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import Event
@@ -73,9 +74,8 @@ def _as_targets(value: object) -> object:
 
 ByArgument = Annotated[dict[str, Texts], BeforeValidator(_as_targets)]
 
-_READERS = {"path_inside": PathReader(), "url_host": HostReader(), "command": CommandReader()}
 _CHECKS: dict[str, Callable[[str], str]] = {
-    "path_inside": check_folder, "url_host": check_host, "command": check_program,
+    "path_inside": check_folder, "url_host": check_host, "command": check_command,
 }  # fmt: skip
 _UNSAID = {"read_only": False, "destructive": True, "idempotent": False, "open_world": True}
 """What MCP says of a tool that says nothing."""
@@ -269,8 +269,10 @@ class CompiledRule:
         self._agents = None if rule.agents is None else [wildcard(text) for text in rule.agents]
         self._workspaces = [_below_folder(text) for text in rule.workspaces or ()]
         self._conditions = [
-            Condition(key, reader, targets) for key, reader in _READERS.items() if (targets := getattr(rule, key))
+            Condition(key, reader, targets) for key, reader in READERS.items() if (targets := getattr(rule, key))
         ]
+        schema_names: Mapping[str, Any] = (rule.arguments or {}).get("properties") or {}
+        self._watch = Watch({one.key: one.targets for one in self._conditions}, schema_names)
 
     @property
     def conditional(self) -> bool:
@@ -327,6 +329,16 @@ class CompiledRule:
         unsaid = {**_UNSAID, "destructive": tool.annotations.read_only is not True}
         return all((unsaid[name] if said[name] is None else said[name]) is value for name, value in wanted.items())
 
+    def unsaid(self, tool: Tool) -> str:
+        """What the rule takes the tool for though it does not say so itself, in words; empty where it does."""
+        wanted = {} if self.exact or self.rule.annotations is None else self.rule.annotations
+        words = [
+            f"{'' if value else 'not '}{name.replace('_', '-')}"
+            for name, value in wanted.items()
+            if getattr(tool.annotations, name) is None
+        ]
+        return f"{tool.name} says nothing of it, so it counts as {' and '.join(words)}" if words else ""
+
     def why_not(self, arguments: Mapping[str, Any], tool: Tool, workspace: str | None) -> str:
         """Why the rule does not fit the call's arguments; empty when it does. An allow fits only what is sure, a deny and
         an ask whatever may be meant. Raises `Undecidable`."""
@@ -337,6 +349,8 @@ class CompiledRule:
                 raise Undecidable(unsure.message)
             if problems:
                 return f"they do not fit its schema: {problems[0].message}"
+        if self.rule.action == "allow" and (problem := self._watch.problem(arguments)):
+            return problem
         for condition in self._conditions:
             if self.rule.action == "allow":
                 if problem := condition.why_not(arguments, tool, workspace):
@@ -344,6 +358,10 @@ class CompiledRule:
             elif not condition.why(arguments, workspace):
                 return f"nothing in the arguments fits {condition.key}"
         return ""
+
+    def unwatched_names(self, tool: Tool) -> list[tuple[str, str]]:
+        """The arguments of a tool that no condition of an allow looks at, each with the condition that would."""
+        return self._watch.unwatched_names(tool) if self.rule.action == "allow" else []
 
     def why(self, arguments: Mapping[str, Any], workspace: str | None) -> str:
         """What in the arguments a deny or an ask goes by; empty where it goes by nothing in them."""

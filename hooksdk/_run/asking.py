@@ -24,6 +24,7 @@ from hooksdk._run import refusals
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._run.waiting_calls import digest_of_call
 from hooksdk._tasks.background import logger
+from hooksdk._transcript.storage import as_store_errors
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ApprovalPending, StoreError
 from hooksdk.records import ApprovalAnswered, ApprovalAsked, Content
@@ -112,7 +113,8 @@ def _request(state: RunState, work: CallInProgress) -> ApprovalRequest:
 
 async def _remembered(state: RunState, request: ApprovalRequest) -> Approval | None:
     try:
-        one = await Remembered(state.parts.store).find(request)
+        with as_store_errors("the remembered approvals"):
+            one = await Remembered(state.parts.store).find(request)
     except StoreError as error:
         logger.warning("the remembered approvals cannot be read, so a person is asked: %s", error)
         return None
@@ -146,7 +148,8 @@ async def _remember(state: RunState, request: ApprovalRequest, approval: Approva
     request = replace(request, title=mask.text(request.title))
     approval = replace(approval, reason=mask.text(approval.reason), by=mask.text(approval.by))
     try:
-        return "" if await Remembered(state.parts.store).add(request, approval) else "its arguments are not JSON"
+        with as_store_errors("the remembered approvals"):
+            return "" if await Remembered(state.parts.store).add(request, approval) else "its arguments are not JSON"
     except StoreError as error:
         return str(error)
 

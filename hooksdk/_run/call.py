@@ -19,15 +19,16 @@ from hooksdk import hooks, schema
 from hooksdk._approvals.request import Question, digest_of
 from hooksdk._firing.dispatcher import HandlerOutcome
 from hooksdk._firing.signature import is_async, own_result, to_result
+from hooksdk._masking.mask import MIN_MASKED, SecretMask
 from hooksdk._run import asking, refusals, room
 from hooksdk._run.around import AroundStack
 from hooksdk._run.parts import PluginStorage
-from hooksdk._run.secrets import MIN_MASKED, SecretMask, fill, placeholders
+from hooksdk._run.secrets import fill, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._run.waiting_calls import digest_of_call
 from hooksdk._schema.fresh import peek, put_fresh
 from hooksdk._tasks.background import logger
-from hooksdk._tasks.limits import Attempt, describe
+from hooksdk._tasks.limits import Attempt, describe, is_cancelled
 from hooksdk._tasks.shielding import in_abandonable_thread, run_shielded
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog, Storage
@@ -115,11 +116,13 @@ def _is_made_again(twin: CallInProgress, call: ToolCall, digest: str) -> bool:
 
 
 async def wait_until_at_rest(state: RunState, work: CallInProgress) -> None:
-    """Wait until nobody takes the call further. Meanwhile it goes on also where whoever takes it further is cancelled, as far as
-    this can be held back: asyncio's own `task.cancel()` cannot."""
+    """Wait until nobody takes the call further. From now on it goes on also where whoever takes it further is cancelled, as far
+    as this can be held back: asyncio's own `task.cancel()` cannot."""
     scope = state.busy[work]
     work.at_rest = at_rest = work.at_rest or anyio.Event()
-    work.waiting, scope.shield = work.waiting + 1, True
+    work.waiting += 1
+    if not is_cancelled(scope):
+        scope.shield = True
     try:
         await at_rest.wait()
     finally:

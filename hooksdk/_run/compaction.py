@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from hooksdk._run.secrets import SecretMask
+from hooksdk._masking.mask import SecretMask
 from hooksdk.formats import GivenMessage, get_format
 from hooksdk.formats.intake import messages_in
 from hooksdk.transcript import Transcript

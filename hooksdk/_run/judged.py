@@ -89,59 +89,68 @@ class JudgedCall:
 
     async def approve(self, approval: Approval = YES) -> None:
         """Give the answer that the call waits for, in the approver's place; `execute()` runs it then. With a yes the call is
-        judged again, by the policies of now: it may be blocked, or wait for the answer to a question that is new. An `Approval` that
-        grants nothing refuses it. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
+        judged again, by the policies of now: it may be blocked, or wait for the answer to a question that is new. An
+        `Approval` that grants nothing refuses it. Raises `CallSettled` for a call that has a result, and `RunClosed` after its
+        run."""
+        await self._until_judged()
         if self._work.end is None and self._work.pending is None:
             return
-        self._claim()
+        work = self._claim()
         try:
-            await go_on(self._state, self._work, _approve(self._state, self._work, approval))
+            await go_on(self._state, work, _approve(self._state, work, approval))
         finally:
-            self._work.running = False
+            work.running = False
 
     async def refuse(self, reason: str = "", *, by: str = "") -> ToolResult:
         """A person said no: the result is a refusal with this reason, recorded, observed and traced like any other. `by` is
         who said so. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
-        self._claim()
-        self._work.paused = False
-        return await self._finish(lambda: asking.take_refusal(self._state, self._work, reason, by))
+        await self._until_judged()
+        work = self._claim()
+        work.paused = False
+        return await self._finish(work, lambda: asking.take_refusal(self._state, work, reason, by))
 
     async def execute(self) -> ToolResult:
         """Run the tool, and record its result; of a settled call answer the result, and of one that another task executes the
         result that comes of that. Raises `ApprovalPending` while it waits for an approval, `RunClosed` after its run, and
         `StoreError`, without running anything, where a record of the run could not be written."""
-        while (work := self._work).running and work in self._state.busy:
+        while (work := self._work) in self._state.busy:
             await wait_until_at_rest(self._state, work)
         if work.end is not None:
             return work.end.result
         self._check_approved()
         room.check_records(self._state)
         self._claim()
-        return await self._finish(lambda: execute(self._state, work))
+        return await self._finish(work, lambda: execute(self._state, work))
 
     async def supply(self, result: ToolResult | str) -> ToolResult:
         """Record a result made elsewhere, after the same masking, output check and transforming as the tool's own;
         answers what was recorded. Raises `CallSettled` for a call that has a result, `ApprovalPending` for one that waits for
         an approval, and `RunClosed` after its run."""
+        await self._until_judged()
         self._check_approved()
-        self._claim()
+        work = self._claim()
         return await self._finish(
-            lambda: _supply(self._state, self._work, ToolResult(result) if isinstance(result, str) else result)
+            work, lambda: _supply(self._state, work, ToolResult(result) if isinstance(result, str) else result)
         )
+
+    async def _until_judged(self) -> None:
+        """Wait while the same call is judged again, for somebody else."""
+        while (work := self._work) in self._state.busy and not work.running:
+            await wait_until_at_rest(self._state, work)
 
     def _check_approved(self) -> None:
         if self._work.pending is not None:
             raise ApprovalPending(self._work.pending, self._work.call)
 
-    def _claim(self) -> None:
+    def _claim(self) -> CallInProgress:
         work = self._work
         if work.end is not None or work.running:
             raise CallSettled(work.call.id, work.call.name, work.end.status if work.end else "running")
         self._state.check_open()  # a person may have taken longer to answer than the run lived
         work.running = True
+        return work
 
-    async def _finish(self, steps: Callable[[], Awaitable[CallEnd]]) -> ToolResult:
-        work = self._work
+    async def _finish(self, work: CallInProgress, steps: Callable[[], Awaitable[CallEnd]]) -> ToolResult:
         await go_on(self._state, work, _after_pause(self._state, work, steps))
         if work.end is None:
             work.running = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hooksdk._run.secrets import SecretMask
+from hooksdk._masking.mask import SecretMask
 from hooksdk.calls import TrimReceipt
 from hooksdk.formats import Message
 from hooksdk.transcript import Results, Transcript, TranscriptEditor

@@ -8,8 +8,8 @@ from typing import Any, Protocol, final
 
 from hooksdk import schema
 from hooksdk._firing.dispatcher import Dispatcher
+from hooksdk._masking.mask import SecretMask
 from hooksdk._plugins.registry import Registry
-from hooksdk._run.secrets import SecretMask
 from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Background, logger
 from hooksdk.approvals import Approver

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 
 from hooksdk._run.state import CallInProgress, RunState
+from hooksdk._transcript.storage import as_store_errors
 from hooksdk.calls import ToolResult
 from hooksdk.errors import StoreError
 
@@ -23,8 +24,9 @@ async def check_room(state: RunState) -> None:
     transcript, store = state.parts.transcript, state.parts.store
     if transcript.unwritten.may_be_full:
         # Of letters and digits, which no file system makes shorter than half.
-        await store.set_value(SPACE, transcript.session_id, secrets.token_hex(ROOM // 2))
-        await store.delete_value(SPACE, transcript.session_id)
+        with as_store_errors(f"storage '{SPACE}'"):
+            await store.set_value(SPACE, transcript.session_id, secrets.token_hex(ROOM // 2))
+            await store.delete_value(SPACE, transcript.session_id)
         await transcript.touch()
         transcript.unwritten.may_be_full = False
     await record_again(state)

@@ -14,8 +14,8 @@ import anyio
 from hooksdk import schema
 from hooksdk._approvals.request import ApprovalRequest, Question
 from hooksdk._firing.dispatcher import Dispatcher
+from hooksdk._masking.mask import SecretMask
 from hooksdk._run.parts import RunParts
-from hooksdk._run.secrets import SecretMask
 from hooksdk._run.shadow import RunResults
 from hooksdk._run.stats import RunStats
 from hooksdk._run.waiting_calls import WaitingCalls

@@ -11,7 +11,7 @@ from typing import Any, cast, final
 
 from hooksdk._approvals.request import Approval, Question, definition_of, digest_of
 from hooksdk._firing.event import RunInfo
-from hooksdk._run.secrets import SecretMask
+from hooksdk._masking.mask import SecretMask
 from hooksdk._schema.fresh import peek
 from hooksdk._tasks.background import logger
 from hooksdk.calls import Origin, ToolCall

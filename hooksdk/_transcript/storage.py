@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, Protocol, cast, final, runtime_checkable
 
+from hooksdk._tasks.limits import describe
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.messages import MessageSource
-from hooksdk.errors import StoreError
+from hooksdk.errors import HookSDKError, StoreError
 from hooksdk.formats import Message
 
 
@@ -52,6 +54,42 @@ class SessionLog(Protocol):
     async def close(self) -> None:
         """Let the session go."""
         ...
+
+
+@contextmanager
+def as_store_errors(where: str) -> Generator[None]:
+    """What a store of somebody's own raises is a `StoreError`, as it is of the stores that come with hooksdk."""
+    try:
+        yield
+    except HookSDKError:
+        raise
+    except Exception as error:
+        raise StoreError(where, describe(error)) from error
+
+
+def with_store_errors(log: SessionLog, session_id: str) -> SessionLog:
+    """The same log, whose failures are `StoreError`s that name the session."""
+    return cast("SessionLog", _Named(log, f"session '{session_id}'"))
+
+
+@final
+class _Named:
+    def __init__(self, log: SessionLog, where: str) -> None:
+        self._log = log
+        self._where = where
+
+    def __getattr__(self, name: str) -> Any:
+        value: Any = getattr(self._log, name)
+        if not callable(value):
+            return value
+        method = cast("Callable[..., Awaitable[Any]]", value)
+
+        async def call(*args: Any, **options: Any) -> Any:
+            with as_store_errors(self._where):
+                return await method(*args, **options)
+
+        setattr(self, name, call)
+        return call
 
 
 @runtime_checkable

@@ -25,7 +25,7 @@ from hooksdk._transcript.pairing import NO_RESULT, pair_results
 from hooksdk._transcript.reading import keep_index, read_ledger, shorten_journal
 from hooksdk._transcript.requests import Plan, find_record
 from hooksdk._transcript.sizes import message_tokens
-from hooksdk._transcript.storage import SessionLog
+from hooksdk._transcript.storage import SessionLog, with_store_errors
 from hooksdk._transcript.trims import DrainReport, clean
 from hooksdk._transcript.unwritten import Unwritten
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
@@ -50,7 +50,7 @@ class Transcript:
     def __init__(self, log: SessionLog, session_id: str) -> None:
         self.session_id = session_id
         self.existed = log.existed
-        self._log = log
+        self._log = with_store_errors(log, session_id)
         self._lock = anyio.Lock()  # not fast_acquire: each step lets other tasks run
         self._ledger = Ledger(None)
         self._closed = False

@@ -124,12 +124,18 @@ def _common(
 @app.command()
 def demo(
     interactive: Annotated[
-        bool, typer.Option("--interactive", help="Ask you for the approval, instead of granting it.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--interactive/--yes",
+            help="Ask you for the approval; or grant it, and pause nowhere. By default you are asked on a terminal, which is "
+            "told a shorter story at the pace of a reader.",
+            show_default=False,
+        ),
+    ] = None,
     servers: Annotated[
         Servers,
         typer.Option(
-            help="light: the demo's own plugins. real: 115 tools of five MCP servers; needs hooksdk[demo] and git."
+            help="light: the demo's own plugins. real: 115 tools of five MCP servers; needs the extra demo and git."
         ),
     ] = Servers.light,
     folder: Annotated[
@@ -146,13 +152,16 @@ def demo(
         raise typer.Exit(2)
     from hooksdk.cli._demo import headline
 
+    is_watched = not as_json and all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
     if not as_json:
-        print(headline(real=servers is Servers.real), flush=True)
+        print(headline(real=servers is Servers.real), end="\n" if is_watched else "\n\n", flush=True)
     from hooksdk.cli._demo.play import DemoOptions, run_demo
+    from hooksdk.cli._demo.story import BEAT
 
     options = DemoOptions(
         real=servers is Servers.real, folder=folder, keep=keep, store=store, plugins=import_plugins(plugin),
-        interactive=interactive, as_json=as_json,
+        interactive=bool(interactive) or (interactive is None and is_watched), story=is_watched,
+        beat=BEAT if is_watched and interactive is not False else 0, as_json=as_json,
     )  # fmt: skip
     raise typer.Exit(run_demo(options))
 

@@ -19,6 +19,7 @@ from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.errors import did_you_mean
 from hooksdk.formats import get_format
 from hooksdk.hooks import BeforeToolCall
+from hooksdk.patterns import near_misses
 
 policy_app = typer.Typer(help="See what the policies say.", no_args_is_help=True)
 POLICY = "tool_policy"
@@ -168,6 +169,12 @@ async def _judge(
             for one in person.requests
         ],
         "judges": [plugin.id for plugin in host.plugins if plugin.loaded and "before_tool_call" in plugin.hooks],
+        "near_misses": [
+            {"plugin": plugin.id, "why": line}
+            for plugin in host.plugins
+            if plugin.loaded and verdict == "allow"
+            for line in near_misses(plugin.tool_patterns.get("before_tool_call", ()), [granted or tool])
+        ],
         POLICY: _explanation(session, run, granted or tool, call, document.arguments if withheld else judged.arguments),
     }  # fmt: skip
 
@@ -231,6 +238,8 @@ def _print(answer: Mapping[str, Any]) -> None:
             _print_rule(say, "does not fit", rule)
         for rule in policy["near_misses"]:
             _print_rule(say, "near miss", rule)
+    for one in answer["near_misses"]:
+        say("near miss", f"plugin '{one['plugin']}', before_tool_call(tools=...): {one['why']}")
     say("judged by", ", ".join(answer["judges"]) or "no plugin")
     if answer["tool_as_written"]:
         say("note", "the tool is taken as it is written here; with --mcp FILE its server's own schema counts")

@@ -46,8 +46,8 @@ _ANSWERS = {
 }  # fmt: skip
 _LETTERS = {"y": "yes", "s": "session", "a": "always"}
 _COLOURS = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
-PROMPT = "Allow it? [y]es once, [s]ession, always; [N]o, never (from now on); [v]iew all: "
-PROMPT_CRITICAL = "Allow it? yes (once), session, always; [N]o, never (from now on); [v]iew all: "
+PROMPT = "Allow it? [y]es once, [s]ession, always; [N]o, never (from now on); [v]iew: "
+PROMPT_CRITICAL = "Allow it? yes (once), session, always; [N]o, never (from now on); [v]iew: "
 _WHOLE_WORD = "Type the whole word for that: "
 _REFUSAL = "the person at the terminal said no"
 

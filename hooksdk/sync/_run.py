@@ -121,8 +121,9 @@ class JudgedCall(Twin[run_side.JudgedCall]):
 
     def approve(self, approval: Approval = YES) -> None:
         """Give the answer that the call waits for, in the approver's place; `execute()` runs it then. With a yes the call is
-        judged again, by the policies of now: it may be blocked, or wait for the answer to a question that is new. An `Approval` that
-        grants nothing refuses it. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
+        judged again, by the policies of now: it may be blocked, or wait for the answer to a question that is new. An
+        `Approval` that grants nothing refuses it. Raises `CallSettled` for a call that has a result, and `RunClosed` after its
+        run."""
         self._call("approve", approval)
 
     def refuse(self, reason: str = "", *, by: str = "") -> ToolResult:

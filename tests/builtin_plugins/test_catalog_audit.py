@@ -10,10 +10,11 @@ from typing import Any, cast
 
 import anyio
 import pytest
+import regex
 
 from builtin_plugins.catalog_audit import fingerprint_of
 from builtin_plugins.catalog_audit._likeness import look_of, resembling
-from builtin_plugins.catalog_audit._texts import hidden_text, instructions
+from builtin_plugins.catalog_audit._texts import hidden_kind, hidden_text, instructions
 from hooksdk import Annotations, Host, JsonlStore, MemoryStore, Run, Tool, ToolCall, hooks
 from hooksdk.errors import ConfigError
 from hooksdk.hooks import NarrowTools, Withhold
@@ -402,11 +403,26 @@ def test_text_that_nobody_sees_is_found_wherever_it_stands(text: str):
         assert finding.startswith(f"{where}: ")
 
 
+def test_every_character_that_unicode_calls_ignorable_is_found_and_no_letter_is() -> None:
+    ignorable = regex.compile(r"\p{Default_Ignorable_Code_Point}")
+    unseen: list[str] = []
+    wrong: list[str] = []
+    for char in map(chr, range(0xA0, 0x110000)):
+        if ignorable.match(char):
+            if not hidden_text(make("x", description=f"Reads{char * 2}it")):
+                unseen.append(f"{ord(char):04X}")
+        elif (
+            unicodedata.category(char)[0] in "LNPSM" and char not in "\u2800\U0001d159\U00016fe4" and hidden_kind(char)
+        ):
+            wrong.append(f"{ord(char):04X}")
+    assert (unseen, wrong) == ([], [])
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "Grüße, naïve café", "日本語の説明", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "क\u094d\u200dष", "👨\u200d👩\u200d👧 family", "❤\ufe0f and 1\ufe0f\u20e3", "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
-        "a\n\n\tb\r\n", "x" + " " * 80 + "y", "עברית",
+        "a\n\n\tb\r\n", "x" + " " * 80 + "y", "עברית", "a\r\nb\r\n", "\u0601\u0661\u0662", "\u3000全角の空白\u3000です", "\u2803\u2817", "a" + "\u3000" * 300,
     ],
 )  # fmt: skip
 def test_the_worlds_scripts_and_emoji_are_no_hidden_text(text: str):

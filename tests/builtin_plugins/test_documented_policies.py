@@ -71,9 +71,10 @@ def test_no_attack_gets_past_a_documented_rule_that_allows(rule: dict[str, Any],
         call = event(BeforeToolCall, tool=tool, arguments=arguments, workspace_dir=place)
         return policy.judge(call) is None
 
-    good, attacks = good_and_bad(rule)
+    cases = good_and_bad(rule)
+    good = {argument: value for argument, (value, _) in cases.items()}
     assert allowed(good, list(good))
-    for argument in good:
+    for argument, (_, attacks) in cases.items():
         for attack in attacks:
             bad = {**good, argument: filled(attack, workspace)}
             assert not allowed(bad, list(good)), bad
@@ -90,41 +91,26 @@ def test_no_attack_gets_past_a_documented_rule_that_allows(rule: dict[str, Any],
         assert not allowed({**good, **more}, list(good))
 
 
-def good_and_bad(rule: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-    """Arguments that the rule allows, and values that each of them must not be replaced by."""
+def good_and_bad(rule: dict[str, Any]) -> dict[str, tuple[Any, list[Any]]]:
+    """Each argument with a value that the rule allows, and with values that it must not be replaced by."""
+    cases: dict[str, tuple[Any, list[Any]]] = {}
     if "url_host" in rule:
-        return {"url": f"https://{rule['url_host'][0]}/x"}, [*ATTACKS_ON_HOSTS, "https://docs.example.org.evil.com"]
+        cases["url"] = (f"https://{rule['url_host'][0]}/x", [*ATTACKS_ON_HOSTS, "https://docs.example.org.evil.com"])
     if "command" in rule:
-        return {"command": f"{rule['command'][0]} x"}, ATTACKS_ON_COMMANDS
+        cases["command"] = (f"{rule['command'][0]} x", ATTACKS_ON_COMMANDS)
     if "arguments" in rule:
-        samples = {name: SAMPLES[name] for name in rule["arguments"]["properties"]}
-        bent = [
-            bend
-            for one in samples.values()
-            for bend in (f"{one}\n", f"\n{one}", f"{one}\n/../../etc", f"x{one}", [one], one.upper(), {one: 1})
-        ]
-        return samples, [*bent, 5, True, None, [], {}, "", "/etc/passwd", "a\0"]
-    folders: str | list[str] | dict[str, str] = rule["path_inside"]
+        for name in rule["arguments"]["properties"]:
+            one = SAMPLES[name]
+            bent = [f"{one}\n", f"\n{one}", f"{one}\n/../../etc", f"x{one}", [one], one.upper(), {one: 1}]
+            cases[name] = (one, [*bent, 5, True, None, [], {}, "", "/etc/passwd", "a\0"])
+    folders: str | list[str] | dict[str, str] = rule.get("path_inside", {})
     if isinstance(folders, dict):
         # The source may be anything below /, so only what cannot be read is no path in there.
-        good = {name: "/usr/x" if folder == "/" else f"{folder}/a" for name, folder in folders.items()}
-        return good, [
-            "a\n",
-            "{w}//a",
-            "..",
-            "~/x",
-            "$HOME/x",
-            "file:///etc/passwd",
-            "{{secret:P}}",
-            5,
-            None,
-            [],
-            {},
-            ["/x"],
-            "*",
-            "\\x",
-        ]
-    folder = folders if isinstance(folders, str) else folders[0]
-    return {"path": f"{folder}/a"}, [
-        one for one in ATTACKS_ON_PATHS if folder == "." or one != "{w}/within/../../../etc/passwd"
-    ]
+        unread: list[Any] = ["a\n", "{w}//a", "..", "~/x", "$HOME/x", "file:///etc/passwd", "{{secret:P}}", 5, None, [], {}, ["/x"], "*", "\\x"]  # fmt: skip
+        for name, folder in folders.items():
+            cases[name] = ("/usr/x" if folder == "/" else f"{folder}/a", unread)
+    else:
+        folder = folders if isinstance(folders, str) else folders[0]
+        attacks = [one for one in ATTACKS_ON_PATHS if folder == "." or one != "{w}/within/../../../etc/passwd"]
+        cases["path"] = (f"{folder}/a", attacks)
+    return cases

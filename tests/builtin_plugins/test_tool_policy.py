@@ -171,6 +171,20 @@ async def test_of_a_tool_that_says_nothing_a_deny_takes_what_mcp_takes(name: str
         assert stage.granted == ["create_issue"]
 
 
+async def test_an_answer_says_what_a_tool_is_taken_for_that_says_nothing_of_itself():
+    silent = make("read_notes")
+    rule = {"annotations": {"destructive": True, "read_only": False}}
+    counts = "read_notes says nothing of it, so it counts as destructive and not read-only"
+    async with judged({"action": "ask", "title": "Go on?", **rule}, tools=[silent]) as stage:
+        assert f"'Go on? ({counts})' was not approved" in (await stage.call("read_notes")).text
+    async with judged({"action": "deny", "arguments": {"type": "object"}, **rule}, tools=[silent]) as stage:
+        assert f"denies it ({counts})" in (await stage.call("read_notes")).text
+    async with judged(
+        {"action": "ask", "title": "Go on?", "annotations": {"destructive": True}}, tools=[DELETE]
+    ) as stage:
+        assert "'Go on?' was not approved" in (await stage.call("delete_issue")).text
+
+
 async def test_a_tool_that_says_that_it_only_reads_is_not_taken_for_destructive():
     async with judged({"action": "deny", "annotations": {"destructive": True}}, tools=[READ]) as stage:
         assert stage.granted == ["read_file"]
@@ -435,7 +449,7 @@ async def test_a_foreign_tool_that_is_named_like_a_bridge_is_judged_like_any_oth
         ({"action": "deny", "url_host": "https://example.org"}, "without scheme, port and path"),
         ({"action": "deny", "url_host": {"url": "exam*.org"}}, "is not a host"),
         ({"action": "deny", "url_host": "b\u00fccher.example"}, "write 'xn--bcher-kva.example'"),
-        ({"action": "deny", "command": "git status"}, "write its name alone"),
+        ({"action": "deny", "command": "git push --force"}, "name the command alone"),
         ("deny", "dictionary"),
     ],
 )

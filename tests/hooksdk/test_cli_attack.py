@@ -169,17 +169,17 @@ origin = "a stranger"
 kind = "command"
 reaches = "denied"
 about = "through the stranger's tool"
-values = ["strange <denied>", "curl"]
+values = ["./copy-of-<denied> x", "curl"]
 """
     (tmp_path / "cases.toml").write_text(cases)
     config = deny(tools="run", command="curl")
     code, told = await attack(tmp_path, config, SHELL, "--cases", "cases.toml")
     (target,) = told["targets"]
     assert code == 1
-    assert [(one["value"], one["origin"]) for one in target["attacks"]] == [("strange curl", "a stranger")]
+    assert [(one["value"], one["origin"]) for one in target["attacks"]] == [("./copy-of-curl x", "a stranger")]
     assert target["origins"]["a stranger"] == 1
     done = await hooksdk("policy", "attack", "targets.toml", "--cases", "cases.toml", folder=tmp_path)
-    assert "through  mcp:shell:run  'strange curl'" in done.out
+    assert "through  mcp:shell:run  './copy-of-curl x'" in done.out
     assert done.out.rstrip().endswith("by hooksdk, 1 by a stranger")
     assert f"1 of {target['tried']} attacks through" in done.out
 
@@ -218,8 +218,10 @@ async def test_the_example_of_the_how_to_prints_what_the_page_shows(tmp_path: Pa
     await attack(tmp_path, config, targets.partition("\n\n")[0])
     done = await hooksdk("policy", "attack", "targets.toml", folder=tmp_path)
     begin, _, end = shown.partition("\n")[2].partition("...\n")
-    assert done.out.startswith(begin)
-    assert done.out.endswith("\n" + end)
+    lines, shown_lines = done.out.splitlines(), [*begin.splitlines(), end.strip()]
+    for line, shown_line in zip([*lines[: len(shown_lines) - 1], lines[-1]], shown_lines, strict=True):
+        # Attacks are added, and their number is no part of the example.
+        assert re.sub(r"\d+ *", "N ", line) == re.sub(r"\d+ *", "N ", shown_line)
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,34 @@ async def test_a_rule_that_is_near_to_the_tool_is_told(tmp_path: Path) -> None:
     assert (told["verdict"], told["tool_policy"]["near_misses"]) == ("withheld", [])
 
 
+async def test_a_handler_that_is_near_to_the_tool_is_told_where_the_call_would_run(tmp_path: Path) -> None:
+    (tmp_path / "guard.py").write_text(
+        "from hooksdk import hooks\nfrom hooksdk.hooks import BeforeToolCall, Block\n\n"
+        "@hooks.before_tool_call(tools='delete_*')\n"
+        "def judge(event: BeforeToolCall) -> Block:\n    return Block('nothing is deleted')\n"
+    )
+    near = "'delete_*' has the same words as 'mcp:github:bulkDelete', and does not mean it"
+    call = {"tool": "mcp:github:bulkDelete"}
+    code, told = await check(tmp_path, call, "--plugin", "guard.py", config="")
+    assert (code, told["near_misses"]) == (0, [{"plugin": "guard", "why": near}])
+    done = await hooksdk("policy", "check", "call.json", "--plugin", "guard.py", folder=tmp_path)
+    assert f"near miss    plugin 'guard', before_tool_call(tools=...): {near}" in done.out
+    code, told = await check(tmp_path, {"tool": "mcp:github:deleteIssue"}, "--plugin", "guard.py", config="")
+    assert (code, told["near_misses"]) == (1, [])
+
+
+async def test_a_tool_of_a_server_is_stopped_by_a_rule_in_another_style(tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json")
+    config = (
+        "[plugins.tool_policy.config]\nrules = [{ action = 'deny', tools = 'mcp:Plain:processId', reason = 'no' }]\n"
+    )
+    (tmp_path / "hooksdk.toml").write_text(config)
+    done = await hooksdk("tools", "call", "process_id", "--mcp", servers, folder=tmp_path)
+    assert (done.code, done.out.strip()) == (
+        1, "'process_id' was not run: it is withheld from this run (no). Do not retry.",
+    )  # fmt: skip
+
+
 async def test_other_plugins_judge_too(tmp_path: Path) -> None:
     (tmp_path / "hooksdk_plugins.py").write_text(
         "from hooksdk import hooks\nfrom hooksdk.hooks import BeforeToolCall, Block\n\n"

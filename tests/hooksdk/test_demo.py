@@ -29,6 +29,7 @@ from hooksdk.cli._demo.office import Files, Texts, Times
 from hooksdk.cli._demo.play import OFFICE, DemoOptions, play
 from hooksdk.cli._demo.repository import SUBJECTS, make_history
 from hooksdk.cli._demo.tables import Tables
+from hooksdk.desk.console import PROMPT
 from hooksdk.testing import call, open_session
 from hooksdk.testing import play as play_script
 
@@ -152,25 +153,68 @@ def test_without_a_terminal_each_thing_is_one_plain_line() -> None:
     assert re.search(r"\ntime          \d+\.\d s from the command to here\n$", done.out)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-@pytest.mark.parametrize("colour", [True, False])
-def test_on_a_terminal_there_is_colour_unless_somebody_wants_none(colour: bool) -> None:
+def on_a_terminal(*options: str, answer: str = "y", **variables: str) -> tuple[int, str]:
+    """The demo on a terminal of 80 columns, where a person answers the question; its code, and what was shown."""
     ours, theirs = os.openpty()
-    variables = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}}
-    variables |= {"COLUMNS": "80", "TERM": "xterm", **({} if colour else {"NO_COLOR": "1"})}
-    process = subprocess.Popen(COMMAND, env=variables, stdout=theirs, stdin=theirs, stderr=theirs)
+    clean = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}}
+    clean |= {"COLUMNS": "80", "TERM": "xterm", **variables}
+    process = subprocess.Popen([*COMMAND, *options], env=clean, stdout=theirs, stdin=theirs, stderr=theirs)
     os.close(theirs)
-    shown = b""
+    shown, is_answered = b"", False
     try:
         while piece := os.read(ours, 10_000):
             shown += piece
+            if b"Allow it?" in shown and not is_answered:
+                is_answered = True
+                os.write(ours, f"{answer}\n".encode())
     except OSError:  # the other end is closed
         pass
     os.close(ours)
-    assert process.wait(60) == 0
-    assert (b"\x1b[32m" in shown) is colour
-    text = re.sub(r"\x1b\[[\d;]*m", "", shown.decode()).replace("\r", "")
-    assert max(map(cell_len, text.splitlines())) <= 80
+    return process.wait(60), shown.decode().replace("\r", "")
+
+
+def plain(shown: str) -> list[str]:
+    return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", shown).splitlines()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize("colour", [True, False])
+def test_on_a_terminal_there_is_colour_unless_somebody_wants_none(colour: bool) -> None:
+    code, shown = on_a_terminal("--yes", **({} if colour else {"NO_COLOR": "1"}))
+    assert code == 0
+    assert ("\x1b[32m" in shown) is colour
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_on_a_terminal_the_person_is_asked_and_the_whole_story_fits_80_by_24() -> None:
+    code, shown = on_a_terminal()
+    lines = plain(shown)
+    assert code == 0
+    assert len(lines) <= 24
+    assert max(map(cell_len, lines)) <= 80
+    assert any(line.startswith("Allow it?") for line in lines)
+    told = "\n".join(lines)
+    assert "3 create_spreadsheet \N{BALLOT X} Blocked by tool_policy: spreadsheets belong in workspace" in told
+    assert "4 create_spreadsheet \N{CHECK MARK} approved" in told
+    assert "hooksdk-demo-" not in told.partition("A call needs")[0], "no temporary path before the question"
+    assert lines[-1] == "seen    1 call blocked, 1 asked about, 1 result trimmed, 65 % fewer tool tokens"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_on_a_terminal_yes_grants_what_is_asked_without_a_question() -> None:
+    code, shown = on_a_terminal("--yes")
+    lines = plain(shown)
+    assert (code, "Allow it?" in shown) == (0, False)
+    assert "4 tool_policy asks: Create a spreadsheet?" in lines
+    assert len(lines) <= 24
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_a_no_at_the_terminal_is_told_too() -> None:
+    code, shown = on_a_terminal(answer="n")
+    assert code == 1
+    assert "I was not allowed to make the spreadsheet" in shown
+    assert plain(shown)[-1].startswith("seen    2 calls blocked, 1 asked about, ")
 
 
 def test_the_time_is_that_of_the_clock_from_the_start_of_the_command(tmp_path: Path) -> None:
@@ -245,7 +289,7 @@ def test_an_interrupted_one_leaves_nothing(tmp_path: Path) -> None:
 def test_interactive_asks_the_person(answer: str, made: bool, tmp_path: Path) -> None:
     place = tmp_path / "place"
     done = demo("--interactive", "--folder", str(place), stdin=answer)
-    assert f"never [N] {answer.strip()}\n" in done.out
+    assert f"{PROMPT}{answer.strip()}\n" in done.out
     assert done.out.index("turn 4") < done.out.index("Allow it?"), "the question stands below its call"
     assert (place / "workspace" / SPREADSHEET).exists() is made
     assert done.code == (0 if made else 1)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from builtin_plugins.no_repeats import NoRepeats
 from builtin_plugins.tool_policy import ToolPolicy
@@ -420,3 +422,61 @@ def test_plain_code_is_judged_again_too() -> None:
 
 def test_a_question_says_which_rule_asks() -> None:
     assert Question(title="Go on?", rule="rule").rule == "rule"
+
+
+# Whatever happens in between
+
+
+ACTIONS = st.sampled_from(["none", "block", "fail", "Go on?", "Really?"])
+STEPS = st.lists(
+    st.tuples(st.lists(ACTIONS, min_size=3, max_size=3), st.sampled_from(["later", "yes", "no"])),
+    min_size=1,
+    max_size=4,
+)
+
+
+def acting(number: int, action: str) -> type:
+    def judge(event: BeforeToolCall) -> Any:
+        if action == "fail":
+            raise RuntimeError("broken")
+        return {"none": None, "block": Block("closed")}.get(action, Ask(action))
+
+    return answers(judge, plugin=f"p{number}")
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS)
+async def test_a_call_runs_only_if_nobody_stops_it_now_and_a_person_has_said_yes_to_each_question_once(
+    steps: list[tuple[list[str], str]],
+) -> None:
+    store, granted, waiting = MemoryStore(), set[tuple[str, str]](), set[tuple[str, str]]()
+    replies: dict[str, Any] = {"later": Later(), "yes": Approval(True), "no": Approval(False)}
+    for number, (actions, reply) in enumerate(steps):
+        requests: list[set[tuple[str, str]]] = []
+
+        async def approver(request: ApprovalRequest, reply: str = reply, requests: Any = requests) -> Any:
+            requests.append({(question.plugin, question.title) for question in request.questions})
+            return replies[reply]
+
+        plugins = [acting(place, action) for place, action in enumerate(actions)]
+        async with playing(*plugins, store=store, approver=approver, tools=[ACT]) as stage:
+            call = stage.run.pending[0] if number else (await stage.reply(CALL))[0]
+            try:
+                text = (await stage.run.call_tool(call)).text
+            except ApprovalPending:
+                text = "waits"
+                stage.run.pause("waits")
+        expected: list[set[tuple[str, str]]] = []
+        outcome = "Blocked" if {"block", "fail"} & {*actions} else ""
+        asks_now = {(f"p{place}", action) for place, action in enumerate(actions) if action.endswith("?")}
+        for batch in () if outcome else ("waiting", "new"):
+            asked: set[tuple[str, str]] = waiting if batch == "waiting" else asks_now - granted
+            if asked and not outcome:
+                expected.append(set(asked))
+                granted |= asked if reply == "yes" else set()
+                waiting = asked if reply == "later" else set[tuple[str, str]]()
+                outcome = {"later": "waits", "no": "Blocked", "yes": ""}[reply]
+        assert requests == expected
+        assert text.startswith(outcome or RAN)
+        if outcome != "waits":
+            return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from hooksdk import Approval, ApprovalRequest, Tool, ToolCall, ToolResult, hooks
 from hooksdk.approvals import Later
 from hooksdk.errors import ApprovalPending, CallSettled
-from hooksdk.hooks import Ask, BeforeToolCall
+from hooksdk.hooks import Ask, BeforeToolCall, Block
 from hooksdk.run import JudgedCall
 from tests.stage import Stage, make, playing
 
@@ -298,3 +299,76 @@ async def test_a_task_that_asyncio_cancels_ends_the_call_for_all_and_it_is_not_r
         assert (await second).text == "'act' was cancelled while it ran."
         assert first.cancelled()
     assert len(slow.runs) == 1
+
+
+@pytest.mark.parametrize("way", ["execute", "supply", "refuse"])
+async def test_nobody_ends_a_call_while_it_is_judged_again(way: str) -> None:
+    judging, may_answer, ends = anyio.Event(), anyio.Event(), list[str]()
+
+    class Closes:
+        @hooks.before_tool_call
+        async def judge(self, event: BeforeToolCall) -> Block | None:
+            if not event.again:
+                return None
+            judging.set()
+            await may_answer.wait()
+            return Block("closed since")
+
+    async def end(judged: JudgedCall) -> None:
+        try:
+            if way == "execute":
+                ends.append((await judged.execute()).text)
+            else:
+                await (judged.supply("made elsewhere") if way == "supply" else judged.refuse("no"))
+        except CallSettled as refused:
+            ends.append(refused.status)
+
+    async with playing(Closes) as stage:
+        (written,) = await stage.reply(("act", {}))
+        judged = await stage.run.judge(written)
+        async with anyio.create_task_group() as group:
+            group.start_soon(stage.run.judge, written)
+            await judging.wait()
+            group.start_soon(end, judged)
+            await anyio.wait_all_tasks_blocked()
+            assert (ends, stage.executed) == ([], [])
+            may_answer.set()
+        assert ends == ["Blocked by closes: closed since" if way == "execute" else "blocked"]
+        assert stage.executed == []
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_whoever_gives_up_whenever_and_tries_again_a_call_runs_once_and_has_one_result(seed: int) -> None:
+    chance, runs, results = random.Random(seed), list[int](), set[str]()
+
+    class Asks:
+        @hooks.before_tool_call
+        async def ask(self, event: BeforeToolCall) -> Ask | None:
+            await anyio.sleep(chance.random() * 0.003)
+            return Ask("Go on?") if chance.random() < 0.3 else None
+
+    async def yes(request: ApprovalRequest) -> Approval:
+        await anyio.sleep(chance.random() * 0.003)
+        return Approval(True)
+
+    async def act(arguments: dict[str, Any]) -> str:
+        runs.append(1)
+        await anyio.sleep(chance.random() * 0.01)
+        return "done"
+
+    async def caller() -> None:
+        await anyio.sleep(chance.random() * 0.01)
+        for _ in range(2):
+            with anyio.move_on_after(chance.choice([0.002, 0.006, 100])):
+                make_it = chance.choice([call_tool, judge_and_execute])
+                results.add((await make_it(stage, written)).text.removeprefix("Error: "))
+
+    with anyio.fail_after(100):
+        async with playing(Asks, approver=yes, tools=[make("act", act, properties={})]) as stage:
+            (written,) = await stage.reply(("act", {}))
+            async with anyio.create_task_group() as group:
+                for _ in range(6):
+                    group.start_soon(caller)
+            assert len(runs) <= 1
+            assert results <= {"done"} or results == {"'act' was cancelled while it ran."}
+            assert len(stage.results) == 1

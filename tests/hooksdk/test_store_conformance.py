@@ -6,17 +6,22 @@ import itertools
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 
+from hooksdk import Approval, ApprovalRequest, hooks
+from hooksdk.approvals import Later
+from hooksdk.errors import StoreError
+from hooksdk.hooks import Ask, BeforeToolCall
 from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store, files, open_store
-from hooksdk.testing import Fault, StoreCase, check_fault, store_cases
+from hooksdk.testing import Fault, ScriptedApprover, StoreCase, check_fault, store_cases
+from tests.stage import OwnStore, playing
 
 KINDS = ["memory", "jsonl", "sqlite", "postgres"]
 FAULTS = ["fail", "tear", "delay", "kill"]
@@ -181,3 +186,115 @@ def test_whichever_statement_goes_wrong_nothing_acknowledged_is_lost(
             if not check_fault(lambda: SqlStore(url, lease=0.1 if kind == "kill" else 1), fault):
                 break
     assert number > 20
+
+
+class Foreign(OwnStore):
+    """A store of somebody's own, which raises an error of its own in the one operation that a test names."""
+
+    def __init__(self, broken: str, error: type[Exception]) -> None:
+        super().__init__()
+        self.broken = broken
+        self.error = error
+        self.works = True
+
+    async def open_session(self, session_id: str, *, wait: float = 5.0) -> Any:
+        self.fail("open_session")
+        return Breaking(await self.memory.open_session(session_id, wait=wait), self)
+
+    def fail(self, operation: str) -> None:
+        if operation == self.broken and not self.works:
+            raise self.error("the cable is out")
+
+    def __getattr__(self, name: str) -> Any:
+        return broken(getattr(self.memory, name), name, self)
+
+
+def foreign(broken: str, error: type[Exception]) -> Any:
+    return Foreign(broken, error)
+
+
+class Breaking:
+    """Its log."""
+
+    def __init__(self, log: Any, store: Foreign) -> None:
+        self._inner, self._owner = log, store
+
+    def __getattr__(self, name: str) -> Any:
+        return broken(getattr(self._inner, name), name, self._owner)
+
+
+def broken(attribute: Any, name: str, store: Foreign) -> Any:
+    if not callable(attribute):
+        return attribute
+
+    async def call(*args: Any, **options: Any) -> Any:
+        store.fail(name)
+        return await cast("Callable[..., Awaitable[Any]]", attribute)(*args, **options)
+
+    return call
+
+
+class Remembers:
+    @hooks.before_tool_call
+    def ask(self, event: BeforeToolCall) -> Ask:
+        return Ask("Go on?")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("error", [OSError, ConnectionError, RuntimeError, KeyError])
+@pytest.mark.parametrize("operation", ["list_keys", "get_value", "set_value"])
+async def test_a_store_whose_values_cannot_be_reached_remembers_nothing_and_a_person_is_asked(
+    operation: str, error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    store, approver = foreign(operation, error), ScriptedApprover(Approval(True, scope="always"))
+    async with playing(Remembers, store=store, approver=approver) as stage:
+        store.works = False
+        assert [(await stage.call()).text for _ in range(2)] == ["done", "done"]
+        store.works = True
+    assert len(approver.requests) == 2
+    assert "the cable is out" in caplog.text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("error", [OSError, ConnectionError, RuntimeError, KeyError])
+@pytest.mark.parametrize("answer", [Later(), Approval(True)], ids=["later", "at once"])
+async def test_a_log_that_cannot_be_written_is_a_store_error_as_it_is_of_our_stores(
+    answer: Any, error: type[Exception]
+) -> None:
+    store = foreign("append_journal", error)
+
+    async def approver(request: ApprovalRequest) -> Any:
+        return answer
+
+    with suppress(StoreError):  # what waits at the end of the run cannot be stored either
+        async with playing(Remembers, store=store, approver=approver) as stage:
+            (written,) = await stage.reply(("act", {}))
+            store.works = False
+            with pytest.raises(StoreError, match=r"session 's': \w+Error: '?the cable is out") as caught:
+                await (await stage.run.judge(written)).execute()
+            assert isinstance(caught.value.__cause__, error)
+            assert stage.executed == []
+            store.works = True
+
+
+@pytest.mark.anyio
+async def test_a_session_that_a_foreign_store_cannot_open_is_a_store_error() -> None:
+    store = foreign("open_session", OSError)
+    store.works = False
+    with pytest.raises(StoreError, match="the cable is out"):
+        async with playing(store=store):
+            raise AssertionError
+
+
+@pytest.mark.anyio
+async def test_a_session_that_is_opened_anew_over_a_foreign_store_without_room_runs_nothing() -> None:
+    store = foreign("set_value", OSError)
+    async with playing(store=store) as stage:
+        stage.run.pause("enough")
+    async with playing(store=store) as stage:
+        (written,) = await stage.reply(("act", {}))
+        store.works = False
+        with pytest.raises(StoreError, match="the cable is out"):
+            await stage.run.call_tool(written)
+        assert stage.executed == []
+        store.works = True

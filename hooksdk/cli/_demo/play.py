@@ -26,14 +26,15 @@ from hooksdk.cli._demo.commits import Commits
 from hooksdk.cli._demo.numbers import Numbers
 from hooksdk.cli._demo.office import Files, Texts, Times
 from hooksdk.cli._demo.repository import make_history, make_repository
-from hooksdk.cli._demo.script import LIGHT, PROMPT, REAL, Office, scripted_secretary
+from hooksdk.cli._demo.script import LIGHT, PROMPT, REAL, Answer, Office, scripted_secretary
+from hooksdk.cli._demo.story import Story, seen
 from hooksdk.cli._demo.tables import Tables
 from hooksdk.cli._project import store_spec
 from hooksdk.cli._run.approver import ask_here, grant_all
 from hooksdk.cli._run.timeline import Timeline
 from hooksdk.config import without_password
 from hooksdk.hooks import Trace
-from hooksdk.testing import ScriptedModel
+from hooksdk.testing import ScriptedModel, Turn
 
 logger = logging.getLogger("hooksdk")
 
@@ -53,6 +54,10 @@ class DemoOptions:
     plugins: tuple[Any, ...] = ()
     """Plugins of one's own beside the demo's."""
     interactive: bool = False
+    story: bool = False
+    """For a person at a terminal: short, and not faster than one reads."""
+    beat: float = 0.0
+    """Seconds before each reply of the model."""
     as_json: bool = False
 
     @property
@@ -86,7 +91,8 @@ def run_demo(options: DemoOptions) -> int:
     seconds = round(seconds_since_start(), 1)
     if options.as_json:
         print_json({"schema": 1, **summary, "seconds": seconds})
-    print_line(console, "time", f"{seconds} s from the command to here", indent=14)
+    if not options.story:
+        print_line(console, "time", f"{seconds} s from the command to here", indent=14)
     return 0 if summary["complete"] else 1
 
 
@@ -125,31 +131,43 @@ async def play(
         commits = await anyio.to_thread.run_sync(make, folder / "repository")
     except OSError as error:
         raise CommandProblem(f"the repository could not be made: {error}") from None
-    print_line(console, "repository", f"{commits} commits in {one_line(folder / 'repository')}")
+    if not options.story:
+        print_line(console, "repository", f"{commits} commits in {one_line(folder / 'repository')}")
     workspace = folder / "workspace"
     workspace.mkdir()
     approver = ask_here(console) if options.interactive else grant_all("the demo")
     config = _config(folder, store_spec(options.store or folder / "sessions"), options)
     plugins: list[Any] = [*(() if options.real else OFFICE), *options.plugins]
     async with Host(plugins=plugins, config=config, approver=approver) as host:
-        print_line(console, "policies", one_line(host.judging))
+        if not options.story:
+            print_line(console, "policies", one_line(host.judging))
         tools = await _real_tools(host, console) if options.real else []
-        if not options.real:
+        if not options.real and not options.story:
             counts = ", ".join(
                 f"{plugin['id']} {len(plugin['tools'])}" for plugin in host.describe() if plugin["tools"]
             )
             print_line(console, "plugins", one_line(counts))
         # A store of one's own may hold an earlier demo, which this one must not go on with.
         session = host.session(None if options.store else "demo")
-        session.on_event(timeline(console))
+        story = Story(console, folder, asks=options.interactive)
+        session.on_event(story if options.story else timeline(console))
         async with session:
             script = scripted_secretary(options.office, folder / "repository", workspace, folder / "elsewhere")
-            model = ScriptedModel(script, name="scripted-secretary", context_window=options.context_window)
+
+            async def unhurried(turn: Turn) -> Answer:
+                await anyio.sleep(options.beat)
+                return script(turn)
+
+            model = ScriptedModel(unhurried, name="scripted-secretary", context_window=options.context_window)
             outcome = await run_agent(session, model, PROMPT, tools=tools, workspace_dir=str(workspace))
             summary = _summary(folder, session, outcome, options)
     if options.kept:
         summary["mcp"] = _write_mcp(folder)
-    _show(console, summary, folder, options)
+    if options.story:
+        story.end_line()
+        _tell(console, {**summary, "asked": story.asked}, folder, options)
+    else:
+        _show(console, summary, folder, options)
     return summary
 
 
@@ -226,6 +244,17 @@ def _summary(folder: Path, session: Session, outcome: Outcome, options: DemoOpti
 
 def _result(info: ResultInfo) -> dict[str, Any]:
     return {"handle": info.handle, "tool": info.tool, "characters": info.characters, "trimmed": info.trimmed}
+
+
+def _tell(console: Console, summary: Mapping[str, Any], folder: Path, options: DemoOptions) -> None:
+    if not options.interactive:
+        console.print()
+    print_line(console, "answer", one_line(summary["answer"]), indent=8)
+    if options.kept:
+        print_line(console, "files", one_line(folder), indent=8)
+    else:
+        print_line(console, "more", "hooksdk demo --keep leaves its files, hooksdk run takes a real model", indent=8)
+    print_line(console, "[bold]seen[/]", f"[bold]{one_line(seen(summary))}[/]", indent=8)
 
 
 def _show(console: Console, summary: Mapping[str, Any], folder: Path, options: DemoOptions) -> None:

@@ -1,0 +1,331 @@
+"""Whether a line may run a program, or a command of a program, of those that a deny lists: through whatever runs it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from builtin_plugins.tool_policy._denied import HOLE, Denied, base
+from builtin_plugins.tool_policy._launchers import (
+    APPENDING,
+    CODE,
+    FLAGS,
+    GIT_RUNS,
+    GROUPING,
+    JOINING,
+    NAMING,
+    PREFIXES,
+    QUIET,
+    RUNNING,
+    SHELLS,
+    SOURCING,
+    VALUES,
+)
+from builtin_plugins.tool_policy._shell import read_line, with_holes
+from builtin_plugins.tool_policy._shell_words import FILE, FILLED, FOUND, HOLES, SPLIT, Command
+
+_MAX_STEPS = 200_000
+"""Characters and words that are looked at before the line counts as one that cannot be read: some 0.3 s."""
+_MAX_LINES = 8
+"""Lines within lines, such as `sh -c "sh -c '...'"`."""
+_IN_WORDS = re.compile(r"[\s;&|<>(){}$`'\"\\]")
+_SED_RUNS = re.compile(r"(?:^|[\s\d$/;{}!])e\s|[^\w\s]\w*e\w*\s*(?:[;}]|$)")
+_AWK_RUNS = re.compile(r"system|\||getline")
+_DEFINES = re.compile(r"alias|GIT_CONFIG", re.IGNORECASE)
+_WITH_LINE = re.compile(r"-[a-zA-Z]*c|--command|/c", re.IGNORECASE)
+_INPUTS = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_OTHERS = NAMING | CODE | {"git", "sed"}
+_RUNNERS = frozenset(PREFIXES) | frozenset(JOINING) | SHELLS | SOURCING | CODE | {"find", "git"}
+_KNOWN = _RUNNERS | QUIET | NAMING | GROUPING | {"sed"}
+_EXEC = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
+
+
+class Unread(Exception):
+    """The line is too long, too deep or broken, so that anything may be meant."""
+
+
+def may_run(text: str, wanted: Sequence[str], *, named: bool) -> bool:
+    """True when the line may run what is listed. `named`: it is surely meant as a line, so what cannot be read counts."""
+    denied = Denied(wanted)
+    text = with_holes(text)
+    if _DEFINES.search(text) and denied.mentioned(text):
+        return True
+    readings = [text, text.replace("\\\n", " ")] if "\\\n" in text else [text]
+    try:
+        return any(_Search(denied, text).line(one, literally=not named) for one in readings)
+    except Unread:
+        return named or denied.mentioned(text)
+
+
+def _kind(program: str) -> str:
+    """What the tables know it as: `python3.11` is python."""
+    name = base(program)
+    return name if name in _KNOWN else name.rstrip("0123456789.-")
+
+
+class _Search:
+    """One line and what it leads to."""
+
+    def __init__(self, denied: Denied, text: str) -> None:
+        self._denied = denied
+        self._mentioned = denied.mentioned(text)
+        self._steps = 0
+        self._depth = 0
+        self._inner: set[tuple[str, bool]] = set()
+        self._written: dict[str, list[str] | None] = {}
+        """What the line writes into files, by their names; None where that is not known."""
+
+    def line(self, text: str, *, literally: bool) -> bool:
+        self._step(len(text))
+        line = read_line(text)
+        for command in line.commands:
+            self._note_files(command)
+        if any(self._command(command, literally) for command in line.commands):
+            return True
+        if line.broken and not literally:
+            raise Unread
+        return line.broken and self._denied.mentioned(text)
+
+    def _inner_line(self, text: str, *, literally: bool) -> bool:
+        """A line that stands in an argument."""
+        if not literally and re.search(f"[{SPLIT}{FILLED}{FILE}]", text):
+            return True  # a whole command may stand there, after a semicolon
+        if (text, literally) in self._inner:
+            return False
+        if self._depth >= _MAX_LINES:
+            raise Unread
+        self._inner.add((text, literally))
+        self._depth += 1
+        try:
+            return self.line(text, literally=literally)
+        finally:
+            self._depth -= 1
+
+    def _command(self, command: Command, literally: bool) -> bool:
+        if not command.words:
+            return False
+        if self._words(command.words, command, literally):
+            return True
+        if not any(SPLIT in word and len(word) > 1 for word in command.words):
+            return False
+        split = [part for word in command.words for part in re.split(f"({SPLIT})", word) if part]
+        return self._words(split, command, literally)
+
+    def _note_files(self, command: Command) -> None:
+        tee = command.words[1:] if command.words[:1] == ["tee"] else []
+        texts = _fed(command) if tee else _written(command)
+        for name in (*command.files, *tee):
+            known = self._written.setdefault(base(name), [])
+            self._written[base(name)] = None if known is None or texts is None else [*known, *texts]
+
+    def _words(self, words: list[str], command: Command, literally: bool) -> bool:
+        """Goes through each place at which a program may stand."""
+        waiting, seen = [(0, literally)], set[int]()
+        while waiting:
+            at, weakly = waiting.pop()
+            if at in seen or at >= len(words):
+                continue
+            seen.add(at)
+            self._step(1 + (len(words) - at) // 8)
+            if self._denied.fits(words[at:], literally=weakly):
+                return True
+            if self._runs_written(base(words[at]), weakly):
+                return True
+            program = _kind(words[at])
+            if words[at] in HOLES:
+                waiting.append((at + 1, weakly))
+            elif program in QUIET or _only_asks(program, words[at + 1 :]):
+                continue
+            elif program in PREFIXES:
+                last = len(words)
+                if program in APPENDING:
+                    self._step(last)
+                    words = [*_replaced(words), SPLIT]
+                    last += program == "parallel"  # which takes whole lines, too, where xargs echoes them
+                waiting += [(place, weakly) for place in self._places(words, at, PREFIXES[program]) if place < last]
+                if self._texts([word for word in words[at + 1 :] if word.startswith("-") or "=" not in word]):
+                    return True
+            elif program in SHELLS or program in SOURCING:
+                if self._shell(words[at + 1 :], command, weakly, sourcing=program in SOURCING):
+                    return True
+            elif program in JOINING:
+                places = self._places(words, at, JOINING[program])
+                lines = [" ".join(words[place:]) for place in (at + 1, *places)[JOINING[program] :]]
+                if any(self._inner_line(line, literally=weakly) for line in lines):
+                    return True
+                if any(self._inner_line(text, literally=weakly) for text in command.fed):
+                    return True
+            elif program == "find":
+                self._step(len(words))
+                words = [word.replace("{}", FOUND) for word in words]
+                waiting += [(place + 1, weakly) for place in range(at, len(words)) if words[place] in _EXEC]
+            elif self._other(program, words[at + 1 :], command):
+                return True
+            elif program not in _OTHERS:
+                for place in range(at + 1 + _own_words(program, words[at + 1 :]), len(words)):
+                    self._step()
+                    if self._denied.fits(words[place:], literally=True):
+                        return True
+                    if _kind(words[place]) in _RUNNERS:
+                        waiting.append((place, True))
+        return False
+
+    def _runs_written(self, program: str, weakly: bool) -> bool:
+        """A file that the line itself has written, and runs."""
+        texts = self._written.get(program, [])
+        return not weakly if texts is None else any(self._inner_line(text, literally=weakly) for text in texts)
+
+    def _step(self, number: int = 1) -> None:
+        self._steps += number
+        if self._steps > _MAX_STEPS:
+            raise Unread
+
+    def _places(self, words: Sequence[str], at: int, own: int) -> Iterator[int]:
+        """Where the program may stand after one that runs it."""
+        program, place = _kind(words[at]), at + 1
+        while place < len(words):
+            self._step()
+            word = words[place]
+            if word.startswith("-") and word != "--":
+                takes_value = _takes_value(program, word)
+                following = words[place + 1 : place + 2]
+                if takes_value is None and following and not following[0].startswith("-"):
+                    # It may be the option's value, or no part of the option.
+                    if own <= 1:
+                        yield place + 1 + own
+                    place += 1
+                elif takes_value:
+                    place += 1
+            elif own:
+                own -= word != "--"
+                if word == SPLIT:
+                    yield place
+            elif word == "--" or re.match(r"[A-Za-z_]\w*=", word):
+                pass
+            elif word == SPLIT:
+                yield place
+            else:
+                yield place
+                return
+            place += 1
+
+    def _texts(self, words: Sequence[str]) -> bool:
+        """Arguments that are lines of their own, also as the value of an option: `-S'git push'`, `--exec='git push'`."""
+        for word in words:
+            self._step()
+            texts = [word] if _IN_WORDS.search(word) else []
+            if word.startswith("-"):
+                texts.append(word[2:])
+            values = word.split("=", _MAX_LINES)
+            texts += [value for value in ("=".join(values[at:]) for at in range(1, len(values))) if value]
+            if any(self._inner_line(text, literally=True) for text in texts):
+                return True
+        return False
+
+    def _shell(self, words: Sequence[str], command: Command, weakly: bool, *, sourcing: bool) -> bool:
+        if any(FILE in word for word in words):
+            return not weakly
+        lined = next((at for at, word in enumerate(words) if _WITH_LINE.match(word)), None)
+        if lined is not None and not sourcing:
+            option, others = (
+                words[lined],
+                [word for word in words[lined + 1 :] if not word.startswith(("-", "+")) or _IN_WORDS.search(word)],
+            )
+            # The first is the line, and the others what it may run as "$@".
+            return any(
+                self._inner_line(one, literally=weakly or at > 0) for at, one in enumerate(others)
+            ) or self._texts([option, *words[:lined]])
+        place = next((at for at, word in enumerate(words) if not word.startswith(("-", "+"))), None)
+        script = "-" if place is None else words[place]
+        fed: list[str] | None = None
+        if base(script) in self._written:
+            fed = self._written[base(script)]
+        elif script not in _INPUTS and "-s" not in words:
+            # A script's name is looked up like a program's.
+            filled_in = script[-1:] in HOLES
+            if self._denied.fits(words[place:], literally=filled_in) or (filled_in and self._mentioned):
+                return True
+            return self._texts(words)
+        else:
+            fed = _fed(command)
+        if fed is None:
+            return not weakly
+        return any(self._inner_line(text, literally=weakly) for text in fed)
+
+    def _other(self, program: str, words: Sequence[str], command: Command) -> bool:
+        """A program that may run lines, code or single words in its arguments."""
+        if program == "git":
+            return self._git(words)
+        scripts = [text for word in words for text in self._written.get(base(word)) or ()]
+        texts = [*words, *scripts, *command.fed, *(_fed(command) or [])]
+        if program == "sed":
+            return any(_SED_RUNS.search(text) and self._denied.mentioned(text) for text in words)
+        if program in CODE:
+            runs = _AWK_RUNS.search if program.endswith("awk") else bool
+            wholly = any(option in {"-c", "-e", "-r"} and code in HOLES for option, code in pairwise(words))
+            return wholly or any(
+                runs(text) and self._denied.mentioned(text) for text in texts if _IN_WORDS.search(text)
+            )
+        return self._texts(words) or any(self._denied.mentioned(text) for text in command.fed)
+
+    def _git(self, words: Sequence[str]) -> bool:
+        """What git runs besides its own commands: lines in its configuration and for each commit or module."""
+        first = next((at for at, word in enumerate(words) if word in GIT_RUNS), None)
+        if first is None:
+            return False
+        return self._texts(words[first:]) or any(
+            self._denied.fits(words[at:], literally=True) for at in range(first + 2, len(words))
+        )
+
+
+def _takes_value(program: str, option: str) -> bool | None:
+    """Whether the next word is the option's value; None where both are possible."""
+    if "=" in option:
+        return False
+    for at, letter in enumerate(option[1:], 2):
+        if program in APPENDING and letter in "eil":
+            return False  # their values are never words of their own
+        if letter in VALUES.get(program, ""):
+            return at == len(option)
+        if letter not in FLAGS.get(program, ""):
+            return None
+    return False
+
+
+def _only_asks(program: str, words: Sequence[str]) -> bool:
+    """`command -v rm` tells where rm is."""
+    return program == "command" and bool(words) and re.fullmatch(r"-\w*[vV]\w*", words[0]) is not None
+
+
+def _own_words(program: str, words: Sequence[str]) -> int:
+    """How many words a program has that are commands of its own."""
+    if program not in GROUPING:
+        return 0
+    return 1 if words and words[0] in RUNNING else 2
+
+
+def _fed(command: Command) -> list[str] | None:
+    """What the command reads as its input; None where that is not known."""
+    if command.fed or not command.piped:
+        return None if any(FILE in text for text in command.fed) else command.fed
+    return None if command.source is None else _written(command.source)
+
+
+def _written(command: Command) -> list[str] | None:
+    """What the command writes; None where that is not known."""
+    if not command.words:
+        return []
+    program, *words = command.words
+    if program == "cat" and not words:
+        return _fed(command)
+    text = " ".join(word for word in words if word not in {"-n", "-e", "-E"})
+    return [text] if base(program) in {"echo", "printf"} and not re.search(rf"[\\%]|{HOLE}", text) else None
+
+
+def _replaced(words: Sequence[str]) -> list[str]:
+    """The words with a hole where xargs and parallel fill something in."""
+    marks = ["{}", *(word[2:] for word in words if re.match(r"-[IJ].", word))]
+    marks += [mark for option, mark in pairwise(words) if option in {"-I", "-J"} and mark]
+    pattern = re.compile("|".join(map(re.escape, marks)))
+    return [pattern.sub(FILLED, word) for word in words]

@@ -1,0 +1,354 @@
+"""What a shell makes of a line: its commands with their words, those in substitutions and here-documents too.
+
+Nothing is run, so what a variable or a substitution becomes is not known. It stands in a word as a hole, and whoever asks
+what the word may be takes a hole for any text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from builtin_plugins.tool_policy._shell_words import CLOSE, COMMA, FILE, FILLED, HOLES, OPEN, SPLIT, Command, Level
+
+MAX_LINE = 32_768
+"""Characters of a line that is read: agents write whole files with here-documents."""
+_MAX_DEPTH = 40
+"""Substitutions within each other."""
+
+_OWN = {**dict.fromkeys(range(1, 8), " "), **dict.fromkeys((0, 11, 12, 13, 0x85, 0x2028, 0x2029), "\n")}
+"""Signs of ours in a text would be read as holes; a line ends where some program says so, and at NUL for those in C."""
+
+_PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}")
+"""`{{secret:NAME}}` is filled in after the call was judged, as a variable is."""
+_PLAIN = re.compile(r"[^\s'\"\\$`;&|<>(){},#*?\[\]\x01-\x07]+")
+_REDIRECTION = re.compile(r"<<<|<<-?|<>|<&|<|>>|>\||>&|>")
+_AFTER_WORD = frozenset({"", " ", "\t", "\n", ";", "&", "|", ")", "<", ">"})
+_NAME = re.compile(r"\w+|[@*#?$!_-]")
+_NUMBERS = frozenset("#?$!-")
+"""`$?` and the like stand for a number."""
+_ESCAPES = {
+    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "'": "'",
+    '"': '"', "?": "?",
+}  # fmt: skip
+_ESCAPE = re.compile(
+    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c([\s\S])|([\s\S]))"
+)
+
+
+@dataclass
+class Line:
+    """A line that was read."""
+
+    commands: list[Command]
+    broken: bool = False
+    """It could not be read to its end."""
+
+
+def with_holes(text: str) -> str:
+    """A text as it came, with holes for what hooksdk fills in, and without signs that would be taken for holes."""
+    return _PLACEHOLDER.sub(SPLIT, text.translate(_OWN))
+
+
+def read_line(text: str) -> Line:
+    """The commands of a line or of a whole script, which may have holes."""
+    if len(text) > MAX_LINE:
+        return Line([], broken=True)
+    reader = _Reader(text)
+    commands = reader.commands(0, "")[0]
+    return Line([*commands, *reader.inner], reader.broken)
+
+
+@dataclass
+class _HereDocument:
+    command: Command
+    end: str
+    literal: bool
+    tabs: bool
+
+
+class _Reader:
+    """Goes through a text once, from left to right."""
+
+    def __init__(self, text: str, depth: int = 0) -> None:
+        self._text = text
+        self._depth = depth
+        self._waiting: list[_HereDocument] = []
+        self.inner: list[Command] = []
+        """The commands of substitutions."""
+        self.broken = False
+
+    def commands(self, at: int, closing: str) -> tuple[list[Command], int]:
+        """The commands from here to a closing bracket, or to the end; and where they end."""
+        if self._depth >= _MAX_DEPTH:
+            self.broken = True
+            return [], len(self._text)
+        self._depth += 1
+        level = Level()
+        text = self._text
+        while at < len(text):
+            char = text[at]
+            if char == ")" and closing and not level.brackets and not level.pattern:
+                break
+            at = self._step(level, char, at)
+        else:
+            self.broken = self.broken or bool(closing)
+        level.end_command()
+        self._depth -= 1
+        return level.commands, at + 1
+
+    def _step(self, level: Level, char: str, at: int) -> int:
+        """Reads what stands here; answers where the next thing begins."""
+        text = self._text
+        if plain := _PLAIN.match(text, at):
+            level.add(plain[0])
+            return plain.end()
+        if char == "\n":
+            level.end_line()
+            return self._here_documents(at + 1)
+        if char.isspace():
+            level.end_word()
+            return at + 1
+        if char in "'\"\\$`" or char in HOLES:
+            return self._quoted(level, char, at)
+        if char in "<>":
+            return self._redirection(level, at)
+        if char in ";&|()":
+            return self._operator(level, char, at)
+        if char == "#" and level.word is None:
+            end = text.find("\n", at)
+            return len(text) if end < 0 else end
+        if char in "*?[":
+            return self._glob(level, char, at)
+        alone = level.word is None and text[at + 1 : at + 2] in _AFTER_WORD
+        level.add(char if alone else {"{": OPEN, ",": COMMA, "}": CLOSE}.get(char, char))
+        return at + 1
+
+    def _quoted(self, level: Level, char: str, at: int) -> int:
+        text = self._text
+        if char in HOLES:
+            level.add(char)
+            return at + 1
+        if char == "'":
+            end = self._find("'", at + 1)
+            level.add(text[at + 1 : end], quoted=True)
+            return end + 1
+        if char == "\\":
+            if text[at + 1 : at + 2] != "\n":
+                level.add(text[at + 1 : at + 2], quoted=True)
+            return at + 2
+        if char == '"':
+            value, end = self._in_quotes(at + 1, '"')
+            level.add(value, quoted=True)
+            return end
+        value, end = self._dollar(at, quoted=False) if char == "$" else self._backticks(at, quoted=False)
+        level.add(value, quoted=text[at : at + 2] in {"$'", '$"'})
+        return end
+
+    def _find(self, mark: str, at: int) -> int:
+        end = self._text.find(mark, at)
+        self.broken = self.broken or end < 0
+        return len(self._text) if end < 0 else end
+
+    def _in_quotes(self, at: int, closing: str) -> tuple[str, int]:
+        """The text up to a closing quote, with holes where something is filled in."""
+        text, parts = self._text, list[str]()
+        while at < len(text):
+            char = text[at]
+            if char == closing:
+                return "".join(parts), at + 1
+            if char == "\\":
+                following = text[at + 1 : at + 2]
+                parts.append({"\n": "", "$": "$", "`": "`", '"': '"', "\\": "\\"}.get(following, "\\" + following))
+                at += 2
+            elif char in "$`":
+                value, at = self._dollar(at, quoted=True) if char == "$" else self._backticks(at, quoted=True)
+                parts.append(value)
+            else:
+                end = at + 1
+                while end < len(text) and text[end] not in '\\$`"':
+                    end += 1
+                parts.append(text[at:end])
+                at = end
+        self.broken = self.broken or bool(closing)
+        return "".join(parts), at
+
+    def _part_in_quotes(self, start: int, end: int) -> str:
+        """The text between two places, as if it stood in quotes: a here-document, or an arithmetic expression."""
+        if self._depth >= _MAX_DEPTH:
+            self.broken = True
+            return FILLED
+        reader = _Reader(self._text[start:end], self._depth + 1)
+        value, _ = reader._in_quotes(0, "")
+        self._take(reader)
+        return value
+
+    def _take(self, reader: _Reader) -> None:
+        self.inner += reader.inner
+        self.broken = self.broken or reader.broken
+
+    def _dollar(self, at: int, *, quoted: bool) -> tuple[str, int]:
+        text = self._text
+        hole = FILLED if quoted else SPLIT
+        following = text[at + 1 : at + 2]
+        if following == "'" and not quoted:
+            string = re.compile(r"(?:[^'\\]|\\[\s\S])*").match(text, at + 2)
+            end = len(text) if string is None else string.end()
+            self.broken = self.broken or end >= len(text)
+            return _ESCAPE.sub(_unescaped, text[at + 2 : end]), end + 1
+        if following == '"' and not quoted:
+            return self._in_quotes(at + 2, '"')
+        if following == "(":
+            return self._substitution(at, hole)
+        if following == "{":
+            end = self._closing_brace(at + 2)
+            if end < len(text):
+                self._part_in_quotes(at + 2, end)
+            return hole, end + 1
+        if name := _NAME.match(text, at + 1):
+            if following in _NUMBERS:
+                return "0", at + 2
+            # One digit alone names a parameter: $10 is $1 and a 0.
+            return hole, at + 2 if following.isdigit() else name.end()
+        return "$", at + 1
+
+    def _substitution(self, at: int, hole: str) -> tuple[str, int]:
+        if end := self._arithmetic_end(at + 1):
+            self._part_in_quotes(at + 3, end)
+            return hole, end + 2
+        inner, end = self.commands(at + 2, ")")
+        self.inner += inner
+        return hole, end
+
+    def _arithmetic_end(self, at: int) -> int:
+        """Where the last two brackets of an arithmetic expression stand; 0 where none begins here."""
+        ends = self._bracket_pairs
+        end = ends.get(at + 1, 0) if self._text.startswith("((", at) else 0
+        return end if end and ends.get(at) == end + 1 else 0
+
+    @cached_property
+    def _bracket_pairs(self) -> dict[int, int]:
+        """Where each bracket's partner stands. An arithmetic expression has no quotes, so none are minded."""
+        pairs: dict[int, int] = {}
+        waiting: list[int] = []
+        for bracket in re.compile(r"[()]").finditer(self._text):
+            if bracket[0] == "(":
+                waiting.append(bracket.start())
+            elif waiting:
+                pairs[waiting.pop()] = bracket.start()
+        return pairs
+
+    def _closing_brace(self, at: int) -> int:
+        depth = 1
+        for mark in re.compile(r"\\[\s\S]|'[^']*'|[{}]").finditer(self._text, at):
+            depth += {"{": 1, "}": -1}.get(mark[0], 0)
+            if not depth:
+                return mark.start()
+        self.broken = True
+        return len(self._text)
+
+    def _backticks(self, at: int, *, quoted: bool) -> tuple[str, int]:
+        body = re.compile(r"(?:[^`\\]|\\[\s\S])*").match(self._text, at + 1)
+        end = len(self._text) if body is None else body.end()
+        self.broken = self.broken or end >= len(self._text)
+        reader = _Reader(re.sub(r"\\([$`\\])", r"\1", self._text[at + 1 : end]), self._depth + 1)
+        self.inner += reader.commands(0, "")[0]
+        self._take(reader)
+        return FILLED if quoted else SPLIT, end + 1
+
+    def _redirection(self, level: Level, at: int) -> int:
+        text = self._text
+        if text[at + 1 : at + 2] == "(":
+            inner, end = self.commands(at + 2, ")")
+            self.inner += inner
+            level.add(FILE)
+            return end
+        if level.still_in_test():
+            return at + 1
+        operator = _REDIRECTION.match(text, at)
+        assert operator is not None  # one of the two signs stands here
+        level.begin_redirection(operator[0])
+        if operator[0] not in {"<<", "<<-"}:
+            return operator.end()
+        word = re.compile(r"[ \t]*((?:\\[\s\S]|'[^']*'|\"[^\"]*\"|[^\s;&|<>()'\"\\])+)").match(text, operator.end())
+        level.redirection = ""
+        if word is None:
+            self.broken = True
+            return operator.end()
+        end = re.sub(r"""['"\\]""", "", word[1])
+        self.broken = self.broken or not end.isprintable() or any(sign in end for sign in "$`")
+        self._waiting.append(_HereDocument(level.command, end, end != word[1], operator[0] == "<<-"))
+        return word.end()
+
+    def _here_documents(self, at: int) -> int:
+        """Reads the here-documents that begin on this line."""
+        waiting, self._waiting = self._waiting, []
+        for document in waiting:
+            tabs = r"\t*" if document.tabs else ""
+            last = re.compile(rf"^{tabs}{re.escape(document.end)}$", re.MULTILINE).search(self._text, at)
+            end = len(self._text) if last is None else last.start()
+            self.broken = self.broken or last is None
+            document.command.fed.append(self._text[at:end] if document.literal else self._part_in_quotes(at, end))
+            at = end if last is None else last.end()
+        return at
+
+    def _operator(self, level: Level, char: str, at: int) -> int:
+        text = self._text
+        if text.startswith(("&>", "&>>"), at):
+            level.begin_redirection(">")
+            return at + 2 + text.startswith("&>>", at)
+        if level.still_in_test():
+            return at + 1
+        if level.pattern and char in "|()":
+            level.end_pattern(char)
+            return at + 1
+        if char == "(" and level.word is not None:
+            return self._bracket_in_word(level, at)
+        if char == "(" and (end := self._arithmetic_end(at)):
+            self._part_in_quotes(at + 2, end)
+            return end + 2
+        if char in "()":
+            level.bracket(char)
+            return at + 1
+        if char == "|" and text[at + 1 : at + 2] != "|":
+            level.end_command(pipe=True)
+            return at + 1 + text.startswith("|&", at)
+        level.end_command()
+        length = 3 if text.startswith(";;&", at) else 2 if text[at : at + 2] in {"&&", "||", ";;", ";&"} else 1
+        level.pattern = level.pattern or (level.cases > 0 and char == ";" and length > 1)
+        return at + length
+
+    def _bracket_in_word(self, level: Level, at: int) -> int:
+        """`a=(...)` is a list of words, `@(...)` a pattern, `f()` a function."""
+        if level.is_assignment():
+            values, end = self.commands(at + 1, ")")
+            level.add(" ".join(word for value in values for word in value.words), quoted=True)
+            return end
+        level.bracket("(")
+        return at + 1
+
+    def _glob(self, level: Level, char: str, at: int) -> int:
+        text = self._text
+        if char == "[":
+            part = re.compile(r"\[[!^]?\]?[^\s\]\[/'\"]*\]").match(text, at)
+            if part is None or level.is_index():
+                level.add(char)
+                return at + 1
+            level.add(FILLED)
+            return part.end()
+        level.add(FILLED)
+        return at + 1
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    """What one escape in `$'...'` stands for."""
+    digits = escape[1] or escape[2] or escape[3]
+    if digits or escape[4]:
+        number = int(digits, 16) if digits else int(escape[4], 8) & 255
+        char = chr(number) if number < 0x110000 else FILLED
+    elif escape[5]:
+        char = chr(ord(escape[5]) & 31)
+    else:
+        char = _ESCAPES.get(escape[6], "\\" + escape[6])
+    return FILLED if char < "\x08" else char
