@@ -39,12 +39,9 @@ class SecretMask:
         self._shortest = shortest
         self._values: set[tuple[str, str]] = set()
         self._matcher: Matcher | None = None
-        self._learn(values)
-
-    @property
-    def active(self) -> bool:
+        self.active = False
         """True once it knows a value: there is nothing to do before."""
-        return self._matcher is not None
+        self._learn(values)
 
     def add(self, values: Mapping[str, str]) -> None:
         """Look for these values from now on, those that are long enough."""
@@ -60,6 +57,7 @@ class SecretMask:
         # Replaced as a whole: a thread may be reading.
         self._values = self._values | fresh
         self._matcher = Matcher(self._values)
+        self.active = True
         return True
 
     def joined(self, others: Iterable[SecretMask]) -> SecretMask:

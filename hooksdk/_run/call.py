@@ -57,7 +57,7 @@ Steps = Callable[[RunState, CallInProgress], Awaitable[CallEnd | None]]
 async def call_once(state: RunState, work: CallInProgress) -> ToolResult:
     """Judge a call and run its tool, in one go. Raises `ApprovalPending` for one whose approval comes later."""
     await begin(state, work, _judge_and_execute)
-    work = work.newest
+    work = work if work.replaced_by is None else work.newest
     if work.end is None:
         if work.pending is not None:
             raise ApprovalPending(work.pending, work.call)
@@ -71,8 +71,10 @@ async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
     work.catalog = state.tools
     if _has_result(state, work):
         return
-    await room.check_room(state)
-    if _may_have_result(state, work) and await join(state, work):
+    unwritten = state.parts.transcript.unwritten
+    if unwritten.may_be_full or unwritten.failures:
+        await room.check_room(state)
+    if state.busy and await join(state, work):
         return
     if _has_result(state, work):
         return
@@ -83,13 +85,10 @@ async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
         state.check_open()
 
 
-def _may_have_result(state: RunState, work: CallInProgress) -> bool:
-    return work.depth == 0 and not state.asked_model and state.parts.transcript_kept
-
-
 def _has_result(state: RunState, work: CallInProgress) -> bool:
     """True, with its end set, for a call whose result the transcript has."""
-    result = state.parts.transcript.result_of(work.call) if _may_have_result(state, work) else None
+    recorded = work.depth == 0 and not state.asked_model and state.parts.transcript_kept
+    result = state.parts.transcript.result_of(work.call) if recorded else None
     if result is not None:
         work.end = CallEnd("error" if result.is_error else "ok", result)
     return result is not None
@@ -97,7 +96,9 @@ def _has_result(state: RunState, work: CallInProgress) -> bool:
 
 async def join(state: RunState, work: CallInProgress) -> bool:
     """Wait while somebody makes this very call of the newest reply: it is made once. True when what came of it is this one's."""
-    written = digest_of_call(work.written) if state.busy else ""
+    if work.depth or state.asked_model or not state.parts.transcript_kept:
+        return False
+    written = digest_of_call(work.written)
     while twin := next((one for one in state.busy if _is_made_again(one, work.written, written)), None):
         times = sum(call.id == work.written.id for call in state.parts.transcript.pending)
         if not times:  # it has its result, or its reply is not recorded
@@ -689,7 +690,11 @@ def _masked(state: RunState, end: CallEnd) -> CallEnd:
 async def _record_result(state: RunState, work: CallInProgress, result: ToolResult) -> None:
     parts = state.parts
     if parts.transcript_kept:
-        await room.record_result(state, work, result)
+        try:
+            await parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end)
+        except Exception:
+            room.keep_result(state, work, result)
+            raise
     if state.waiting.calls:
         await state.waiting.forget(work.written)
     await parts.states.save()

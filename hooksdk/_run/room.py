@@ -40,15 +40,11 @@ def check_records(state: RunState) -> None:
         raise StoreError(f"run '{state.info.run_id}'", f"{problem}. Make room, and go on in a new run")
 
 
-async def record_result(state: RunState, work: CallInProgress, result: ToolResult) -> None:
-    """Store the result of a call; one that cannot be written is kept for `record_again`. Raises what the store raises."""
+def keep_result(state: RunState, work: CallInProgress, result: ToolResult) -> None:
+    """Keep a result that could not be written, for `record_again`."""
     transcript, replies = state.parts.transcript, state.replies_at_end
-    try:
-        await transcript.answer(work.written, result, work.tool, replies=replies)
-    except Exception:
-        replies = transcript.replies if replies is None else replies
-        transcript.unwritten.results.append((work.written, result, work.tool, replies))
-        raise
+    replies = transcript.replies if replies is None else replies
+    transcript.unwritten.results.append((work.written, result, work.tool, replies))
 
 
 async def record_again(state: RunState) -> None:

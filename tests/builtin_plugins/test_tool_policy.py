@@ -9,12 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
 
 from builtin_plugins.tool_policy import ToolPolicy
 from hooksdk import Annotations, ApprovalRequest, Host, MemoryStore, Tool, ToolCall, hooks
 from hooksdk.config import Notice
 from hooksdk.errors import ConfigError
 from hooksdk.hooks import AssembleTools, BeforeToolCall, Offer
+from hooksdk.patterns import ToolPattern
 from hooksdk.testing import ScriptedApprover
 from hooksdk.tools import Source
 from tests.stage import USER, Stage, playing
@@ -502,6 +506,23 @@ async def test_a_rule_that_another_one_always_beats_is_told_at_the_start_with_bo
             Host(store=MemoryStore(), config=settings(rules))
         assert f"rule {numbers[0]} (" in str(caught.value)
         assert f"never decides: rule {numbers[1]} (" in str(caught.value)
+
+
+pieces = st.lists(st.sampled_from(["a", "B", "c2", "_", "-", "*", "?"]), min_size=1, max_size=6).map("".join)
+
+
+@limits(max_examples=400, deadline=None)
+@given(pieces, pieces, st.text("aAbBcC2_-.", min_size=1, max_size=8), st.sampled_from(["ask", "allow"]))
+def test_whatever_a_rule_that_never_decides_is_about_the_other_one_is_about_too(
+    wide: str, narrow: str, name: str, action: str
+):
+    rules = [{"action": "deny", "tools": wide}, {"action": action, "tools": narrow}]
+    try:
+        ToolPolicy.Config.model_validate({"rules": rules})
+    except ValueError:
+        tool, pattern = make(name), ToolPattern(narrow)
+        if pattern.matches(tool) or (action == "ask" and pattern.may_mean(tool)):
+            assert ToolPattern(wide).may_mean(tool)
 
 
 async def test_the_second_of_two_like_rules_is_told():
