@@ -50,6 +50,8 @@ _BACKSLASH = [
     _row(r"\\", "[0-3]", "[0-7]", "[0-7]"), r"\\[0-3][0-7]", r"\\\r\n", r"\\[\s\S]",
 ]  # fmt: skip
 _PERCENT = [*_utf8("%"), _row("%", "[0-7]", _HEX), _row("%", "u", *[_HEX] * 4)]
+_DOUBLED = ["%%", r"\$\$"]
+"""As formats, `configparser` and Compose files write one."""
 _ENTITY = [
     _row("&", "#", f"(?:[0-9]{_WRAP}){{1,7}}") + ";",
     _row("&", "#", "[xX]", f"(?:{_HEX}{_WRAP}){{1,6}}") + ";",
@@ -60,7 +62,7 @@ _UNSEEN = [
     *"\u00ad\u200b\u200c\u200d\u2060\ufeff",
 ]  # fmt: skip
 """What a terminal or a page shows in colour, or not at all, is no part of the text."""
-ESCAPES = re.compile(f"({'|'.join([*_BACKSLASH, *_PERCENT, *_ENTITY, *_UNSEEN])})")
+ESCAPES = re.compile(f"({'|'.join([*_BACKSLASH, *_PERCENT, *_DOUBLED, *_ENTITY, *_UNSEEN])})")
 """Each has a greatest length, so that a text is searched in steps as many as its characters, whatever it is made of."""
 
 _SOFT = r"=\r?\n"
@@ -184,6 +186,8 @@ def _of_mail(token: str) -> str:
 def _plain(token: str) -> str:
     """The character for which an escape stands; the escape itself where there is none."""
     first, token = token[0], _WRAPS.sub("", token)
+    if token in {"%%", "$$"}:
+        return first
     try:
         if first == "&":
             if token[1] != "#":

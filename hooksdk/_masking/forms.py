@@ -63,12 +63,15 @@ def in_base64(value: str) -> Iterator[str]:
                 yield encode(bytes(before) + raw).decode()[start:end]
 
 
-def in_hex(value: str) -> Iterator[str]:
-    """The bytes in hexadecimal, with what is usually put between them. Blanks do not count, so groups need no form."""
+def in_numbers(value: str) -> Iterator[str]:
+    """The bytes in hexadecimal, with what is usually put between them, and as the numbers of a list. Blanks do not count, so
+    groups need no form."""
     for text in dict.fromkeys((value, value.strip())):
-        digits = [f"{byte:02x}" for byte in text.encode("utf-8", "surrogatepass")]
+        raw = text.encode("utf-8", "surrogatepass")
         for between in ("", ":", "-", ",", "0x", ",0x"):
-            yield between.join(digits)
+            yield between.join(f"{byte:02x}" for byte in raw)
+        if len(raw) > 3:  # a short one in decimal is any number
+            yield ",".join(map(str, raw))
 
 
 def is_loose(form: str) -> bool:

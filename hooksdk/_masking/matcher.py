@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from hooksdk._masking.escapes import Reading, Span, ends_of, fold, fold_bytes, folded, readings
-from hooksdk._masking.forms import in_base64, in_hex, is_loose, quoted, texts_of
+from hooksdk._masking.forms import in_base64, in_numbers, is_loose, quoted, texts_of
 from hooksdk._masking.parts import Parts
 from hooksdk._masking.sieve import Sieve
 
@@ -42,7 +42,7 @@ class Matcher:
                     self._parts.add(form, name)
                 else:
                     self._exact |= {spelling: _Form(name) for spelling in quoted(text) if spelling not in self._exact}
-            for encoded in (*in_base64(value), *in_hex(value)):
+            for encoded in (*in_base64(value), *in_numbers(value)):
                 forms, form = (self._loose, fold(encoded)) if is_loose(encoded) else (self._exact, encoded)
                 forms.setdefault(form, _Form(name))
         self._sieve = Sieve({*self._loose, *self._parts.least})

@@ -81,12 +81,25 @@ def is_plain_enough(value: str) -> bool:
 
 
 VALUES = st.text(SIGNS, min_size=8, max_size=48).filter(is_plain_enough)
-ENCODED = {name for name in OTHERS if "base64" in name or "hex" in name or name in {"xxd", "bytes of C", "mail"}}
+ENCODED = {
+    name
+    for name in OTHERS
+    if "base64" in name or "hex" in name or name in {"xxd", "bytes of C", "mail", "buffer of Node"}
+}
 BROKEN = {"two texts in a program", "in colour", "marked on a page", "with places to break"}
 """They take a text apart, and would take an escape apart, too."""
 DEPTHS = {"JSON in JSON": 2, "JSON in JSON in an address": 3, "URL twice": 2}
 ESCAPED = sorted({*LISTED, *OTHERS} - ENCODED - BROKEN - {"hex in groups of four", "hex with colons"})
-FRAMED = {"header of curl -v", "line of a diff", "mail", "base64 in lines", "base64 of JSON", "xxd", "hexdump -C"}
+FRAMED = {
+    "buffer of Node",
+    "header of curl -v",
+    "line of a diff",
+    "mail",
+    "base64 in lines",
+    "base64 of JSON",
+    "xxd",
+    "hexdump -C",
+}
 """They write more than the value."""
 
 
