@@ -645,8 +645,8 @@ def test_on_a_terminal_the_operator_is_asked(answer: str, code: int, desk: Desk)
         files = [theirs, out.fileno(), theirs]
         command = start(["trust"], folder=desk.repository, environment=own, files=files)
         os.close(theirs)
-        while "[y/N]" not in (out.seek(0), out.read())[1]:  # what is typed before the question is no answer to it
-            time.sleep(0.02)
+        while "[y/N]" not in os.pread(out.fileno(), 100_000, 0).decode():  # what is typed before is no answer
+            time.sleep(0.01)
         os.write(ours, answer.encode())
         ended = command.wait()
         out.seek(0)
