@@ -116,6 +116,20 @@ class PluginConfig(_Strict):
     """The plugin's own configuration."""
 
 
+class _Sections(dict[str, PluginConfig]):
+    """The sections of plugins, each found by any spelling of its id: a host of a thousand plugins asks for each several times."""
+
+    _names: Mapping[str, str] = {}
+    """Their names, by folded id."""
+    _size = 0
+
+    def find(self, plugin_id: str) -> PluginConfig | None:
+        """The section of one plugin; of two spellings the first."""
+        if self._size != len(self):
+            self._names, self._size = {fold(name): name for name in reversed(self)}, len(self)
+        return self.get(self._names.get(fold(plugin_id), ""))
+
+
 class Config(_Strict):
     """A host's whole configuration.
 
@@ -148,13 +162,14 @@ class Config(_Strict):
     """Seconds by hook, for all plugins."""
     gateway: dict[str, Any] = Field(default_factory=dict[str, Any])
     """What clients of `hooksdk gateway` are shown, and who may do what: `hooksdk.gateway.GatewayConfig.of(config)` reads it."""
-    plugins: dict[str, PluginConfig] = Field(default_factory=dict)
+    plugins: Annotated[dict[str, PluginConfig], pydantic.AfterValidator(_Sections)] = Field(default_factory=dict)
     _merged: Merged | None = PrivateAttr(default=None)
     """What a project's file had to do with it, where that counts later on."""
 
     def plugin(self, plugin_id: str) -> PluginConfig | None:
         """The section of one plugin, or None."""
-        return next((section for name, section in self.plugins.items() if fold(name) == fold(plugin_id)), None)
+        sections = self.plugins if isinstance(self.plugins, _Sections) else _Sections(self.plugins)
+        return sections.find(plugin_id)
 
     def timeout(self, plugin_id: str, hook: str) -> float | None:
         """The operator's time limit for one plugin's handlers of one hook, or None."""

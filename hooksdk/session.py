@@ -356,9 +356,12 @@ class Session(AsyncOnly):
                 await dispatcher.notify("session_end", hooks.SessionEnd(info=self._info, reason=reason))
             if scope.cancel_called:
                 logger.warning("session '%s' was closed after %g s without waiting further", self.id, CLOSE_TIMEOUT)
-            if self._states is not None:
-                await self._states.save()
-            await dispatcher.trace(self._info, SessionEnded(reason=reason, dropped=dispatcher.dropped))
+            dispatcher.give_up()
+            try:
+                if self._states is not None:
+                    await self._states.save()
+            finally:
+                await dispatcher.trace(self._info, SessionEnded(reason=reason, dropped=dispatcher.dropped))
         finally:
             try:
                 # Before the lifespans end: a trace handler may need what its plugin holds open.

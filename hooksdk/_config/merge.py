@@ -110,8 +110,9 @@ def _tidy(source: Source, problems: list[str]) -> Source:
     data: dict[str, Any] = plain(source.data)
     if "plugins" in data:
         sections: dict[str, Any] = {}
+        spellings: dict[str, str] = {}
         for name, section in data["plugins"].items():
-            first = _spelling(sections, name)
+            first = spellings.setdefault(fold(name), name)
             if first != name:
                 problems.append(
                     f"{source.where}: {f'plugins.{first}'!r} and {f'plugins.{name}'!r} are one plugin: of a setting that stands "
@@ -122,8 +123,9 @@ def _tidy(source: Source, problems: list[str]) -> Source:
     return Source(source.where, data)
 
 
-def _spelling(sections: Mapping[str, Any], name: str) -> str:
-    return next((known for known in sections if fold(known) == fold(name)), name)
+def _spellings(sections: Mapping[str, Any]) -> dict[str, str]:
+    """How each plugin is spelt there, by its folded id."""
+    return {fold(name): name for name in sections}
 
 
 def _named(*sources: Mapping[str, Any]) -> dict[str, str]:
@@ -150,8 +152,9 @@ def _sections(data: Mapping[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
 
 def _lay(merged: Merged, source: Source) -> None:
     def put(into: dict[str, Any], data: Mapping[str, Any], above: Place) -> None:
+        spellings = _spellings(into) if above == ("plugins",) else {}
         for name, value in data.items():
-            key = _spelling(into, name) if above == ("plugins",) else name
+            key = spellings.get(fold(name), name) if spellings else name
             place = (*above, key)
             if isinstance(value, Mapping) and len(place) < TABLES:
                 if key not in into:
@@ -188,6 +191,7 @@ def _lay_project(merged: Merged, here: Situation, user: Source, project: Source,
         if fold(name) not in here.named:
             merged.naming.append(Remark("allow", [name], "switches the plugin on, if it is installed"))
     sections: dict[str, Any] = merged.data.setdefault("plugins", {})
+    spellings = _spellings(sections)
     for name, section in _sections(project.data):
         folded = fold(name)
         if user_allows is not None and folded not in here.named:
@@ -196,7 +200,7 @@ def _lay_project(merged: Merged, here: Situation, user: Source, project: Source,
                 continue
         if folded not in here.named and section.get("enabled", True):
             merged.naming.append(Remark(f"plugins.{name}.enabled", True, "switches the plugin on, if it is installed"))
-        key = _spelling(sections, name)
+        key = spellings.get(folded, name)
         own: Mapping[str, Any] = sections.get(key, {})
         has_section = key in sections
         into = sections.setdefault(key, {})

@@ -174,6 +174,14 @@ class Dispatcher:
                 who = box.running or f"plugin '{name}'"
                 logger.warning("%s was not done with its events after %.3g s", who, seconds)
 
+    def give_up(self) -> None:
+        """The session closes: what its observers have not seen yet they will not see any more. It is counted and told."""
+        for name, box in self._observing.items():
+            if lost := box.drop_all():
+                logger.warning(
+                    "plugin '%s' did not see %d events: the session closed before it was done", name, lost, extra={"plugin": name}
+                )  # fmt: skip
+
     async def flush_trace(self, seconds: float) -> None:
         """Let the trace handlers see everything; called last."""
         deadline = time.monotonic() + seconds

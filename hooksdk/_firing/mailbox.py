@@ -81,9 +81,10 @@ class Mailbox:
         return self.quiet if until_quiet else not self.full
 
     def drop_all(self) -> int:
-        """Forget what waits, and say how many events that were."""
+        """Forget what waits, count it as dropped, and say how many events that were."""
         lost = len(self._waiting)
         self._waiting.clear()
+        self.dropped += lost
         return lost
 
     def stop(self) -> None:

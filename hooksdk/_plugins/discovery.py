@@ -114,14 +114,15 @@ def _say_what_is_not_loaded(installed: Sequence[Plugin]) -> None:
 
 def _check_names(config: Config, known: Sequence[str]) -> None:
     """A plugin configured under a misspelt name, perhaps a policy, would otherwise be missing without a message."""
+    folded = set(map(fold, known))
     for name in config.plugins:
-        if not any(fold(name) == fold(one) for one in known):
+        if fold(name) not in folded:
             hint = did_you_mean(name, known)
             if hint:
                 raise ConfigError("configuration", (f"'plugins.{name}': no such plugin is installed or given.{hint}",))
             logger.warning("configuration: [plugins.%s] is for a plugin that is neither installed nor given", name)
     for name in (*config.deny, *(config.allow or ())):
-        if not any(fold(name) == fold(one) for one in known):
+        if fold(name) not in folded:
             logger.warning(
                 "configuration: '%s' in deny or allow is no known plugin.%s", name, did_you_mean(name, known)
             )

@@ -58,12 +58,13 @@ class Registry:
         specs = {name: staticmethod(marker(_plain_spec(name))) for name in HOOKS}
         self._manager.add_hookspecs(type("hooksdk hooks", (), specs))
         self.plugins: list[Plugin] = []
+        self._by_id: dict[str, Plugin] = {}
+        """Those that were added, by folded id."""
         self._plan: dict[str, list[Handler]] | None = None
 
     def add(self, plugin: Plugin) -> None:
         """Register a plugin with everything it needs checked; nothing stays half-registered when it is refused."""
-        twin = next((one for one in self.plugins if one.loaded and fold(one.id) == fold(plugin.id)), None)
-        if twin is not None:
+        if (twin := self.get(plugin.id)) is not None:
             raise DuplicatePlugin(plugin.id, _where(twin), _where(plugin))
         holder = plugin.holder
         if not isinstance(holder, (type, types.ModuleType)):
@@ -84,13 +85,14 @@ class Registry:
         plugin.config = configure(plugin, self._config)
         check_lost(plugin.id, holder, self.modules)
         expected = ["self", "event"] if plugin.is_class else ["event"]
-        check_bare(plugin.id, holder, expected, {name for name, _ in self._marked(holder)} | {*plugin.tools})
+        check_bare(plugin.id, holder, expected, {*handled, *plugin.tools})
         if not plugin.hooks and not plugin.tools:
             check_empty(plugin.id, holder)
         _check_contracts(plugin)
         self._check_grants(plugin)
         self._register(plugin)
         self.plugins.append(plugin)
+        self._by_id[fold(plugin.id)] = plugin
         self._plan = None
 
     def note(self, plugin: Plugin) -> None:
@@ -99,7 +101,8 @@ class Registry:
 
     def get(self, plugin_id: str) -> Plugin | None:
         """The loaded plugin of this id, or None."""
-        return next((one for one in self.plugins if one.loaded and fold(one.id) == fold(plugin_id)), None)
+        plugin = self._by_id.get(fold(plugin_id))
+        return plugin if plugin is not None and plugin.loaded else None
 
     @property
     def loaded(self) -> list[Plugin]:

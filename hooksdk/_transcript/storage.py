@@ -85,8 +85,11 @@ class _Named:
         method = cast("Callable[..., Awaitable[Any]]", value)
 
         async def call(*args: Any, **options: Any) -> Any:
-            with as_store_errors(self._where):
+            try:  # a context manager around each step would cost more than some steps do
                 return await method(*args, **options)
+            except Exception:
+                with as_store_errors(self._where):
+                    raise
 
         setattr(self, name, call)
         return call

@@ -7,6 +7,7 @@ import contextvars
 import gc
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
@@ -15,6 +16,7 @@ import pytest
 from hooksdk import Run, Tool, ToolCall, hooks
 from hooksdk.errors import SessionClosed
 from hooksdk.hooks import AfterToolCall, AfterToolsResolved, AgentEnd, BeforeToolCall, Block, SessionEnd, Trace
+from hooksdk.records import SessionEnded
 from hooksdk.testing import open_host
 from tests.stage import playing
 
@@ -78,6 +80,36 @@ async def test_a_slow_observer_drops_only_its_own_oldest_counted_and_logged_once
     (message,) = warnings(caplog)
     assert "plugin 'slow' is too slow" in message
     assert "test_mailbox.py" in message
+
+
+@pytest.mark.jumping_clock
+async def test_what_an_observer_has_not_seen_when_its_session_closes_is_counted_and_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[str] = []
+    ended: list[Mapping[str, int]] = []
+
+    class Slow:
+        @hooks.after_tool_call(timeout=600)
+        async def see(self, event: AfterToolCall) -> None:
+            seen.append(event.call.id)
+            await anyio.sleep(300)
+
+    class Quick:
+        @hooks.after_tool_call
+        async def see(self, event: AfterToolCall) -> None: ...
+
+        @hooks.trace
+        async def end(self, event: Trace) -> None:
+            if isinstance(event.record, SessionEnded):
+                ended.append(event.record.dropped)
+
+    async with playing(Slow, Quick) as stage:
+        for _ in range(96):
+            await stage.call()
+    assert seen == ["c1"]
+    assert ended == [{"slow": 95}]
+    assert "plugin 'slow' did not see 95 events: the session closed before it was done" in warnings(caplog)
 
 
 async def test_workers_start_with_the_first_event_and_in_an_empty_context(anyio_backend: str) -> None:

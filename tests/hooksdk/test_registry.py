@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Mapping
 from typing import Any, Self
@@ -392,3 +393,39 @@ def test_a_constructor_that_wants_something_else_is_refused_early() -> None:
 async def test_each_session_has_an_instance_of_its_own() -> None:
     async with host(Fine) as opened, opened.session("a") as a, opened.session("b") as b:
         assert a.plugin("fine") is not b.plugin("fine")
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("sections", [False, True])
+def test_the_work_of_making_a_host_grows_with_the_number_of_its_plugins_and_not_with_its_square(
+    sections: bool,
+) -> None:
+    def policy(number: int) -> type:
+        class Policy:
+            plugin_id = f"policy_{number}"
+
+            @hooks.before_tool_call
+            def judge(self, event: BeforeToolCall) -> None: ...
+
+        return Policy
+
+    def work(count: int) -> int:
+        """How many functions are called for a host of so many."""
+        classes = [policy(number) for number in range(count)]
+        config = {"plugins": {f"policy_{n}": {"timeouts": {"before_tool_call": 1.0}} for n in range(count * sections)}}
+        calls = 0
+
+        def counting(_frame: object, event: str, _argument: object) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        before = sys.getprofile()
+        sys.setprofile(counting)
+        try:
+            host(*classes, config=config)
+        finally:
+            sys.setprofile(before)
+        return calls
+
+    least = work(1)
+    assert work(401) - least < 2.1 * (work(201) - least)

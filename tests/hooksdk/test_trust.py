@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -644,6 +645,8 @@ def test_on_a_terminal_the_operator_is_asked(answer: str, code: int, desk: Desk)
         files = [theirs, out.fileno(), theirs]
         command = start(["trust"], folder=desk.repository, environment=own, files=files)
         os.close(theirs)
+        while "[y/N]" not in os.pread(out.fileno(), 100_000, 0).decode():  # what is typed before is no answer
+            time.sleep(0.01)
         os.write(ours, answer.encode())
         ended = command.wait()
         out.seek(0)
