@@ -105,6 +105,8 @@ class _Search:
     def _command(self, command: Command, literally: bool) -> bool:
         if not command.words:
             return False
+        if self._texts(command.assigned):  # `PAGER='rm x' git log`
+            return True
         if self._words(command.words, command, literally):
             return True
         if not any(SPLIT in word and len(word) > 1 for word in command.words):
@@ -153,6 +155,8 @@ class _Search:
                 places = self._places(words, at, JOINING[program])
                 lines = [" ".join(words[place:]) for place in (at + 1, *places)[JOINING[program] :]]
                 if any(self._inner_line(line, literally=weakly) for line in lines):
+                    return True
+                if self._texts(words[at + 1 :]):  # `-o ProxyCommand='rm x'`
                     return True
                 if any(self._inner_line(text, literally=weakly) for text in command.fed):
                     return True
@@ -271,6 +275,8 @@ class _Search:
 
     def _git(self, words: Sequence[str]) -> bool:
         """What git runs besides its own commands: lines in its configuration and for each commit or module."""
+        if self._texts([value for option, value in pairwise(words) if option == "-c"]):
+            return True
         first = next((at for at, word in enumerate(words) if word in GIT_RUNS), None)
         if first is None:
             return False

@@ -98,6 +98,9 @@ alias p='git push'; p
 git -c alias.p=push p
 git config alias.p push; git p
 GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.p GIT_CONFIG_VALUE_0=push git p
+git -c core.pager='git push' log
+PAGER='git push' git log
+ssh -o ProxyCommand='git push' host
 git submodule foreach git push
 git rebase -x 'git push' HEAD~1
 git bisect run git push
