@@ -17,7 +17,8 @@ from hooksdk.errors import ConfigError, did_you_mean, problem_text, refuse
 
 Kind = Literal["command", "path", "host", "call", "name", "description"]
 Reach = Literal["denied", "elsewhere"]
-OWN = Path(__file__).with_name("attacks")
+OWN = Path(__file__).with_name("corpus")
+"""Not the name of the function: a folder of that name would be imported in its place."""
 _FILL = re.compile(r"<([a-z-]+)((?:\|[^|<>]+)*)>")
 _SLICE = re.compile(r"(-?\d+)?:(-?\d+)?")
 _CYRILLIC = str.maketrans("aceopxy", "\u0430\u0441\u0435\u043e\u0440\u0445\u0443")
