@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -9,8 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import anyio
@@ -499,6 +502,20 @@ def test_nothing_is_deleted_without_an_answer_or_when_one_session_is_unknown(
     assert anyio.run(stored.list_sessions) == ["s"]
 
 
+class Asked(io.StringIO):
+    """An output that tells when a question has been put."""
+
+    def __init__(self, is_asked: Event) -> None:
+        super().__init__()
+        self._is_asked = is_asked
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if "[y/N]" in self.getvalue():
+            self._is_asked.set()
+        return written
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 @pytest.mark.parametrize(("answer", "rest"), [("y", []), ("n", ["s"]), ("", ["s"])])
 def test_a_person_is_asked_before_a_session_is_deleted(
@@ -507,9 +524,12 @@ def test_a_person_is_asked_before_a_session_is_deleted(
     from hooksdk.cli._sessions.changes import delete
 
     ours, theirs = os.openpty()
-    os.write(ours, f"{answer}\n".encode())
-    with open(theirs) as terminal:
+    with open(theirs) as terminal, ThreadPoolExecutor() as person:
         monkeypatch.setattr(sys, "stdin", terminal)
+        is_asked = Event()
+        monkeypatch.setattr(sys, "stdout", Asked(is_asked))
+        # What is typed before the question is no answer to it.
+        person.submit(lambda: is_asked.wait(60) and os.write(ours, f"{answer}\n".encode()))
         code = delete(tmp_path, str(stored.directory), ["s"], yes=False, as_json=False)
     os.close(ours)
     assert (anyio.run(stored.list_sessions), code) == (rest, 1 if rest else 0)
