@@ -178,7 +178,7 @@ def module_of(entry: EntryPoint) -> str:
     """The module that an entry point names; empty for one that is no entry point."""
     try:
         return entry.module
-    except (AssertionError, AttributeError):  # Python 3.13 asserts, others find no match to ask
+    except (AssertionError, AttributeError, ValueError):  # by Python version, and by the backport
         return ""
 
 
