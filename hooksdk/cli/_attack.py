@@ -157,6 +157,11 @@ class Gate:
             return await self._bring(target, cases)
         tool = self._tool(target)
         if target.kind == "call":
+            if problems := tool.check(target.arguments):
+                raise _bad(
+                    f"{target.tool}: {problems[0].message}, so no call is made at all and no attack shows anything. Give what the "
+                    "tool's schema asks for, such as arguments = { id = 7 }"
+                )
             result = Result(target)
             for one in attacks("call", denied=tool.name, server=tool.owner, files=cases):
                 await self._count(result, one, tool, ToolCall("attack", one.value, target.arguments))

@@ -55,7 +55,7 @@ def check(
     the key "tool" and more about the run. The code is 0 when the call would run at once, 1 when it is blocked, withheld or asked
     about, 2 for a file that cannot be read.
     """
-    document = wanted_call(call, words or [], project)
+    document = wanted_call(call, words or [], project, has_schema=bool(mcp))
     with warnings_shown(stderr_console()):
         answer = anyio.run(judge, document, project, tuple(mcp or ()), import_plugins(plugin))
     if as_json:

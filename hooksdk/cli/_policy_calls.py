@@ -39,12 +39,13 @@ class CallFile(BaseModel):
     workspace_dir: str | None = None
 
 
-def wanted_call(call: str, words: Sequence[str], project: Path) -> CallFile:
-    """The call of a file or of stdin, or the one that is written on the command line, made in the project's folder. Raises
-    `typer.BadParameter` with everything that is wrong with it."""
+def wanted_call(call: str, words: Sequence[str], project: Path, *, has_schema: bool = False) -> CallFile:
+    """The call of a file or of stdin, or the one that is written on the command line, made in the project's folder. With
+    `has_schema` the tool's own schema says what the words are, as for `tools call`. Raises `typer.BadParameter` with
+    everything that is wrong with it."""
     path = Path(call)
     if not (call == "-" or path.suffix == ".json" or path.is_file()):
-        arguments = _arguments(words)
+        arguments = _arguments(words, has_schema=has_schema)
         return _checked({"tool": call, "arguments": arguments, "workspace_dir": str(project.resolve())}, call)
     if words:
         raise typer.BadParameter(f"{call} holds the arguments already: leave {words[0]} out", param_hint="KEY=VALUE")
@@ -57,8 +58,8 @@ def wanted_call(call: str, words: Sequence[str], project: Path) -> CallFile:
     return _checked(document if "tool" in as_object(document) else _plain_call(document, call), call)
 
 
-def _arguments(words: Sequence[str]) -> dict[str, Any]:
-    """What is JSON counts as such, `n=3` and `deep=true`; everything else is text."""
+def _arguments(words: Sequence[str], *, has_schema: bool) -> dict[str, Any]:
+    """Without a schema what is JSON counts as such, `n=3` and `deep=true`; everything else is text."""
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         try:
             return dict(json.loads(words[0]))
@@ -67,7 +68,7 @@ def _arguments(words: Sequence[str]) -> dict[str, Any]:
     pairs = [word.partition("=") for word in words]
     if wrong := next((word for word, pair in zip(words, pairs, strict=True) if not (pair[0] and pair[1])), None):
         raise typer.BadParameter(f"'{wrong}' is no KEY=VALUE, and no JSON object", param_hint="KEY=VALUE")
-    return {key: _value(text) for key, _, text in pairs}
+    return {key: text if has_schema else _value(text) for key, _, text in pairs}
 
 
 def _value(text: str) -> Any:

@@ -210,6 +210,18 @@ async def test_with_a_server_its_own_schema_counts_and_nothing_is_stored(tmp_pat
     assert not (tmp_path / "kept" / "sessions").exists()
 
 
+async def test_calls_that_the_tools_schema_refuses_show_nothing_and_that_is_told(tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json")
+    target = '[[target]]\nkind = "call"\ntool = "mcp:plain:environment"\n'
+    code, told = await attack(tmp_path, "", target, "--mcp", servers)
+    assert code == 2
+    assert "mcp:plain:environment: " in told
+    assert "so no call is made at all and no attack shows anything" in told
+    code, told = await attack(tmp_path, "", target + 'arguments = { name = "HOME" }\n', "--mcp", servers)
+    assert code == 1
+    assert told["targets"][0]["through"]
+
+
 async def test_the_example_of_the_how_to_prints_what_the_page_shows(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs/how-to/attack-your-policies.md").read_text("utf-8")
     (targets, config, *_), (shown,) = (

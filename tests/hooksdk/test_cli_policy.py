@@ -156,6 +156,13 @@ async def test_with_a_server_its_own_schema_counts_and_nothing_runs(tmp_path: Pa
     assert "Did you mean 'folder'?" in told
 
 
+async def test_on_the_line_the_schema_of_a_server_says_what_the_words_are_as_for_a_call(tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json")
+    for word in ("7", "true", "null", "[1]", '"7"'):
+        code, told = await on_the_line(tmp_path, "environment", f"name={word}", "--mcp", servers)
+        assert (code, told["verdict"]) == (0, "allow"), told
+
+
 async def test_without_the_policy_it_says_so(tmp_path: Path) -> None:
     code, told = await check(tmp_path, {"tool": "x"}, config="")
     assert (code, told["verdict"], told["tool_policy"], told["judges"]) == (0, "allow", None, [])
