@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from hooksdk import Tool
 from hooksdk.patterns import ToolPattern, near_misses
-
-RETRIEVAL = Path(__file__).resolve().parents[3] / "shared" / "benchmarks" / "retrieval"
+from tests.measured import RETRIEVAL
 
 STYLES: dict[str, Callable[[list[str]], str]] = {
     "snake": "_".join,
@@ -215,7 +214,6 @@ def test_a_hostile_pattern_is_answered_without_trying_every_way_to_place_it(patt
     assert ToolPattern(pattern).nearly_means(hostile) == (pattern == "*_A2" * 60 + "_" and "2" in name)
 
 
-@pytest.mark.skipif(not RETRIEVAL.is_dir(), reason="the retrieval sets lie in ../shared, which is not here")
 def test_of_seventy_real_servers_every_tool_is_meant_by_its_first_word_in_any_style() -> None:
     lines = (RETRIEVAL / "livemcp" / "catalog.jsonl").read_text(encoding="utf-8").splitlines()
     names = {json.loads(line)["name"] for line in lines}
