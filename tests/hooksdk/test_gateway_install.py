@@ -186,6 +186,14 @@ def test_a_client_without_a_file_gets_one_that_goes_again(desk: Desk) -> None:
     assert (file.exists(), desk.servers_file.exists(), desk.records()) == (False, False, [])
 
 
+def test_where_there_are_no_servers_at_all_that_is_told(desk: Desk) -> None:
+    done = desk.type("install", "--client", "claude-code", "--dry-run")
+    assert "no servers were found" in done.out + done.err
+    desk.write("home/.claude.json", {"mcpServers": {"git": {"command": "mcp-server-git"}}})
+    done = desk.type("install", "--client", "claude-code", "--dry-run")
+    assert "no servers were found" not in done.out + done.err
+
+
 def test_what_the_gateway_cannot_start_stays_with_its_client(desk: Desk) -> None:
     servers: dict[str, Any] = {
         "old": {"url": "http://h/sse", "type": "sse"}, "asks": {"command": "x", "args": ["${input:key}"]},

@@ -213,6 +213,8 @@ def make_plan(options: InstallOptions) -> Plan:
         names[name] = here
         if here not in there:
             added[here] = plain
+    if not servers and not there:
+        notes.append(f"no servers were found: {place.path} has none for it to stand before. Write them into {target}")
     if added or gateway_before is None:
         gateway_after = with_servers(gateway_after, added)
         gateway.read(gateway_after)
