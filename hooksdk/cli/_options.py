@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hooksdk.cli._console import CommandProblem, stderr_console, warnings_shown
+from hooksdk.cli._console import CommandProblem, printable, stderr_console, warnings_shown
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Project = Annotated[
@@ -70,3 +70,11 @@ def need_mcp() -> None:
     """Raise `CommandProblem` where the SDK of MCP is not installed, or one older than hooksdk works with, which has no `mcp_types`."""
     if find_spec("mcp") is None or find_spec("mcp_types") is None:
         raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'")
+
+
+def key_values(words: Sequence[str]) -> dict[str, str]:
+    """The arguments of a tool that are written as KEY=VALUE. Raises a usage error for a word that is not."""
+    pairs = [word.partition("=") for word in words]
+    if wrong := next((word for word, (key, equals, _) in zip(words, pairs, strict=True) if not (key and equals)), None):
+        raise typer.BadParameter(f"'{printable(wrong)}' is no KEY=VALUE, and no JSON object", param_hint="KEY=VALUE")
+    return {key: value for key, _, value in pairs}

@@ -12,6 +12,7 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hooksdk import Annotations
+from hooksdk.cli._options import key_values
 from hooksdk.errors import WrongArgument, problem_text, unknown_key
 from hooksdk.formats.intake import call_in
 from hooksdk.values import as_object
@@ -65,10 +66,7 @@ def _arguments(words: Sequence[str], *, has_schema: bool) -> dict[str, Any]:
             return dict(json.loads(words[0]))
         except ValueError as error:
             raise typer.BadParameter(f"the arguments are no JSON: {error}", param_hint="KEY=VALUE") from None
-    pairs = [word.partition("=") for word in words]
-    if wrong := next((word for word, pair in zip(words, pairs, strict=True) if not (pair[0] and pair[1])), None):
-        raise typer.BadParameter(f"'{wrong}' is no KEY=VALUE, and no JSON object", param_hint="KEY=VALUE")
-    return {key: text if has_schema else _value(text) for key, _, text in pairs}
+    return {key: text if has_schema else _value(text) for key, text in key_values(words).items()}
 
 
 def _value(text: str) -> Any:

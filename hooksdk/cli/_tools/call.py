@@ -14,6 +14,7 @@ import typer
 
 from hooksdk import ToolCall, ToolResult, schema
 from hooksdk.cli._console import counted, one_line, print_json, print_line, printable, stderr_console, warnings_shown
+from hooksdk.cli._options import key_values
 from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.cli._run.approver import approver_of
 from hooksdk.formats import get_format
@@ -43,10 +44,7 @@ def read_arguments(words: list[str]) -> str | dict[str, str]:
         except schema.BadArguments as error:
             raise typer.BadParameter(printable(str(error)), param_hint="ARGUMENTS") from None
         return text
-    pairs = [word.partition("=") for word in words]
-    if wrong := next((word for word, equals, _ in pairs if not (word and equals)), None):
-        raise typer.BadParameter(f"'{printable(wrong)}' is no KEY=VALUE, and no JSON object", param_hint="KEY=VALUE")
-    return {key: value for key, _, value in pairs}
+    return key_values(words)
 
 
 def call_once(wish: Wish, *, as_json: bool) -> int:
