@@ -108,7 +108,7 @@ class ToolSearch:
         """Defer the deferrable tools when they are worth it."""
         self._streak.begin(event.run_id, event.attempt)
         tools = [tool for tool in event.deferrable if not any(pattern.matches(tool) for pattern in self._pinned)]
-        self._warn_of_core([tool for tool in event.catalog if tool.core], event)
+        self._warn_of_core(event)
         if not self._is_worth_it(tools, event):
             self._deferred = frozenset()
             self._reach.none()
@@ -187,11 +187,14 @@ class ToolSearch:
         window = event.context_window or 0
         return int(window * self._config.threshold_pct / 100) if window > 0 else UNKNOWN_WINDOW_TOKENS
 
-    def _warn_of_core(self, core: Sequence[Tool], event: AssembleTools) -> None:
+    def _warn_of_core(self, event: AssembleTools) -> None:
         """Say once that what is never hidden alone takes what search is to save: most often a host's own tools, of which
         nobody has said yet which ones have to be shown."""
+        if self._config.enabled == "off" or self._shared.warned_of_core:
+            return
+        core = [tool for tool in event.catalog if tool.core]
         tokens = sum(tool.tokens for tool in core)
-        if self._config.enabled == "off" or self._shared.warned_of_core or tokens < max(self._threshold(event), 1):
+        if tokens < max(self._threshold(event), 1):
             return
         self._shared.warned_of_core = True
         logger.warning(

@@ -72,17 +72,19 @@ async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
     if _has_result(state, work):
         return
     unwritten = state.parts.transcript.unwritten
-    if unwritten.may_be_full or unwritten.failures:
-        await room.check_room(state)
-    if state.busy and await join(state, work):
-        return
-    if _has_result(state, work):
+    if (unwritten.may_be_full or unwritten.failures or state.busy) and await _is_made(state, work):
         return
     state.open_calls.append(work)
     await go_on(state, work, steps(state, work))
     if work.end is None and state.ended not in {None, "paused"}:  # `end_calls` left it out: it was not judged yet
         await go_on(state, work, _not_run(work))
         state.check_open()
+
+
+async def _is_made(state: RunState, work: CallInProgress) -> bool:
+    """Wait until there is room for its record, and while somebody makes this very call. True when what came of that is this one's."""
+    await room.check_room(state)
+    return await join(state, work) or _has_result(state, work)
 
 
 def _has_result(state: RunState, work: CallInProgress) -> bool:

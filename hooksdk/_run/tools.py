@@ -47,7 +47,7 @@ def with_core(tools: Sequence[Tool], core: Sequence[str]) -> list[Tool]:
         if not any(pattern.matches(tool) for tool in tools):
             logger.warning("core=%r is none of these tools.%s", [pattern.text], near_tools(pattern.text, tools))
     marked = ((tool, any(pattern.matches(tool) for pattern in patterns)) for tool in tools)
-    return [tool if tool.core == core else tool.copy(core=core) for tool, core in marked]
+    return [tool if tool.core == is_core else tool.copy(core=is_core) for tool, is_core in marked]
 
 
 async def settle_tools(
