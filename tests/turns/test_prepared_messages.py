@@ -51,10 +51,10 @@ async def test_of_results_with_the_same_id_the_number_says_which_is_trimmed():
     reader = get_format("openai-chat")
     one = ToolCall("same", "listing", {})
     async with open_session(tools=[LISTING]) as session:
-        for _ in range(3):
+        for number in range(3):
             async with session.run() as run:
                 await run.resolve_tools([LISTING])
-                await run.record(reader.user("go on"))
+                await run.record(reader.user(f"go on, {number}"))
                 await run.record(reader.reply("", [one]))
                 await run.call_tool(one)
                 await run.record(reader.reply("done", []))
