@@ -19,8 +19,8 @@ from hooksdk._run.around import AroundStack
 from hooksdk._run.call import call_once, end_calls
 from hooksdk._run.compaction import Compaction
 from hooksdk._run.judged import JudgedCall, judge_call
-from hooksdk._run.masked import MaskedEditor, mask_messages
-from hooksdk._run.messages import before_model_call, drain_trims
+from hooksdk._run.masked import MaskedEditor
+from hooksdk._run.messages import before_model_call, drain_trims, take_messages
 from hooksdk._run.parts import RunParts
 from hooksdk._run.prompts import prompt_text
 from hooksdk._run.room import record_again
@@ -211,17 +211,16 @@ class Run(AsyncOnly):
 
     # Each model call
 
-    async def prepare_messages(self, messages: Sequence[GivenMessage] | None = None) -> list[ProviderJson]:
+    async def prepare_messages(
+        self, messages: Sequence[GivenMessage] | None = None, *, follow: bool = False
+    ) -> list[ProviderJson]:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
         trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
-        match."""
+        match. With `follow` your list is the truth: of a fork, or of a list that was filtered or rewritten, the results keep
+        their trims, and no compaction is told."""
         self._state.check_transcript()
         if messages is not None:
-            whole = messages_in(messages, self._parts.format, "run.prepare_messages(...)").messages
-            if self._state.secrets.active:
-                whole = mask_messages(whole, self._transcript.view, self._state.secrets)
-            count = await self._transcript.match(whole)
-            await self._show_replies(whole[count:])
+            await self._show_replies(await take_messages(self._state, messages, follow=follow))
         await self._transcript.close_turn("not run: no result came before the next model call")
         if self._parts.drain_early:
             await drain_trims(self._state)

@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hooksdk import hooks, schema
+from hooksdk._run.masked import mask_messages
 from hooksdk._run.state import RunState
 from hooksdk._run.tools import reveal
 from hooksdk._tasks.background import logger
 from hooksdk.costs import estimate_change
 from hooksdk.errors import UnknownResult
-from hooksdk.formats import Message
+from hooksdk.formats import GivenMessage, Message
+from hooksdk.formats.intake import messages_in
 from hooksdk.records import TrimDrained
+
+
+async def take_messages(state: RunState, messages: Sequence[GivenMessage], *, follow: bool) -> Sequence[Message]:
+    """Take the list that the host keeps, and answer what is new in it."""
+    transcript = state.parts.transcript
+    whole = messages_in(messages, state.parts.format, "run.prepare_messages(...)").messages
+    if state.secrets.active:
+        whole = mask_messages(whole, transcript.view, state.secrets)
+    return whole[await transcript.match(whole, follow=follow) :]
 
 
 async def before_model_call(state: RunState) -> list[Message]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 from hooksdk import schema
 from hooksdk._transcript.changes import same
 from hooksdk._transcript.encoding import EncodedMessage, as_stored
 from hooksdk._transcript.facts import ResultRow, Slot, read_message
 from hooksdk._transcript.journal import Ledger
+from hooksdk.errors import TranscriptChanged
 from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats.kit import with_call_ids, with_readable_arguments
 
@@ -19,6 +21,15 @@ class MismatchError(ValueError):
     def __init__(self, position: int, problem: str) -> None:
         super().__init__(problem)
         self.position = position
+
+
+@contextmanager
+def changes_told(session_id: str) -> Generator[None, None, None]:
+    """A mismatch in this session is the error that hosts know."""
+    try:
+        yield
+    except MismatchError as error:
+        raise TranscriptChanged(session_id, error.position, str(error)) from error.__cause__
 
 
 def check_message(message: Message, message_format: MessageFormat, position: int) -> Message:
@@ -55,27 +66,32 @@ def compare(messages: Sequence[Message], ledger: Ledger) -> int:
     """
     length = len(ledger.places)
     for position, (theirs, (place, ours)) in enumerate(zip(messages, ledger.shown(), strict=False)):
-        if same(theirs, ours):
-            continue
-        if not isinstance(place, int):
-            fits = _is_any(theirs, [ours], set())
-        else:
-            ways = [ours, ledger.messages[place]]
-            fits = _is_any(theirs, ways, ledger.shown_before.get(place, set())) or _same_results(
-                theirs, ways, place, ledger
-            )
-        if not fits:
+        if not fits(theirs, place, ours, ledger):
             advice = (
                 "Pass the messages as prepare_messages() gave them and new ones after them, or None for the stored ones"
             )
             raise MismatchError(
-                position, f"it differs from the stored one. {advice}; shorten a list inside run.compaction()"
+                position,
+                f"it differs from the stored one. {advice}; shorten a list inside run.compaction(), or pass follow=True",
             )
     if len(messages) < length:
         missing = f"the list ends here, but {length - len(messages)} more messages are stored"
-        advice = "Pass them too, or None for the stored ones; shorten a list inside run.compaction()"
+        advice = (
+            "Pass them too, or None for the stored ones; shorten a list inside run.compaction(), or pass follow=True"
+        )
         raise MismatchError(len(messages), f"{missing}. {advice}")
     return length
+
+
+def fits(theirs: Message, place: Message | int, ours: Message, ledger: Ledger) -> bool:
+    """True for the message at this place, which is shown as `ours`: as it is stored, as it is shown, or as it was before."""
+    if same(theirs, ours):
+        return True
+    if not isinstance(place, int):
+        return _is_any(theirs, [ours], set())
+    ways = [ours, ledger.messages[place]]
+    shown_before = ledger.shown_before.get(place, set())
+    return _is_any(theirs, ways, shown_before) or _same_results(theirs, ways, place, ledger)
 
 
 def _is_any(message: Message, ways: Sequence[Message], fingerprints: set[str]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hooksdk._transcript.facts import read_message
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.matching import MismatchError
+from hooksdk._transcript.matching import MismatchError, encoded, without_repeats
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.formats.kit import with_call_ids
@@ -38,6 +38,19 @@ def gather_results(messages: Sequence[Message], message_format: MessageFormat) -
         else:
             whole.append(message)
     return whole
+
+
+def plan_append(
+    ledger: Ledger, messages: Sequence[Message], message_format: MessageFormat
+) -> tuple[list[Message], bool]:
+    """The messages as they are stored after all others, and whether they leave the newest reply's turn, whose calls need
+    results first then. Raises `MismatchError`."""
+    fresh = [encoded(message, message_format, position) for position, message in enumerate(messages, ledger.count)]
+    new = without_repeats(fresh, ledger)
+    is_open = any(slot.open for slot in ledger.slots)
+    leaves_turn = bool(new and is_open and ledger.leaves_turn(new[0]))
+    waiting = [] if leaves_turn else [slot.call for slot in ledger.slots if slot.record is None]
+    return pair_results(new, message_format, open_calls=waiting, after=ledger), leaves_turn
 
 
 def pair_results(

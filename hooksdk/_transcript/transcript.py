@@ -18,10 +18,11 @@ from hooksdk._transcript.compacting import plan_compaction
 from hooksdk._transcript.encoding import EncodedMessage, as_stored, encode_for, plain_call, plain_result, save_result
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.facts import Slot, read_message
+from hooksdk._transcript.following import plan_following
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
-from hooksdk._transcript.matching import MismatchError, compare, encoded, without_repeats
-from hooksdk._transcript.pairing import NO_RESULT, pair_results
+from hooksdk._transcript.matching import MismatchError, changes_told, compare
+from hooksdk._transcript.pairing import NO_RESULT, plan_append
 from hooksdk._transcript.reading import keep_index, read_ledger, shorten_journal
 from hooksdk._transcript.requests import Plan, find_record
 from hooksdk._transcript.sizes import message_tokens
@@ -29,7 +30,7 @@ from hooksdk._transcript.storage import SessionLog, with_store_errors
 from hooksdk._transcript.trims import DrainReport, clean
 from hooksdk._transcript.unwritten import Unwritten
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
-from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError, TranscriptChanged
+from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.formats.content import result_of
 from hooksdk.tools import Tool
@@ -178,36 +179,39 @@ class Transcript:
         """Store messages; durable when this returns. Raises `TranscriptChanged` for one that is not of the format.
 
         A reply opens its calls; a result answers its call. A result that `answer` recorded already is not stored twice. When
-        the conversation goes on although calls are open, these get an error result first: no request may lack one.
-        """
+        the conversation goes on although calls are open, these get an error result first: no request may lack one."""
         await self._append(messages)
 
     @_exclusive
-    async def match(self, messages: Sequence[Message]) -> int:
+    async def match(self, messages: Sequence[Message], *, follow: bool = False) -> int:
         """Take a message list that the host keeps: it must begin with the view (each message as stored, as shown now, or as
-        shown before), and what follows is appended. Answers how many were known. Else raises `TranscriptChanged`.
-        """
+        shown before), and what follows is appended. Answers how many were known. Else the view is to `follow` the list, or
+        `TranscriptChanged` is raised."""
         messages = without_loose_ends(messages, self._need_format())
         await self._flush()
-        try:
-            count = compare(messages, self._ledger)
-        except MismatchError as error:
-            raise TranscriptChanged(self.session_id, error.position, str(error)) from None
+        with changes_told(self.session_id):
+            try:
+                count = compare(messages, self._ledger)
+            except MismatchError:
+                if not follow:
+                    raise
+                count = await self._follow(messages)
         await self._append(messages[count:])
         return count
 
+    async def _follow(self, messages: Sequence[Message]) -> int:
+        entry, count = plan_following(self._ledger, messages)
+        if self._ledger.last_reply < entry["upto"] and any(slot.record is None for slot in self._ledger.slots):
+            await self._close_turn(NO_RESULT)  # of a reply that the list goes on from no more
+            entry, count = plan_following(self._ledger, messages)
+        await self._journal(entry)
+        return count
+
     async def _append(self, messages: Sequence[Message]) -> None:
-        message_format, start = self._need_format(), self._ledger.count
-        try:
-            fresh = [encoded(message, message_format, start + number) for number, message in enumerate(messages)]
-            await self._flush()
-            fresh = without_repeats(fresh, self._ledger)
-            goes_on = bool(fresh and self.pending and self._ledger.leaves_turn(fresh[0]))
-            waiting = [] if goes_on else [slot.call for slot in self._ledger.slots if slot.record is None]
-            fresh = pair_results(fresh, message_format, open_calls=waiting, after=self._ledger)
-        except MismatchError as error:
-            raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
-        if goes_on:
+        await self._flush()
+        with changes_told(self.session_id):
+            fresh, leaves_turn = plan_append(self._ledger, messages, self._need_format())
+        if leaves_turn:
             await self._close_turn(NO_RESULT)
         await self._store(fresh)
         await self._flush()
@@ -232,12 +236,11 @@ class Transcript:
     async def answer(
         self, call: ToolCall, result: ToolResult, tool: Tool | None, *, replies: int | None = None
     ) -> None:
-        """ResultRow a call's result; durable when this returns. It joins the messages in the order of the calls, as soon as the
+        """Record a call's result; durable when this returns. It joins the messages in the order of the calls, as soon as the
         earlier ones have theirs. A call whose reply is not recorded yet waits for it.
 
         `replies` is how many replies there were when the call's run ended, if it has: a call of a later one has another's id,
-        and a result that no open call waits for is left out then.
-        """
+        and a result that no open call waits for is left out then."""
         result, slot = plain_result(result), self._ledger.slot_of(call)
         if replies is not None and (slot is None or self._ledger.replies > replies):
             logger.warning("left out of session %r: a result that came after its run (%s)", self.session_id, call.id)
@@ -345,10 +348,8 @@ class Transcript:
         """Let the view begin with these messages. What is stored stays whole; results that they stand for are gone for
         trims. Messages at their beginning and end that the view has there, too, count as kept: their results do not go."""
         self._need_format()
-        try:
+        with changes_told(self.session_id):
             entry = plan_compaction(self._ledger, messages)
-        except MismatchError as error:
-            raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
         await self._journal(entry)
         await self._publish()
 
@@ -366,9 +367,8 @@ class Transcript:
         if change is not None:
             await self._journal({"kind": "state", "plugin": plugin, "change": change})
             self._states_saved += 1
-        if (
-            self._states_saved >= MANY_STATES and not self._ledger.count
-        ):  # it keeps no messages, so it may live for weeks
+        # One that keeps no messages may live for weeks.
+        if self._states_saved >= MANY_STATES and not self._ledger.count:
             self._states_saved = 0
             await shorten_journal(self.session_id, self._log, await self._load(self._ledger.format), self._ledger)
 

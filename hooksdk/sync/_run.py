@@ -224,11 +224,14 @@ class Run(Opened[run_side.Run]):
         they are not: a model that searches is told, too."""
         return self._call("resolve_tools", tools, core=core, missing=missing)
 
-    def prepare_messages(self, messages: Sequence[GivenMessage] | None = None) -> list[ProviderJson]:
+    def prepare_messages(
+        self, messages: Sequence[GivenMessage] | None = None, *, follow: bool = False
+    ) -> list[ProviderJson]:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
         trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
-        match."""
-        return self._call("prepare_messages", messages)
+        match. With `follow` your list is the truth: of a fork, or of a list that was filtered or rewritten, the results keep
+        their trims, and no compaction is told."""
+        return self._call("prepare_messages", messages, follow=follow)
 
     def record(
         self,
