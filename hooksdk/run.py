@@ -20,7 +20,7 @@ from hooksdk._run.call import call_once, end_calls
 from hooksdk._run.compaction import Compaction
 from hooksdk._run.judged import JudgedCall, judge_call
 from hooksdk._run.masked import MaskedEditor
-from hooksdk._run.messages import before_model_call, drain_trims, take_messages
+from hooksdk._run.messages import PreparedMessages, before_model_call, drain_trims, take_messages
 from hooksdk._run.parts import RunParts
 from hooksdk._run.prompts import prompt_text
 from hooksdk._run.room import record_again
@@ -33,7 +33,7 @@ from hooksdk._tasks.shielding import run_shielded
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import AsyncOnly, PolicyFailed, RunBlocked, check
-from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, ProviderJson, SdkObject
+from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, SdkObject
 from hooksdk.formats.intake import as_tools, call_in, messages_in, usage_in
 from hooksdk.formats.kit import replies_in
 from hooksdk.hooks import EndReason, RunInfo
@@ -47,7 +47,7 @@ from hooksdk.records import (
 )  # fmt: skip
 from hooksdk.tools import Tool
 
-__all__ = ["Compaction", "JudgedCall", "Run"]
+__all__ = ["Compaction", "JudgedCall", "PreparedMessages", "Run"]
 
 END_TIMEOUT = 60.0
 """Seconds that the end of a run may take in all, before the drain is done without waiting for more handlers."""
@@ -213,7 +213,7 @@ class Run(AsyncOnly):
 
     async def prepare_messages(
         self, messages: Sequence[GivenMessage] | None = None, *, follow: bool = False
-    ) -> list[ProviderJson]:
+    ) -> PreparedMessages:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
         trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
         match. With `follow` your list is the truth: of a fork, or of a list that was filtered or rewritten, the results keep

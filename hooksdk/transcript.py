@@ -130,7 +130,7 @@ class Results:
         """The size of each stored message as the model sees it, in tokens, at the index that `ResultInfo.position` names:
         a trimmed result counts as its note. What was compacted away counts 0, and what stands in its place counts at the last
         of those messages. `hooksdk.costs` computes with it what a trim costs."""
-        return self._may_use(grant=False).message_tokens()
+        return self._may_use(grant=False).ask(message_tokens)
 
     def read(self, reference: str) -> str:
         """The original text of a result, trimmed or not."""

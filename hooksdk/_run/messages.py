@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import final
 
 from hooksdk import hooks, schema
 from hooksdk._run.masked import mask_messages
 from hooksdk._run.state import RunState
 from hooksdk._run.tools import reveal
 from hooksdk._tasks.background import logger
+from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.sizes import message_tokens
 from hooksdk.costs import estimate_change
 from hooksdk.errors import UnknownResult
-from hooksdk.formats import GivenMessage, Message
+from hooksdk.formats import GivenMessage, Message, ProviderJson
 from hooksdk.formats.intake import messages_in
 from hooksdk.records import TrimDrained
+
+
+@final
+class PreparedMessages(list[ProviderJson]):
+    """What `run.prepare_messages()` answers: the list to send, and what was changed in it. For a framework that keeps messages
+    of its own kind, and writes the changes into these."""
+
+    trimmed: Mapping[tuple[str, int], str] = MappingProxyType({})
+    """By call id, and which of the results with this id in the list (0, unless ids repeat): the text that is in the place of
+    each trimmed result, for this request and all later ones."""
+    added: Sequence[str] = ()
+    """The texts that plugins added for this request alone (`AddContext`)."""
+    replaced: bool = False
+    """A plugin put other messages in the place of all of them, for this request alone (`ReplaceMessages`)."""
 
 
 async def take_messages(state: RunState, messages: Sequence[GivenMessage], *, follow: bool) -> Sequence[Message]:
@@ -25,7 +43,7 @@ async def take_messages(state: RunState, messages: Sequence[GivenMessage], *, fo
     return whole[await transcript.match(whole, follow=follow) :]
 
 
-async def before_model_call(state: RunState) -> list[Message]:
+async def before_model_call(state: RunState) -> PreparedMessages:
     """The view, with the plugins' edits for this request. Each handler sees what the ones before it left; one that fails
     is skipped."""
     base: list[Message] | None = None
@@ -60,7 +78,11 @@ async def before_model_call(state: RunState) -> list[Message]:
         else:
             await outcome.use(lambda answer, plugin=plugin: _trim(state, _handles_in(answer), answer.reason, plugin))
         outcome.log()
-    return state.secrets.value(messages())
+    prepared = PreparedMessages(state.secrets.value(messages()))
+    prepared.trimmed = state.parts.transcript.ask(Ledger.trimmed_results)
+    prepared.added = tuple(map(state.secrets.text, context))
+    prepared.replaced = base is not None
+    return prepared
 
 
 def _checked(state: RunState, answer: hooks.ReplaceMessages) -> list[Message]:
@@ -96,10 +118,10 @@ async def drain_trims(state: RunState) -> None:
     if not state.parts.transcript.queued:
         return
     tracing = state.hooks.tracing
-    before = state.parts.transcript.message_tokens() if tracing else []
+    before = state.parts.transcript.ask(message_tokens) if tracing else []
     report = await state.parts.transcript.drain()
     state.stats.drained(report)
-    cost = estimate_change(before, state.parts.transcript.message_tokens()) if tracing else None
+    cost = estimate_change(before, state.parts.transcript.ask(message_tokens)) if tracing else None
     for trim in report.trims:
         await state.trace(
             TrimDrained(handle=trim.handle, status=trim.status, plugin=trim.owner, tool=trim.tool, turns_ago=trim.age,

@@ -19,6 +19,7 @@ applies both in their original order, and a ledger that is rebuilt equals the on
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -282,6 +283,20 @@ class Ledger(Turns):
         """What stands in the view for a stored message."""
         trimmed = self.trimmed_messages.get(position)
         return self.messages[position] if trimmed is None else trimmed
+
+    def trimmed_results(self) -> dict[tuple[str, int], str]:
+        """By call id, and which result with this id in the view: the text in the place of each that is trimmed."""
+        if not self.trimmed_messages:
+            return {}
+        found: dict[tuple[str, int], str] = {}
+        times = Counter[str]()
+        for place in self.places:
+            results = self.records.at(place) if isinstance(place, int) else self.need_format().results(place)
+            for result in results:
+                if isinstance(result, ResultRow) and result.short_text is not None:
+                    found[result.call_id, times[result.call_id]] = result.short_text
+                times[result.call_id] += 1
+        return found
 
     @property
     def view(self) -> list[Message]:

@@ -25,7 +25,6 @@ from hooksdk._transcript.matching import MismatchError, changes_told, compare
 from hooksdk._transcript.pairing import NO_RESULT, plan_append
 from hooksdk._transcript.reading import keep_index, read_ledger, shorten_journal
 from hooksdk._transcript.requests import Plan, find_record
-from hooksdk._transcript.sizes import message_tokens
 from hooksdk._transcript.storage import SessionLog, with_store_errors
 from hooksdk._transcript.trims import DrainReport, clean
 from hooksdk._transcript.unwritten import Unwritten
@@ -303,9 +302,9 @@ class Transcript:
         """All results, oldest first, without their bodies."""
         return [self._ledger.info(record) for record in self._ledger.records]
 
-    def message_tokens(self) -> list[int]:
-        """The size of each stored message in the view."""
-        return message_tokens(self._ledger)
+    def ask(self, question: Callable[[Ledger], T]) -> T:
+        """What a pure function says of all that is known now."""
+        return question(self._ledger)
 
     def read_result(self, reference: str) -> ToolResult:
         """The original result, its images and files among it."""

@@ -13,9 +13,10 @@ from hooksdk import transcript as transcript_side
 from hooksdk.approvals import YES, Approval, ApprovalRequest
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog, T
-from hooksdk.formats import GivenMessage, GivenTools, MessageFormat, ProviderJson, SdkObject
+from hooksdk.formats import GivenMessage, GivenTools, MessageFormat, SdkObject
 from hooksdk.hooks import RunInfo
 from hooksdk.records import CallStatus
+from hooksdk.run import PreparedMessages
 from hooksdk.sync._portal import Opened, Twin
 from hooksdk.tools import Tool
 
@@ -226,7 +227,7 @@ class Run(Opened[run_side.Run]):
 
     def prepare_messages(
         self, messages: Sequence[GivenMessage] | None = None, *, follow: bool = False
-    ) -> list[ProviderJson]:
+    ) -> PreparedMessages:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
         trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
         match. With `follow` your list is the truth: of a fork, or of a list that was filtered or rewritten, the results keep

@@ -24,7 +24,7 @@ from hooksdk.costs import (
 )
 from hooksdk.formats import MessageFormat
 from hooksdk.stores import MemoryStore
-from hooksdk.transcript import Results
+from hooksdk.transcript import Results, message_tokens
 
 LONG = "word " * 2_000
 """2,500 tokens."""
@@ -262,16 +262,16 @@ def test_without_the_price_of_trims_the_bill_is_the_least_possible() -> None:
 async def test_message_sizes_follow_trims_and_compactions() -> None:
     async with opened(MemoryStore()) as transcript:
         await transcript.append(history(OPENAI, [LONG, LONG]))
-        whole = transcript.message_tokens()
+        whole = transcript.ask(message_tokens)
         assert whole[2] == pytest.approx(2_500, rel=0.02)
         await Results(transcript, "p").trim("r1")
         await transcript.drain()
-        short = transcript.message_tokens()
+        short = transcript.ask(message_tokens)
         assert short[2] < 100
         assert [*short[:2], *short[3:]] == [*whole[:2], *whole[3:]]
         summary = OPENAI.user("everything before")
         await transcript.compact([summary, *transcript.view[-3:]])
-        assert transcript.message_tokens() == [0, 0, schema.estimate_tokens(summary), *short[3:]]
+        assert transcript.ask(message_tokens) == [0, 0, schema.estimate_tokens(summary), *short[3:]]
 
 
 @pytest.mark.anyio
@@ -286,4 +286,4 @@ async def test_an_image_counts_as_what_it_costs() -> None:
                 *ANTHROPIC.result_messages([(made, ToolResult(blocks=[image]))]),
             ]
         )
-        assert transcript.message_tokens()[2] < 2_000
+        assert transcript.ask(message_tokens)[2] < 2_000
