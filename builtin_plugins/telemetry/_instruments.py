@@ -8,6 +8,8 @@ from typing import Any, Final, final
 
 from opentelemetry import metrics, trace
 
+from hooksdk.costs import usage_of
+
 CONVENTIONS: Final = "1.41.1"
 """The version of the semantic conventions that are followed."""
 _SCHEMA = f"https://opentelemetry.io/schemas/{CONVENTIONS}"
@@ -65,27 +67,13 @@ def provider_name(provider: str | None) -> str:
 def usage_attributes(usage: Mapping[str, Any] | None) -> dict[str, int]:
     """The tokens of one model call under the conventions' names, out of any provider's counts. Input tokens include those
     that the provider's cache held or took, which Anthropic counts apart."""
-    if not usage:
+    used = usage_of(usage)
+    if used is None:
         return {}
-    cached, written = _count(usage, "cache_read_input_tokens"), _count(usage, "cache_creation_input_tokens")
-    given = _count(usage, "prompt_tokens", "promptTokenCount", "input_tokens")
-    if given is not None and "input_tokens" in usage:
-        given += (cached or 0) + (written or 0)
-    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
-    if cached is None and isinstance(details, Mapping):
-        cached = _count(details, "cached_tokens")  # pyright: ignore[reportUnknownArgumentType]
-    made = _count(usage, "completion_tokens", "output_tokens", "candidatesTokenCount")
-    if made is not None:
-        made += _count(usage, "thoughtsTokenCount") or 0
     found = {
-        "input_tokens": given,
-        "output_tokens": made,
-        "cache_read.input_tokens": _count(usage, "cachedContentTokenCount") if cached is None else cached,
-        "cache_creation.input_tokens": written,
+        "input_tokens": used.prompt,
+        "output_tokens": used.output,
+        "cache_read.input_tokens": used.read,
+        "cache_creation.input_tokens": used.written,
     }
-    return {f"gen_ai.usage.{name}": count for name, count in found.items() if count is not None}
-
-
-def _count(usage: Mapping[str, Any], *names: str) -> int | None:
-    counts = (usage.get(name) for name in names)
-    return next((count for count in counts if isinstance(count, int) and not isinstance(count, bool)), None)
+    return {f"gen_ai.usage.{name}": count for name, count in found.items() if count}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hooksdk import schema
+from hooksdk.formats.content import NOTE
 from hooksdk.formats.kit import clean_text as encodable
 from hooksdk.values import clip
 
@@ -55,12 +56,9 @@ class DrainReport:
     """Every trim and restore that was queued, in the order in which they came."""
 
 
-_NOTE = re.compile(r"\[(?=Result \S+ of \S+ was trimmed)")
-
-
 def clean(text: str, max_chars: int) -> str:
     """The text stripped, cut to `max_chars`, fit for every encoder, and without what reads like the host's own note."""
-    return clip(_NOTE.sub("(", encodable(text).strip()), max_chars)
+    return clip(NOTE.sub("(", encodable(text).strip()), max_chars)
 
 
 def note(handle: str, tool: str, characters: int, is_error: bool) -> str:

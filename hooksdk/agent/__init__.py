@@ -19,10 +19,11 @@ from hooksdk.agent._text_calls import calls_written_in
 from hooksdk.approvals import Approver
 from hooksdk.calls import ToolCall
 from hooksdk.catalog import Catalog
+from hooksdk.costs import usage_of
 from hooksdk.errors import ApprovalPending, WrongArgument, check, check_function, check_text, refuse
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, get_format
 from hooksdk.formats.intake import as_tools, messages_in
-from hooksdk.models import Model, ModelReply, ModelUnavailable, OnText, StreamingModel, get_model
+from hooksdk.models import Model, ModelReply, ModelUnavailable, OnText, StreamingModel, current_session, get_model
 from hooksdk.run import Run
 from hooksdk.session import Session
 from hooksdk.tools import Tool
@@ -265,6 +266,7 @@ class _Loop:
             if self.run.offered is not self.offered:
                 self.offered = self.run.offered
                 self.definitions = self.message_format.tools(self.offered)
+            session = current_session.set(self.run.info.session_id)
             try:
                 reply = await self.ask(messages)
             except ModelUnavailable as error:
@@ -274,6 +276,8 @@ class _Loop:
                 await self.run.retry()
                 await self.resolve_tools()
                 continue
+            finally:
+                current_session.reset(session)
             used = tokens_of(reply.usage)
             if used is None:
                 used = schema.estimate_tokens([messages, self.definitions, reply.message, *reply.more])
@@ -322,16 +326,8 @@ class _Loop:
             self.reason = "paused"
 
 
-_USED = (
-    "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
-    "prompt_tokens", "completion_tokens",
-)  # fmt: skip
-
-
 def tokens_of(usage: Mapping[str, Any] | None) -> int | None:
     """All tokens of one model call, under whichever names the provider counts them; None when it counts nothing."""
-    if usage is None:
-        return None
-    total = usage.get("total_tokens")
-    counts = [total] if isinstance(total, int) else [usage[name] for name in _USED if isinstance(usage.get(name), int)]
-    return sum(counts) if counts else None
+    used = usage_of(usage)
+    total = (usage or {}).get("total_tokens")
+    return total if isinstance(total, int) else used.prompt + used.output if used else None

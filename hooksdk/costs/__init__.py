@@ -14,23 +14,44 @@ assert (bill.requests, bill.read) == (1, 0)
 
 from __future__ import annotations
 
+from hooksdk.costs._caches import MarkedCache, NoCache, PrefixCache, PromptCache
 from hooksdk.costs._clearing import Clearing
 from hooksdk.costs._estimate import PRICES, Prices, TrimCost, estimate, estimate_change
-from hooksdk.costs._replay import Bill, Moment, Policy, at_each_agent_end, at_each_request, clearing, never, replay
+from hooksdk.costs._replay import (
+    Bill,
+    Marks,
+    Moment,
+    Policy,
+    at_each_agent_end,
+    at_each_request,
+    clearing,
+    mark_last,
+    never,
+    replay,
+)
+from hooksdk.costs._usage import Usage, usage_of
 
 __all__ = [
     "PRICES",
     "Bill",
     "Clearing",
+    "MarkedCache",
+    "Marks",
     "Moment",
+    "NoCache",
     "Policy",
+    "PrefixCache",
     "Prices",
+    "PromptCache",
     "TrimCost",
+    "Usage",
     "at_each_agent_end",
     "at_each_request",
     "clearing",
     "estimate",
     "estimate_change",
+    "mark_last",
     "never",
     "replay",
+    "usage_of",
 ]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 from hooksdk.calls import ResultInfo
+from hooksdk.costs._caches import PrefixCache, PromptCache
 from hooksdk.costs._clearing import Clearing
 from hooksdk.costs._estimate import PRICES, Prices
+from hooksdk.costs._usage import Usage
 from hooksdk.formats import Message, MessageFormat
+from hooksdk.formats.prompt_cache import CacheBlock, choose_marks
 from hooksdk.transcript import Ledger, message_tokens, plan_trim
 
 
@@ -70,7 +73,9 @@ class Bill:
     read: int
     """Tokens that the cache held."""
     written: int
-    """Tokens that it did not hold."""
+    """Tokens that it took."""
+    fresh: int
+    """Tokens that it neither held nor took."""
     trims: int
     drains: int
     prices: Prices
@@ -78,7 +83,17 @@ class Bill:
     @property
     def price(self) -> float:
         """In prices of a token without a cache."""
-        return self.prices.read * self.read + self.prices.write * self.written
+        return self.prices.read * self.read + self.prices.write * self.written + self.fresh
+
+
+Marks = Callable[[Sequence[CacheBlock], Collection[Hashable]], Sequence[int]]
+"""Answers which blocks of a request are marked; the keys are those that were marked before."""
+
+
+def mark_last(blocks: Sequence[CacheBlock], marked: Collection[Hashable]) -> Sequence[int]:
+    """The usual mark: on the last message alone."""
+    del marked
+    return [len(blocks) - 1]
 
 
 def replay(
@@ -87,25 +102,29 @@ def replay(
     policy: Policy = never,
     *,
     prices: Prices = PRICES,
+    cache: PromptCache | None = None,
+    marks: Marks = choose_marks,
     pause: float = 0,
     lossless: bool = False,
 ) -> Bill:
-    """Play a history under a policy: one request before every message that the model wrote. `pause` is how many seconds
-    pass between the end of a run and the next one; within a run the cache stays warm. `lossless` leaves out what trims cost:
-    with `at_each_request` that is the least which trims could bring the bill down to."""
+    """Play a history under a policy: one request before every message that the model wrote. `cache` is the provider's; by
+    default one with these prices that serves every beginning. `marks` are the request's, where the cache asks for some: by
+    default those that our own client places. `pause` is how many seconds pass between the end of a run and the next one;
+    within a run the cache stays warm. `lossless` leaves out what trims cost: with `at_each_request` that is the least which
+    trims could bring the bill down to."""
     ledger = Ledger(message_format)
-    requests = tokens = read = written = trims = drains = 0
-    sent: list[int] = []  # the sizes in the last request
-    unchanged = 0  # how many of its messages the cache still serves
-    age = 0.0
+    provider = cache or PrefixCache(prices, least=0, step=1)
+    marked: set[Hashable] = set()
+    used, requests, trims, drains, cached = Usage(), 0, 0, 0, 0
+    now = last_request = 0.0
 
     def ask(*, agent_end: bool) -> None:
-        nonlocal trims, drains, unchanged
+        nonlocal trims, drains
         if policy is never:
             return
         moment = Moment(
             results=[ledger.info(record) for record in ledger.records], message_tokens=message_tokens(ledger),
-            cached=len(sent), agent_end=agent_end, age=age,
+            cached=cached, agent_end=agent_end, age=now - last_request,
         )  # fmt: skip
         if handles := policy(moment):
             for handle in handles:
@@ -113,22 +132,50 @@ def replay(
                 if entry is not None:
                     ledger.apply({**entry, "owner": "", "reason": ""})
                     trims += 1
-                    unchanged = min(unchanged, int(entry["at"]["position"]))
             ledger.apply({"kind": "drain", "done": [[n, trim.status] for n, trim in ledger.judge().items()]})
             drains += 1
 
     for position, message in enumerate(messages):
         if message_format.is_reply(message):
             ask(agent_end=False)
-            now = message_tokens(ledger)
-            hit = 0 if age >= prices.life else sum(now[: len(sent) if lossless else unchanged])
-            requests, tokens, read, written = requests + 1, tokens + sum(now), read + hit, written + sum(now) - hit
-            sent, unchanged, age = now, len(now), 0.0
+            blocks = _request(ledger, messages[:position], message_format, lossless=lossless)
+            for at in marks(blocks, marked) if blocks else ():
+                blocks[at].life = "5m"
+                marked.add(blocks[at].key)
+            used += provider.send(blocks, now)
+            requests, cached, last_request = requests + 1, position, now
         ledger.add(message)
         if _ends_run(messages, position, message_format):
             ask(agent_end=True)
-            age = pause
-    return Bill(requests=requests, tokens=tokens, read=read, written=written, trims=trims, drains=drains, prices=prices)
+            now += pause
+    return Bill(
+        requests=requests, tokens=used.prompt, read=used.read, written=used.written, fresh=used.fresh, trims=trims,
+        drains=drains, prices=provider.prices,
+    )  # fmt: skip
+
+
+def _request(
+    ledger: Ledger, messages: Sequence[Message], message_format: MessageFormat, *, lossless: bool
+) -> list[CacheBlock]:
+    """The blocks of the view; a message's last block has all of its tokens."""
+    infos: dict[int, list[ResultInfo]] = {}
+    for record in ledger.records:
+        info = ledger.info(record)
+        infos.setdefault(info.position, []).append(info)
+    blocks, key = list[CacheBlock](), 0
+    for position, tokens in enumerate(message_tokens(ledger)):
+        message, results = messages[position], infos.get(position, [])
+        section = "system" if message.get("role") == "system" else "messages"
+        calls = message_format.calls(message)
+        count = max(len(results), len(calls) + bool(message_format.text(message)), 1)
+        key = hash((key, position, 0 if lossless else tokens))
+        for at in range(count):
+            info = results[at] if at < len(results) else None
+            blocks.append(CacheBlock(
+                key=(key, at), tokens=tokens if at == count - 1 else 0, section=section, message=position, result=info is not None,
+                long=info is not None and info.trimmable, trimmed=info is not None and info.trimmed,
+            ))  # fmt: skip
+    return blocks
 
 
 def _ends_run(messages: Sequence[Message], position: int, message_format: MessageFormat) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from hooksdk.formats._base import FoundResult
 from hooksdk.values import JsonObject, as_list, as_object, is_list, is_object
 
 __all__ = [
-    "IMAGE_TOKENS", "PAGE_TOKENS", "Size", "blocks_of", "cache_marks", "content_text", "describe_part", "kind_in_words", "prose",
+    "IMAGE_TOKENS", "NOTE", "PAGE_TOKENS", "Size", "blocks_of", "cache_marks", "content_text", "describe_part", "kind_in_words", "prose",
     "result_of", "size_of",
 ]  # fmt: skip
 
@@ -19,6 +20,8 @@ _TEXTS = ("text", "input_text", "output_text")
 """Types of parts that are text."""
 _MARKS = ("cache_control", "prompt_cache_breakpoint")
 """Keys by which parts of content say that a cached prefix ends with them."""
+NOTE = re.compile(r"\[(?=Result \S+ of \S+ was trimmed)")
+"""How the host's note in a trimmed result's place begins."""
 IMAGE_TOKENS = 1_600
 """What an image counts as: about what Anthropic's documentation gives for one of 1.15 megapixels, to which larger ones are
 scaled down. The true cost depends on its size in pixels, which is not read here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -11,6 +12,9 @@ from hooksdk.formats import Message, MessageFormat
 
 OnText = Callable[[str], Awaitable[None] | None]
 """Is given each piece of streamed prose, as it comes; plain or async. What it raises ends the run."""
+
+current_session: ContextVar[str] = ContextVar("hooksdk session of the request", default="")
+"""The id of the session that the loop asks a model for; empty outside of a loop."""
 
 
 @dataclass(frozen=True, kw_only=True)

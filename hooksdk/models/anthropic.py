@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, Literal, final
 
+from hooksdk.errors import refuse
 from hooksdk.formats import Message
+from hooksdk.formats.prompt_cache import CacheMarks
 from hooksdk.models._protocol import ModelReply, OnText
 from hooksdk.models._shared import SdkModel, Unreadable, pass_on, plain, without
 from hooksdk.values import is_list, is_object
@@ -32,6 +34,9 @@ class AnthropicModel(SdkModel):
     large; an attempt that fails may have streamed some of it already. `timeout` is how many seconds the server may be silent.
     `extra` are more fields of the request, such as `{"thinking": {"type": "adaptive"}}`; None leaves out a field that
     would be sent. `headers` go with each request, `anthropic-beta` among them.
+
+    `cache` is the provider's prompt cache, without which every prompt costs its full price: `auto` marks what it shall keep
+    for five minutes, `1h` for an hour, `off` marks nothing (`hooksdk.formats.prompt_cache.CacheMarks`).
 
     Thinking blocks and their signatures are kept. A call that `max_tokens` cut off is recorded with its arguments under
     `INVALID_JSON`, so that it is refused, never run on half of them.
@@ -56,14 +61,18 @@ class AnthropicModel(SdkModel):
         timeout: float = 600.0,
         headers: Mapping[str, str] | None = None,
         extra: Mapping[str, Any] | None = None,
+        cache: Literal["auto", "1h", "off"] = "auto",
         provider: str = "anthropic",
     ) -> None:
         super().__init__(
             name, base_url=base_url, api_key=api_key, context_window=context_window, stream=stream, on_text=on_text,
             timeout=timeout, headers=headers, extra=extra,
         )  # fmt: skip
+        if cache not in ("auto", "1h", "off"):
+            refuse("AnthropicModel(cache=...)", cache, "'auto', '1h' or 'off'")
         self.provider = provider
         self._limit = max_tokens
+        self._marks = None if cache == "off" else CacheMarks("1h" if cache == "1h" else "5m")
 
     def _request(self, messages: Sequence[Message], tools: Sequence[Json], *, streamed: bool) -> Json:
         start = next((at for at, message in enumerate(messages) if message.get("role") != "system"), len(messages))
@@ -71,9 +80,10 @@ class AnthropicModel(SdkModel):
         conversation = [
             message for message in messages[start:] if message.get("role") != "assistant" or message.get("content")
         ]
-        return self._body({
+        body = self._body({
             "max_tokens": self._limit, "system": _system(messages[:start]), "messages": conversation, "tools": list(tools) or None,
         }, streamed=streamed)  # fmt: skip
+        return self._marks.place(body) if self._marks else body
 
     async def _ask(self, client: Any, request: Json, on_text: OnText | None) -> ModelReply:
         # Everything else goes in as it is: what the SDK does not know yet it would refuse as an argument.

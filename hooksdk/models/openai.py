@@ -8,12 +8,13 @@ Needs `pip install 'hooksdk[openai]'`. The SDK is made for asyncio.
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from hooksdk.formats import Message
-from hooksdk.models._protocol import ModelReply, OnText
+from hooksdk.models._protocol import ModelReply, OnText, current_session
 from hooksdk.models._shared import SdkModel, Unreadable, pass_on, plain, without
 from hooksdk.values import is_list, is_object
 
@@ -30,7 +31,8 @@ class OpenAIModel(SdkModel):
     reply; with a `base_url` it is sent under that name, to OpenAI itself as `max_completion_tokens`. With `stream`, or
     an `on_text` function for the prose as it comes, answers are streamed; an attempt that fails may have streamed some of it
     already. `timeout` is how many seconds the server may be silent. `extra` are more fields of the request, such as
-    `{"temperature": 0}`; None leaves out a field that would be sent. `provider` is the name that events show.
+    `{"temperature": 0}`; None leaves out a field that would be sent. `provider` is the name that events show. To OpenAI
+    itself `run_agent` sends a `prompt_cache_key`, a digest of the session's id, so that its requests meet the same cache.
 
     Use it as an async context manager to keep connections open between replies; without, each reply has its own.
     """
@@ -60,11 +62,13 @@ class OpenAIModel(SdkModel):
         )  # fmt: skip
         self.provider = provider
         self._limit = {"max_tokens" if base_url else "max_completion_tokens": max_tokens}
+        self._sends_cache_key = base_url is None
 
     def _request(self, messages: Sequence[Message], tools: Sequence[Json], *, streamed: bool) -> Json:
         stream_options = {"include_usage": True} if streamed else None
         return self._body({
             "messages": list(messages), "tools": list(tools) or None, "stream_options": stream_options, **self._limit,
+            "prompt_cache_key": _cache_key() if self._sends_cache_key else None,
         }, streamed=streamed)  # fmt: skip
 
     async def _ask(self, client: Any, request: Json, on_text: OnText | None) -> ModelReply:
@@ -81,6 +85,12 @@ class OpenAIModel(SdkModel):
             async for chunk in answer:
                 await pass_on(streamed_reply.add(plain(chunk)), on_text)
         return streamed_reply.reply()
+
+
+def _cache_key() -> str | None:
+    """The same for all requests of a session, and nothing that says which: ids may name people."""
+    session = current_session.get()
+    return hashlib.blake2b(session.encode(), digest_size=16).hexdigest() if session else None
 
 
 def _read(answer: Json) -> ModelReply:

@@ -9,6 +9,7 @@ import importlib.metadata
 from collections.abc import Sequence
 from pathlib import Path
 
+from hooksdk.costs import usage_of
 from hooksdk.report import _sections as sections
 from hooksdk.report._html import Child, Html, escaped, join, tag
 from hooksdk.report._model import Report, Run, Session
@@ -61,8 +62,8 @@ def _header(report: Report) -> Html:
 def _run_tiles(runs: Sequence[Run]) -> list[Html | None]:
     calls, asked, granted = (sum(getattr(run, name) for run in runs) for name in ("calls", "asked", "granted"))
     blocked, failed = sum(run.by_status.get("blocked", 0) for run in runs), sum(run.failed for run in runs)
-    tokens_in = sum(run.usage.get("input_tokens", run.usage.get("prompt_tokens", 0)) for run in runs)
-    tokens_out = sum(run.usage.get("output_tokens", run.usage.get("completion_tokens", 0)) for run in runs)
+    usages = [usage for run in runs if (usage := usage_of(run.usage))]
+    tokens_in, tokens_out = sum(usage.prompt for usage in usages), sum(usage.output for usage in usages)
     requests = sum(run.requests for run in runs)
     used = f"{tokens_in:,.0f} tokens in, {tokens_out:,.0f} out" if tokens_in or tokens_out else "no usage recorded"
     return [

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hooksdk import schema
+from hooksdk.costs import Usage
 from hooksdk.formats import Message
 from hooksdk.testing._pieces import pieces
 from hooksdk.testing._wire_responses import responses_answer, responses_events, responses_messages
@@ -56,23 +57,19 @@ def answer_body(
     number: int,
     usage: Mapping[str, Any] | None,
     stop_reason: str | None,
+    prompt: Usage,
 ) -> Body:
-    """The whole answer to a request, as it comes when it is not streamed. Only Responses' replies are several messages."""
+    """The whole answer to a request, as it comes when it is not streamed. Only Responses' replies are several messages.
+    `prompt` is what the cache made of the request, where the script names no usage."""
     message = messages[0]
-    sent = [request.get(key) for key in ("messages", "input", "contents", "tools") if key in request]
-    input_tokens, output_tokens = schema.estimate_tokens(sent), schema.estimate_tokens(list(messages))
+    counts = usage or _counts(format_name, prompt, schema.estimate_tokens(list(messages)))
     if format_name == "openai-responses":
-        counted = {"input_tokens": input_tokens, "output_tokens": output_tokens}
-        total = {"total_tokens": input_tokens + output_tokens}
-        details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
-        return responses_answer(request, messages, number, usage or {**counted, **total, **details}, stop_reason)
+        return responses_answer(request, messages, number, counts, stop_reason)
     if format_name == "gemini":
-        counted = {"promptTokenCount": input_tokens, "candidatesTokenCount": output_tokens}
-        total = {"totalTokenCount": input_tokens + output_tokens}
         candidate = {"content": message, "finishReason": stop_reason or "STOP", "index": 0}
         return {
             "candidates": [candidate],
-            "usageMetadata": dict(usage or {**counted, **total}),
+            "usageMetadata": dict(counts),
             "responseId": f"r{number}",
         }
     if format_name == "anthropic":
@@ -80,21 +77,42 @@ def answer_body(
         return {
             "id": f"msg_{number}", "type": "message", "model": request.get("model", ""), **message, "stop_sequence": None,
             "stop_reason": stop_reason or ("tool_use" if calls_tools else "end_turn"),
-            "usage": dict(usage or {"input_tokens": input_tokens, "output_tokens": output_tokens}),
+            "usage": dict(counts),
         }  # fmt: skip
-    counts = {
-        "prompt_tokens": input_tokens,
-        "completion_tokens": output_tokens,
-        "total_tokens": input_tokens + output_tokens,
-    }
     choice: Body = {
         "index": 0, "logprobs": None, "message": {"refusal": None, "annotations": [], **message},
         "finish_reason": stop_reason or ("tool_calls" if message.get("tool_calls") else "stop"),
     }  # fmt: skip
     return {
         "id": f"chatcmpl-{number}", "object": "chat.completion", "created": 1, "model": request.get("model", ""),
-        "choices": [choice], "usage": dict(usage or counts),
+        "choices": [choice], "usage": dict(counts),
     }  # fmt: skip
+
+
+def _counts(format_name: str, prompt: Usage, output: int) -> Body:
+    """The usage of a request in the provider's words."""
+    total = prompt.prompt + output
+    match format_name:
+        case "anthropic":
+            cached = {"cache_read_input_tokens": prompt.read, "cache_creation_input_tokens": prompt.written}
+            return {"input_tokens": prompt.fresh, **cached, "output_tokens": output}
+        case "gemini":
+            cached = {"cachedContentTokenCount": prompt.read} if prompt.read else {}
+            return {
+                "promptTokenCount": prompt.prompt,
+                **cached,
+                "candidatesTokenCount": output,
+                "totalTokenCount": total,
+            }
+        case "openai-responses":
+            details = {
+                "input_tokens_details": {"cached_tokens": prompt.read},
+                "output_tokens_details": {"reasoning_tokens": 0},
+            }
+            return {"input_tokens": prompt.prompt, "output_tokens": output, "total_tokens": total, **details}
+        case _:
+            details = {"prompt_tokens_details": {"cached_tokens": prompt.read}}
+            return {"prompt_tokens": prompt.prompt, "completion_tokens": output, "total_tokens": total, **details}
 
 
 def answer_events(format_name: str, request: Body, body: Body) -> list[str]:

@@ -41,7 +41,9 @@ import anyio.from_thread
 import anyio.to_thread
 
 from hooksdk.calls import ToolCall
-from hooksdk.formats import Message, get_format
+from hooksdk.costs import MarkedCache, PrefixCache, PromptCache
+from hooksdk.formats import FORMATS, Message, get_format
+from hooksdk.formats.prompt_cache import request_blocks
 from hooksdk.testing._model import Answer, Call, Reply, Turn, read_turn
 from hooksdk.testing._wire import answer_body, answer_events, error_body, error_event, sent_messages
 
@@ -124,6 +126,9 @@ class ScriptedServer:
     also answer with a `Fault`, or with a whole message in the provider's shape. An exception that it raises reaches
     the client as status 400, and raised again when the `async with` block ends without an error of its own.
 
+    Where a reply names no usage, its prompt is counted as the provider's cache would (`hooksdk.costs`): what it held, and
+    what it took.
+
     It listens on 127.0.0.1 and a free port. Leaving the block ends every connection and thread.
     """
 
@@ -133,6 +138,9 @@ class ScriptedServer:
         self.turns: list[Turn] = []
         """The same, as the script sees them."""
         self._script = script
+        self._caches: dict[str, PromptCache] = {
+            name: MarkedCache() if name == "anthropic" else PrefixCache() for name in FORMATS
+        }
         self._errors: list[Exception] = []
         self._calls = 0
         self._one_at_a_time = threading.Lock()
@@ -216,7 +224,10 @@ class ScriptedServer:
             reply = _as_reply(answer)
             calls = [ToolCall(one.id or self._next_id(), one.tool, one.arguments) for one in reply.calls]
             messages = [answer] if isinstance(answer, dict) else message_format.reply_messages(reply.text, calls)
-            return fault, answer_body(format_name, request.body, messages, turn.number, reply.usage, reply.stop_reason)
+            used = self._caches[format_name].send(request_blocks(format_name, request.body))
+            return fault, answer_body(
+                format_name, request.body, messages, turn.number, reply.usage, reply.stop_reason, used
+            )
 
     def _ask(self, turn: Turn) -> ServerAnswer:
         if not callable(self._script):

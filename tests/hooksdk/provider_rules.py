@@ -327,7 +327,7 @@ def _tool_parts(form: str, tool: Json) -> list[tuple[Json, str, set[str]]]:
     if form == "gemini":
         allowed = {"name", "description", "parametersJsonSchema"}
         return [(body, "parametersJsonSchema", allowed) for body in tool["functionDeclarations"]]
-    return [(tool, "input_schema", {"name", "description", "input_schema"})]
+    return [(tool, "input_schema", {"name", "description", "input_schema", "cache_control"})]
 
 
 def tool_violations(form: str, tools: list[Json]) -> list[str]:

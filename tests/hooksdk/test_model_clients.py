@@ -66,7 +66,7 @@ async def test_messages_and_tools_are_sent_as_they_are(serve: Serve, form: str):
     setting = serve(["ok"])
     messages = [{"role": "user", "content": [{"type": "text", "text": "look", "cache_control": {"type": "ephemeral"}}]}]
     tools = get_format(form).tools(TOOLS)
-    async with setting.model() as model:
+    async with setting.model(**({"cache": "off"} if form == "anthropic" else {})) as model:
         await model.reply(messages, tools)
     (request,) = setting.server.requests
     assert (request.body["model"], request.body["messages"], request.body["tools"]) == ("any", messages, tools)
@@ -125,7 +125,7 @@ async def test_the_first_system_messages_become_the_system_parameter(serve: Serv
     setting = serve(["ok"] * 3)
     rule: Json = {"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}}
     brief = {"role": "system", "content": "Be brief."}
-    async with setting.model() as model:
+    async with setting.model(cache="off") as model:
         await model.reply([brief, *USER], [])
         await model.reply([brief, {"role": "system", "content": [rule]}, *USER], [])
         await model.reply(USER, [])
@@ -148,7 +148,7 @@ async def test_thinking_and_signatures_are_kept_and_blank_text_is_not(serve: Ser
 @pytest.mark.parametrize("form", ["anthropic"], indirect=True)
 async def test_an_empty_reply_does_not_break_the_next_request(serve: Serve):
     setting = serve([{"role": "assistant", "content": []}, "here again"])
-    async with open_session() as session, setting.model() as model:
+    async with open_session() as session, setting.model(cache="off") as model:
         assert (await run_agent(session, model, "one")).text == ""
         assert (await run_agent(session, model, "two")).text == "here again"
         assert [message["content"] for message in session.messages[:2]] == ["one", []]

@@ -67,7 +67,8 @@ async def test_a_text_is_answered_in_anthropics_shape(http: httpx2.AsyncClient):
         body = (await post(http, server, "anthropic")).json()
     assert (body["type"], body["role"], body["stop_reason"]) == ("message", "assistant", "end_turn")
     assert body["content"] == [{"type": "text", "text": "hello"}]
-    assert set(body["usage"]) == {"input_tokens", "output_tokens"}
+    cached = {"cache_read_input_tokens", "cache_creation_input_tokens"}
+    assert set(body["usage"]) == {"input_tokens", "output_tokens"} | cached
 
 
 async def test_calls_have_ids_of_their_own_and_their_own_reason_to_stop(http: httpx2.AsyncClient):

@@ -1,0 +1,120 @@
+"""What the providers' prompt caches do with the requests of a conversation, as far as their pages say it. Pure: the time is
+told."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Protocol, final
+
+from hooksdk.costs._estimate import PRICES, Prices
+from hooksdk.costs._usage import Usage
+from hooksdk.formats.prompt_cache import LOOK_BACK, CacheBlock
+
+
+class PromptCache(Protocol):
+    """A provider's cache, as one conversation meets it."""
+
+    prices: Prices
+
+    def send(self, request: Sequence[CacheBlock], now: float = 0) -> Usage:
+        """What it makes of this request at this second: tokens that it holds, those that it takes, the others."""
+        ...
+
+
+@final
+class MarkedCache:
+    """Anthropic's: it keeps beginnings whose ends were marked, and finds them from a mark up to 20 blocks further on.
+    https://platform.claude.com/docs/en/build-with-claude/prompt-caching
+
+    `least` is the smallest beginning that it takes: 1,024 tokens for most models.
+
+    ```python
+    from hooksdk.costs import MarkedCache
+    from hooksdk.formats.prompt_cache import CacheBlock
+
+    cache = MarkedCache()
+    first = [CacheBlock(key="a", tokens=2_000, life="5m")]
+    assert cache.send(first).written == 2_000
+    assert cache.send([*first, CacheBlock(key="b", tokens=500)]).read == 2_000
+    ```
+    """
+
+    def __init__(self, prices: Prices = PRICES, *, least: int = 1_024) -> None:
+        self.prices = prices
+        self._least = least
+        self._ends: dict[Hashable, float] = {}
+        """When what ends there was last used."""
+
+    def send(self, request: Sequence[CacheBlock], now: float = 0) -> Usage:
+        sizes = _sizes(request)
+        marks = [at for at, block in enumerate(request) if block.life and sizes[at] >= self._least]
+        looked = {at for mark in marks for at in range(max(mark - LOOK_BACK + 1, 0), mark + 1)}
+        held = [at for at in looked if now - self._ends.get(request[at].key, -self.prices.life) < self.prices.life]
+        read = sizes[max(held)] if held else 0
+        for at in (*marks, *held):
+            self._ends[request[at].key] = now
+        written = max((sizes[at] for at in marks), default=0)
+        return Usage(
+            fresh=sum(block.tokens for block in request) - max(read, written), read=read, written=max(written - read, 0)
+        )
+
+
+PREFIX_PRICES = Prices(read=0.1, write=1)
+"""Of OpenAI's newer models and Gemini's; gpt-4.1 takes .25, gpt-4o .5."""
+
+
+@final
+class PrefixCache:
+    """OpenAI's, and what Gemini calls implicit: whatever a request begins with as an earlier one did, in steps of 128 tokens
+    from 1,024 on. https://platform.openai.com/docs/guides/prompt-caching, https://ai.google.dev/gemini-api/docs/caching
+
+    With `least=0, step=1` it serves every beginning, which no provider does: what a cache could save at most.
+
+    ```python
+    from hooksdk.costs import PrefixCache
+    from hooksdk.formats.prompt_cache import CacheBlock
+
+    cache = PrefixCache()
+    first = [CacheBlock(key="a", tokens=2_000)]
+    cache.send(first)
+    assert cache.send([*first, CacheBlock(key="b", tokens=500)]).read == 1_920
+    ```
+    """
+
+    def __init__(self, prices: Prices = PREFIX_PRICES, *, least: int = 1_024, step: int = 128) -> None:
+        self.prices = prices
+        self._least, self._step = least, step
+        self._ends: dict[Hashable, float] = {}
+
+    def send(self, request: Sequence[CacheBlock], now: float = 0) -> Usage:
+        sizes = _sizes(request)
+        held = (
+            at
+            for at, block in enumerate(request)
+            if now - self._ends.get(block.key, -self.prices.life) < self.prices.life
+        )
+        read = max((sizes[at] for at in held), default=0) // self._step * self._step
+        read = read if read >= self._least else 0
+        self._ends.update((block.key, now) for block in request)
+        return Usage(read=read, written=sum(block.tokens for block in request) - read)
+
+
+@final
+class NoCache:
+    """A provider without one."""
+
+    def __init__(self) -> None:
+        self.prices = Prices(read=1, write=1, life=0)
+
+    def send(self, request: Sequence[CacheBlock], now: float = 0) -> Usage:
+        del now
+        return Usage(fresh=sum(block.tokens for block in request))
+
+
+def _sizes(request: Sequence[CacheBlock]) -> list[int]:
+    """The tokens up to the end of each block."""
+    total, sizes = 0, list[int]()
+    for block in request:
+        total += block.tokens
+        sizes.append(total)
+    return sizes
