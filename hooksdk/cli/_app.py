@@ -100,7 +100,9 @@ def _run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _model(text: str) -> str:
+def _model(text: str | None) -> str | None:
+    if text is None:
+        return None
     from hooksdk.cli._run.provider import check_model
 
     return check_model(text)
@@ -169,11 +171,13 @@ def demo(
 @app.command("run")
 def run_agent(
     model: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="PROVIDER:NAME", callback=_model, help="Such as openai:gpt-5 or anthropic:claude-sonnet-4-5."
+            metavar="PROVIDER:NAME",
+            callback=_model,
+            help="Such as openai:gpt-5 or anthropic:claude-sonnet-4-5; by default that of the session that goes on.",
         ),
-    ],
+    ] = None,
     prompt: Annotated[
         str | None, typer.Argument(metavar="[PROMPT]", help="What the model is to do; - or nothing: read from stdin.")
     ] = None,
@@ -226,6 +230,11 @@ def run_agent(
         raise typer.BadParameter("it is empty", param_hint="--session")
     if go_on and session is not None:
         raise typer.BadParameter("--continue takes the newest session, and --session names one: leave one of them out")
+    if model is None:
+        from hooksdk.cli._run.provider import model_of_session
+        from hooksdk.cli._sessions.ids import LAST
+
+        model = model_of_session(project, store, LAST if go_on else session)
     model_options = ModelOptions(model=model, base_url=base_url, context_window=context_window, max_tokens=max_tokens)
     options = RunOptions(
         prompt=read_prompt(prompt), model=model_options, mcp=tuple(mcp or ()), system=system, max_turns=max_turns, reminders=reminders,
