@@ -115,6 +115,11 @@ class PluginConfig(_Strict):
     config: dict[str, Any] = Field(default_factory=dict)
     """The plugin's own configuration."""
 
+    @property
+    def is_required(self) -> bool:
+        """True where `enabled = true` is written: a host without the plugin does not start."""
+        return self.enabled and "enabled" in self.model_fields_set
+
 
 class _Sections(dict[str, PluginConfig]):
     """The sections of plugins, each found by any spelling of its id: a host of a thousand plugins asks for each several times."""

@@ -259,11 +259,16 @@ def doctor(
 ) -> None:
     """Find what is wrong here: lost policies, missing grants, dead rules, patterns without a tool, servers, the store."""
     from hooksdk.cli._configuration import read_config
-    from hooksdk.cli._doctor.examination import Examination, run_doctor
-    from hooksdk.cli._mcp.files import servers_files
+    from hooksdk.cli._doctor.examination import Examination, Symptom, run_doctor
+    from hooksdk.cli._mcp.files import not_trusted, servers_files
 
-    files = dict.fromkeys(mcp or (), "") or servers_files(project, read_config(folder=project)[0])[0]
-    examination = Examination(project=project, mcp=files, plugins=tuple(plugin or ()), load_seconds=load_seconds)
+    files, unknown = dict.fromkeys(mcp or (), ""), []
+    if not files:
+        files, unknown = servers_files(project, read_config(folder=project)[0])
+    known = (Symptom(severity="problem", who=one.folder.name, what=not_trusted(one, project)) for one in unknown)
+    examination = Examination(
+        project=project, mcp=files, plugins=tuple(plugin or ()), load_seconds=load_seconds, known=tuple(known)
+    )
     raise typer.Exit(run_doctor(examination, as_json=as_json))
 
 
