@@ -350,6 +350,11 @@ class ToolContext(Protocol):
         ...
 
     @property
+    def native(self) -> Any:
+        """The object that the host gave with `judged.execute(native=...)`, also in calls that the tool makes; else None."""
+        ...
+
+    @property
     def call(self) -> ToolCall:
         """The call itself, under the tool's real name."""
         ...

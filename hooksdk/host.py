@@ -211,13 +211,16 @@ class Host(AsyncOnly):
         self._keepers.append(keeper)
         return value
 
-    def session(self, session_id: str | None = None) -> Session:
+    def session(self, session_id: str | None = None, *, wait: float = 5.0) -> Session:
         """A session, to use as `async with host.session("id") as session`. An id is opaque: any text; without one a new
-        session with a random id is opened. Entering raises `SessionBusy` while somebody else holds it."""
+        session with a random id is opened. While somebody else holds it, entering waits `wait` seconds, and then raises
+        `SessionBusy`."""
         check_text("host.session(...)", session_id, "An id is text, such as str(7)")
-        return self._session(uuid.uuid4().hex if session_id is None else session_id, self._tell_idle)
+        if wait != 0:
+            check_number("host.session(wait=...)", wait, "wait=5, or wait=0")
+        return self._session(uuid.uuid4().hex if session_id is None else session_id, self._tell_idle, wait)
 
-    def _session(self, session_id: str, on_idle: Callable[[], None]) -> Session:
+    def _session(self, session_id: str, on_idle: Callable[[], None], wait: float = 5.0) -> Session:
         if self._background is None:
             raise SessionClosed("the host")
         from hooksdk.session import Session  # with the first one: who only asks about plugins has none
@@ -225,7 +228,7 @@ class Host(AsyncOnly):
         parts = SessionParts(
             config=self.config, registry=self._registry, background=self._background, store=self._store,
             approver=self._approver, shared=self._shared, on_open=self._add_session, on_close=self._remove_session,
-            on_idle=on_idle, plugin_host=self._plugin_host,
+            on_idle=on_idle, plugin_host=self._plugin_host, wait=wait,
         )  # fmt: skip
         return Session(session_id, parts)
 

@@ -198,7 +198,7 @@ class Session(AsyncOnly):
         if not self._parts.background.alive:
             raise SessionClosed("the host")
         with as_store_errors(f"session '{self.id}'"):
-            self._log = await self._parts.store.open_session(self.id)
+            self._log = await self._parts.store.open_session(self.id, wait=self._parts.wait)
         try:
             self._parts.on_open(self)
             self._transcript = await Transcript.open(self._log, self.id)

@@ -94,6 +94,7 @@ class _MarkOptions(TypedDict, total=False):
     annotations: Annotations
     timeout: float
     disposable: bool
+    keeps_secrets: bool
 
 
 class _CopyOptions(_MarkOptions, total=False):
@@ -150,8 +151,11 @@ class Tool:
     """Seconds that one call may take."""
     disposable: bool = False
     """Its results may go first when the context window must be freed."""
-    own_name: str = field(init=False)
-    """The name that the owner gave it; `name` differs from it where two owners chose the same."""
+    keeps_secrets: bool = True
+    """False where others read the arguments with which it runs, such as the tracing of a framework: a call with a placeholder of
+    a secret is refused then, instead of filled."""
+    own_name: str = ""
+    """The name that the owner gave it, `name` unless you say; `name` differs from it where two owners chose the same."""
     bridge: bool = field(init=False, default=False)
     """True for a tool that a plugin offers to find and call the others: without an executor, so that it only stands for
     other calls, or in a `Search`. It opens nothing by itself, so a default of policy is not meant for it."""
@@ -164,10 +168,10 @@ class Tool:
 
     def __post_init__(self) -> None:
         state = vars(self)
-        state.setdefault("own_name", self.name)  # a copy has one
         for name, nothing in _NOTHING.items():  # foreign tools come with None for these
             state[name] = state[name] or nothing
         self._check()
+        state["own_name"] = self.own_name or self.name
         state["core"] = self.source == "host" if self.core is None else bool(self.core)
         state["takes_context"] = self.execute is not None and takes_context(self.execute, self.name)
 
@@ -177,7 +181,7 @@ class Tool:
         if self.source not in SOURCES:
             near = did_you_mean(str(self.source), SOURCES)
             refuse("Tool(source=...)", self.source, f"one of {', '.join(SOURCES)}", near.strip())
-        for name in ("description", "owner", "label"):
+        for name in ("description", "owner", "label", "own_name"):
             if type(value := getattr(self, name)) is not str:
                 check(f"Tool({name}=...)", value, str, "text")
         example = "Annotations(destructive=True), or Annotations.from_mcp({...})"
@@ -326,7 +330,7 @@ def tool(
 ) -> Callable[[_F], _F]: ...
 def tool(function: Any = None, /, **options: Any) -> Any:
     """Make a tool of a plugin's function or method: bare, or with options (`name`, `description`, `label`, `core`,
-    `annotations`, `timeout` in seconds, `disposable`).
+    `annotations`, `timeout` in seconds, `disposable`, `keeps_secrets`).
 
     The schema comes from the signature; parameter descriptions from the docstring or `Annotated[..., Field(...)]`; a
     parameter annotated `ToolContext` is filled in by the run. The function itself stays as it is. Raises

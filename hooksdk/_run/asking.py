@@ -90,12 +90,12 @@ async def take_answer(state: RunState, work: CallInProgress, answer: object) -> 
     return None if isinstance(approval, Later) else await _settle(state, work, work.pending, approval)
 
 
-async def take_refusal(state: RunState, work: CallInProgress, reason: str, by: str) -> CallEnd:
+async def take_refusal(state: RunState, work: CallInProgress, reason: str, by: str, text: str | None) -> CallEnd:
     """A no from whoever judged the call, asked for or not."""
     title = work.pending.title if work.pending else work.call.name
     work.pending = None
     await _trace_answer(state, work, Approval(False, reason, by=by), remembered=False)
-    return _blocked(refusals.approval_refused(title, reason))
+    return _blocked(refusals.approval_refused(title, reason) if text is None else text)
 
 
 def _request(state: RunState, work: CallInProgress) -> ApprovalRequest:

@@ -427,6 +427,8 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
     names = placeholders(work.own_arguments)
     if not names:
         return None
+    if not tool.keeps_secrets and state.hooks.enforces("resolve_secrets"):
+        return _refused("blocked", refusals.secret_not_kept(work.call.name))
     values: dict[str, str] | None = None
     event = hooks.ResolveSecrets(
         info=state.info, call=work.call, tool=tool, arguments=work.arguments, names=tuple(names)
@@ -593,6 +595,10 @@ class Context:
         return self._state.info
 
     @property
+    def native(self) -> Any:
+        return self._work.native
+
+    @property
     def _over(self) -> bool:
         return self._work.abandoned or self._work.end is not None
 
@@ -629,7 +635,7 @@ async def _call_nested(
     state.check_open()
     call_id = f"{outer.call.id}/{state.stats.next_nested()}"
     call = ToolCall(call_id, name, dict(arguments), origin=origin, parent_id=outer.call.id)
-    return await call_once(state, CallInProgress(call, depth=outer.depth + 1, parent=outer))
+    return await call_once(state, CallInProgress(call, depth=outer.depth + 1, parent=outer, native=outer.native))
 
 
 # It ends

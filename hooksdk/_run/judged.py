@@ -87,6 +87,13 @@ class JudgedCall:
         """What a person is still to answer, while the call waits for it; else None."""
         return self._work.pending
 
+    @property
+    def approval(self) -> Approval | None:
+        """The yes that counts for the call, asked for just now, remembered or given before it waited; None where nobody had to
+        say one. For a framework that asks, too: this call was asked about."""
+        by = self._work.answered_by
+        return None if by is None else Approval(True, by=by)
+
     async def approve(self, approval: Approval = YES) -> None:
         """Give the answer that the call waits for, in the approver's place; `execute()` runs it then. With a yes the call is
         judged again, by the policies of now: it may be blocked, or wait for the answer to a question that is new. An
@@ -101,25 +108,27 @@ class JudgedCall:
         finally:
             work.running = False
 
-    async def refuse(self, reason: str = "", *, by: str = "") -> ToolResult:
+    async def refuse(self, reason: str = "", *, by: str = "", text: str | None = None) -> ToolResult:
         """A person said no: the result is a refusal with this reason, recorded, observed and traced like any other. `by` is
-        who said so. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
+        who said so, `text` what the model was told already, in the place of hooksdk's words. Raises `CallSettled` for a call
+        that has a result, and `RunClosed` after its run."""
         await self._until_judged()
         work = self._claim()
         work.paused = False
-        return await self._finish(work, lambda: asking.take_refusal(self._state, work, reason, by))
+        return await self._finish(work, lambda: asking.take_refusal(self._state, work, reason, by, text))
 
-    async def execute(self) -> ToolResult:
+    async def execute(self, *, native: object = None) -> ToolResult:
         """Run the tool, and record its result; of a settled call answer the result, and of one that another task executes the
-        result that comes of that. Raises `ApprovalPending` while it waits for an approval, `RunClosed` after its run, and
-        `StoreError`, without running anything, where a record of the run could not be written."""
+        result that comes of that. `native` is an object of yours, which the executor finds in `ToolContext.native`. Raises
+        `ApprovalPending` while it waits for an approval, `RunClosed` after its run, and `StoreError`, without running anything,
+        where a record of the run could not be written."""
         while (work := self._work) in self._state.busy:
             await wait_until_at_rest(self._state, work)
         if work.end is not None:
             return work.end.result
         self._check_approved()
         room.check_records(self._state)
-        self._claim()
+        self._claim().native = native
         return await self._finish(work, lambda: execute(self._state, work))
 
     async def supply(self, result: ToolResult | str) -> ToolResult:

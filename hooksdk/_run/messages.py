@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from functools import cached_property
 from typing import final
 
 from hooksdk import hooks, schema
@@ -18,6 +18,7 @@ from hooksdk.errors import UnknownResult
 from hooksdk.formats import GivenMessage, Message, ProviderJson
 from hooksdk.formats.intake import messages_in
 from hooksdk.records import TrimDrained
+from hooksdk.transcript import Transcript
 
 
 @final
@@ -25,13 +26,21 @@ class PreparedMessages(list[ProviderJson]):
     """What `run.prepare_messages()` answers: the list to send, and what was changed in it. For a framework that keeps messages
     of its own kind, and writes the changes into these."""
 
-    trimmed: Mapping[tuple[str, int], str] = MappingProxyType({})
-    """By call id, and which of the results with this id in the list (0, unless ids repeat): the text that is in the place of
-    each trimmed result, for this request and all later ones."""
-    added: Sequence[str] = ()
-    """The texts that plugins added for this request alone (`AddContext`)."""
-    replaced: bool = False
-    """A plugin put other messages in the place of all of them, for this request alone (`ReplaceMessages`)."""
+    def __init__(
+        self, messages: Sequence[Message], added: Sequence[str], *, replaced: bool, transcript: Transcript
+    ) -> None:
+        super().__init__(messages)
+        self.added = added
+        """The texts that plugins added for this request alone (`AddContext`)."""
+        self.replaced = replaced
+        """A plugin put other messages in the place of all of them, for this request alone (`ReplaceMessages`)."""
+        self._transcript = transcript
+
+    @cached_property
+    def trimmed(self) -> Mapping[tuple[str, int], str]:
+        """By call id, and which of the results with this id in the list (0, unless ids repeat): the text that is in the place of
+        each trimmed result, for this request and all later ones. Ask before the run goes on."""
+        return self._transcript.ask(Ledger.trimmed_results)
 
 
 async def take_messages(state: RunState, messages: Sequence[GivenMessage], *, follow: bool) -> Sequence[Message]:
@@ -48,7 +57,6 @@ async def before_model_call(state: RunState) -> PreparedMessages:
     is skipped."""
     base: list[Message] | None = None
     context: list[str] = []
-    results = state.results("before_model_call")
 
     def messages() -> list[Message]:
         edited = state.parts.transcript.view if base is None else base
@@ -62,14 +70,14 @@ async def before_model_call(state: RunState) -> PreparedMessages:
             info=state.info,
             messages=now,
             tokens=schema.estimate_tokens(now),
-            results=results,
+            results=state.results("before_model_call"),
             context_window=state.context_window,
         )
 
     async for outcome in state.hooks.fire("before_model_call", event):
         answer, plugin = outcome.answer, outcome.handler.plugin
         if isinstance(answer, hooks.AddContext):
-            context.append(answer.text)
+            context.append(state.secrets.text(answer.text))
         elif isinstance(answer, hooks.ReplaceMessages):
             replaced = await outcome.use(lambda answer: _checked(state, answer))
             base, context = (base, context) if replaced is None else (replaced, [])
@@ -78,11 +86,8 @@ async def before_model_call(state: RunState) -> PreparedMessages:
         else:
             await outcome.use(lambda answer, plugin=plugin: _trim(state, _handles_in(answer), answer.reason, plugin))
         outcome.log()
-    prepared = PreparedMessages(state.secrets.value(messages()))
-    prepared.trimmed = state.parts.transcript.ask(Ledger.trimmed_results)
-    prepared.added = tuple(map(state.secrets.text, context))
-    prepared.replaced = base is not None
-    return prepared
+    prepared = state.secrets.value(messages())
+    return PreparedMessages(prepared, context, replaced=base is not None, transcript=state.parts.transcript)
 
 
 def _checked(state: RunState, answer: hooks.ReplaceMessages) -> list[Message]:

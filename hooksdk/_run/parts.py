@@ -227,3 +227,5 @@ class SessionParts:
     on_idle: Callable[[], None]
     """Called when the session may be idle now: it has opened, or a run of it has ended."""
     plugin_host: PluginHost
+    wait: float
+    """Seconds to wait for a session that somebody else holds."""

@@ -80,6 +80,11 @@ def no_secret_value(names: list[str]) -> str:
     return f"Blocked: no plugin gives a value for {', '.join(names)}"
 
 
+def secret_not_kept(name: str) -> str:
+    """Whoever runs the tool shows its arguments to others."""
+    return f"Blocked: '{name}' runs where others read its arguments, so no secret is filled in. Call it without one"
+
+
 def no_executor(name: str) -> str:
     """The host gave the tool without a way to run it."""
     return f"'{name}' cannot be run here: it has no executor."

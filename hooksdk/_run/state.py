@@ -46,6 +46,8 @@ class CallInProgress:
     """The call as the model wrote it: the transcript keeps this one."""
     depth: int = 0
     parent: CallInProgress | None = None
+    native: object = None
+    """What the host gave its executor."""
     call: ToolCall = field(init=False)
     """The call that it stands for."""
     catalog: Catalog = field(init=False)

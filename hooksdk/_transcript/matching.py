@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from hooksdk import schema
 from hooksdk._transcript.changes import same
 from hooksdk._transcript.encoding import EncodedMessage, as_stored
 from hooksdk._transcript.facts import ResultRow, Slot, read_message
 from hooksdk._transcript.journal import Ledger
-from hooksdk.errors import TranscriptChanged
 from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats.kit import with_call_ids, with_readable_arguments
 
@@ -21,15 +19,6 @@ class MismatchError(ValueError):
     def __init__(self, position: int, problem: str) -> None:
         super().__init__(problem)
         self.position = position
-
-
-@contextmanager
-def changes_told(session_id: str) -> Generator[None, None, None]:
-    """A mismatch in this session is the error that hosts know."""
-    try:
-        yield
-    except MismatchError as error:
-        raise TranscriptChanged(session_id, error.position, str(error)) from error.__cause__
 
 
 def check_message(message: Message, message_format: MessageFormat, position: int) -> Message:

@@ -47,8 +47,7 @@ def plan_append(
     results first then. Raises `MismatchError`."""
     fresh = [encoded(message, message_format, position) for position, message in enumerate(messages, ledger.count)]
     new = without_repeats(fresh, ledger)
-    is_open = any(slot.open for slot in ledger.slots)
-    leaves_turn = bool(new and is_open and ledger.leaves_turn(new[0]))
+    leaves_turn = bool(new) and any(slot.open for slot in ledger.slots) and ledger.leaves_turn(new[0])
     waiting = [] if leaves_turn else [slot.call for slot in ledger.slots if slot.record is None]
     return pair_results(new, message_format, open_calls=waiting, after=ledger), leaves_turn
 

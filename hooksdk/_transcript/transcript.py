@@ -21,7 +21,7 @@ from hooksdk._transcript.facts import Slot, read_message
 from hooksdk._transcript.following import plan_following
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
-from hooksdk._transcript.matching import MismatchError, changes_told, compare
+from hooksdk._transcript.matching import MismatchError, compare
 from hooksdk._transcript.pairing import NO_RESULT, plan_append
 from hooksdk._transcript.reading import keep_index, read_ledger, shorten_journal
 from hooksdk._transcript.requests import Plan, find_record
@@ -29,7 +29,7 @@ from hooksdk._transcript.storage import SessionLog, with_store_errors
 from hooksdk._transcript.trims import DrainReport, clean
 from hooksdk._transcript.unwritten import Unwritten
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
-from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError
+from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.formats.content import result_of
 from hooksdk.tools import Tool
@@ -92,6 +92,9 @@ class Transcript:
                 except HookSDKError:
                     self._must_reload = False
                     raise
+                except MismatchError as error:
+                    self._must_reload = False
+                    raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
                 self._must_reload = False
                 return answer
 
@@ -188,13 +191,12 @@ class Transcript:
         `TranscriptChanged` is raised."""
         messages = without_loose_ends(messages, self._need_format())
         await self._flush()
-        with changes_told(self.session_id):
-            try:
-                count = compare(messages, self._ledger)
-            except MismatchError:
-                if not follow:
-                    raise
-                count = await self._follow(messages)
+        try:
+            count = compare(messages, self._ledger)
+        except MismatchError:
+            if not follow:
+                raise
+            count = await self._follow(messages)
         await self._append(messages[count:])
         return count
 
@@ -208,8 +210,7 @@ class Transcript:
 
     async def _append(self, messages: Sequence[Message]) -> None:
         await self._flush()
-        with changes_told(self.session_id):
-            fresh, leaves_turn = plan_append(self._ledger, messages, self._need_format())
+        fresh, leaves_turn = plan_append(self._ledger, messages, self._need_format())
         if leaves_turn:
             await self._close_turn(NO_RESULT)
         await self._store(fresh)
@@ -347,9 +348,7 @@ class Transcript:
         """Let the view begin with these messages. What is stored stays whole; results that they stand for are gone for
         trims. Messages at their beginning and end that the view has there, too, count as kept: their results do not go."""
         self._need_format()
-        with changes_told(self.session_id):
-            entry = plan_compaction(self._ledger, messages)
-        await self._journal(entry)
+        await self._journal(plan_compaction(self._ledger, messages))
         await self._publish()
 
     # Plugin state, fence, end

@@ -120,6 +120,12 @@ class JudgedCall(Twin[run_side.JudgedCall]):
         """What a person is still to answer, while the call waits for it; else None."""
         return self._read("pending")
 
+    @property
+    def approval(self) -> Approval | None:
+        """The yes that counts for the call, asked for just now, remembered or given before it waited; None where nobody had to
+        say one. For a framework that asks, too: this call was asked about."""
+        return self._read("approval")
+
     def approve(self, approval: Approval = YES) -> None:
         """Give the answer that the call waits for, in the approver's place; `execute()` runs it then. With a yes the call is
         judged again, by the policies of now: it may be blocked, or wait for the answer to a question that is new. An
@@ -127,16 +133,18 @@ class JudgedCall(Twin[run_side.JudgedCall]):
         run."""
         self._call("approve", approval)
 
-    def refuse(self, reason: str = "", *, by: str = "") -> ToolResult:
+    def refuse(self, reason: str = "", *, by: str = "", text: str | None = None) -> ToolResult:
         """A person said no: the result is a refusal with this reason, recorded, observed and traced like any other. `by` is
-        who said so. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
-        return self._call("refuse", reason, by=by)
+        who said so, `text` what the model was told already, in the place of hooksdk's words. Raises `CallSettled` for a call
+        that has a result, and `RunClosed` after its run."""
+        return self._call("refuse", reason, by=by, text=text)
 
-    def execute(self) -> ToolResult:
+    def execute(self, *, native: object = None) -> ToolResult:
         """Run the tool, and record its result; of a settled call answer the result, and of one that another task executes the
-        result that comes of that. Raises `ApprovalPending` while it waits for an approval, `RunClosed` after its run, and
-        `StoreError`, without running anything, where a record of the run could not be written."""
-        return self._call("execute")
+        result that comes of that. `native` is an object of yours, which the executor finds in `ToolContext.native`. Raises
+        `ApprovalPending` while it waits for an approval, `RunClosed` after its run, and `StoreError`, without running anything,
+        where a record of the run could not be written."""
+        return self._call("execute", native=native)
 
     def supply(self, result: ToolResult | str) -> ToolResult:
         """Record a result made elsewhere, after the same masking, output check and transforming as the tool's own;

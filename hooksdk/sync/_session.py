@@ -234,10 +234,11 @@ class Host(OpenedHost):
         its own, and left when the host closes."""
         return self._call("enter", manager, name=name)
 
-    def session(self, session_id: str | None = None) -> Session:
+    def session(self, session_id: str | None = None, *, wait: float = 5.0) -> Session:
         """A session, to use as `with host.session("id") as session`. An id is opaque: any text; without one a new
-        session with a random id is opened. Entering raises `SessionBusy` while somebody else holds it."""
-        return Session(self._do("session", session_id), self.portal)
+        session with a random id is opened. While somebody else holds it, entering waits `wait` seconds, and then raises
+        `SessionBusy`."""
+        return Session(self._do("session", session_id, wait=wait), self.portal)
 
     def hold(self, session_id: str, *, idle: float | None = 600.0) -> Session:
         """The open session of this id, opened where it is not: the host keeps it open for whoever holds it next, without a

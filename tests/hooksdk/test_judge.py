@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hooksdk import Tool, ToolCall, ToolResult, hooks
-from hooksdk.approvals import Approval, ApprovalRequest
+from hooksdk import Tool, ToolCall, ToolContext, ToolResult, hooks
+from hooksdk.approvals import Approval, ApprovalRequest, Later
 from hooksdk.errors import CallSettled, RunClosed
 from hooksdk.hooks import (
     AfterToolCall,
@@ -293,3 +293,75 @@ async def test_a_bridge_call_is_judged_under_the_real_tools_name() -> None:
         assert (judged.tool.id, judged.call.origin, judged.call.id) == ("mcp:disk:read_file", "bridge", call.id)
         await judged.supply("done")
         assert stage.results == [(call.id, "done")]
+
+
+# For frameworks that ask, answer and run by themselves
+
+
+async def test_a_refusal_may_have_the_words_that_the_model_was_told_already() -> None:
+    async with playing(Ended) as stage:
+        (call,) = await stage.reply(("read_file", {"path": "a"}))
+        judged = await stage.run.judge(call)
+        result = await judged.refuse("not now", by="ann", text="The tool call was denied.")
+        assert (result.text, judged.status) == ("The tool call was denied.", "blocked")
+        assert stage.results == [(call.id, "The tool call was denied.")]
+        ended = stage.session.plugin("ended")
+    assert ended.calls == [("read_file", "blocked", "The tool call was denied.")]
+
+
+async def test_an_executor_finds_what_the_host_gave_it() -> None:
+    class Native:
+        handle = "a framework's own"
+
+    async def act(arguments: dict[str, Any], context: ToolContext) -> str:
+        return str(getattr(context.native, "handle", None))
+
+    async with playing(tools=[make(execute=act)]) as stage:
+        given, plain = await stage.reply(("read_file", {}), ("read_file", {}))
+        judged = await stage.run.judge(given)
+        assert (await judged.execute(native=Native())).text == "a framework's own"
+        assert (await stage.run.call_tool(plain)).text == "None"
+
+
+async def test_so_do_the_tools_that_it_calls() -> None:
+    async def inner(arguments: dict[str, Any], context: ToolContext) -> str:
+        return str(context.native)
+
+    async def outer(arguments: dict[str, Any], context: ToolContext) -> str:
+        return (await context.call_tool("inner", {})).text
+
+    async with playing(tools=[make("outer", outer), make("inner", inner)]) as stage:
+        (call,) = await stage.reply(("outer", {}))
+        assert (await (await stage.run.judge(call)).execute(native="given")).text == "given"
+
+
+@pytest.mark.parametrize("approver", [None, refuse])
+async def test_nobody_said_yes_where_nobody_was_asked_or_the_answer_was_no(approver: Any) -> None:
+    async with playing(Gate, approver=approver) as stage:
+        free, asked = await stage.reply(("read_file", {"path": "a"}), ("read_file", {"path": "/home"}))
+        assert (await stage.run.judge(free)).approval is None
+        assert (await stage.run.judge(asked)).approval is None
+
+
+async def test_a_judged_call_says_who_approved_it() -> None:
+    async def ann(request: ApprovalRequest) -> Approval:
+        return Approval(True, by="ann")
+
+    async with playing(Gate, approver=ann) as stage:
+        (call,) = await stage.reply(("read_file", {"path": "/home"}))
+        judged = await stage.run.judge(call)
+        assert judged.approval is not None
+        assert (judged.approval.granted, judged.approval.by) == (True, "ann")
+
+
+async def test_so_does_one_that_was_approved_later() -> None:
+    async def later(request: ApprovalRequest) -> Later:
+        return Later()
+
+    async with playing(Gate, approver=later) as stage:
+        (call,) = await stage.reply(("read_file", {"path": "/home"}))
+        judged = await stage.run.judge(call)
+        assert judged.approval is None
+        await judged.approve(Approval(True, by="bob"))
+        assert judged.approval is not None
+        assert judged.approval.by == "bob"

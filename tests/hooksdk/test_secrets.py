@@ -344,3 +344,60 @@ async def test_a_vault_whose_values_cannot_be_read_blocks_the_call() -> None:
         result = await stage.call(arguments={"key": "{{secret:KEY}}"})
         assert result.text == "Blocked: plugin 'remote' failed while it judged this call, so it was not run."
         assert stage.executed == []
+
+
+# Where others read the arguments
+
+
+class OneValue:
+    """Knows one value."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    @hooks.resolve_secrets
+    def values(self, event: ResolveSecrets) -> Secrets:
+        self.asked += 1
+        return Secrets({"TOKEN": "canary-d41d8cd98f00b204"})
+
+
+async def test_a_tool_whose_arguments_others_read_gets_no_secret_and_does_not_run() -> None:
+    async def never(arguments: dict[str, Any]) -> str:
+        raise AssertionError(f"ran with {arguments}")
+
+    tool = Tool(name="login", source="host", parameters=SCHEMA, execute=never, keeps_secrets=False)
+    async with playing(OneValue, tools=[tool]) as stage:
+        result = await stage.call("login", {"key": "{{secret:TOKEN}}"})
+        assert result.is_error
+        assert result.text == (
+            "Blocked: 'login' runs where others read its arguments, so no secret is filled in. Call it without one"
+        )
+        assert stage.session.plugin("one-value").asked == 0
+
+
+async def test_it_runs_without_one() -> None:
+    async def login(arguments: dict[str, Any]) -> str:
+        return "in as " + arguments["key"]
+
+    tool = Tool(name="login", source="host", parameters=SCHEMA, execute=login, keeps_secrets=False)
+    async with playing(OneValue, tools=[tool]) as stage:
+        assert (await stage.call("login", {"key": "ann"})).text == "in as ann"
+
+
+async def test_a_tool_that_it_calls_gets_its_own() -> None:
+    seen: list[str] = []
+
+    async def inner(arguments: dict[str, Any]) -> str:
+        seen.append(arguments["key"])
+        return "in"
+
+    async def outer(arguments: dict[str, Any], context: ToolContext) -> str:
+        return (await context.call_tool("inner", {"key": "{{secret:TOKEN}}"})).text
+
+    tools = [
+        Tool(name="outer", source="host", execute=outer, keeps_secrets=False),
+        Tool(name="inner", source="host", parameters=SCHEMA, execute=inner),
+    ]
+    async with playing(OneValue, tools=tools) as stage:
+        assert (await stage.call("outer", {})).text == "in"
+    assert seen == ["canary-d41d8cd98f00b204"]

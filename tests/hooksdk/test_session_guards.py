@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import anyio
 import pytest
 
 from hooksdk import MemoryStore, ToolCall, hooks
 from hooksdk import session as session_module
-from hooksdk.errors import ConfigError, SessionBusy, SessionClosed, TranscriptChanged
+from hooksdk.errors import ConfigError, SessionBusy, SessionClosed, TranscriptChanged, WrongArgument
 from hooksdk.hooks import AfterToolCall, SessionEnd
 from hooksdk.state import PluginState
 from hooksdk.stores import JsonlStore
@@ -100,3 +100,37 @@ async def test_a_call_is_observed_though_its_result_could_not_be_stored(tmp_path
         with pytest.raises(TranscriptChanged):
             await run.__aexit__(None, None, None)
     assert seen == ["ok"]
+
+
+async def test_a_session_that_is_free_in_time_is_waited_for() -> None:
+    store = MemoryStore()
+    async with open_host(store=store) as host, open_host(store=store) as other:
+        first = host.session("one")
+        await first.__aenter__()
+        opened = anyio.Event()
+
+        async def second() -> None:
+            async with other.session("one", wait=60):
+                opened.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(second)
+            await anyio.wait_all_tasks_blocked()
+            assert not opened.is_set()
+            await first.close()
+        assert opened.is_set()
+
+
+async def test_nobody_waits_who_says_so() -> None:
+    store = MemoryStore()
+    async with open_host(store=store) as host, open_host(store=store) as other, host.session("one"):
+        with pytest.raises(SessionBusy):
+            async with other.session("one", wait=0):
+                pass
+
+
+@pytest.mark.parametrize("wait", [-1, "long", None, float("nan")])
+async def test_a_wait_is_a_number_of_seconds(wait: Any) -> None:
+    async with open_host() as host:
+        with pytest.raises(WrongArgument, match="wait"):
+            host.session("one", wait=wait)

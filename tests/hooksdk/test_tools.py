@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import json
 import pickle
 from collections.abc import Callable
 from enum import Enum
@@ -14,10 +15,11 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from hooksdk import Annotations, Tool, ToolContext, tool
+from hooksdk import Annotations, Tool, ToolContext, hooks, tool
 from hooksdk import ToolContext as Renamed
 from hooksdk._run.tools import as_offered
 from hooksdk.errors import ToolSchemaError
+from hooksdk.hooks import BeforeToolCall, Block
 from hooksdk.tools import marked_tools
 from tests.stage import make, playing
 
@@ -314,6 +316,31 @@ def test_a_copy_keeps_its_id_and_tells_its_new_definition() -> None:
     assert other.fingerprint != one.fingerprint
     assert other.tokens > one.tokens
     assert repr(other) == "Tool('mcp:web:search', name='web__search')"
+
+
+def test_a_tool_may_be_made_with_both_of_its_names() -> None:
+    one = Tool(name="mcp__web__search", own_name="search", owner="web", source="mcp")
+    assert one.id == "mcp:web:search"
+    assert one.copy(description="other").own_name == "search"
+    with pytest.raises(TypeError, match=r"Tool\(own_name=\.\.\.\)"):
+        Tool(name="search", own_name=7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.anyio
+async def test_it_is_called_by_either_name_and_rules_know_its_own() -> None:
+    class Rule:
+        @hooks.before_tool_call(tools="mcp:web:delete_*")
+        def deny(self, event: BeforeToolCall) -> Block:
+            return Block("no")
+
+    tools = [
+        Tool(name=f"mcp__web__{name}", own_name=name, owner="web", source="mcp", execute=json.dumps)
+        for name in ("search", "delete_page")
+    ]
+    async with playing(Rule, tools=tools) as stage:
+        assert (await stage.call("mcp__web__search")).text == "{}"
+        assert (await stage.call("mcp:web:search")).text == "{}"
+        assert (await stage.call("mcp__web__delete_page")).is_error
 
 
 def test_a_hosts_own_tool_is_core_unless_it_says_otherwise_and_others_are_not() -> None:

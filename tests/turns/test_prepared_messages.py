@@ -78,7 +78,7 @@ async def test_the_texts_of_plugins_are_told_in_their_order(form: str):
     async with open_session(Adds) as session, session.run(format=form) as run:
         await run.record(get_format(form).user("hello"))
         prepared = await run.prepare_messages()
-    assert prepared.added == ("one", "two")
+    assert prepared.added == ["one", "two"]
     assert not prepared.replaced
 
 
