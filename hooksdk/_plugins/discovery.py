@@ -120,6 +120,10 @@ def _check_names(config: Config, known: Sequence[str]) -> None:
             hint = did_you_mean(name, known)
             if hint:
                 raise ConfigError("configuration", (f"'plugins.{name}': no such plugin is installed or given.{hint}",))
+            if config.plugins[name].is_required:
+                problem = f"'plugins.{name}' has enabled = true, and no such plugin is installed or given"
+                cure = "Install its package here, or write enabled = false; without the line a warning tells of it"
+                raise ConfigError("configuration", (f"{problem}. {cure}",))
             logger.warning("configuration: [plugins.%s] is for a plugin that is neither installed nor given", name)
     for name in (*config.deny, *(config.allow or ())):
         if fold(name) not in folded:

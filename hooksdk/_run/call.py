@@ -294,7 +294,8 @@ def check_scope(state: RunState, work: CallInProgress) -> CallEnd | None:
     if work.depth >= MAX_DEPTH:
         return _refused("blocked", refusals.too_deep(name, MAX_DEPTH))
     if tool is None:
-        return _refused("unknown", refusals.no_such_tool(name, work.catalog, state.call_hint))
+        status = "blocked" if name in work.catalog.withheld else "unknown"
+        return _refused(status, refusals.no_such_tool(name, work.catalog, state.call_hint))
     if name in state.bridges and state.runnable[name].execute is None:
         return _refused("unknown", refusals.bridge_not_unwrapped(name))
     return None
@@ -672,7 +673,7 @@ async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[Ca
     except ApprovalPending:  # its tool has paused: there is no result yet
         raise
     except BaseException as error:
-        end = CallEnd("error", ToolResult.error(refusals.interrupted(work.call.name, error)))
+        end = CallEnd("error", ToolResult.error(refusals.interrupted(work.call.name, error, ran=work.running)))
         if state.ended is not None and not work.running:  # cut off before its tool ran
             end = await _not_run(work)
         clean = state.secrets.error(error)

@@ -115,9 +115,14 @@ def result_withheld(plugin: str) -> str:
     return f"The result is withheld: {plugin} could not check it."
 
 
-def interrupted(name: str, error: BaseException) -> str:
-    """The call was cut off by a cancellation, or by an error of the host."""
-    how = "failed inside the host" if isinstance(error, Exception) else "was cancelled while it ran"
+def interrupted(name: str, error: BaseException, *, ran: bool) -> str:
+    """The call was cut off by a cancellation, or by an error of the host; perhaps before its tool ran, as while a person was
+    asked."""
+    how = (
+        "failed inside the host"
+        if isinstance(error, Exception)
+        else f"was cancelled {'while' if ran else 'before'} it ran"
+    )
     return f"'{name}' {how}."
 
 

@@ -14,7 +14,17 @@ from typing import Annotated, Any
 import typer
 
 from hooksdk.cli._groups import LaterGroups
-from hooksdk.cli._options import WINDOW, ContextWindow, Json, Mcp, Plugins, Project, Store, import_plugins
+from hooksdk.cli._options import (
+    WINDOW,
+    ContextWindow,
+    Json,
+    Mcp,
+    Plugins,
+    Project,
+    Store,
+    import_plugins,
+    nearest_project,
+)
 from hooksdk.cli._replay.command import replay
 from hooksdk.errors import ConfigError, HookSDKError
 
@@ -100,7 +110,9 @@ def _run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _model(text: str) -> str:
+def _model(text: str | None) -> str | None:
+    if text is None:
+        return None
     from hooksdk.cli._run.provider import check_model
 
     return check_model(text)
@@ -169,11 +181,13 @@ def demo(
 @app.command("run")
 def run_agent(
     model: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="PROVIDER:NAME", callback=_model, help="Such as openai:gpt-5 or anthropic:claude-sonnet-4-5."
+            metavar="PROVIDER:NAME",
+            callback=_model,
+            help="Such as openai:gpt-5 or anthropic:claude-sonnet-4-5; by default that of the session that goes on.",
         ),
-    ],
+    ] = None,
     prompt: Annotated[
         str | None, typer.Argument(metavar="[PROMPT]", help="What the model is to do; - or nothing: read from stdin.")
     ] = None,
@@ -226,6 +240,11 @@ def run_agent(
         raise typer.BadParameter("it is empty", param_hint="--session")
     if go_on and session is not None:
         raise typer.BadParameter("--continue takes the newest session, and --session names one: leave one of them out")
+    if model is None:
+        from hooksdk.cli._run.provider import model_of_session
+        from hooksdk.cli._sessions.ids import LAST
+
+        model = model_of_session(project, store, LAST if go_on else session)
     model_options = ModelOptions(model=model, base_url=base_url, context_window=context_window, max_tokens=max_tokens)
     options = RunOptions(
         prompt=read_prompt(prompt), model=model_options, mcp=tuple(mcp or ()), system=system, max_turns=max_turns, reminders=reminders,
@@ -250,11 +269,16 @@ def doctor(
 ) -> None:
     """Find what is wrong here: lost policies, missing grants, dead rules, patterns without a tool, servers, the store."""
     from hooksdk.cli._configuration import read_config
-    from hooksdk.cli._doctor.examination import Examination, run_doctor
-    from hooksdk.cli._mcp.files import servers_files
+    from hooksdk.cli._doctor.examination import Examination, Symptom, run_doctor
+    from hooksdk.cli._mcp.files import not_trusted, servers_files
 
-    files = dict.fromkeys(mcp or (), "") or servers_files(project, read_config(folder=project)[0])[0]
-    examination = Examination(project=project, mcp=files, plugins=tuple(plugin or ()), load_seconds=load_seconds)
+    files, unknown = dict.fromkeys(mcp or (), ""), []
+    if not files:
+        files, unknown = servers_files(project, read_config(folder=project)[0])
+    known = (Symptom(severity="problem", who=one.folder.name, what=not_trusted(one, project)) for one in unknown)
+    examination = Examination(
+        project=project, mcp=files, plugins=tuple(plugin or ()), load_seconds=load_seconds, known=tuple(known)
+    )
     raise typer.Exit(run_doctor(examination, as_json=as_json))
 
 
@@ -315,7 +339,9 @@ def show_config(
 
 @app.command()
 def trust(
-    folder: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(help="The project's folder; by default the one of this folder.", callback=nearest_project)
+    ] = Path(),
     yes: Annotated[bool, typer.Option("--yes", help="Trust it without asking.")] = False,
     show_list: Annotated[bool, typer.Option("--list", help="List the folders that you trust.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Trust the folder no longer.")] = False,

@@ -156,6 +156,8 @@ class ConsoleApprover:
         answer, self.at_end = without_marks(line).strip(), not line
         if not sys.stdin.isatty():
             self._print(visible(answer[:100]))  # nobody typed it, so no terminal has shown it
+        elif self.at_end:
+            self._print("")  # Ctrl-D, which types no end of the line
         return None if is_pasted(line) else answer.lower()
 
 

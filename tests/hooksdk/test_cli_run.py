@@ -196,6 +196,20 @@ async def test_the_beginning_of_a_made_id_goes_on_and_a_new_name_begins_a_sessio
         await hooksdk("run", *MODEL, "--session", "user-10", "Count.", folder=tmp_path, server=server)
         new = await hooksdk("run", *MODEL, "--session", "user-1", "Count.", folder=tmp_path, server=server)
     assert (found.out, new.out) == ("3 messages\n", "1 messages\n")
+    assert "session     user-1 is new. Did you mean 'user-10'?\n" in new.err
+
+
+async def test_a_session_that_goes_on_has_its_own_model_unless_another_is_named(tmp_path: Path) -> None:
+    async with ScriptedServer(["One.", "Two.", "Three."]) as server:
+        await hooksdk("run", *MODEL, "--session", "s1", "Count.", folder=tmp_path, server=server)
+        await hooksdk("run", "--continue", "On.", folder=tmp_path, server=server)
+        third = await hooksdk("run", "--session", "s1", "On.", folder=tmp_path, server=server)
+        nobody = await hooksdk("run", "--session", "s2", "On.", folder=tmp_path, server=server)
+        nothing = await hooksdk("run", "On.", folder=tmp_path, server=server)
+    assert third.out == "Three.\n"
+    assert [request.body["model"] for request in server.requests] == ["any"] * 3
+    assert nobody.code == nothing.code == 2
+    assert "--model: give one, such as openai:gpt-5" in nothing.complaint
 
 
 async def test_without_an_earlier_session_continue_ends_before_any_server_starts(tmp_path: Path) -> None:
@@ -582,7 +596,7 @@ async def test_a_wrong_setting_of_the_project_ends_it_with_3(tmp_path: Path) -> 
         (("--model", "mine:x", "Go."), "there is no provider 'mine'. Known: openai, anthropic"),
         (("--model", "gpt-5", "Go."), "'gpt-5' is not PROVIDER:NAME, such as openai:gpt-5"),
         (("--model", "openai:", "Go."), "'openai:' is not PROVIDER:NAME"),
-        (("Go.",), "Missing option '--model'"),
+        (("Go.",), "--model: give one"),
         ((*MODEL, " "), "PROMPT: it is empty"),
         ((*MODEL,), "PROMPT: it is empty"),
         ((*MODEL, "--ask"), "--ask reads answers from stdin"),

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +218,18 @@ def test_a_healthy_project_has_no_problems_and_the_code_0(tmp_path: Path) -> Non
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines()[-1] == "no problems"
     assert not (tmp_path / "kept").exists(), "looking leaves nothing behind"
+
+
+def test_a_file_of_servers_that_is_not_trusted_or_has_changed_is_a_problem(tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json")
+    new = run(tmp_path)
+    anyio.run(partial(hooksdk, "trust", "--yes", folder=tmp_path))
+    assert run(tmp_path).code == 0
+    Path(servers).write_text(Path(servers).read_text("utf-8") + "\n", "utf-8")
+    changed = run(tmp_path)
+    assert (new.code, changed.code) == (1, 1)
+    assert "mcp.json is not trusted yet, so its servers are not started. " in new.out
+    assert "mcp.json has changed since you trusted it" in changed.out
 
 
 def test_a_wrong_configuration_is_the_usual_line_and_code(tmp_path: Path) -> None:

@@ -370,5 +370,6 @@ async def test_whoever_gives_up_whenever_and_tries_again_a_call_runs_once_and_ha
                 for _ in range(6):
                     group.start_soon(caller)
             assert len(runs) <= 1
-            assert results <= {"done"} or results == {"'act' was cancelled while it ran."}
+            cut_off = {f"'act' was cancelled {when} it ran." for when in ("while", *([] if runs else ["before"]))}
+            assert results <= {"done"} or (len(results) == 1 and results <= cut_off)
             assert len(stage.results) == 1

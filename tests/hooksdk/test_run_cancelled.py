@@ -206,7 +206,8 @@ def check(waiting: Waiting, session: Session, *, gentle: bool) -> None:
     asked = [call["id"] for one in session.messages for call in one.get("tool_calls") or ()]
     assert [one["tool_call_id"] for one in results] == asked
     if waiting.place in IN_A_CALL and gentle:
-        assert "was cancelled while it ran" in results[1]["content"]
+        before_it_ran = waiting.place in {"unwrap_tool_call", "rewrite_tool_call", "before_tool_call", "approval"}
+        assert f"was cancelled {'before' if before_it_ran else 'while'} it ran" in results[1]["content"]
         assert "not run: cancelled" in results[2]["content"]
 
 

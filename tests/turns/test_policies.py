@@ -136,7 +136,7 @@ async def test_a_withheld_tool_is_neither_shown_nor_run(form: str):
     async with open_session(Narrow, tools=[delete_file, archive_file]) as session:
         played = await play(session, [call("delete_file", path="a"), "done"], format=form)
     assert played.turns[0].offered == ["archive_file"]
-    assert played.calls[0].status == "unknown"
+    assert played.calls[0].status == "blocked"
     assert "read-only week" in played.turns[1].result.text
 
 

@@ -184,7 +184,7 @@ def examine_plugins(report: Report, config: Config, plugins: Sequence[Plugin], w
         plugin = loaded.get(fold(name))
         if plugin is None:
             if not any(fold(name) == fold(one) for one in (*known, *without)):
-                _tell_unknown(report, name, did_you_mean(name, known))
+                _tell_unknown(report, name, did_you_mean(name, known), is_required=section.is_required)
             continue
         if section.mode == "shadow":
             advice = f'Write mode = "enforce" in [plugins.{name}] when it does what you mean'
@@ -202,9 +202,12 @@ def examine_plugins(report: Report, config: Config, plugins: Sequence[Plugin], w
             report.notice("configuration", what)
 
 
-def _tell_unknown(report: Report, name: str, hint: str) -> None:
+def _tell_unknown(report: Report, name: str, hint: str, *, is_required: bool) -> None:
     if hint:
         report.problem("configuration", f"[plugins.{name}] is for a plugin that is not here.{hint}", "Correct the name")
+    elif is_required:
+        what = f"[plugins.{name}] has enabled = true, and no such plugin is here: hosts without it do not start"
+        report.problem("configuration", what, "Install its package, or write enabled = false")
     else:
         what = f"[plugins.{name}] is for a plugin that is neither installed nor in a plugins file that runs"
         report.notice("configuration", what, "Install it, or remove the section, unless your code gives that plugin")

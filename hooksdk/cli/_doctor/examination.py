@@ -49,6 +49,8 @@ class Examination:
     plugins: tuple[str, ...] = ()
     """As they stand on the command line; the child imports them."""
     load_seconds: float
+    known: tuple[Symptom, ...] = ()
+    """What is wrong already."""
 
 
 @dataclass(kw_only=True)
@@ -79,7 +81,7 @@ def run_doctor(examination: Examination, *, as_json: bool) -> int:
 
 def examine(examination: Examination) -> Diagnosis:
     """Let a child process examine everything, and leave out what it does not survive. Raises `ConfigError`."""
-    fatal: list[Symptom] = []
+    fatal = list(examination.known)
     without: list[str] = []
     while True:
         diagnosis = Diagnosis()

@@ -23,6 +23,7 @@ from hooksdk.cli._run.timeline import Prose, Timeline
 from hooksdk.cli._sessions.ids import match_session, new_id, newest
 from hooksdk.cli._traces import trace_files
 from hooksdk.config import without_password
+from hooksdk.errors import did_you_mean
 from hooksdk.formats import get_format
 from hooksdk.stores import SqlStore, Store
 from hooksdk.stores.jsonl import file_name
@@ -150,6 +151,9 @@ async def _play(options: RunOptions, model: CommandModel, console: Console, pros
                         "session",
                         one_line(f"{session_id} goes on: {counted(len(session.messages), 'message')} so far"),
                     )
+                elif options.session is not None:
+                    others = [one for one in await host.store.list_sessions() if one != session_id]
+                    print_line(console, "session", one_line(f"{session_id} is new.{did_you_mean(session_id, others)}"))
                 try:
                     outcome = await run_agent(
                         session,

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import typer
@@ -14,10 +15,13 @@ from rich.console import Console
 from hooksdk.agent import ModelReply, ModelUnavailable, OnText
 from hooksdk.cli._console import CommandProblem, printable, safe
 from hooksdk.cli._run.timeline import Prose
+from hooksdk.cli._sessions.ids import match_session
+from hooksdk.cli._sessions.look import with_store
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.formats import Message
 from hooksdk.models.anthropic import AnthropicModel
 from hooksdk.models.openai import OpenAIModel
+from hooksdk.stores import SessionSummary, Store, list_summaries
 from hooksdk.values import as_object
 
 ATTEMPTS = 3
@@ -59,6 +63,20 @@ def check_model(text: str) -> str:
         hint = did_you_mean(provider, _PROVIDERS) or f" Known: {', '.join(_PROVIDERS)}, as in {_EXAMPLES}"
         raise typer.BadParameter(f"there is no provider '{provider}'.{hint}")
     return text
+
+
+def model_of_session(project: Path, store: str | None, session: str | None) -> str:
+    """The `PROVIDER:NAME` with which a session began. Raises a usage error where there is none that goes on."""
+
+    async def summary(opened: Store) -> SessionSummary | None:
+        meant = session and await match_session(opened, session, project)
+        return next((one for one in await list_summaries(opened) if one.session_id == meant), None)
+
+    found = with_store(project, store, summary) if session else None
+    provider = next((name for name, each in _PROVIDERS.items() if found and each.model.format == found.format), None)
+    if not found or not found.model or not provider:
+        raise typer.BadParameter(f"give one, such as {_EXAMPLES}", param_hint="--model")
+    return f"{provider}:{found.model}"
 
 
 class CommandModel:
