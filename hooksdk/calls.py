@@ -187,6 +187,9 @@ class ResultInfo:
     missed_trim: Literal["stale", "gone"] | None = None
     """Why its last trim changed nothing when the fence opened, if so: what is stored is not what the trim was made for, or it
     was compacted away meanwhile."""
+    small: bool = False
+    """True when it is not `trimmable` only because a trim would save little: `trim(..., small=True)` shortens it all the same,
+    for a request that would be too long else."""
 
     @property
     def trimmable(self) -> bool:

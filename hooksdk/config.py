@@ -22,6 +22,7 @@ from hooksdk._config.sources import (
     config_files,
     fold,
     is_too_deep,
+    project_folder,
     read_sources,
     split_store,
     state_folder,
@@ -57,6 +58,7 @@ __all__ = [
     "is_too_deep",
     "load_config",
     "look_up_file",
+    "project_folder",
     "read_config",
     "resolve",
     "split_store",
@@ -230,7 +232,7 @@ def load_config(
     environment: Mapping[str, str] | None = None,
     tables: Tables | None = None,
 ) -> Config:
-    """The configuration for a project folder (default: the current one). Raises `ConfigError` naming file and entry.
+    """The configuration for a project folder (default: `project_folder` of the current one). Raises `ConfigError` naming file and entry.
 
     What would need the operator's trust and does not have it is left out, with one warning in the log.
     """
@@ -280,7 +282,7 @@ class ConfigWatch:
         tables: Tables | None = None,
     ) -> None:
         self._overrides, self._environment, self._check, self._tables = overrides, environment, check, tables
-        self._folder = folder or Path.cwd()
+        self._folder = folder or project_folder(Path.cwd())
         files = config_files(self._folder, os.environ if environment is None else environment)
         self._files = FileWatch(files)
         config, merged = self._read()
@@ -335,10 +337,11 @@ def read_config(
 
     `tables` has checks for tables that a `Host` does not read, such as `{"gateway": hooksdk.gateway.config_problems}`.
     """
-    sources = read_sources(folder or Path.cwd(), os.environ if environment is None else environment, overrides)
+    folder = folder or project_folder(Path.cwd())
+    sources = read_sources(folder, os.environ if environment is None else environment, overrides)
     for source in sources:
         _validate(source.data, source.where, tables)
-    merged = merge(sources, folder or Path.cwd())
+    merged = merge(sources, folder)
     config = _validate(merged.data, "configuration", tables)
     # Only where it counts later on: the same settings, written in code, are an equal configuration.
     by_project = ("mcp",) in merged.origins and merged.origins["mcp",] == merged.project

@@ -1,7 +1,6 @@
 """Every hook, in the order in which a run fires them, with its event and its answers.
 
-The functions at the end of each section are the decorators: `@hooks.before_tool_call`. `None` means no opinion. Events are
-frozen, with a fresh copy at each access of what could be changed."""
+Each section ends with its decorators: `@hooks.before_tool_call`. `None` means no opinion. Events are frozen, with fresh copies."""
 
 from __future__ import annotations
 
@@ -26,10 +25,10 @@ __all__ = [
     "AgentStart", "Answer", "Around", "AroundRun", "AroundToolCall", "Ask", "AssembleTools", "BeforeCompaction", "BeforeModelCall",
     "BeforeToolCall", "Block", "CallStatus", "Checked", "EndReason", "Event", "NarrowTools", "Offer", "Replace", "ReplaceMessages",
     "ResolveSecrets", "Reveal", "Rewrite", "RewriteToolCall", "RunInfo", "Search", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart",
-    "Trace", "TransformToolResult", "Trim", "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call",
-    "after_tool_call", "after_tools_resolved", "agent_end", "agent_start", "around_run", "around_tool_call", "assemble_tools",
-    "before_compaction", "before_model_call", "before_tool_call", "narrow_tools", "resolve_secrets", "rewrite_tool_call",
-    "session_end", "session_start", "trace", "transform_tool_result", "unwrap_tool_call",
+    "Trace", "TransformToolResult", "Trim", "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call", "after_tool_call",
+    "after_tools_resolved", "agent_end", "agent_start", "around_run", "around_tool_call", "assemble_tools", "before_compaction",
+    "before_model_call", "before_tool_call", "narrow_tools", "resolve_secrets", "rewrite_tool_call", "session_end", "session_start",
+    "trace", "transform_tool_result", "unwrap_tool_call",
 ]  # fmt: skip
 
 
@@ -188,10 +187,11 @@ class ReplaceMessages(Checked):
 
 @dataclass(frozen=True)
 class Trim(Checked):
-    """Shorten these tool results from now on: journalled, so the bytes are the same next time."""
+    """Shorten these tool results from now on: journalled, so the bytes are the same next time. `small`: short ones, too."""
 
     handles: Sequence[str]
     reason: str = ""
+    small: bool = False
 
 
 @dataclass(frozen=True)

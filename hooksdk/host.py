@@ -27,7 +27,7 @@ from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import Approver
 from hooksdk.catalog import Storage
-from hooksdk.config import Config, load_config
+from hooksdk.config import Config, load_config, project_folder
 from hooksdk.errors import (
     AsyncOnly,
     PluginRefused,
@@ -63,7 +63,8 @@ class Host(AsyncOnly):
       `store` in the configuration, they are in memory and gone with the host. The host closes a store that it opened.
     - `config`: a mapping laid over the configuration files and the environment, or a whole `Config` instead of them.
     - `approver`: how a person is asked, `async def (request) -> Approval`; without one every `Ask` is refused.
-    - `folder`: the project folder whose configuration counts; the current one by default.
+    - `folder`: the project folder whose configuration counts; by default the current one, or the nearest above it with a
+      `hooksdk.toml`, within the same repository.
     - `restart`: how the program is restarted, `async def (reason)`, for plugins that ask for it; without one they cannot.
 
     Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded, and `WrongArgument`.
@@ -104,7 +105,7 @@ class Host(AsyncOnly):
         check_function("Host(approver=...)", approver, "async def (request) -> Approval")
         check_path("Host(folder=...)", folder)
         check_function("Host(restart=...)", restart, "async def (reason)")
-        where = None if folder is None else Path(folder)
+        where = project_folder(Path.cwd()) if folder is None else Path(folder)
         self.config = config if isinstance(config, Config) else load_config(config, folder=where)
         self._approver = approver
         self._registry = Registry(self.config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
@@ -14,6 +15,7 @@ from hooksdk.transcript import Results
 __all__ = ["ClearToolResults"]
 
 DEFAULTS = Clearing()
+logger = logging.getLogger("hooksdk")
 
 
 class ClearToolResults:
@@ -52,15 +54,30 @@ class ClearToolResults:
         self._cached: int | None = None
         """How many messages the last request held; None: nobody knows, so all that there are."""
         self._last_request: float | None = state.get("last_request")
+        self._told = False
 
     @hooks.before_model_call
     def clear_before_request(self, event: BeforeModelCall) -> Trim | None:
         """Applied before this request is sent."""
         self._context_window = event.context_window
         choice = self._choose(event.results)
-        self._cached = len(event.results.message_tokens())
+        sizes = event.results.message_tokens()
+        self._cached = len(sizes)
         self._last_request = time.time()
-        return Trim(choice[0], _reason(choice[1])) if choice else None
+        self._tell_too_long(sum(sizes) - (choice[1].saved if choice else 0), event)
+        return Trim(choice[0], _reason(choice[1]), small=True) if choice else None
+
+    def _tell_too_long(self, tokens: int, event: BeforeModelCall) -> None:
+        """Say it once where the request is too long with everything cleared that may be."""
+        if event.context_window is None or tokens <= event.context_window or self._told:
+            return
+        self._told = True
+        logger.warning(
+            "session '%s': its messages take about %s tokens, more than the context window of %s, and clear_tool_results finds "
+            "nothing more to shorten: the newest results, those of `exclude_tools` and what is no result stay. A compaction "
+            "helps, or a larger context window",
+            event.info.session_id, f"{tokens:,}", f"{event.context_window:,}",
+        )  # fmt: skip
 
     @hooks.agent_end
     async def clear_after_run(self, event: AgentEnd) -> None:
@@ -68,7 +85,7 @@ class ClearToolResults:
         self._state["last_request"] = self._last_request
         choice = self._choose(event.transcript)
         for handle in choice[0] if choice else ():
-            await event.transcript.trim(handle, reason=_reason(choice[1]) if choice else "")
+            await event.transcript.trim(handle, reason=_reason(choice[1]) if choice else "", small=True)
 
     def _choose(self, results: Results) -> tuple[list[str], TrimCost] | None:
         # Wall-clock time, because the session may have been closed in between.

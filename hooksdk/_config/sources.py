@@ -131,6 +131,25 @@ def config_files(folder: Path, env: Mapping[str, str]) -> list[Path]:
     return [user_file(env), folder / FILE_NAME, folder / "pyproject.toml"]
 
 
+def project_folder(start: Path) -> Path:
+    """The nearest folder with settings of hooksdk, from this one up to the root of its repository, the one with `.git`; this one
+    where none has any. Nobody looks into the home folder, whose own files are no project's, into one that other users may
+    write, such as /tmp, or above these. Raises `ConfigError` for a file that cannot be read."""
+    folder, home = start.resolve(), Path.home().resolve()
+    while not _has_settings(folder):
+        above = folder.parent
+        is_last = (folder / ".git").exists() or folder == above or home in {folder, above}
+        if is_last or above.stat().st_mode & stat.S_IWOTH:
+            return start
+        folder = above
+    return start if folder == start.resolve() else folder
+
+
+def _has_settings(folder: Path) -> bool:
+    tools: Any = (_read_toml(folder / "pyproject.toml") or {}).get("tool")
+    return (folder / FILE_NAME).is_file() or (isinstance(tools, dict) and "hooksdk" in tools)
+
+
 def _read_project(folder: Path) -> Source:
     """The project's settings: `hooksdk.toml`, or where there is none `[tool.hooksdk]` of pyproject.toml."""
     own, pyproject = folder / FILE_NAME, folder / "pyproject.toml"

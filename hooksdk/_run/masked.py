@@ -14,9 +14,11 @@ from hooksdk.transcript import Results, Transcript, TranscriptEditor
 class _Masked(Results):
     mask: SecretMask
 
-    async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
+    async def trim(
+        self, reference: str, replacement: str | None = None, *, reason: str = "", small: bool = False
+    ) -> TrimReceipt:
         summary = None if replacement is None else self.mask.text(replacement)
-        return await super().trim(reference, summary, reason=self.mask.text(reason))
+        return await super().trim(reference, summary, reason=self.mask.text(reason), small=small)
 
 
 class MaskedResults(_Masked):

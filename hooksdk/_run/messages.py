@@ -84,7 +84,7 @@ async def before_model_call(state: RunState) -> PreparedMessages:
         elif isinstance(answer, hooks.Reveal):
             await outcome.use(lambda answer, plugin=plugin: reveal(state, answer, plugin))
         else:
-            await outcome.use(lambda answer, plugin=plugin: _trim(state, _handles_in(answer), answer.reason, plugin))
+            await outcome.use(lambda answer, plugin=plugin: _trim(state, answer, plugin))
         outcome.log()
     prepared = state.secrets.value(messages())
     return PreparedMessages(prepared, context, replaced=base is not None, transcript=state.parts.transcript)
@@ -102,12 +102,12 @@ def _handles_in(answer: hooks.Trim) -> list[str]:
     return [answer.handles] if isinstance(answer.handles, str) else [*answer.handles]
 
 
-async def _trim(state: RunState, handles: Sequence[str], reason: str, plugin: str) -> None:
+async def _trim(state: RunState, answer: hooks.Trim, plugin: str) -> None:
     """Trim what can be trimmed. Then tell of the rest: a refusal is logged, an unknown handle is the handler's failure."""
     results, unknown = state.results(plugin), list[str]()
-    for handle in handles:
+    for handle in _handles_in(answer):
         try:
-            receipt = await results.trim(handle, reason=reason)
+            receipt = await results.trim(handle, reason=answer.reason, small=answer.small)
         except UnknownResult as error:
             unknown.append(str(error))
         else:

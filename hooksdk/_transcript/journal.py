@@ -240,6 +240,10 @@ class Ledger(Turns):
         is_long = record.tokens > MIN_TOKENS_SAVED and saves_enough(record.tokens, schema.estimate_tokens(record.note))
         return None if is_long else TOO_SHORT
 
+    def is_small(self, record: ResultRow) -> bool:
+        """True when it is too short for a trim, and longer than the note in its place all the same."""
+        return saves_enough(record.tokens, schema.estimate_tokens(record.note), least=1)
+
     def info(self, record: ResultRow) -> ResultInfo:
         """The result as plugins see it."""
         marks, handle = record.marks, record.handle
@@ -257,7 +261,8 @@ class Ledger(Turns):
             disposable=marks.disposable,
             trimmed=marks.short_text is not None,
             queued=marks.queued_entry is not None and marks.queued_entry["kind"] == "trim",
-            why_not=self.why_not(record),
+            why_not=(why_not := self.why_not(record)),
+            small=why_not == TOO_SHORT and self.is_small(record),
             missed_trim=marks.missed_trim,
         )
 

@@ -9,7 +9,15 @@ from hooksdk._transcript.encoding import encode
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.facts import ResultRow
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.trims import MIN_SHARE_SAVED, TOO_SHORT, saves_enough, short_text, tokens_of, wide_tokens
+from hooksdk._transcript.trims import (
+    MIN_SHARE_SAVED,
+    MIN_TOKENS_SAVED,
+    TOO_SHORT,
+    saves_enough,
+    short_text,
+    tokens_of,
+    wide_tokens,
+)
 from hooksdk.calls import TrimReceipt
 from hooksdk.errors import UnknownResult, nearest
 from hooksdk.formats.content import cache_marks
@@ -19,15 +27,17 @@ Plan = tuple[TrimReceipt, Entry | None]
 """What to answer, and the journal entry of a request that is accepted."""
 
 
-def plan_trim(ledger: Ledger, reference: str, replacement: str | None) -> Plan:
-    """Trim one result. Raises `UnknownResult`."""
+def plan_trim(ledger: Ledger, reference: str, replacement: str | None, *, small: bool = False) -> Plan:
+    """Trim one result; with `small` also one that is hardly longer than the note. Raises `UnknownResult`."""
     record = find_record(ledger, reference)
     if record.will_be_trimmed:
         if queued := record.marks.queued_entry:
             return _receipt(record, "already_queued", queued["text"]), None
         return _receipt(record, "already_trimmed", record.short_text or ""), None
     problem = ledger.why_not(record)
-    text = None if problem else _short_text(ledger, record, replacement)
+    if small and problem == TOO_SHORT:
+        problem = None
+    text = None if problem else _short_text(ledger, record, replacement, least=1 if small else MIN_TOKENS_SAVED)
     if text is None:
         refusal = f"{record.handle} cannot be trimmed: {problem or TOO_SHORT}"
         return replace(_receipt(record, "not_trimmed", refusal), characters_after=record.characters), None
@@ -45,7 +55,7 @@ def plan_restore(ledger: Ledger, reference: str) -> Plan:
     return _receipt(record, "queued", whole, before), _entry("restore", ledger, record)
 
 
-def _short_text(ledger: Ledger, record: ResultRow, replacement: str | None) -> str | None:
+def _short_text(ledger: Ledger, record: ResultRow, replacement: str | None, *, least: int) -> str | None:
     body = ledger.body(record)
     content, tokens, most = body.content, record.tokens + wide_tokens(body.text), 1 - MIN_SHARE_SAVED
     stored_length = len(encode(content))
@@ -54,7 +64,7 @@ def _short_text(ledger: Ledger, record: ResultRow, replacement: str | None) -> s
         # The kind of the content stays, as every format promises. Only this result is written: one message may hold hundreds.
         new: object = [{"type": "text", "text": text, **cache_marks(content)}] if is_list(content) else text
         is_shorter = len(text) <= most * record.characters and len(encode(new)) <= most * stored_length
-        return is_shorter and saves_enough(tokens, tokens_of(text))
+        return is_shorter and saves_enough(tokens, tokens_of(text), least)
 
     return short_text(record.note, replacement, fits)
 

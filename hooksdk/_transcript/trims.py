@@ -73,9 +73,9 @@ def note(handle: str, tool: str, characters: int, is_error: bool) -> str:
     )
 
 
-def saves_enough(before: int, after: int) -> bool:
-    """True when it is worth it to have `after` tokens in the place of `before`."""
-    return before - after >= max(MIN_TOKENS_SAVED, MIN_SHARE_SAVED * before)
+def saves_enough(before: int, after: int, least: int = MIN_TOKENS_SAVED) -> bool:
+    """True when it is worth it to have `after` tokens in the place of `before`: at least so many less, and a share."""
+    return before - after >= max(least, MIN_SHARE_SAVED * before)
 
 
 def tokens_of(text: str) -> int:

@@ -14,7 +14,17 @@ from typing import Annotated, Any
 import typer
 
 from hooksdk.cli._groups import LaterGroups
-from hooksdk.cli._options import WINDOW, ContextWindow, Json, Mcp, Plugins, Project, Store, import_plugins
+from hooksdk.cli._options import (
+    WINDOW,
+    ContextWindow,
+    Json,
+    Mcp,
+    Plugins,
+    Project,
+    Store,
+    import_plugins,
+    nearest_project,
+)
 from hooksdk.cli._replay.command import replay
 from hooksdk.errors import ConfigError, HookSDKError
 
@@ -329,7 +339,9 @@ def show_config(
 
 @app.command()
 def trust(
-    folder: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(help="The project's folder; by default the one of this folder.", callback=nearest_project)
+    ] = Path(),
     yes: Annotated[bool, typer.Option("--yes", help="Trust it without asking.")] = False,
     show_list: Annotated[bool, typer.Option("--list", help="List the folders that you trust.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Trust the folder no longer.")] = False,

@@ -9,11 +9,30 @@ from typing import Annotated, Any
 
 import typer
 
-from hooksdk.cli._console import CommandProblem, printable, stderr_console, warnings_shown
+from hooksdk.cli._console import CommandProblem, printable, safe, stderr_console, warnings_shown
+from hooksdk.config import project_folder
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def nearest_project(context: typer.Context, option: typer.CallbackParam, folder: Path) -> Path:
+    """The folder that was typed, or else the nearest one with a configuration, which is told where it is another."""
+    source = context.get_parameter_source(option.name or "")
+    if source is None or source.name != "DEFAULT" or (found := project_folder(folder)) == folder:
+        return folder
+    stderr_console().print(f"[dim]project[/]     {safe(found)}", soft_wrap=True)
+    return found
+
+
 Project = Annotated[
-    Path, typer.Option("--project", help="The folder whose configuration counts.", exists=True, file_okay=False)
+    Path,
+    typer.Option(
+        "--project",
+        exists=True,
+        file_okay=False,
+        callback=nearest_project,
+        help="The folder whose configuration counts. By default this one, or the nearest above it that has a hooksdk.toml.",
+    ),
 ]
 Store = Annotated[
     str | None,

@@ -45,10 +45,10 @@ async def open_host(
 
 
 async def open_servers(
-    host: Host, given: Sequence[Path], console: Console, *, project: Path | None = None
+    host: Host, given: Sequence[Path], console: Console, *, project: Path | None = None, only: str = ""
 ) -> list[McpServers]:
     """Start the servers of the files that were given, or else of those that `project` has, and keep them until the host
-    closes. A server that fails is left out with a message; raises `CommandProblem` when none is left, and `ConfigError` for
+    closes; `only` this one where there is such a server. A server that fails is left out with a message; raises `CommandProblem` when none is left, and `ConfigError` for
     a wrong file."""
     files = dict.fromkeys(given, "")
     if project is not None and not given:
@@ -65,7 +65,8 @@ async def open_servers(
     except ModuleNotFoundError:
         raise CommandProblem("MCP servers need the package 'mcp': pip install 'hooksdk[mcp]'") from None
     watch = ServerWatch(console)
-    groups = [read_mcp_files(paths, watch, files)]
+    servers = read_mcp_files(paths, watch, files, only=[only] if only else None)
+    groups = [servers if servers.status else read_mcp_files(paths, watch, files)]
     await watch.start(host, groups)
     states = {status.state for status in statuses(groups)}
     if states and states <= {"failed", "disabled"}:

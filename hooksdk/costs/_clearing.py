@@ -69,13 +69,13 @@ class Clearing:
         It pays when the requests to come cost less with it, if there will be as many as there were since the first result.
         A cache that is older than its life is lost anyway. Where trims are queued, their drain costs the cache from the
         first of them on, so that what stands behind it is free. From 80 % of the context window on nothing is waited for,
-        whatever `trigger` and `clear_at_least` say.
+        whatever `trigger` and `clear_at_least` say, and results are cleared that are hardly longer than the note in their place.
         """
         tokens = sum(message_tokens)
         urgent = context_window is not None and tokens >= URGENT * context_window
         if not results or not (urgent or tokens >= self._trigger(context_window)):
             return None
-        candidates = self._candidates(results, message_tokens)
+        candidates = self._candidates(results, message_tokens, small=urgent)
         queued = [info for info in results if info.queued]
         lost_from, lost = tail_costs(queued, message_tokens, cached=cached, age=age, prices=prices)[0]
         requests = max(info.turns_ago for info in results)
@@ -100,7 +100,9 @@ class Clearing:
             return min(TRIGGER, window / 2)
         return self.trigger if self.trigger > 1 else self.trigger * window
 
-    def _candidates(self, results: Sequence[ResultInfo], message_tokens: Sequence[int]) -> list[ResultInfo]:
+    def _candidates(
+        self, results: Sequence[ResultInfo], message_tokens: Sequence[int], *, small: bool
+    ) -> list[ResultInfo]:
         others = [info for info in results if not info.disposable]
         newest = {info.handle for info in others[len(others) - self.keep :]} if self.keep else set[str]()
         end, room = len(message_tokens), self.protect
@@ -110,6 +112,6 @@ class Clearing:
         return [
             info
             for info in results
-            if info.trimmable and info.tokens > NOTE_TOKENS and info.position < end
+            if (info.trimmable or (small and info.small)) and info.tokens > NOTE_TOKENS and info.position < end
             and info.handle not in newest and info.tool not in self.exclude_tools
         ]  # fmt: skip

@@ -128,7 +128,7 @@ def replay(
         )  # fmt: skip
         if handles := policy(moment):
             for handle in handles:
-                _, entry = plan_trim(ledger, handle, None)
+                _, entry = plan_trim(ledger, handle, None, small=True)
                 if entry is not None:
                     ledger.apply({**entry, "owner": "", "reason": ""})
                     trims += 1

@@ -142,6 +142,7 @@ class McpServers:
         on_change: Callable[[str], None] | None = None,
         ask: AskInput | None = None,
         digests: Mapping[Path, str] | None = None,
+        only: Collection[str] | None = None,
     ) -> Self:
         """The servers of one or several files, as Claude Desktop and Code, Cursor, VS Code, Windsurf, Zed, Gemini CLI and
         Codex keep them. Raises `ConfigError` for a file that cannot be read, with the line of text that is no JSON.
@@ -149,12 +150,13 @@ class McpServers:
         A server with a wrong entry, and one whose name an earlier file has, counts as one that failed. `ask` is called,
         while the files are read, for each `${input:NAME}` of VS Code's; without it such a server has failed, too. `digests`
         are `sha256:` and the hexadecimal digest that a file's content must have; another content is a `ConfigError`.
+        Of the servers none but those that `only` names count.
         """
         servers = cls(
             {}, start_timeout=start_timeout, call_timeout=call_timeout, lazy=lazy, idle=idle, listings=listings,
             relay=relay, on_status=on_status, on_change=on_change,
         )  # fmt: skip
-        servers._files = ServerFiles(paths, ask=ask, digests=digests)
+        servers._files = ServerFiles(paths, ask=ask, digests=digests, only=only)
         servers._fleet.apply(servers._files.read())
         return servers
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,8 +36,10 @@ class ServerFiles:
         *,
         ask: AskInput | None = None,
         digests: Mapping[Path, str] | None = None,
+        only: Collection[str] | None = None,
     ) -> None:
         self.paths = tuple(paths)
+        self._only = only
         self._ask = ask
         self._digests = {**(digests or {})}
         self._answers: dict[tuple[str, str], str] = {}
@@ -53,7 +55,8 @@ class ServerFiles:
         """The files to go on with, where others are given, or the same ones with other digests."""
         if not paths and digests is None:
             return self
-        other = ServerFiles(paths or self.paths, ask=self._ask, digests=self._digests if digests is None else digests)
+        digests = self._digests if digests is None else digests
+        other = ServerFiles(paths or self.paths, ask=self._ask, digests=digests, only=self._only)
         other._answers, other._good = self._answers, {**self._good}
         return other
 
@@ -85,7 +88,12 @@ class ServerFiles:
         return readings, problems
 
     def _read(self, path: str | os.PathLike[str]) -> Reading:
-        return read_file(path, ask=self._asking(path), digest=self._digests.get(Path(path), ""))
+        reading = read_file(path, ask=self._asking(path), digest=self._digests.get(Path(path), ""))
+        if self._only is not None:
+            reading.specs[:] = [spec for spec in reading.specs if spec.name in self._only]
+            for name in reading.problems.keys() - self._only:
+                del reading.problems[name]
+        return reading
 
     def _asking(self, path: str | os.PathLike[str]) -> Callable[[ServerInput], str] | None:
         ask = self._ask

@@ -50,13 +50,13 @@ class OpenedHost(Opened[async_side.Host]):
         except BaseException:
             self.portal.close()
             raise
-        _open_hosts.add(self)
+        open_hosts.add(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _open_hosts.remove(self)
+        open_hosts.remove(self)
         try:
             super().__exit__(kind, error, traceback)
         finally:
@@ -73,20 +73,21 @@ class _OpenHosts:
     """The hosts that nobody has left yet. When the program has ended they are closed, such as one that a notebook held."""
 
     def __init__(self) -> None:
-        self._hosts: set[OpenedHost] = set()
+        self._hosts: dict[OpenedHost, bool] = {}
+        """And whether somebody should have left it."""
         self._lock = threading.Lock()
         self._closer: threading.Thread | None = None
 
-    def add(self, host: OpenedHost) -> None:
+    def add(self, host: OpenedHost, *, is_left: bool = True) -> None:
         with self._lock:
-            self._hosts.add(host)
-            if self._closer is None:
+            self._hosts[host] = is_left
+            if self._closer is None or not self._closer.is_alive():  # it does not come along into a forked process
                 self._closer = threading.Thread(target=self._close_at_exit, name="hooksdk exit")
                 self._closer.start()
 
     def remove(self, host: OpenedHost) -> None:
         with self._lock:
-            self._hosts.discard(host)
+            self._hosts.pop(host, None)
 
     def _close_at_exit(self) -> None:
         while threads := [each for each in threading.enumerate() if _may_use_a_host(each)]:
@@ -95,8 +96,9 @@ class _OpenHosts:
                 if not self._hosts:
                     self._closer = None
                     return
-        for host in list(self._hosts):
-            logger.warning("%r was not left: use it as `with Host(...) as host`. It is closed now", host)
+        for host, is_left in list(self._hosts.items()):
+            if is_left:
+                logger.warning("%r was not left: use it as `with Host(...) as host`. It is closed now", host)
             host.__exit__(None, None, None)
 
 
@@ -105,4 +107,5 @@ def _may_use_a_host(thread: threading.Thread) -> bool:
     return thread.is_alive() and not thread.daemon and not of_ours
 
 
-_open_hosts = _OpenHosts()
+open_hosts = _OpenHosts()
+"""Of this process."""

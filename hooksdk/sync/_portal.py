@@ -24,7 +24,7 @@ here."""
 
 
 @final
-class _Work:
+class Work:
     """One piece of work in the loop. What it raises is handed over here, so that a traceback shows no frames of futures."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
@@ -41,6 +41,15 @@ class _Work:
             self.error = error
         finally:
             self.ended.set()
+
+    def answer(self) -> Any:
+        """What it answered, or raise what it raised."""
+        if self.error is None:
+            return self.value
+        try:
+            raise self.error
+        finally:
+            del self  # or the error would hold its own traceback in a circle
 
 
 @final
@@ -86,7 +95,7 @@ class Portal:
             raise WouldBlock
         if not thread.is_alive():
             raise SessionClosed("the host", "with")
-        work = _Work(function, args, options)
+        work = Work(function, args, options)
         future = portal.start_task_soon(work.run)
         try:
             while not work.ended.wait(BETWEEN_LOOKS):

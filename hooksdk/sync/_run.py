@@ -44,13 +44,15 @@ class Results(Twin[transcript_side.Results]):
         """The original result, trimmed or not, with its images and files as blocks in MCP's shape."""
         return self._do("recall", reference)
 
-    def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
+    def trim(
+        self, reference: str, replacement: str | None = None, *, reason: str = "", small: bool = False
+    ) -> TrimReceipt:
         """Queue one trim. When this returns, the trim is durable; it is applied when the fence opens.
 
         `replacement` is a summary to keep, capped in length; the host adds what was there and how to get it back. The
-        first replacement wins. One that cannot be queued answers `not_trimmed`, with the reason as text. Raises `UnknownResult`,
+        first replacement wins. With `small` a result is shortened that is hardly longer than the note in its place. One that cannot be queued answers `not_trimmed`, with the reason as text. Raises `UnknownResult`,
         or `MissingGrant` for a plugin that could never see it drained."""
-        return self._call("trim", reference, replacement, reason=reason)
+        return self._call("trim", reference, replacement, reason=reason, small=small)
 
     def restore(self, reference: str) -> TrimReceipt:
         """Queue the end of a trim, so that the model sees the whole result again once the fence opens."""

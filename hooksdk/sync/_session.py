@@ -187,7 +187,8 @@ class Host(OpenedHost):
       `store` in the configuration, they are in memory and gone with the host. The host closes a store that it opened.
     - `config`: a mapping laid over the configuration files and the environment, or a whole `Config` instead of them.
     - `approver`: how a person is asked, `def (request) -> Approval`; without one every `Ask` is refused.
-    - `folder`: the project folder whose configuration counts; the current one by default.
+    - `folder`: the project folder whose configuration counts; by default the current one, or the nearest above it with a
+      `hooksdk.toml`, within the same repository.
     - `restart`: how the program is restarted, `def (reason)`, for plugins that ask for it; without one they cannot.
 
     Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded, and `WrongArgument`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -101,6 +102,41 @@ async def test_by_default_a_small_context_window_is_never_overflown_by_results_t
         played = await read_pages(session, 12, context_window=8_000)
         assert max(len(json.dumps(turn.messages)) for turn in played.turns) < 4 * 8_000
         assert trimmed(session)[:5] == ["r1", "r2", "r3", "r4", "r5"]
+
+
+def look(page: int) -> str:
+    """Look at a page: some 60 tokens, less than a trim has to save."""
+    return f"{page}: " + LONG[:240]
+
+
+async def look_at_pages(session: Session, pages: int, window: int) -> Played:
+    return await play(session, [*(call("look", page=page) for page in range(pages)), "Read."], context_window=window)
+
+
+async def test_near_the_end_of_the_context_window_short_results_go_too(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_session(PLUGIN, tools=[look], config={"plugins": {PLUGIN: {}}}) as session:
+        await look_at_pages(session, 18, 2_000)
+        assert not any(info.trimmable for info in session.results.list())
+        assert trimmed(session)[:5] == ["r1", "r2", "r3", "r4", "r5"]
+        assert sum(session.results.message_tokens()) < 1_800
+    assert not [record for record in caplog.records if "nothing more to shorten" in record.getMessage()]
+
+
+async def test_with_room_in_the_context_window_short_results_stay() -> None:
+    async with open_session(PLUGIN, tools=[look], config=config(cache_life=0, clear_at_least=0)) as session:
+        await look_at_pages(session, 18, 40_000)
+        assert trimmed(session) == []
+
+
+async def test_that_nothing_is_left_to_clear_while_the_window_is_exceeded_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with open_session(PLUGIN, tools=[look], config={"plugins": {PLUGIN: {}}}) as session:
+        await look_at_pages(session, 18, 1_000)
+    (told,) = [one.getMessage() for one in caplog.records if "nothing more to shorten" in one.getMessage()]
+    assert re.match(
+        r"session '.+': its messages take about 1,\d\d\d tokens, more than the context window of 1,000, ", told
+    )
 
 
 async def test_a_session_that_is_opened_again_remembers_when_its_cache_was_used() -> None:

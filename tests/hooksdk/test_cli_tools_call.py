@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
-from commands import hooksdk
+from commands import hooksdk, write_servers
+from mcp_servers import script
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
@@ -129,3 +131,21 @@ async def test_json_tells_the_tool_the_status_and_the_whole_result(desk: Path) -
 async def test_nothing_is_kept(desk: Path) -> None:
     await call(desk, "add", "one=1")
     assert not list((desk / "kept").rglob("*.messages.jsonl"))
+
+
+async def test_a_call_by_its_id_waits_for_no_other_server(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    other = {"command": sys.executable, "args": ["-c", f"open({str(started)!r}, 'w'); input()"]}
+    servers = write_servers(tmp_path / "mcp.json", other=other, plain=script("quick"))
+    done = await hooksdk("tools", "call", "mcp:plain:add", "a=2", "b=3", "--mcp", servers, folder=tmp_path)
+    assert (done.code, done.out) == (0, "5\n")
+    assert "(plain 6)" in done.err
+    assert not started.exists()
+
+
+async def test_for_an_id_of_no_server_here_all_are_asked(tmp_path: Path) -> None:
+    servers = write_servers(tmp_path / "mcp.json")
+    done = await hooksdk("tools", "call", "mcp:plane:add", "a=2", "b=3", "--mcp", servers, folder=tmp_path)
+    assert done.code == 1
+    assert "servers     6 tools (plain 6)" in done.err
+    assert "there is no such tool" in done.out

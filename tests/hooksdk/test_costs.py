@@ -185,6 +185,12 @@ def test_what_cannot_be_trimmed_is_left_alone() -> None:
     assert handles(a_rule(), [result(1, 1, why_not="it was compacted away"), *THREE[1:]]) == ["r2", "r3"]
 
 
+def test_what_is_small_is_cleared_only_near_the_end_of_the_context_window() -> None:
+    small = [result(1, 1, tokens=60, why_not="too short", small=True), *THREE[1:]]
+    assert handles(a_rule(), small, context_window=16_000) == ["r1", "r2", "r3"]
+    assert handles(a_rule(), small, context_window=200_000) == ["r2", "r3"]
+
+
 def test_behind_a_trim_that_waits_clearing_is_free() -> None:
     queued = result(1, 1, queued=True, why_not="its trim is queued", turns_ago=2)
     others = [result(2, 2, turns_ago=1), result(3, 3, turns_ago=1)]

@@ -144,8 +144,7 @@ def flawed(tmp_path_factory: pytest.TempPathFactory) -> Done:
     folder = tmp_path_factory.mktemp("flawed")
     configure(folder, SETTINGS)
     (folder / "hooksdk_plugins.py").write_text(FLAWED)
-    broken = {"command": sys.executable, "args": ["-c", "raise SystemExit('no licence')"]}
-    servers = write_servers(folder / "mcp.json", plain=script("quick"), broken=broken)
+    servers = write_servers(folder / "mcp.json", plain=script("quick"))
     return run(folder, "--json", "--mcp", servers)
 
 
@@ -163,7 +162,7 @@ def test_problems_are_counted_and_come_first_and_make_the_exit_code_1(flawed: Do
     assert flawed.code == 1
     severities = [severity for severity, _, _ in findings(flawed)]
     assert severities == sorted(severities, reverse=True)
-    assert flawed.json()["problems"] == severities.count("problem") == 9
+    assert flawed.json()["problems"] == severities.count("problem") == 8
     assert flawed.json()["schema"] == 1
 
 
@@ -193,7 +192,6 @@ def test_it_says_who_judges_calls(flawed: Done) -> None:
         ("notice", "narrow", "it withholds 'no_such_tool', and there is no such tool.", ""),
         ("problem", "rules", "the rule 'ad' is never reached", ""),
         ("problem", "fragile", "its diagnose(...) raised ValueError: I do not know", ""),
-        ("problem", "server broken", "cannot be used", "Correct its entry in"),
         ("problem", "configuration", "[plugins.tool_polcy] is for a plugin that is not here. Did you mean", ""),
         ("notice", "configuration", "[plugins.elsewhere] is for a plugin that is neither installed nor", "Install it"),
         ("notice", "configuration", "'nobody' in deny or allow is no plugin here.", ""),
@@ -230,6 +228,23 @@ def test_a_file_of_servers_that_is_not_trusted_or_has_changed_is_a_problem(tmp_p
     assert (new.code, changed.code) == (1, 1)
     assert "mcp.json is not trusted yet, so its servers are not started. " in new.out
     assert "mcp.json has changed since you trusted it" in changed.out
+
+
+def test_a_server_that_is_down_is_one_problem_whatever_is_for_its_tools(tmp_path: Path) -> None:
+    rule = '[[plugins.tool_policy.config.rules]]\naction = "deny"\ntools = "mcp:broken:delete_*"\n'
+    (tmp_path / "hooksdk.toml").write_text(rule)
+    (tmp_path / "hooksdk_plugins.py").write_text(
+        "from hooksdk import hooks\n\n"
+        'class Guard:\n    @hooks.before_tool_call(tools="mcp:broken:*")\n    def judge(self, event): ...\n'
+    )
+    broken = {"command": sys.executable, "args": ["-c", "raise SystemExit('no licence')"]}
+    servers = write_servers(tmp_path / "mcp.json", plain=script("quick"), broken=broken)
+    done = run(tmp_path, "--json", "--mcp", servers)
+    assert done.json()["problems"] == 1
+    expect(done, "problem", "server broken", "cannot be used", "Correct its entry in")
+    expect(done, "notice", "doctor", "not compared with tools while server broken cannot be used", "again")
+    alone = run(tmp_path, "--json", "--mcp", write_servers(tmp_path / "mcp.json", plain=script("quick")))
+    assert {who for severity, who, _ in findings(alone) if severity == "problem"} == {"tool_policy", "guard"}
 
 
 def test_a_wrong_configuration_is_the_usual_line_and_code(tmp_path: Path) -> None:

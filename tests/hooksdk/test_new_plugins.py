@@ -253,6 +253,7 @@ def test_the_description_of_the_example_gives_way_to_the_docstring_and_one_by_ha
     path = project / "src/ask_first/__init__.py"
     path.write_text(path.read_text().replace(EXAMPLE, "Asks before anything is deleted.\n\n    More of it."))
     manifest = project / "src/ask_first/hooksdk.plugin.json"
+    assert EXAMPLE not in (path.parents[2] / "README.md").read_text()
     for described, expected in ((EXAMPLE, "Asks before anything is deleted."), ("By hand.", "By hand.")):
         known = json.loads(manifest.read_text())
         manifest.write_text(json.dumps({**known, "description": described}))

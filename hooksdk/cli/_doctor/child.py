@@ -249,7 +249,7 @@ async def _open_session(
     store = open_store(config.store)
     kept = ThrowawayStore(store) if not isinstance(store, JsonlStore) or store.directory.is_dir() else MemoryStore()
     async with Host([Doctor, *holders], store=kept, config=config, folder=project) as host:
-        tools = await _server_tools(report, host, order["mcp"])
+        tools, missing = await _server_tools(report, host, order["mcp"])
         async with host.session() as session:
             if not order["mcp"]:
                 return None
@@ -258,6 +258,10 @@ async def _open_session(
                 names = {tool.id for tool in run.tools}
                 every_tool = [*run.tools, *(tool for tool in tools if tool.id not in names)]
             doctor: Doctor = session.plugin(Doctor.plugin_id)
+        if missing:  # what matches nothing may be for one of these
+            what = f"patterns and rules are not compared with tools while {' and '.join(missing)} cannot be used"
+            report.notice("doctor", what, "Type hooksdk doctor again then")
+            return None
         # The session is closed, so its trace has come to its end.
         for record in doctor.records:
             _tell_unmatched(report, record, every_tool)
@@ -293,23 +297,24 @@ def _tell_near_profiles(report: Report, config: Config, tools: Sequence[Tool]) -
                 report.notice("configuration", f"gateway.profiles.{name}.{setting}: {line}", _NEAR_ADVICE)
 
 
-async def _server_tools(report: Report, host: Host, files: Mapping[str, str]) -> list[Tool]:
+async def _server_tools(report: Report, host: Host, files: Mapping[str, str]) -> tuple[list[Tool], list[str]]:
+    """The tools of the servers, and the names of those servers that cannot be used."""
     if not files:
-        return []
+        return [], []
     try:
         from hooksdk.mcp import McpServers
     except ModuleNotFoundError:
         report.problem("doctor", "MCP servers need the package 'mcp'", "pip install 'hooksdk[mcp]'")
-        return []
+        return [], []
     digests = {Path(name): digest for name, digest in files.items()}
     servers = McpServers.from_file(*files, on_status=lambda _status: None, digests=digests)
     await host.enter(servers, name="MCP servers")
-    for status in servers.status.values():
-        if status.state not in {"up", "disabled"}:
-            what = f"cannot be used: {status.problem or status.state}"
-            advice = f"Correct its entry in {' or '.join(files)}, or write disabled: true there"
-            report.problem(f"server {status.name}", what, advice)
-    return servers.tools()
+    missing = [status for status in servers.status.values() if status.state not in {"up", "disabled"}]
+    for status in missing:
+        what = f"cannot be used: {status.problem or status.state}"
+        advice = f"Correct its entry in {' or '.join(files)}, or write disabled: true there"
+        report.problem(f"server {status.name}", what, advice)
+    return servers.tools(), [f"server {status.name}" for status in missing]
 
 
 def examine_config(report: Report, plugin: Plugin, tools: Sequence[Tool] | None) -> None:

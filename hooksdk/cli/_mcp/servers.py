@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import anyio
@@ -92,11 +92,12 @@ def read_mcp_files(
     relay: Sequence[str] = (),
     lazy: bool = False,
     on_change: Callable[[str], None] | None = None,
+    only: Collection[str] | None = None,
 ) -> McpServers:
     """The servers of the files, not started yet. Raises `ConfigError`, also for a file of another digest than the given."""
     ask = ask_here if sys.stdin and sys.stdin.isatty() else None
     return McpServers.from_file(
-        *paths, on_status=watch, ask=ask, digests=digests, relay=relay, lazy=lazy, on_change=on_change
+        *paths, on_status=watch, ask=ask, digests=digests, relay=relay, lazy=lazy, on_change=on_change, only=only
     )  # fmt: skip
 
 

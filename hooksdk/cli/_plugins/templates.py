@@ -33,14 +33,15 @@ class NewPlugin:
     def words(self) -> Mapping[str, str]:
         """What the templates put in."""
         title = self.plugin_id.replace("_", " ").capitalize()
-        return {"example": EXAMPLE, "id": self.plugin_id, "module": self.module, "cls": self.class_name, "title": title}
+        names = {"id": self.plugin_id, "module": self.module, "file": self.file, "cls": self.class_name}
+        return {**names, "example": EXAMPLE, "title": title}
 
 
 def files_of(distribution: str, package: str, version: str, plugins: Sequence[NewPlugin]) -> dict[str, str]:
     """Every file by its path in the project's folder, but the manifests, which are made of the code."""
     words = {"distribution": distribution, "package": package, "version": version}
     words["entries"] = "\n".join(f'{one.plugin_id} = "{one.module}:{one.class_name}"' for one in plugins)
-    words["settings"] = "\n".join(_fill(SETTINGS, one.words) for one in plugins)
+    words["settings"] = "".join(_fill(SETTINGS, one.words) for one in plugins)
     words["enable"] = "\n".join(f"hooksdk plugins enable {one.plugin_id}" for one in plugins)
     files = {name: _fill(text, words) for name, text in PROJECT.items()}
     files[f"src/{package}/py.typed"] = ""
@@ -127,17 +128,7 @@ def test_the_configuration_says_what_is_forbidden(hook_session: OpenHookSession)
     assert plugin.judge(event(BeforeToolCall, tool="read_file", arguments={"path": "README"})) is not None
 '''
 
-SETTINGS = """
-### $id
-
-$example It has a tool that tells the model how many were blocked.
-
-```toml
-[plugins.$id]
-grants = ["offer"]                      # for its tool
-config = { forbidden = [".env", "id_rsa"] }
-```
-"""
+SETTINGS = "- [`$id`]($file): its docstring says what it does, and its `Config` which settings it has.\n"
 
 PROJECT = {
     "pyproject.toml": """
@@ -194,7 +185,8 @@ pip install $distribution
 $enable
 ```
 
-`enable` is typed in the folder of a project. It shows what the plugin asks for, and writes it into `hooksdk.toml`:
+`enable` is typed in the folder of a project. It shows what the plugin asks for, and writes it into `hooksdk.toml`. Settings
+go under `[plugins.ID.config]` there.
 
 $settings
 ## Work on it

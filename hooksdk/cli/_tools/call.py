@@ -67,7 +67,10 @@ async def _call(wish: Wish) -> tuple[str, str, ToolResult]:
     config = project_config(wish.project)
     async with AsyncExitStack() as stack:
         host = await open_host(stack, config, wish.project, wish.plugins, approver_of(wish.approve))
-        groups = await open_servers(host, wish.mcp, stderr_console(), project=wish.project)
+        # An id names its server, so no other one is waited for.
+        source, _, owner = wish.name.rpartition(":")[0].partition(":")
+        only = owner if source == "mcp" else ""
+        groups = await open_servers(host, wish.mcp, stderr_console(), project=wish.project, only=only)
         session = await stack.enter_async_context(host.session())
         run = await stack.enter_async_context(session.run(workspace_dir=str(wish.project.resolve())))
         await run.resolve_tools([tool for servers in groups for tool in servers.tools()])

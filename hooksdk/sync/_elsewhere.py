@@ -1,0 +1,198 @@
+"""Objects that live in a host's event loop, for async code in any other one, asyncio's or trio's."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from types import FunctionType, TracebackType
+from typing import Any, cast, final
+
+import anyio
+
+from hooksdk.errors import SessionClosed
+from hooksdk.run import Compaction, JudgedCall, Run
+from hooksdk.session import Session
+from hooksdk.sync._portal import BETWEEN_LOOKS, Portal, Work
+from hooksdk.tasks import cancel_requests
+from hooksdk.tools import Tool
+from hooksdk.transcript import Results
+
+_STAY = (Session, Run, JudgedCall, Compaction, Results)
+"""What is used in its own loop alone."""
+
+
+@final
+class Loop:
+    """The event loop of whoever makes this, for work that somebody in another thread has for it."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        if cancel_requests() < 0:
+            import trio
+
+            self.soon: Callable[..., object] = trio.lowlevel.current_trio_token().run_sync_soon
+            self._begin = self._begin_in_trio
+        else:
+            self.soon = asyncio.get_running_loop().call_soon_threadsafe
+            self._begin = self._begin_in_asyncio
+
+    def spawn(self, work: Callable[[], Awaitable[None]], on_end: Callable[[], None]) -> None:
+        """Have this done there, in the caller's context, and call `on_end` whatever becomes of it. Raises `RuntimeError` when the
+        loop is over."""
+        context = contextvars.copy_context()
+        if (sniffio := sys.modules.get("sniffio")) is not None:
+            context.run(
+                sniffio.current_async_library_cvar.set, None
+            )  # the library is this loop's, and not the caller's
+        self.soon(self._begin, context, work, on_end)
+
+    def _begin_in_asyncio(
+        self, context: contextvars.Context, work: Callable[[], Any], on_end: Callable[[], None]
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(work(), context=context)
+        self._tasks.add(task)
+
+        def end(task: asyncio.Task[None]) -> None:  # also of one that was cancelled before it began
+            self._tasks.discard(task)
+            on_end()
+
+        task.add_done_callback(end)
+
+    def _begin_in_trio(self, context: contextvars.Context, work: Callable[[], Any], on_end: Callable[[], None]) -> None:
+        import trio
+
+        async def whole() -> None:
+            try:
+                await work()
+            finally:
+                on_end()
+
+        trio.lowlevel.spawn_system_task(whole, context=context)
+
+
+async def call_in(there: Loop, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Call a function, plain or async, in another event loop, and wait for what it answers or raises. A cancellation here
+    cancels it there, and is raised when it has ended."""
+    here, ended, work = Loop(), anyio.Event(), Work(function, args, options)
+    scopes: list[anyio.CancelScope] = []
+    is_cancelled = False
+
+    async def run() -> None:
+        with anyio.CancelScope() as scope:
+            scopes.append(scope)
+            if is_cancelled:
+                scope.cancel()
+            await work.run()
+
+    def cancel() -> None:
+        for scope in scopes:
+            scope.cancel()
+
+    def tell() -> None:
+        with suppress(RuntimeError):  # nobody waits any more: this loop is over
+            here.soon(ended.set)
+
+    async def until_ended() -> None:
+        while not ended.is_set():
+            with anyio.move_on_after(BETWEEN_LOOKS):
+                await ended.wait()
+            there.soon(cancel if is_cancelled else bool)  # raises RuntimeError when it is over
+
+    try:
+        there.spawn(run, tell)
+        try:
+            await until_ended()
+        except RuntimeError:
+            raise
+        except BaseException:
+            is_cancelled = True
+            with anyio.CancelScope(shield=True):
+                there.soon(cancel)
+                await until_ended()
+            raise
+    except RuntimeError as error:
+        raise SessionClosed("the event loop of the other side") from error
+    is_ours = work.error is None or isinstance(work.error, (Exception, SystemExit, KeyboardInterrupt))
+    if not is_ours or not work.ended.is_set():  # that loop has cancelled it
+        raise SessionClosed("the event loop of the other side")
+    return work.answer()
+
+
+@final
+class Elsewhere:
+    """Something of a host, used from another event loop: what is awaited is done in the host's loop, and what it reads is read
+    there. Async executors and approvers that it is given run in the loop of whoever gave them."""
+
+    def __init__(self, twin: Any, portal: Portal, loop: Loop) -> None:
+        self.twin = twin
+        self._portal, self._loop = portal, loop
+
+    def __getattr__(self, name: str) -> Any:
+        kind: Any = inspect.getattr_static(self.twin, name)
+        if not isinstance(kind, FunctionType):
+            return self._out(self._portal.do(getattr, self.twin, name))
+        method: Any = getattr(self.twin, name)
+        if inspect.iscoroutinefunction(kind):
+            return functools.wraps(kind)(functools.partial(self._call, method))
+        if inspect.isasyncgenfunction(inspect.unwrap(kind)):
+            return functools.partial(self._block, method)
+        return functools.partial(self._do, method)
+
+    def _do(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        return self._out(self._portal.do(method, *self._in(args), **self._options(options)))
+
+    async def _call(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        return self._out(await call_in(self._loop, method, *self._in(args), **self._options(options)))
+
+    @asynccontextmanager
+    async def _block(self, method: Callable[..., AbstractAsyncContextManager[Any]]) -> AsyncGenerator[Any, None]:
+        async with cast("AbstractAsyncContextManager[Any]", Elsewhere(method(), self._portal, self._loop)) as value:
+            yield value
+
+    async def __aenter__(self) -> Any:
+        value = await call_in(self._loop, self.twin.__aenter__)
+        return self if value is self.twin else self._out(value)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await call_in(self._loop, self.twin.__aexit__, kind, error, traceback)
+
+    def __repr__(self) -> str:
+        return repr(self.twin)
+
+    def _out(self, value: Any) -> Any:
+        return Elsewhere(value, self._portal, self._loop) if isinstance(value, _STAY) else value
+
+    def _in(self, value: Any) -> Any:
+        if isinstance(value, Elsewhere):
+            return value.twin
+        if isinstance(value, Tool):
+            return value if value.execute is None else value.copy(execute=self._in(value.execute))
+        if type(value) in (list, tuple):
+            return [*map(self._in, value)]
+        if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None)):  # noqa: B004 - an object may be async
+            return self._at_home(value)
+        return value
+
+    def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self._in(value) for name, value in options.items()}
+
+    def _at_home(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        home = Loop()
+
+        @functools.wraps(function)
+        async def there(*args: Any) -> Any:
+            contexts = [self._of_tool(each) for each in args]
+            return await call_in(home, function, *contexts)
+
+        return there
+
+    def _of_tool(self, value: Any) -> Any:
+        """The context of a running tool lives in the host's loop, too."""
+        return Elsewhere(value, self._portal, self._loop) if hasattr(value, "call_tool") else value
