@@ -12,6 +12,8 @@ import socket
 import sys
 import time
 
+__all__ = ["NoJudge", "answer_hook", "ask", "connect", "guard_folder", "is_end", "main"]
+
 BLOCKS = 2
 """The exit code by which every agent refuses the call, and reads why on stderr."""
 START_SECONDS, ANSWER_SECONDS = 25.0, 30.0
