@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from builtin_plugins.tool_policy._dead import dead_rules, problem_of
 from builtin_plugins.tool_policy._explain import Explanation, RuleFit, text_of
 from builtin_plugins.tool_policy._layers import add_project
-from builtin_plugins.tool_policy._lint import problems_of
+from builtin_plugins.tool_policy._lint import problems_of, unsaid_tools
 from builtin_plugins.tool_policy._near import near_misses_of, would_count
 from builtin_plugins.tool_policy._rules import GRAVITY, Action, CompiledRule, Rule, Undecidable, read_rules
+from builtin_plugins.tool_policy._vocabulary import Kind, Vocabulary, read_vocabulary
 from hooksdk import Tool, hooks
 from hooksdk.config import Notice, ProjectSettings
 from hooksdk.hooks import Ask, BeforeToolCall, Block, NarrowTools, Withhold
@@ -35,6 +36,8 @@ class ToolPolicy:
         model_config = ConfigDict(extra="forbid")
         rules: Annotated[list[Rule], BeforeValidator(read_rules)] = Field(default_factory=list[Rule])
         """A deny that fits beats every ask, and an ask every allow."""
+        vocabulary: dict[str, list[Kind]] = Field(default_factory=dict[str, list[Kind]])
+        """What tools do, by pattern, for `does`: `{"mcp:github:get_*" = ["read", "reach"]}`."""
         default: Action = "allow"
         """What holds where no rule fits."""
 
@@ -46,6 +49,11 @@ class ToolPolicy:
                 raise ValueError("; ".join(problem_of(self.rules, *pair) for pair in dead))
             return self
 
+        @field_validator("vocabulary", mode="before")
+        @classmethod
+        def _check_vocabulary(cls, value: object) -> object:
+            return read_vocabulary(value)
+
         @classmethod
         def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
             """The user's rules, with those of a project's file that may be added to them."""
@@ -56,11 +64,13 @@ class ToolPolicy:
         """What `hooksdk doctor` says of these rules: patterns that stop less than they seem to, ones that meet nothing, and
         tools that are near to one."""
         yield from problems_of(config.rules, tools)
+        yield from map(Notice, unsaid_tools(config.rules, tools or (), Vocabulary(config.vocabulary)))
         rules = [CompiledRule(rule, number) for number, rule in enumerate(config.rules, 1)]
         yield from map(Notice, near_misses_of(rules, config.default, tools or ()))
 
     def __init__(self, config: Config) -> None:
-        numbered = [CompiledRule(rule, number) for number, rule in enumerate(config.rules, 1)]
+        words = Vocabulary(config.vocabulary)
+        numbered = [CompiledRule(rule, number, words) for number, rule in enumerate(config.rules, 1)]
         self._rules = sorted(numbered, key=lambda rule: GRAVITY[rule.rule.action])  # of equals the first stays first
         self._default = CompiledRule(Rule(action=config.default, reason=_NO_RULE[config.default]), 0)
 
@@ -111,7 +121,7 @@ class ToolPolicy:
                 elif rule.conditional and (why := rule.why_not(arguments, event.tool, event.workspace_dir)):
                     fitting = others
                 elif action != "allow":
-                    why = rule.why(arguments, event.workspace_dir)
+                    why = rule.why(arguments, event.tool, event.workspace_dir)
             except Undecidable as problem:
                 action, why = "deny", _undecidable(rule, problem)
             fitting.append(RuleFit(number=rule.number, action=action, text=text, why=why))

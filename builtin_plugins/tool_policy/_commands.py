@@ -35,7 +35,9 @@ _FILLED_IN = re.compile(r"""'[^']*'|([$!\\])""")
 
 
 @dataclass(frozen=True)
-class _Reading:
+class Reading:
+    """A line that was read plainly."""
+
     commands: list[list[str]]
     """The words of each command, without quotes."""
     problem: str = ""
@@ -62,7 +64,7 @@ class CommandReader:
         """Why the line may run something that is not listed; empty when it surely does not."""
         if "*" in wanted:
             return ""
-        reading = _read(text)
+        reading = read_plainly(text)
         if reading.problem:
             return f"cannot be read for sure: {reading.problem}"
         listed = [one.split(" ") for one in wanted]
@@ -78,6 +80,16 @@ class CommandReader:
 
     def in_line(self, line: str, wanted: Sequence[str], workspace: str | None) -> bool:  # noqa: ARG002 - the protocol's parameters
         """A line in a line is what `possibly` looks for."""
+        return False
+
+    def in_texts(
+        self,
+        texts: Sequence[str],  # noqa: ARG002 - the protocol's parameter
+        starts: Sequence[str],  # noqa: ARG002 - the protocol's parameter
+        wanted: Sequence[str],  # noqa: ARG002 - the protocol's parameter
+        workspace: str | None,  # noqa: ARG002 - the protocol's parameter
+    ) -> bool:
+        """So is a command of one."""
         return False
 
     def joined(self, leaves: Sequence[Leaf], *, surely: bool) -> Iterator[Leaf]:
@@ -128,9 +140,10 @@ def check_command(text: str) -> str:
     return text
 
 
-def _read(text: str) -> _Reading:
+def read_plainly(text: str) -> Reading:
+    """The commands of a line as every shell reads them, and what is not plain about it."""
     if len(text) > MAX_CHARS:
-        return _Reading([], "it is too long")
+        return Reading([], "it is too long")
     text = _PLACEHOLDER.sub("$secret", text)
     commands: list[list[str]] = [[]]
     problem, at = "", 0
@@ -138,7 +151,7 @@ def _read(text: str) -> _Reading:
         token = _TOKEN.match(text, at)
         if token is None:
             part = text[at]
-            return _Reading([], f"it has {part!r} outside of plain quotes")
+            return Reading([], f"it has {part!r} outside of plain quotes")
         at = token.end()
         if token["odd"]:
             problem = problem or f"it has {token['odd']!r} in it"
@@ -161,7 +174,7 @@ def _read(text: str) -> _Reading:
             commands[-1].append(word)
     if not commands[-1]:
         problem = problem or "a command in it is empty"
-    return _Reading([words for words in commands if words], problem)
+    return Reading([words for words in commands if words], problem)
 
 
 def _without_quotes(quoted: re.Match[str]) -> str:

@@ -96,6 +96,12 @@ class Reader(Protocol):
         """True when one of those wanted may stand in a command line."""
         ...
 
+    def in_texts(
+        self, texts: Sequence[str], starts: Sequence[str], wanted: Sequence[str], workspace: str | None
+    ) -> bool:
+        """True when one of those wanted may stand among the words of a command, which starts in one of these folders."""
+        ...
+
     def joined(self, leaves: Sequence[Leaf], *, surely: bool) -> Iterable[Leaf]:
         """What a tool may make of several arguments, such as a line of a list of words. `surely`: what any tool may make of
         them, to be judged for an allow."""
@@ -166,6 +172,11 @@ class Condition:
             ):
                 return f"the argument '{leaf.name}' fits {self.key} ({', '.join(wanted)}), or may fit it"
         return ""
+
+    def fits_words(self, argument: str, words: Sequence[str], starts: Sequence[str], workspace: str | None) -> bool:
+        """Whether a deny or an ask fits one command of a line that stands in this argument."""
+        wanted = self.targets.get(argument, self.targets.get(EVERY))
+        return wanted is not None and self.reader.in_texts(words, starts, wanted, workspace)
 
     def _named(self, leaf: Leaf) -> list[str] | None:
         """What is listed for this argument by its name, or for one that it is part of."""

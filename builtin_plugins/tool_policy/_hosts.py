@@ -75,7 +75,17 @@ class HostReader(AloneReader):
 
     def in_line(self, line: str, wanted: Sequence[str], workspace: str | None) -> bool:
         """True when a word of the line, without its quotes, names one of the hosts."""
-        return self.possibly(" ".join(dict.fromkeys(texts_in(line))), wanted, workspace, named=False)
+        return self.in_texts(list(texts_in(line)), (), wanted, workspace)
+
+    def in_texts(
+        self,
+        texts: Sequence[str],
+        starts: Sequence[str],  # noqa: ARG002 - the protocol's parameter
+        wanted: Sequence[str],
+        workspace: str | None,
+    ) -> bool:
+        """The same of the words of one command."""
+        return self.possibly(" ".join(dict.fromkeys(texts)), wanted, workspace, named=False)
 
 
 def check_host(text: str) -> str:

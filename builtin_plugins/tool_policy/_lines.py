@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from builtin_plugins.tool_policy._shell import read_line, with_holes
-from builtin_plugins.tool_policy._shell_words import HOLES
+from builtin_plugins.tool_policy._shell_words import HOLES, Command
 
 LINE_NAMES = frozenset({
     "command", "commands", "cmd", "cmds", "cmdline", "commandline", "script", "shell", "bash", "exec", "argv", "program", "executable",
@@ -42,15 +42,24 @@ def texts_in(text: str, depth: int = 0) -> Iterator[str]:
     """Every word of a line without its quotes, the parts of words such as `--file=PATH` and `host:PATH`, and the words of lines
     within it. Parts that are filled in later are holes."""
     for command in read_line(with_holes(text) if depth == 0 else text).commands:
-        for word in (*command.words, *command.assigned, *command.files):
-            yield word
-            if _PARTS.search(word):
-                yield from _PARTS.split(word)
-            if depth < _MAX_DEPTH and re.search(r"[\s;|&()<>\"']", word):
-                yield from texts_in(word, depth + 1)
-        if depth < _MAX_DEPTH:
-            for fed in command.fed:
-                yield from texts_in(fed, depth + 1)
+        yield from texts_of(command, depth)
+
+
+def texts_of(command: Command, depth: int = 0) -> Iterator[str]:
+    """The same of one command."""
+    for word in (*command.words, *command.assigned, *command.files):
+        yield word
+        yield from parts_of(word)
+        if depth < _MAX_DEPTH and re.search(r"[\s;|&()<>\"']", word):
+            yield from texts_in(word, depth + 1)
+    if depth < _MAX_DEPTH:
+        for fed in command.fed:
+            yield from texts_in(fed, depth + 1)
+
+
+def parts_of(word: str) -> list[str]:
+    """The parts of a word such as `--file=PATH` or `host:PATH`; none of a word that has none."""
+    return _PARTS.split(word) if _PARTS.search(word) else []
 
 
 def folders_in(text: str) -> list[str]:

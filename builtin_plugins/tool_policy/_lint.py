@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from builtin_plugins.tool_policy._launchers import LAUNCHERS
 from builtin_plugins.tool_policy._rules import CompiledRule, Rule
+from builtin_plugins.tool_policy._vocabulary import Vocabulary
 from hooksdk import Tool
 from hooksdk.patterns import ToolPattern, near_tools
 
@@ -31,6 +32,17 @@ def problems_of(rules: Sequence[Rule], tools: Sequence[Tool] | None) -> Iterator
             if not any(means(tool) for tool in tools or ()):
                 hint = near_tools(text, tools or ()) or " `hooksdk tools list` shows their names."
                 yield f"{where}: no tool here is meant by {text!r}.{hint}"
+
+
+def unsaid_tools(rules: Sequence[Rule], tools: Sequence[Tool], words: Vocabulary) -> Iterator[str]:
+    """The tools of which nobody says what they do, where a rule asks for it."""
+    unsaid = sorted(tool.id for tool in tools if not tool.bridge and words.use_of(tool) is None)
+    if unsaid and any(rule.does for rule in rules):
+        more = f" and {len(unsaid) - 5} more" if len(unsaid) > 5 else ""
+        yield (
+            f"nobody says what {', '.join(unsaid[:5])}{more} does, so rules with does take it for everything; "
+            f'say it: vocabulary = {{"{unsaid[0]}" = ["read"]}}'
+        )
 
 
 def _unwatched(rule: Rule, tools: Sequence[Tool]) -> Iterator[tuple[str, str, str]]:

@@ -21,7 +21,7 @@ _LAST_WORDS = {
     "dest", "destination", "target", "targets", "location",
 }  # fmt: skip
 _PAIRS = {("file", "name"), ("file", "names"), ("folder", "name"), ("directory", "name"), ("path", "name")}
-_MAX_TEXTS = 500
+MAX_TEXTS = 500
 """Words of a line that are looked up on the disk."""
 _READ_ANOTHER_WAY = re.compile(
     r"""
@@ -56,54 +56,60 @@ class PathReader(AloneReader):
         """Why the path is not surely inside one of the folders; empty when it is."""
         if problem := _doubt(text):
             return problem
-        place = _absolute(text, workspace)
+        place = absolute(text, workspace)
         if place is None:
             return "is a relative path, and the run has no workspace"
         real = os.path.realpath(place)
         if not _is_settled(real):
             return "leads through something that cannot be followed"
-        folders = [_absolute(folder, workspace) for folder in wanted]
-        if any(folder is not None and _is_inside(real, os.path.realpath(folder)) for folder in folders):
+        folders = [absolute(folder, workspace) for folder in wanted]
+        if any(folder is not None and is_inside(real, os.path.realpath(folder)) for folder in folders):
             return ""
         return f"does not lie inside {' or '.join(wanted)}"
 
     def possibly(self, text: str, wanted: Sequence[str], workspace: str | None, *, named: bool) -> bool:
         """True when some reading of the text lies inside one of the folders, or when it cannot be read for sure."""
-        if (named or self.resembles(text)) and _hides_something(text):
+        if (named or self.resembles(text)) and hides_something(text):
             return True
         if len(text) > MAX_CHARS and named:
             return True
-        folders = [_absolute(folder, workspace) for folder in wanted]
+        folders = [absolute(folder, workspace) for folder in wanted]
         if None in folders:
             return named or self.resembles(text)  # a folder of a workspace that nobody named
-        ends = {_folded(end) for folder in folders if folder for end in (os.path.normpath(folder), _real(folder))}
+        ends = {folded(end) for folder in folders if folder for end in (os.path.normpath(folder), resolved(folder))}
         if len(text) > MAX_CHARS:  # other text; no system opens a path of this length before it is shortened
-            short = os.path.normpath(_absolute(text.strip(), workspace) or text.strip())
-            return any(_is_inside(_folded(short), end) for end in ends)
-        for reading in _readings(text):
+            short = os.path.normpath(absolute(text.strip(), workspace) or text.strip())
+            return any(is_inside(folded(short), end) for end in ends)
+        for reading in readings(text):
             # What a tool may fill in for a pattern lies below the last folder before it.
             fixed, pattern, rest = (
                 reading.partition(first[0]) if (first := re.search(r"[*?\[{]", reading)) else (reading, "", "")
             )
-            place = _absolute(
+            place = absolute(
                 fixed.rpartition("/")[0] + "/" if pattern and "/" in fixed else "." if pattern else fixed, workspace
             )
             if place is None or (pattern and ".." in rest):
                 if named or self.resembles(text):
                     return True
                 continue
-            for real in {_folded(os.path.normpath(place)), _folded(_real(place))}:
-                if any(_is_inside(real, end) or (pattern and _is_inside(end, real)) for end in ends):
+            for real in {folded(os.path.normpath(place)), folded(resolved(place))}:
+                if any(is_inside(real, end) or (pattern and is_inside(end, real)) for end in ends):
                     return True
         return False
 
     def in_line(self, line: str, wanted: Sequence[str], workspace: str | None) -> bool:
         """True when a word of the line, or a part of one, may be a path inside one of the folders."""
-        texts = list(dict.fromkeys(islice(texts_in(line), _MAX_TEXTS + 1)))
-        if len(texts) > _MAX_TEXTS:
+        texts = list(dict.fromkeys(islice(texts_in(line), MAX_TEXTS + 1)))
+        return self.in_texts(texts, folders_in(line), wanted, workspace)
+
+    def in_texts(
+        self, texts: Sequence[str], starts: Sequence[str], wanted: Sequence[str], workspace: str | None
+    ) -> bool:
+        """The same of the words of one command, and of the folders that the line goes to."""
+        if len(texts) > MAX_TEXTS:
             return True
-        places = [workspace, *(place for folder in folders_in(line) if (place := _absolute(folder, workspace)))]
-        folders = [place for folder in wanted if (place := _absolute(folder, workspace))]
+        places = [workspace, *(place for folder in starts if (place := absolute(folder, workspace)))]
+        folders = [place for folder in wanted if (place := absolute(folder, workspace))]
         for text in texts:
             if text.startswith("~") or not HOLES.isdisjoint(text):
                 if any(_may_become(text, folder) for folder in folders):
@@ -141,7 +147,7 @@ def _doubt(text: str) -> str:
     return ""
 
 
-def _absolute(text: str, workspace: str | None) -> str | None:
+def absolute(text: str, workspace: str | None) -> str | None:
     """The path from the root; None for a relative one in a run without a workspace."""
     if Path(text).is_absolute():
         return text
@@ -164,16 +170,16 @@ def _is_settled(real: str) -> bool:
     return True
 
 
-def _is_inside(path: str, folder: str) -> bool:
+def is_inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
-def _hides_something(text: str) -> bool:
+def hides_something(text: str) -> bool:
     """True for a path of which a part is filled in elsewhere: a home, a variable, a secret, a command."""
     return re.search(r"^\s*@?~(/|[\w-]*(/|$))|`|\{\{|\$[A-Za-z_({]|%[A-Za-z_]\w*%", text) is not None
 
 
-def _readings(text: str) -> Iterator[str]:
+def readings(text: str) -> Iterator[str]:
     """The ways in which a tool may read a path: as it stands, decoded, without blanks, with other slashes."""
     stripped = "".join(char for char in text if char.isprintable()).strip()
     plain = re.sub(r"^(?i:file):(//[^/]*(?=/))?", "", stripped).lstrip("@")
@@ -192,23 +198,23 @@ def _readings(text: str) -> Iterator[str]:
 def _may_become(text: str, folder: str) -> bool:
     """Whether a word of a line with something to be filled in may lie in the folder. What a variable at its start holds is not
     known, so the rest of the word decides: `$ROOT/etc/passwd` may lie in `/etc`."""
-    text, folder = _folded(text) if text.startswith("/") else text.casefold(), _folded(folder)
+    text, folder = folded(text) if text.startswith("/") else text.casefold(), folded(folder)
     start = re.split(f"[{''.join(sorted(HOLES))}]", text, maxsplit=1)[0]
     if start.startswith("/"):
         return folder.startswith(start) or start.startswith(f"{folder}/")
     name = folder.rpartition("/")[2]
-    if text.startswith("~") and _is_inside(_folded(str(Path.home())), folder):
+    if text.startswith("~") and is_inside(folded(str(Path.home())), folder):
         return True
     return bool(name) and name in re.split(r"[/\\]", text)
 
 
-def _real(path: str) -> str:
+def resolved(path: str) -> str:
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):  # NUL, too long
         return os.path.normpath(path)
 
 
-def _folded(path: str) -> str:
+def folded(path: str) -> str:
     """For file systems that do not tell upper from lower case; POSIX keeps two slashes at the start apart."""
     return "/" + unicodedata.normalize("NFKC", path).casefold().lstrip("/")

@@ -20,35 +20,22 @@ from pydantic import (
 
 from builtin_plugins.tool_policy._commands import check_command
 from builtin_plugins.tool_policy._conditions import EVERY, Condition, Targets
+from builtin_plugins.tool_policy._does import Does
 from builtin_plugins.tool_policy._hosts import check_host
+from builtin_plugins.tool_policy._keywords import check_keywords
+from builtin_plugins.tool_policy._names import NameReader, OutsideReader, check_name
 from builtin_plugins.tool_policy._paths import check_folder
 from builtin_plugins.tool_policy._patterns import says_part_of_a_name, wildcard
+from builtin_plugins.tool_policy._vocabulary import KINDS, WORDS, Kind, Vocabulary
 from builtin_plugins.tool_policy._watch import READERS, Watch
 from hooksdk import Annotations, Tool, schema
-from hooksdk.errors import did_you_mean, problem_text, unknown_key
+from hooksdk.errors import problem_text, unknown_key
 from hooksdk.hooks import Event
 from hooksdk.patterns import SOURCES, ToolPattern, check_patterns
 
 Action = Literal["allow", "deny", "ask"]
 GRAVITY: dict[Action, int] = {"deny": 0, "ask": 1, "allow": 2}
 """The lower one decides, wherever it stands."""
-
-_KEYWORDS = {
-    "$schema", "$id", "$anchor", "$dynamicAnchor", "$ref", "$dynamicRef", "$recursiveRef", "$recursiveAnchor",
-    "$vocabulary", "$comment", "$defs", "definitions", "allOf", "anyOf", "oneOf", "not", "if", "then", "else",
-    "dependentSchemas", "dependentRequired", "dependencies", "prefixItems", "items", "additionalItems", "contains",
-    "properties", "patternProperties", "additionalProperties", "propertyNames", "unevaluatedItems",
-    "unevaluatedProperties", "type", "enum", "const", "multipleOf", "maximum", "exclusiveMaximum", "minimum",
-    "exclusiveMinimum", "maxLength", "minLength", "pattern", "maxItems", "minItems", "uniqueItems", "maxContains",
-    "minContains", "maxProperties", "minProperties", "required", "title", "description", "default", "deprecated",
-    "readOnly", "writeOnly", "examples", "format", "contentEncoding", "contentMediaType", "contentSchema",
-}  # fmt: skip
-_BY_NAME = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
-_IN_LIST = {"allOf", "anyOf", "oneOf", "prefixItems"}
-_INSIDE = {
-    "items", "additionalItems", "contains", "additionalProperties", "propertyNames", "not", "if", "then", "else",
-    "unevaluatedItems", "unevaluatedProperties",
-}  # fmt: skip
 
 
 def _as_list(value: object) -> object:
@@ -75,8 +62,10 @@ def _as_targets(value: object) -> object:
 ByArgument = Annotated[dict[str, Texts], BeforeValidator(_as_targets)]
 
 _CHECKS: dict[str, Callable[[str], str]] = {
-    "path_inside": check_folder, "url_host": check_host, "command": check_command,
+    "path_inside": check_folder, "path_outside": check_folder, "path_name": check_name, "url_host": check_host,
+    "command": check_command,
 }  # fmt: skip
+_READERS = {**READERS, "path_outside": OutsideReader(), "path_name": NameReader()}
 _UNSAID = {"read_only": False, "destructive": True, "idempotent": False, "open_world": True}
 """What MCP says of a tool that says nothing."""
 
@@ -148,8 +137,14 @@ class Rule(_Strict):
     requester: Requester | None = None
     arguments: dict[str, Any] | None = None
     """A JSON Schema that the call's final arguments fit."""
+    does: Annotated[list[Kind], BeforeValidator(_as_list)] | None = None
+    """What the call does: one of these, or several."""
     path_inside: ByArgument | None = None
     """Folders that the paths in the arguments lie in."""
+    path_outside: ByArgument | None = None
+    """Folders that a path in the arguments lies outside of; for a deny and an ask."""
+    path_name: ByArgument | None = None
+    """Names of files and folders that are part of a path in the arguments; for a deny and an ask."""
     url_host: ByArgument | None = None
     """Hosts that the addresses in the arguments lead to."""
     command: ByArgument | None = None
@@ -177,6 +172,24 @@ class Rule(_Strict):
             _check_known(word, known, info.field_name.removesuffix("s"))
         return value
 
+    @field_validator("does", mode="before")
+    @classmethod
+    def _check_does(cls, value: object) -> object:
+        for word in cast(
+            "list[object]", [value] if isinstance(value, str) else value if isinstance(value, list) else []
+        ):
+            _check_known(str(word), KINDS, "word of does")
+        return value  # pyright: ignore[reportUnknownVariableType] - pydantic checks it next
+
+    @model_validator(mode="after")
+    def _check_stopping(self) -> Rule:
+        for key in ("path_outside", "path_name"):
+            if self.action == "allow" and getattr(self, key) is not None:
+                raise ValueError(
+                    f"{key} stands in rules that deny or ask; an allow says with path_inside where paths lie"
+                )
+        return self
+
     @field_validator("workspaces")
     @classmethod
     def _check_workspaces(cls, value: list[str] | None) -> list[str] | None:
@@ -197,32 +210,11 @@ class Rule(_Strict):
         if value is not None and not value:
             raise ValueError("it is empty, so every call fits; leave it out, or write a JSON Schema")
         if value is not None:
-            _check_keywords(value, "")
+            check_keywords(value, "")
             broken = next((one.message for one in schema.check(value, {}) if one.constraint == "schema"), None)
             if problem := schema.check_schema(value) or broken:
                 raise ValueError(f"this is not a JSON Schema: {problem}")
         return value
-
-
-def _check_keywords(part: object, path: str) -> None:
-    """A misspelt keyword is no error in JSON Schema: it holds for everything, which no rule can mean."""
-    if not isinstance(part, dict):
-        return
-    for name, inner in cast("dict[str, Any]", part).items():
-        where = f"{path}.{name}".lstrip(".")
-        if name not in _KEYWORDS and not name.startswith("x-"):
-            near = did_you_mean(name, _KEYWORDS)
-            hint = near or f' Arguments stand under properties: {{"properties": {{"{name}": ...}}}}.'
-            raise ValueError(f"'{where}' is not a JSON Schema keyword.{hint}")
-        below: Iterable[tuple[str, object]] = ()
-        if name in _BY_NAME and isinstance(inner, dict):
-            below = cast("dict[str, Any]", inner).items()
-        elif name in _IN_LIST and isinstance(inner, list):
-            below = ((str(at), each) for at, each in enumerate(cast("list[object]", inner)))
-        elif name in _INSIDE:
-            below = (("", inner),)
-        for key, each in below:
-            _check_keywords(each, f"{where}.{key}".rstrip("."))
 
 
 def read_rules(value: object) -> object:
@@ -255,7 +247,7 @@ class Undecidable(ValueError):
 class CompiledRule:
     """One rule, made ready for many questions."""
 
-    def __init__(self, rule: Rule, number: int) -> None:
+    def __init__(self, rule: Rule, number: int, vocabulary: Vocabulary = WORDS) -> None:
         self.rule = rule
         self.number = number
         """From 1; 0 is the default."""
@@ -269,15 +261,16 @@ class CompiledRule:
         self._agents = None if rule.agents is None else [wildcard(text) for text in rule.agents]
         self._workspaces = [_below_folder(text) for text in rule.workspaces or ()]
         self._conditions = [
-            Condition(key, reader, targets) for key, reader in READERS.items() if (targets := getattr(rule, key))
+            Condition(key, reader, targets) for key, reader in _READERS.items() if (targets := getattr(rule, key))
         ]
+        self._does = None if rule.does is None else Does(rule.does, self._conditions, vocabulary)
         schema_names: Mapping[str, Any] = (rule.arguments or {}).get("properties") or {}
         self._watch = Watch({one.key: one.targets for one in self._conditions}, schema_names)
 
     @property
     def conditional(self) -> bool:
         """True when the call itself decides, so that nothing can be said of the tool alone."""
-        return self.rule.arguments is not None or bool(self._conditions)
+        return self.rule.arguments is not None or self._does is not None or bool(self._conditions)
 
     @property
     def always(self) -> bool:
@@ -331,6 +324,8 @@ class CompiledRule:
 
     def unsaid(self, tool: Tool) -> str:
         """What the rule takes the tool for though it does not say so itself, in words; empty where it does."""
+        if self._does and not self.exact and not self._does.knows(tool):
+            return f"nobody says what {tool.name} does, so it counts as everything"
         wanted = {} if self.exact or self.rule.annotations is None else self.rule.annotations
         words = [
             f"{'' if value else 'not '}{name.replace('_', '-')}"
@@ -349,8 +344,14 @@ class CompiledRule:
                 raise Undecidable(unsure.message)
             if problems:
                 return f"they do not fit its schema: {problems[0].message}"
-        if self.rule.action == "allow" and (problem := self._watch.problem(arguments)):
-            return problem
+        if self.rule.action == "allow":
+            unsure_what = self._does.why_not_surely(arguments, tool) if self._does else ""
+            if problem := unsure_what or self._watch.problem(arguments):
+                return problem
+        elif self._does:
+            return (
+                "" if self._does.why(arguments, tool, workspace) else "nothing in the call does that, as far as it says"
+            )
         for condition in self._conditions:
             if self.rule.action == "allow":
                 if problem := condition.why_not(arguments, tool, workspace):
@@ -363,8 +364,10 @@ class CompiledRule:
         """The arguments of a tool that no condition of an allow looks at, each with the condition that would."""
         return self._watch.unwatched_names(tool) if self.rule.action == "allow" else []
 
-    def why(self, arguments: Mapping[str, Any], workspace: str | None) -> str:
+    def why(self, arguments: Mapping[str, Any], tool: Tool, workspace: str | None) -> str:
         """What in the arguments a deny or an ask goes by; empty where it goes by nothing in them."""
+        if self._does:
+            return self._does.why(arguments, tool, workspace)
         whys = [condition.why(arguments, workspace) for condition in self._conditions]
         return "; ".join(why for why in whys if why)
 

@@ -38,6 +38,8 @@ class Command:
     """`NAME=value` before the program."""
     files: list[str] = field(default_factory=list[str])
     """Where it reads from and writes to."""
+    outputs: list[str] = field(default_factory=list[str])
+    """Those of them that it may write to."""
     fed: list[str] = field(default_factory=list[str])
     """The texts of its here-documents."""
     source: Command | None = None
@@ -102,6 +104,7 @@ class Level:
                 command.fed += texts
             else:
                 command.files += texts
+                command.outputs += texts if ">" in self.redirection else []
             self.redirection = ""
         elif self.pattern and bare != "esac":
             pass

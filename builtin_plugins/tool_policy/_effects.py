@@ -1,0 +1,267 @@
+"""What the commands of a line do: which of them read, write or reach, and the words that they do it with.
+
+The tables hold programs of which it is known that they do no more. Everything else does everything with all its words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
+
+from builtin_plugins.tool_policy._commands import read_plainly
+from builtin_plugins.tool_policy._denied import base
+from builtin_plugins.tool_policy._launchers import PREFIXES, SHELLS
+from builtin_plugins.tool_policy._lines import parts_of, texts_in, texts_of
+from builtin_plugins.tool_policy._paths import MAX_TEXTS
+from builtin_plugins.tool_policy._shell import read_line, with_holes
+from builtin_plugins.tool_policy._shell_words import FILLED, HOLES, Command
+from builtin_plugins.tool_policy._vocabulary import EVERYTHING, Kind
+
+_MAX_LINES = 8
+"""Lines within lines, such as `sh -c "sh -c '...'"`."""
+
+NOTHING = frozenset({
+    ":", "[", "[[", "break", "cd", "continue", "dirs", "echo", "exit", "export", "false", "for", "id", "popd", "printf", "ps", "pushd", "pwd",
+    "return", "seq", "shift", "sleep", "test", "true", "type", "uname", "unset", "wait", "which", "whoami",
+})  # fmt: skip
+"""Programs that touch no file: `test` and `[` only ask whether there is one."""
+READING = frozenset({
+    "base64", "basename", "cat", "cksum", "cmp", "column", "comm", "cut", "df", "diff", "dirname", "du", "egrep", "expand", "fgrep", "fold",
+    "grep", "head", "hexdump", "jq", "ls", "md5sum", "nl", "od", "paste", "readlink", "realpath", "rev", "sha1sum", "sha256sum", "stat",
+    "strings", "tac", "tail", "tr", "wc", "zcat", "zgrep",
+})  # fmt: skip
+"""Programs that read files, and have no option that writes."""
+_WRITING = frozenset({"chgrp", "chmod", "chown", "mkdir", "rm", "rmdir", "tee", "touch", "truncate", "unlink"})
+_COPYING = frozenset({"cp", "install", "ln"})
+_SEARCHING = frozenset({"egrep", "fgrep", "grep", "jq", "rg", "sed", "zgrep"})
+"""Programs whose first argument is a pattern."""
+_GIT_READS = frozenset({
+    "blame", "cat-file", "describe", "diff", "log", "ls-files", "ls-tree", "merge-base", "rev-list", "rev-parse", "shortlog", "show", "status",
+})  # fmt: skip
+_GIT_STAYS = frozenset({
+    "add", "apply", "branch", "checkout", "cherry-pick", "clean", "commit", "init", "merge", "mv", "rebase", "reset", "restore", "revert", "rm",
+    "stash", "switch", "tag", "worktree",
+})  # fmt: skip
+"""Commands of git that change files and reach nobody."""
+_FIND_DOES = re.compile(r"-(?:exec|ok|delete|fprint|fls)")
+_SED_WRITES = re.compile(r"(?:^|[;{}\s\d$/])[eErRwW](?:[\s;}]|$)|[^\w\s]\w*[ew]\w*\s*(?:[;}]|$)|[^\w\s]\w*w\s")
+_IN_PLACE = re.compile(r"-[a-zA-Z]*i|--i")
+_CURL_ONLY_ASKS = re.compile(
+    r"-[sSfLkiIvgN46XHm]+|--(?:silent|show-error|fail|location|insecure|include|head|verbose|request|header|max-time|compressed)"
+)
+_PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): *(.+?) *$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one command of a line does, and with what."""
+
+    does: frozenset[Kind]
+    words: tuple[str, ...]
+    """Whatever may be a path or an address of it."""
+    starts: tuple[str, ...] = ()
+    """The folders in which its relative paths may lie; none for the run's workspace."""
+
+
+def parts_of_line(line: str, folder: str = "") -> list[Part] | None:
+    """What the commands of a line do; None where it cannot be read to its end. `folder` is where it starts."""
+    text = with_holes(line)
+    only_globs = re.search(r"[$`]|\{\{", line) is None
+    parts = _parts(text, 0)
+    if parts is None:
+        return None
+    starts = _starts(text, folder)
+    return [
+        Part(part.does, tuple(word.replace(FILLED, "*") if only_globs else word for word in part.words), starts)
+        for part in parts
+        if part.does
+    ]
+
+
+def parts_of_patch(patch: str) -> list[Part] | None:
+    """The files of a patch in the form of `apply_patch`; None where it names none."""
+    paths = _PATCHED.findall(patch)
+    return [Part(frozenset[Kind]({"read", "write"}), tuple(paths))] if paths else None
+
+
+def surely_reads(line: str) -> bool:
+    """True for a plain line of programs that do no more than to read."""
+    reading = read_plainly(line)
+    return not reading.problem and all(
+        words[0] in READING or words[0] in NOTHING - {"export", "for", "printf", "unset"} for words in reading.commands
+    )
+
+
+def _starts(text: str, folder: str) -> tuple[str, ...]:
+    """The folder of a `cd` that the line begins with; else where it starts, and the folders that it goes to."""
+    commands = read_line(text).commands
+    goes = [command.words for command in commands if command.words[:1] in (["cd"], ["pushd"])]
+    places = [next((word for word in words[1:] if not word.startswith("-")), "~") for words in goes]
+    first = commands[0].words[:1] == ["cd"] if commands else False
+    joined = [f"{folder}/{place}" if folder and not place.startswith(("/", "~")) else place for place in places]
+    return tuple(joined if first else [folder or ".", *joined]) if joined or folder else ()
+
+
+def _parts(text: str, depth: int) -> list[Part] | None:
+    line = read_line(text)
+    if line.broken or depth > _MAX_LINES:
+        return None
+    filling = [word for command in line.commands for word in _filling(command)]
+    parts: list[Part] = []
+    for command in line.commands:
+        inner = _line_within(command)
+        if inner is not None:
+            below = _parts(inner, depth + 1)
+            if below is None:
+                return None
+            parts += below
+        parts += _parts_of_command(command, text, within=inner is not None)
+    # What a variable of the line holds, or a substitution says, may stand wherever something is filled in.
+    return [
+        Part(part.does, (*part.words, *filling)) if filling and any(map(_has_hole, part.words)) else part
+        for part in parts
+    ]
+
+
+def _filling(command: Command) -> list[str]:
+    said = command.words[1:] if command.words[:1] in (["echo"], ["printf"], ["export"], ["for"]) else []
+    return [*said, *(one.partition("=")[2] for one in (*command.assigned, *said))]
+
+
+def _has_hole(word: str) -> bool:
+    return not HOLES.isdisjoint(word)
+
+
+def _line_within(command: Command) -> str | None:
+    """The line of `sh -c LINE`, where nothing else stands beside it."""
+    words = _without_prefixes(command)
+    if len(words) == 3 and base(words[0]) in SHELLS and re.fullmatch(r"-l?i?c|-cl?", words[1]):
+        return words[2]
+    return None
+
+
+def _without_prefixes(command: Command) -> list[str]:
+    """The words after `sudo`, `timeout 5` and the like, where these have no options of their own."""
+    words = command.words
+    while words and base(words[0]) in PREFIXES and base(words[0]) not in {"xargs", "parallel", "busybox", "toybox"}:
+        rest = words[1 + PREFIXES[base(words[0])] :]
+        if not rest or any(word.startswith("-") or "=" in word for word in (*words[1 : -len(rest)], rest[0])):
+            break
+        words = rest
+    return words
+
+
+def _parts_of_command(command: Command, line: str, *, within: bool) -> Iterator[Part]:
+    inputs = [name for name in command.files if name not in command.outputs]
+    if inputs:
+        yield _part("read", words=inputs)
+    if command.outputs:
+        yield _part("write", words=command.outputs)
+    if not command.words or within:
+        return
+    words = _without_prefixes(command)
+    program = base(words[0])
+    known = None if command.assigned or _has_hole(program) else _known_parts(program, words[1:], command)
+    if known is not None:
+        yield from known
+    elif program in {"xargs", "parallel"} or program in SHELLS or program in {"eval", "source", "."}:
+        yield Part(EVERYTHING, tuple(dict.fromkeys(islice(texts_in(line), MAX_TEXTS + 1))))
+    elif program in {"apply_patch", "applypatch"} and (patched := _PATCHED.findall("\n".join((*command.fed, *words)))):
+        yield _part("read", "write", words=patched)
+    else:
+        yield Part(EVERYTHING, tuple(dict.fromkeys(islice(_beyond_program(command), MAX_TEXTS + 1))))
+
+
+def _beyond_program(command: Command) -> Iterator[str]:
+    return texts_of(Command(command.words[1:], command.assigned, fed=command.fed))
+
+
+def _part(*does: Kind, words: Sequence[str]) -> Part:
+    return Part(frozenset(does), tuple(part for word in words for part in (word, *parts_of(word))))
+
+
+def _known_parts(program: str, words: Sequence[str], command: Command) -> list[Part] | None:
+    """What a program of the tables does with its arguments; None for one that may do anything."""
+    if program in NOTHING:
+        return []
+    if program in _SEARCHING:
+        words = _without_pattern(words) if program != "sed" or not _may_write(words) else words
+    if program in READING or (program == "rg" and not _any(words, r"--p|--h")):
+        return [_part("read", words=words)]
+    if program in _WRITING:
+        return [_part("write", words=words)]
+    if program in _COPYING or program == "mv":
+        last = [words[-1]] if words and not _any(words, r"-\w*t|--t") and program != "mv" else words
+        return [_part("read", words=words), _part("write", words=last)]
+    if program == "sed":
+        if _runs_code(words):
+            return None
+        return [_part("read", words=words), *([_part("write", words=words)] if _may_write(words) else [])]
+    if program == "find":
+        return None if any(map(_FIND_DOES.match, words)) else [_part("read", words=words)]
+    if program == "sort":
+        return None if _any(words, r"-\w*o|--") else [_part("read", words=words)]
+    if program in {"awk", "gawk", "mawk"}:
+        return None if _any(words, r".*(?:system|[|>]|getline)|-[fiEl]|--|@") else [_part("read", words=words)]
+    if program == "dd":
+        return [
+            _part("write" if word.startswith("of=") else "read", words=[word[3:]]) for word in words if word[2:3] == "="
+        ]
+    if program == "git":
+        return _git(words)
+    if program == "curl" and not command.fed:
+        return _curl(words)
+    return None
+
+
+def _any(words: Sequence[str], pattern: str) -> bool:
+    return any(re.match(pattern, word) for word in words)
+
+
+def _without_pattern(words: Sequence[str]) -> Sequence[str]:
+    """The arguments without the pattern, which is the first one where no option brings it."""
+    if _any(words, r"-[a-zA-Z]*[ef]|--(?:re|exp|f)"):
+        return words
+    at = next((at for at, word in enumerate(words) if not word.startswith("-")), len(words))
+    return [*words[:at], *words[at + 1 :]]
+
+
+def _may_write(words: Sequence[str]) -> bool:
+    return any(_IN_PLACE.match(word) or _SED_WRITES.search(word) for word in words) or _any(words, r"-\w*f|--f")
+
+
+def _runs_code(words: Sequence[str]) -> bool:
+    """A script of sed in a file, or one with the command `e`."""
+    return _any(words, r"-\w*f|--f") or any(
+        re.search(r"(?:^|[;{}\s\d$/])e(?:[\s;}]|$)|/\w*e\w*\s*(?:[;}]|$)", word)
+        for word in words
+        if not word.startswith("-")
+    )
+
+
+def _git(words: Sequence[str]) -> list[Part] | None:
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        if words[at] not in {"-C", "--no-pager", "-P"}:
+            return None
+        at += 1 + (words[at] == "-C")
+    name, rest = "".join(words[at : at + 1]), words[at + 1 :]
+    if name in _GIT_READS and not _any(rest, r"--o|--ext|--textconv"):
+        return [_part("read", words=words)]
+    if name not in _GIT_STAYS or _any(rest, r"--exec|-x"):
+        return None
+    words = [word for before, word in pairwise(("", *words)) if not re.fullmatch(r"-a?m|--message", before)]
+    # What git changes lies in its work tree, whatever is filled in.
+    return [_part("read", words=words), _part("write", words=[word for word in words if not _has_hole(word)])]
+
+
+def _curl(words: Sequence[str]) -> list[Part] | None:
+    """A request that neither sends nor makes a file."""
+    for option, value in pairwise((*words, "")):
+        if option.startswith("-") and not _CURL_ONLY_ASKS.fullmatch(option):
+            return None
+        if value.startswith("@") or option.casefold().startswith("file:"):
+            return None
+    return [_part("reach", words=words)]

@@ -1,0 +1,118 @@
+"""What tools do, in four words: read, write, run, reach. The tools of coding agents by their names, other tools by what they
+say of themselves. A tool that neither is known nor says anything does everything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast, get_args
+
+from hooksdk import Tool
+from hooksdk.errors import unknown_key
+from hooksdk.patterns import ToolPattern, check_patterns
+
+Kind = Literal["read", "write", "run", "reach"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+EVERYTHING: frozenset[Kind] = frozenset(KINDS)
+
+
+@dataclass(frozen=True)
+class Use:
+    """What one tool does."""
+
+    does: frozenset[Kind]
+    lines: Sequence[str] = ()
+    """Arguments that hold a command line, of which each command does what it does."""
+    patches: Sequence[str] = ()
+    """Arguments that hold a patch, with the paths in it."""
+    texts: Sequence[str] = ()
+    """Arguments that hold mere text: no path, no address, no command."""
+
+
+def _use(*does: Kind, lines: str = "", patches: str = "", texts: str = "") -> Use:
+    return Use(frozenset(does), lines.split(), patches.split(), texts.split())
+
+
+_READ, _REACH, _NOTHING = _use("read"), _use("reach"), _use()
+_EDIT = _use("read", "write", texts="old_string new_string edits instruction")
+
+AGENTS: Mapping[str, Mapping[str, Use]] = {
+    "claude-code": {
+        "Bash": _use("run", lines="command", texts="description"),
+        "Read": _READ, "Glob": _READ, "Grep": _READ, "LS": _READ, "NotebookRead": _READ,
+        "Write": _use("write", texts="content"), "Edit": _EDIT, "MultiEdit": _EDIT,
+        "NotebookEdit": _use("read", "write", texts="new_source"),
+        "WebFetch": _use("reach", texts="prompt"), "WebSearch": _REACH,
+        "Agent": _NOTHING, "Task": _NOTHING, "TaskOutput": _NOTHING, "TaskStop": _NOTHING, "BashOutput": _NOTHING,
+        "KillBash": _NOTHING, "KillShell": _NOTHING, "TodoWrite": _NOTHING, "AskUserQuestion": _NOTHING,
+        "EnterPlanMode": _NOTHING, "ExitPlanMode": _NOTHING, "ToolSearch": _NOTHING,
+    },
+    "codex": {
+        "Bash": _use("run", lines="command", texts="description"),
+        "shell": _use("run", lines="command", texts="justification"),
+        "shell_command": _use("run", lines="command", texts="justification"),
+        "local_shell": _use("run", lines="command"), "exec_command": _use("run", lines="cmd", texts="justification"),
+        "apply_patch": _use("read", "write", patches="command input patch"),
+        "view_image": _READ, "web_search": _REACH, "update_plan": _NOTHING,
+    },
+    "gemini": {
+        "run_shell_command": _use("run", lines="command", texts="description"),
+        "read_file": _READ, "read_many_files": _READ, "list_directory": _READ, "glob": _READ, "grep_search": _READ,
+        "search_file_content": _READ, "write_file": _use("write", texts="content"), "replace": _EDIT,
+        "web_fetch": _REACH, "google_web_search": _REACH, "write_todos": _NOTHING,
+    },
+    "qwen": {
+        "run_shell_command": _use("run", lines="command", texts="description"),
+        "read_file": _READ, "read_many_files": _READ, "list_directory": _READ, "glob": _READ, "grep_search": _READ,
+        "search_file_content": _READ, "write_file": _use("write", texts="content"), "edit": _EDIT,
+        "web_fetch": _REACH, "web_search": _REACH, "todo_write": _NOTHING, "exit_plan_mode": _NOTHING, "task": _NOTHING,
+    },
+}  # fmt: skip
+"""By the agents' names, each agent's own tools. Of those that start another agent nothing is said: its calls are judged."""
+
+_KNOWN = {name: use for tools in AGENTS.values() for name, use in tools.items()}
+
+
+class Vocabulary:
+    """What tools do: as the operator says it, as agents' own tools are known, or as tools say it."""
+
+    def __init__(self, said: Mapping[str, Sequence[Kind]] | None = None) -> None:
+        self._said = [(ToolPattern(text), Use(frozenset(kinds))) for text, kinds in (said or {}).items()]
+
+    def use_of(self, tool: Tool) -> Use | None:
+        """What the tool does; None where nobody says so, so that it counts as everything."""
+        for pattern, use in self._said:
+            if pattern.matches(tool):
+                return use
+        # A server may give any name to its tools, so the names of agents' own tools mean nothing there.
+        if tool.source in {"host", "client"} and tool.own_name in _KNOWN:
+            return _KNOWN[tool.own_name]
+        return _by_annotations(tool)
+
+
+def _by_annotations(tool: Tool) -> Use | None:
+    reads, reaches = tool.annotations.read_only is True, tool.annotations.open_world is not False
+    if not reads and reaches:
+        return None
+    kinds = frozenset[Kind]({"read"}) if reads else EVERYTHING - {"reach"}
+    return Use(kinds | frozenset[Kind]({"reach"}) if reaches else kinds)
+
+
+WORDS = Vocabulary()
+"""With nothing that an operator said."""
+
+
+def read_vocabulary(value: object) -> object:
+    """What an operator says of tools, checked: patterns, and words with their likely spelling."""
+    if not isinstance(value, Mapping):
+        return value  # pyright: ignore[reportUnknownVariableType] - pydantic checks it next
+    said = {
+        pattern: [kinds] if isinstance(kinds, str) else kinds
+        for pattern, kinds in cast("Mapping[str, object]", value).items()
+    }
+    check_patterns(list(said))
+    for kinds in said.values():
+        for word in cast("list[object]", kinds) if isinstance(kinds, list) else ():
+            if word not in KINDS:
+                raise ValueError(unknown_key(str(word), KINDS, "a known word of what tools do"))
+    return said
