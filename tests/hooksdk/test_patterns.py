@@ -123,7 +123,7 @@ def test_a_regular_expression_is_refused_since_it_would_match_nothing(text: str)
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("craete_*", " Did you mean 'create_*' or 'create_issue'?"),
+        ("craete_*", " Did you mean 'create_*'?"),
         ("mcp:gitub:*", " Did you mean 'mcp:github:*'?"),
         ("hots::*", ""),
         ("delete_*", ""),
