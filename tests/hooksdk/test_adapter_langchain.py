@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast
 import pytest
 
 pytest.importorskip("langchain", reason="hooksdk[langchain] is not installed")
-pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 from langchain import agents
 from langchain.agents import AgentState
