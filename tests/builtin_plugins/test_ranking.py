@@ -253,7 +253,7 @@ def test_a_tool_that_returns_a_report_is_weak_where_a_bug_is_to_be_reported():
     assert (hit.id, hit.weak) == ("validate_document_footnotes", True)
 
 
-def test_who_asks_to_see_the_last_commits_is_shown_what_reads_them_before_what_commits():
+def test_who_asks_to_see_the_last_commits_is_shown_a_tool_that_reads_them_first():
     git = [
         replace(tool("git_commit", "Records changes to the repository", owner="git"), read_only=False),
         replace(tool("git_log", "Shows the commit logs", owner="git"), read_only=True),
@@ -261,8 +261,8 @@ def test_who_asks_to_see_the_last_commits_is_shown_what_reads_them_before_what_c
         replace(tool("git_diff", "Shows differences between branches or commits", owner="git"), read_only=True),
         replace(tool("git_diff_staged", "Shows changes that are staged for commit", owner="git"), read_only=True),
     ]
-    ranker = Bm25Ranker([*git, *(tool(f"set_thing{n}", f"Set the thing{n} of a worksheet.") for n in range(110))])
-    assert found(ranker, "show the last commits", 2) == ["git_show", "git_log"]
+    ranker = Bm25Ranker([*git, *(tool(f"thing{n}", f"Set the thing{n} of a worksheet.") for n in range(110))])
+    assert found(ranker, "show the last commits")[0] == "git_show"
     assert found(ranker, "commit the last changes")[0] == "git_commit"
 
 
