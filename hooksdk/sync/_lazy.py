@@ -71,6 +71,11 @@ class LazyHost:
         return f"<lazy {self._host!r}"
 
     @property
+    def approver(self) -> object:
+        """Who answers when a plugin asks for an approval; None: nobody."""
+        return self._host.approver
+
+    @property
     def plain(self) -> Host:
         """The host for plain code, open."""
         return self._opened()[0]

@@ -29,6 +29,8 @@ from __future__ import annotations
 from hooksdk.testing._approver import ScriptedApprover
 from hooksdk.testing._asserts import assert_answered, assert_asked, assert_blocked, assert_ran
 from hooksdk.testing._attacks import Attack, attacks, make_workspace
+from hooksdk.testing._conformance import Answer, ConformanceCase, Driver, Program
+from hooksdk.testing._conformance_cases import conformance_cases
 from hooksdk.testing._decision_snapshot import DecisionSnapshot
 from hooksdk.testing._events import Recorder, event, recorder
 from hooksdk.testing._exchanges import without_prose
@@ -44,15 +46,19 @@ from hooksdk.testing._tool_server import ToolServer
 from hooksdk.testing._verdicts import CallVerdict, Replay
 
 __all__ = [
+    "Answer",
     "Attack",
     "Call",
     "CallVerdict",
+    "ConformanceCase",
     "DecisionSnapshot",
+    "Driver",
     "Fault",
     "HookSession",
     "MakeStore",
     "OpenHookSession",
     "Played",
+    "Program",
     "Recorder",
     "Replay",
     "Reply",
@@ -70,6 +76,7 @@ __all__ = [
     "attacks",
     "call",
     "check_fault",
+    "conformance_cases",
     "decision_changes",
     "event",
     "make_workspace",

@@ -1,0 +1,3 @@
+"""hooksdk inside agent frameworks: the same plugins and the same configuration, one module for each framework, which alone
+imports it. `hooksdk.adapters.langchain` needs `pip install 'hooksdk[langchain]'`.
+"""

@@ -1,0 +1,226 @@
+"""What the adapters share: a framework's conversation is a session, and each of its runs a run of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Protocol, final
+
+import anyio
+
+from hooksdk.approvals import Approval, ApprovalRequest, Later
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.catalog import ToolContext
+from hooksdk.errors import ApprovalPending, RunAlreadyOpen
+from hooksdk.formats import get_format
+from hooksdk.run import JudgedCall, Run
+from hooksdk.session import Session
+from hooksdk.tasks import run_shielded
+from hooksdk.tools import Tool
+
+FORMAT = get_format("openai-chat")
+"""Plugins see one format in every framework."""
+Texts = Mapping[tuple[str, int], str]
+"""By call id, and which of the results with this id: the text of each result that is trimmed."""
+
+
+class SomeHost(Protocol):
+    """A `hooksdk.Host` that is open, or a `hooksdk.sync.LazyHost`."""
+
+    @property
+    def approver(self) -> Any:
+        """Who answers; None: the framework's own pause asks."""
+        ...
+
+    async def hold(self, session_id: str, *, idle: float | None = 600.0) -> Session:
+        """An open session."""
+        ...
+
+
+@final
+class Native:
+    """What an executor of a framework's tool gets beside its arguments, and what came of the call that the model made."""
+
+    def __init__(
+        self, run: Callable[[str, dict[str, Any], str], Awaitable[object]], read: Callable[[object], ToolResult],
+        pauses: type[BaseException],
+    ) -> None:  # fmt: skip
+        self._run, self._read, self._pauses = run, read, pauses
+        self.value: object = None
+        """The framework's own value."""
+        self.result: ToolResult | None = None
+        """The same, as hooksdk has it."""
+        self.pause: BaseException | None = None
+        """What the tool raised to pause the framework."""
+
+    async def execute(self, name: str, arguments: dict[str, Any], call: ToolCall) -> ToolResult:
+        """Run the framework's tool."""
+        try:
+            value = await self._run(name, arguments, call.id)
+        except self._pauses as pause:
+            self.pause = pause
+            raise ApprovalPending from None
+        result = self._read(value)
+        if not call.parent_id:  # the model's own call, and none that a tool makes
+            self.value, self.result = value, result
+        return result
+
+
+def native_tool(name: str, description: str, parameters: Mapping[str, Any], source: Any, owner: str) -> Tool:
+    """A framework's tool. Whoever watches the framework reads its arguments, so it gets no secrets."""
+
+    async def execute(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        return await context.native.execute(name, arguments, context.call)
+
+    return Tool(
+        name=name, description=description, parameters=parameters, source=source, owner=owner, execute=execute,
+        core=False, keeps_secrets=False,
+    )  # fmt: skip
+
+
+@final
+class Conversation:
+    """One run of a framework's agent, from its first sign to its end or its pause."""
+
+    def __init__(self, conversations: Conversations, session_id: str) -> None:
+        self._all, self.id = conversations, session_id
+        self._outer = inside.get()
+        self._lock = anyio.Lock()
+        self._known: object = None
+        self.session: Session
+        self.run: Run | None = None
+        self.working = 0
+        """How many of its calls are at work."""
+        self.paused = ""
+        """Why it pauses when none is."""
+
+    async def begin(self, prompt: object = None) -> Run:
+        """Its run, opened where it is not."""
+        async with self._lock:
+            if self.run is None:
+                self.session = await self._opened()
+                approver = None if self._all.host.approver is not None else _ask_later
+                options: dict[str, Any] = {"approver": approver, **self._all.options}
+                run = self.session.run(prompt, **options)
+                await run.__aenter__()
+                self.run = run
+            return self.run
+
+    async def _opened(self) -> Session:
+        if self._outer is None:
+            return await self._all.host.hold(self.id)
+        session = self._outer[0].session.child(self.id)
+        await session.__aenter__()
+        return session
+
+    async def resolve(self, natives: Sequence[Any], make: Callable[[Any], Tool]) -> Run:
+        """The run, with these tools; the same are resolved once."""
+        run = await self.begin()
+        async with self._lock:
+            if self._known != [*map(id, natives)]:
+                await run.resolve_tools([*map(make, natives)], core=self._all.core)
+                self._known = [*map(id, natives)]
+        return run
+
+    async def call(
+        self, call: ToolCall, native: Native, ask: Callable[[JudgedCall, ApprovalRequest], Approval]
+    ) -> ToolResult:
+        """Take a call from its judging to its result. `ask` pauses the framework, or answers what a person said."""
+        judged = await (await self.begin()).judge(call)
+        while judged.pending is not None:
+            await judged.approve(ask(judged, judged.pending))
+        if judged.result is not None:
+            return judged.result
+        token = inside.set((self, call.id))
+        try:
+            return await judged.execute(native=native)
+        except ApprovalPending:
+            raise native.pause or AssertionError from None
+        finally:
+            inside.reset(token)
+
+    async def end(self, error: BaseException | None = None) -> Texts:
+        """End the run: by the error, `paused` where something has paused it, else `completed`. Answers what is trimmed then."""
+        run, self.run = self.run, None
+        self._all.open.pop(self.id, None)
+        return {} if run is None else await run_shielded(self._end, run, error)
+
+    async def _end(self, run: Run, error: BaseException | None) -> Texts:
+        if self.paused and error is None:
+            run.pause(self.paused)
+        try:
+            await run.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
+            return self._trimmed()
+        finally:
+            if self._outer is not None:
+                await self.session.close()
+
+    def _trimmed(self) -> Texts:
+        ids = {info.call_id for info in self.session.results.list() if info.trimmed}
+        found: dict[tuple[str, int], str] = {}
+        times = Counter[str]()
+        for message in self.session.view if ids else ():
+            for result in FORMAT.results(message):
+                if result.call_id in ids:
+                    found[result.call_id, times[result.call_id]] = result.text
+                times[result.call_id] += 1
+        return found
+
+
+inside: ContextVar[tuple[Conversation, str] | None] = ContextVar("hooksdk conversation", default=None)
+"""The conversation whose tool runs here, and the tool's call: an agent that it runs is a sub-agent."""
+
+
+@final
+class Conversations:
+    """The runs of a framework's agent that are open, by session."""
+
+    def __init__(self, host: SomeHost, core: Sequence[str], options: Mapping[str, Any]) -> None:
+        self.host, self.core, self.options = host, core, options
+        self.open: dict[str, Conversation] = {}
+
+    def get(self, session_id: str) -> Conversation:
+        """The open one, or a new one. Inside of another's tool it is a sub-agent's, whatever id it has."""
+        if (outer := inside.get()) is not None:
+            session_id = f"{outer[0].id}/{outer[1]}"
+        return self.open.setdefault(session_id, Conversation(self, session_id))
+
+    async def begin(self, session_id: str, prompt: object) -> None:
+        """A run begins. One that the framework has left without a word ends first. Raises `RunAlreadyOpen` while its calls are
+        at work."""
+        before = self.get(session_id)
+        if before.run is not None:
+            if before.working:
+                raise RunAlreadyOpen(before.id, before.run.info.run_id)
+            await before.end(RuntimeError("the framework left it"))
+        conversation = self.get(session_id)
+        try:
+            await conversation.begin(prompt)
+        except BaseException:
+            await conversation.end()
+            raise
+
+
+def short_texts(call_ids: Iterable[str | None], texts: Texts) -> list[str | None]:
+    """For each message of a framework's list, by the call that it answers, if any: the text in its place, or None."""
+    times = Counter[str]()
+    found: list[str | None] = []
+    for call_id in call_ids:
+        found.append(None if call_id is None else texts.get((call_id, times[call_id])))
+        times[call_id or ""] += 1
+    return found
+
+
+def read_decision(answer: Any) -> Approval:
+    """What a person decided, as LangChain's `HumanInTheLoopMiddleware` has it: anything but an approval is a no."""
+    try:
+        (decision,) = answer["decisions"]
+        kind, message = decision["type"], decision.get("message")
+    except (AttributeError, KeyError, TypeError, ValueError):
+        kind, message = "", "the answer was neither an approval nor a refusal"
+    return Approval(True) if kind == "approve" else Approval(False, str(message or ""))
+
+
+async def _ask_later(_request: ApprovalRequest) -> Later:
+    return Later()

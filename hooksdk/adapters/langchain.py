@@ -1,0 +1,249 @@
+"""hooksdk in LangChain's agents: a middleware for `create_agent` and `create_deep_agent`.
+
+    agent = create_agent(model, tools, middleware=[HookSDK(LazyHost())], checkpointer=InMemorySaver())
+
+Put it first. The session is the thread of the agent's configuration; without one each run has a session of its own.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any, NotRequired, cast, final
+
+import anyio.to_thread
+from langchain.agents import AgentState
+from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware.types import PrivateStateAttr
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.config import get_config
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import interrupt
+
+from hooksdk.adapters._conversation import (
+    FORMAT,
+    Conversation,
+    Conversations,
+    Native,
+    SomeHost,
+    Texts,
+    native_tool,
+    read_decision,
+    short_texts,
+)
+from hooksdk.approvals import Approval, ApprovalRequest
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.errors import ConfigError
+from hooksdk.formats import Message
+from hooksdk.run import JudgedCall, PreparedMessages, Run
+from hooksdk.tools import Tool
+
+__all__ = ["HookSDK"]
+
+
+class _State(AgentState[Any]):
+    hooksdk_session: NotRequired[Annotated[str, PrivateStateAttr]]
+    """The session of a run without a thread."""
+
+
+@final
+class HookSDK(AgentMiddleware[Any, Any, Any]):
+    """Every policy, observer and trimmer of a host, in an agent of LangChain's.
+
+    - `host`: a `hooksdk.Host` that is open, or a `hooksdk.sync.LazyHost`, which `agent.invoke` needs.
+    - `core`: tools that tool search never hides, by name or pattern.
+    - `owner_of`: where a tool comes from, such as `("mcp", "github")`, for rules that name it; `("host", "")` without it.
+    - other keywords are those of `Session.run`, such as `context_window=200_000` and `requester={...}`.
+
+    A call that a policy asks about pauses the agent by `interrupt`, in the form of `HumanInTheLoopMiddleware`, and is resumed
+    as there, with `approve` or `reject`. A host with an approver asks that one instead.
+    """
+
+    state_schema = _State
+
+    def __init__(
+        self, host: SomeHost, *, core: Sequence[str] = (), owner_of: Callable[[BaseTool], tuple[str, str]] | None = None,
+        **options: Any,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.tools = []
+        self._host, self._owner_of = host, owner_of
+        self._conversations = Conversations(host, core, options)
+
+    def _conversation(self, state: Any) -> Conversation:
+        return self._conversations.get(state.get("hooksdk_session") or _thread())
+
+    async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:  # noqa: ARG002
+        """A run begins."""
+        own = "" if _thread() else uuid.uuid4().hex
+        await self._conversations.begin(own or _thread(), _text(state["messages"][-1]) if state["messages"] else None)
+        return {"hooksdk_session": own}
+
+    async def aafter_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:  # noqa: ARG002
+        """A run has its answer: trims are applied, in the agent's own state as well."""
+        messages = state["messages"]
+        shown = _trimmed(messages, await self._conversation(state).end())
+        return {"messages": [new for old, new in zip(messages, shown, strict=True) if new is not old]}
+
+    async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Offer what is granted, show what is trimmed, and record the reply before its tools run."""
+        conversation = self._conversation(request.state)
+        try:
+            run = await conversation.resolve([one for one in request.tools if isinstance(one, BaseTool)], self._tool)
+            prepared = await run.prepare_messages([*map(_plain, request.messages)], follow=True)
+            tools = _offered(run, request.tools)
+            response = await handler(request.override(messages=_shown(request.messages, prepared), tools=tools))
+            await _record(run, getattr(response, "model_response", response))
+        except GraphBubbleUp:
+            conversation.paused = "the model call was interrupted"
+            await conversation.end()
+            raise
+        except BaseException as error:
+            await conversation.end(error)
+            raise
+        return response
+
+    def _tool(self, tool: BaseTool) -> Tool:
+        definition = convert_to_openai_tool(tool)["function"]
+        where = self._owner_of(tool) if self._owner_of else ("host", "")
+        return native_tool(tool.name, definition.get("description", ""), definition.get("parameters", {}), *where)
+
+    async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Judge the call, run it by the agent's own tool node, and record what came of it."""
+        conversation = self._conversation(request.state)
+        conversation.working += 1
+        error: BaseException | None = None
+        try:
+            if conversation.run is None:  # resumed after a pause
+                await conversation.resolve(request.runtime.tools, self._tool)
+            return await _call(conversation, request, handler)
+        except GraphBubbleUp:
+            conversation.paused = "a tool call waits"
+            raise
+        except BaseException as problem:
+            error = problem
+            raise
+        finally:
+            conversation.working -= 1
+            if error is not None or (conversation.paused and not conversation.working):
+                await conversation.end(error)
+
+    # The same for `agent.invoke`
+
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        """A run begins."""
+        return self._plainly(self.abefore_agent, state, runtime)
+
+    def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        """A run has its answer."""
+        return self._plainly(self.aafter_agent, state, runtime)
+
+    def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        """A model call."""
+        return self._plainly(self.awrap_model_call, request, partial(anyio.to_thread.run_sync, handler))
+
+    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        """A tool call."""
+        return self._plainly(self.awrap_tool_call, request, partial(anyio.to_thread.run_sync, handler))
+
+    def _plainly(self, seam: Callable[..., Any], *args: Any) -> Any:
+        plain = getattr(self._host, "plain", None)
+        if plain is None:
+            problem = "agent.invoke(...) needs HookSDK(LazyHost(...)), with LazyHost of hooksdk.sync; with a Host call agent.ainvoke(...)"
+            raise ConfigError("HookSDK(host)", (problem,))
+        return plain.call(seam, *args)
+
+
+def _thread() -> str:
+    return str(get_config().get("configurable", {}).get("thread_id") or "")
+
+
+async def _call(conversation: Conversation, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+    tools = {tool.name: tool for tool in request.runtime.tools}
+    call = ToolCall(request.tool_call["id"], request.tool_call["name"], request.tool_call["args"])
+
+    async def run(name: str, arguments: dict[str, Any], call_id: str) -> object:
+        made = {**request.tool_call, "name": name, "args": arguments, "id": call_id}
+        return await handler(replace(request, tool_call=made, tool=tools.get(name)))
+
+    native = Native(run, partial(_result, call.id), GraphBubbleUp)
+    result = await conversation.call(call, native, _ask)
+    return native.value if native.result == result else _with_text(native.value, result, call)
+
+
+def _ask(judged: JudgedCall, request: ApprovalRequest) -> Approval:
+    """Pause the agent, or answer what it was resumed with."""
+    words = "\n".join(filter(None, (request.title, request.description)))
+    action = {"name": judged.call.name, "args": judged.arguments, "description": words}
+    review = {"action_name": judged.call.name, "allowed_decisions": ["approve", "reject"]}
+    return read_decision(interrupt({"action_requests": [action], "review_configs": [review]}))
+
+
+def _text(message: BaseMessage) -> str:
+    return str(message.text)
+
+
+def _plain(message: BaseMessage) -> Message:
+    if isinstance(message, AIMessage):
+        calls = [ToolCall(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
+        return FORMAT.reply(_text(message), calls)
+    if isinstance(message, ToolMessage):
+        return {"role": "tool", "tool_call_id": message.tool_call_id, "content": _text(message)}
+    return {"role": "system" if message.type == "system" else "user", "content": _text(message)}
+
+
+def _trimmed(messages: Sequence[BaseMessage], texts: Texts) -> list[BaseMessage]:
+    short = short_texts([one.tool_call_id if isinstance(one, ToolMessage) else None for one in messages], texts)
+    return [
+        one if text is None or text == _text(one) else one.model_copy(update={"content": text, "artifact": None})
+        for one, text in zip(messages, short, strict=True)
+    ]
+
+
+def _shown(messages: Sequence[BaseMessage], prepared: PreparedMessages) -> list[BaseMessage]:
+    if prepared.replaced:
+        return [*convert_to_messages(prepared)]
+    return [*_trimmed(messages, prepared.trimmed), *map(HumanMessage, prepared.added)]
+
+
+def _offered(run: Run, tools: Sequence[BaseTool | dict[str, Any]]) -> list[BaseTool | dict[str, Any]]:
+    """The agent's own objects where they are offered, and definitions of what plugins add; a provider's own tools stay."""
+    offered = {tool.name: tool for tool in run.offered}
+    mine = {
+        name for name, tool in offered.items() if tool.source == "plugin" or tool.bridge or tool.name != tool.own_name
+    }
+    own = [tool for tool in tools if isinstance(tool, dict) or tool.name in offered.keys() - mine]
+    return [*own, *FORMAT.tools([offered[name] for name in offered if name in mine])]
+
+
+async def _record(run: Run, response: Any) -> None:
+    messages: list[BaseMessage] = [response] if isinstance(response, AIMessage) else response.result
+    usage: Any = next((one.usage_metadata for one in messages if isinstance(one, AIMessage)), None)
+    await run.record([*map(_plain, messages)], usage=usage)
+
+
+def _messages_in(value: Any) -> list[Any]:
+    """What a tool answers with: itself a message, a `Command` with messages, or several of these."""
+    if isinstance(value, (list, tuple)):
+        return [message for one in cast("Sequence[Any]", value) for message in _messages_in(one)]
+    update = getattr(value, "update", {"messages": [value]})
+    return [*update.get("messages", ())] if hasattr(update, "get") else []
+
+
+def _result(call_id: str, value: object) -> ToolResult:
+    answers = [one for one in _messages_in(value) if isinstance(one, ToolMessage) and one.tool_call_id == call_id]
+    return ToolResult(_text(answers[0]), is_error=answers[0].status == "error") if answers else ToolResult("")
+
+
+def _with_text(value: Any, result: ToolResult, call: ToolCall) -> Any:
+    """A result that is not the tool's own; what else a `Command` does stays."""
+    status = "error" if result.is_error else "success"
+    message = ToolMessage(result.text, name=call.name, tool_call_id=call.id, status=status)
+    if not hasattr(value, "update"):
+        return message
+    others = [one for one in _messages_in(value) if getattr(one, "tool_call_id", None) != call.id]
+    return replace(value, update={**value.update, "messages": [*others, message]})

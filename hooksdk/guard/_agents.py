@@ -1,0 +1,190 @@
+"""What the coding agents' hooks say, and how they are answered: one table. What each does with an answer was tried with the
+programs themselves; see docs/reference/guard.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, final
+
+from hooksdk.errors import HookSDKError
+from hooksdk.values import as_list, as_object, is_list, is_object
+
+Kind = Literal["session_start", "session_end", "prompt", "before_call", "after_call", "stop", "other"]
+
+
+@dataclass(eq=False)
+class UnreadableHook(HookSDKError):
+    """What came is no hook of this agent."""
+
+    agent: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.agent}: {self.problem}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HookEvent:
+    """One hook of an agent, in words that are the same for all of them."""
+
+    agent: str
+    kind: Kind
+    name: str
+    """What the agent calls the hook."""
+    session: str
+    """The agent's own id of its session."""
+    folder: Path
+    tool: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    call_id: str = ""
+    """The agent's own id of the call; empty where it has none."""
+    result: Any = None
+    """What the tool answered, in its own shape."""
+    failed: bool = False
+    prompt: str = ""
+    helper: str = ""
+    """The sub-agent that makes the call, by the agent's own id of it; empty for the agent itself."""
+    helper_type: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the guard says of one hook. Without anything in it: no objection, which never waives a question of the agent's own."""
+
+    deny: str = ""
+    """Why it may not happen."""
+    ask: str = ""
+    """What a person is to be asked first."""
+    arguments: Mapping[str, Any] | None = None
+    """With which arguments the call is to run instead."""
+    result: Any = None
+    """What the model is to read instead, in the tool's own shape; None: what it answered."""
+
+
+Output = Mapping[str, Any]
+"""The JSON that a hook prints; empty: nothing."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Agent:
+    """One coding agent."""
+
+    name: str
+    title: str
+    events: Mapping[str, Kind]
+    """Its hooks that the guard reads, by name."""
+    asks: bool
+    """True where `ask` becomes the agent's own question; elsewhere the question waits at the approval desk."""
+    answer: Callable[[HookEvent, Verdict], Output] = field(repr=False)
+
+
+def read_event(agent_name: str, payload: object) -> HookEvent:
+    """The hook that an agent fires. Raises `UnreadableHook` for what is none."""
+    agent = AGENTS.get(agent_name)
+    if agent is None:
+        raise UnreadableHook(agent_name, f"no such agent is known. Write one of {', '.join(AGENTS)}")
+    if not is_object(payload):
+        raise UnreadableHook(agent_name, "a hook sends a JSON object on stdin, and something else came")
+    name, session, folder = (payload.get(key) for key in ("hook_event_name", "session_id", "cwd"))
+    if not all(isinstance(each, str) and each for each in (name, session, folder)):
+        raise UnreadableHook(agent_name, "its hook lacks hook_event_name, session_id or cwd, each a text")
+    kind = agent.events.get(str(name), "other")
+    tool, arguments = payload.get("tool_name"), payload.get("tool_input")
+    if kind == "other" and tool and "tool_response" not in payload:
+        # A newer agent's word for a call that is about to run, perhaps: it does not pass unseen.
+        raise UnreadableHook(
+            agent_name, f"its hook {name} is about a tool, and this version of hooksdk does not know it"
+        )
+    if kind in ("before_call", "after_call"):
+        if not isinstance(tool, str) or not tool:
+            raise UnreadableHook(agent_name, f"its hook {name} lacks tool_name")
+        if not is_object(arguments):
+            # An argument that nobody can read is no reason to let the call pass.
+            raise UnreadableHook(agent_name, f"its hook {name} has a tool_input that is no object")
+    return HookEvent(
+        agent=agent_name, kind=kind, name=str(name), session=str(session), folder=Path(str(folder)), tool=str(tool or ""),
+        arguments=as_object(arguments), call_id=_text(payload, "tool_use_id"), result=payload.get("tool_response"),
+        failed="Failure" in str(name), prompt=_text(payload, "prompt"), helper=_text(payload, "agent_id"),
+        helper_type=_text(payload, "agent_type"),
+    )  # fmt: skip
+
+
+def _text(payload: Mapping[str, Any], key: str) -> str:
+    value = payload.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _in_claudes_words(event: HookEvent, verdict: Verdict) -> Output:
+    """Claude Code, and Qwen Code, which has its words."""
+    if event.kind in ("prompt", "stop"):
+        return {"decision": "block", "reason": verdict.deny} if verdict.deny and event.kind == "prompt" else {}
+    output: dict[str, Any] = {}
+    if event.kind == "before_call":
+        decision = "deny" if verdict.deny else "ask" if verdict.ask else ""
+        if decision:
+            output = {"permissionDecision": decision, "permissionDecisionReason": verdict.deny or verdict.ask}
+        if verdict.arguments is not None and not verdict.deny:
+            output["updatedInput"] = verdict.arguments
+    elif event.kind == "after_call" and verdict.result is not None:
+        output = {"updatedToolOutput": verdict.result}
+    return {"hookSpecificOutput": {"hookEventName": event.name, **output}} if output else {}
+
+
+def _in_codex_words(event: HookEvent, verdict: Verdict) -> Output:
+    output = as_object(_in_claudes_words(event, verdict).get("hookSpecificOutput"))
+    if event.kind == "before_call" and output:
+        # It takes other arguments only with an "allow", which waives its own question.
+        allowed = {"permissionDecision": "allow"} if verdict.arguments is not None and not verdict.deny else {}
+        return {"hookSpecificOutput": {**output, **allowed}}
+    return _in_claudes_words(event, verdict) if event.kind == "prompt" else {}
+
+
+def _in_geminis_words(event: HookEvent, verdict: Verdict) -> Output:
+    if verdict.deny and event.kind in ("before_call", "prompt"):
+        return {"decision": "deny", "reason": verdict.deny}
+    if event.kind == "before_call" and verdict.arguments is not None:
+        return {"hookSpecificOutput": {"hookEventName": event.name, "tool_input": verdict.arguments}}
+    if event.kind == "after_call" and verdict.result is not None:
+        return {"decision": "deny", "reason": "\n".join(texts_in(verdict.result))}
+    return {}
+
+
+_CLAUDES_EVENTS: dict[str, Kind] = {
+    "SessionStart": "session_start", "SessionEnd": "session_end", "UserPromptSubmit": "prompt", "PreToolUse": "before_call",
+    "PostToolUse": "after_call", "PostToolUseFailure": "after_call", "Stop": "stop",
+}  # fmt: skip
+_GEMINIS_EVENTS: dict[str, Kind] = {
+    "SessionStart": "session_start", "SessionEnd": "session_end", "BeforeAgent": "prompt", "BeforeTool": "before_call",
+    "AfterTool": "after_call", "AfterAgent": "stop",
+}  # fmt: skip
+
+AGENTS: Mapping[str, Agent] = {
+    agent.name: agent
+    for agent in (
+        Agent(name="claude-code", title="Claude Code", events=_CLAUDES_EVENTS, asks=True, answer=_in_claudes_words),
+        Agent(name="codex", title="Codex", events=_CLAUDES_EVENTS, asks=False, answer=_in_codex_words),
+        Agent(name="gemini", title="Gemini CLI", events=_GEMINIS_EVENTS, asks=False, answer=_in_geminis_words),
+        Agent(name="qwen", title="Qwen Code", events=_CLAUDES_EVENTS, asks=False, answer=_in_claudes_words),
+    )
+}
+"""The coding agents that the guard knows, by name."""
+
+
+def texts_in(value: Any) -> list[str]:
+    """All texts in a JSON value, in their order."""
+    if isinstance(value, str):
+        return [value]
+    parts = value.values() if is_object(value) else as_list(value)
+    return [text for each in parts for text in texts_in(each)]
+
+
+def with_texts(value: Any, texts: list[str]) -> Any:
+    """The same JSON value with these texts, in their order, in the places of its own; they are taken from the list."""
+    if isinstance(value, str):
+        return texts.pop(0)
+    if is_object(value):
+        return {key: with_texts(each, texts) for key, each in value.items()}
+    return [with_texts(each, texts) for each in value] if is_list(value) else value

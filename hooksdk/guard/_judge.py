@@ -1,0 +1,209 @@
+"""The judge: asked by the agents' hooks, in this process or over its socket."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, final
+
+import anyio
+from anyio.abc import SocketAttribute, SocketStream, TaskGroup
+from anyio.streams.stapled import MultiListener
+
+from hooksdk.errors import HookSDKError
+from hooksdk.guard._agents import AGENTS, Output, UnreadableHook, read_event
+from hooksdk.guard._project import Project, pinned_folder
+from hooksdk.guard.client import guard_folder
+from hooksdk.stores.locks import lock
+from hooksdk.tasks import describe
+
+logger = logging.getLogger("hooksdk")
+
+IDLE = 900.0
+"""Seconds without any hook after which the judge ends. Its sessions are kept by the store, and the next hook starts it again."""
+
+
+@final
+class Judge:
+    """Judges what coding agents do, by the rules of the project that each of their sessions began in.
+
+    ```python
+    import anyio
+
+    from hooksdk.guard import Judge
+
+    async def main() -> None:
+        async with Judge() as judge:
+            hook = {"hook_event_name": "PreToolUse", "session_id": "s1", "cwd": ".", "tool_name": "Bash"}
+            output = await judge.answer("claude-code", {**hook, "tool_input": {"command": "ls"}, "tool_use_id": "t1"})
+        assert output == {}  # no objection
+
+    anyio.run(main)
+    ```
+
+    Enter and leave it in the same task; leaving it ends all sessions.
+    """
+
+    def __init__(self) -> None:
+        self._projects: dict[Path, Project] = {}
+        self._opening = anyio.Lock()
+        self._group: TaskGroup | None = None
+        self.hooks = 0
+        """How many it has answered."""
+
+    async def __aenter__(self) -> Self:
+        self._group = anyio.create_task_group()
+        await self._group.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        group, self._group = self._group, None
+        assert group is not None
+        try:
+            with anyio.CancelScope(shield=True):
+                for project in self._projects.values():
+                    await project.aclose()
+        finally:
+            group.cancel_scope.cancel()
+            await group.__aexit__(None, None, None)
+
+    @property
+    def projects(self) -> Mapping[Path, Project]:
+        """Those that were asked about so far, by their folder."""
+        return self._projects
+
+    async def answer(self, agent: str, payload: object) -> Output:
+        """What an agent's hook is to print; empty for nothing. Raises `UnreadableHook`, `ConfigError` and what a session
+        raises: then the call must not run."""
+        event = read_event(agent, payload)
+        if event.kind == "other":
+            return {}
+        folder = await pinned_folder(event)
+        async with self._opening:
+            if folder not in self._projects:
+                assert self._group is not None
+                self._projects[folder] = Project(folder, self._group)
+        verdict = await self._projects[folder].answer(event)
+        self.hooks += 1
+        return AGENTS[agent].answer(event, verdict)
+
+
+async def serve(*, idle: float = IDLE) -> bool:
+    """Answer over the socket of this user until no hook has come for `idle` seconds. False where another judge does."""
+    folder = Path(guard_folder())
+    held = os.open(folder / "judge.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if not lock(held):
+            return False
+        path = folder / "judge.sock"
+        path.unlink(missing_ok=True)  # of a judge that was killed
+        listener = await anyio.create_unix_listener(path, mode=0o600)
+        try:
+            async with Judge() as judge:
+                await _Server(judge, listener, idle).run(folder)
+        finally:
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(held)
+    return True
+
+
+@final
+class _Server:
+    def __init__(self, judge: Judge, listener: MultiListener[SocketStream] | Any, idle: float) -> None:
+        self._judge, self._listener, self._idle = judge, listener, idle
+        self._started, self._last, self._open = time.time(), anyio.current_time(), 0
+
+    async def run(self, folder: Path) -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._listener.serve, self._serve_one)
+            (folder / "judge.json").write_text(json.dumps({"pid": os.getpid(), "since": self._started}), "utf-8")
+            while (rest := self._last + self._idle - anyio.current_time()) > 0 or self._open:  # noqa: ASYNC110 - a clock, nobody's news
+                await anyio.sleep(max(rest, 0.1))
+            for name in ("judge.sock", "judge.json"):  # from here on nobody comes any more
+                (folder / name).unlink(missing_ok=True)
+            while True:  # who has come is answered
+                await anyio.sleep(0.1)
+                if not self._open:
+                    break
+            group.cancel_scope.cancel()
+
+    async def _serve_one(self, stream: SocketStream) -> None:
+        self._open += 1
+        try:
+            async with stream:
+                if _is_of_this_user(stream.extra(SocketAttribute.raw_socket)):  # noqa: S610 - no query
+                    await stream.send(await self._answer(stream))
+        except (OSError, anyio.BrokenResourceError):
+            pass  # the hook is gone
+        finally:
+            self._open -= 1
+            self._last = anyio.current_time()
+
+    async def _answer(self, stream: SocketStream) -> bytes:
+        parts: list[bytes] = []
+        with suppress(anyio.EndOfStream):
+            while True:
+                parts.append(await stream.receive())
+        agent, _, payload = b"".join(parts).partition(b"\n")
+        try:
+            output = await self._judge.answer(agent.decode(errors="replace"), _parsed(agent, payload))
+            return b"answer\n" + (json.dumps(output).encode() if output else b"")
+        except HookSDKError as error:
+            return b"problem\n" + str(error).encode(errors="replace")
+        except Exception as error:
+            logger.exception("a hook could not be judged")
+            return b"problem\n" + f"the judge failed: {describe(error)}. Its log says more".encode(errors="replace")
+
+
+def _parsed(agent: bytes, payload: bytes) -> object:
+    try:
+        return json.loads(payload)
+    except ValueError as error:
+        raise UnreadableHook(agent.decode(errors="replace"), f"its hook is no JSON: {error}") from None
+
+
+def _is_of_this_user(connection: socket.socket) -> bool:
+    """The rights of folder and socket say it already; where the system tells whose a connection is, it is looked at, too."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return struct.unpack("3i", peer)[1] == os.getuid()
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeStatus:
+    """How the judge of this user is."""
+
+    pid: int
+    since: float
+    """Seconds since 1970."""
+
+
+def judge_status() -> JudgeStatus | None:
+    """The judge that runs; None where none does."""
+    folder = Path(guard_folder())
+    try:
+        held = os.open(folder / "judge.lock", os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    try:
+        if lock(held):
+            return None
+        facts: dict[str, Any] = json.loads((folder / "judge.json").read_text("utf-8"))
+        return JudgeStatus(pid=facts["pid"], since=facts["since"])
+    except (FileNotFoundError, ValueError):  # it begins or ends just now
+        return None
+    finally:
+        os.close(held)

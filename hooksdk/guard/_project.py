@@ -1,0 +1,382 @@
+"""What one folder's rules are, and the agents' sessions that they judge."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import final
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from hooksdk.approvals import Approval, ApprovalRequest, Later, digest_of
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.config import Config, ConfigWatch, state_folder
+from hooksdk.desk import ApprovalDesk
+from hooksdk.errors import PolicyFailed, RunBlocked, SessionClosed
+from hooksdk.gateway import config_problems
+from hooksdk.guard._agents import AGENTS, HookEvent, Verdict, texts_in, with_texts
+from hooksdk.host import Host
+from hooksdk.run import JudgedCall, Run
+from hooksdk.session import Session
+from hooksdk.stores import open_store
+from hooksdk.tools import Tool
+
+logger = logging.getLogger("hooksdk")
+
+SECRET = re.compile(r"\{\{\s*secret:")
+ANY_ARGUMENTS = {"type": "object", "additionalProperties": True}
+MOST_CALLS = 500
+"""Calls of a session whose results may still come; of more, the newest. An agent's call that failed elsewhere never has one."""
+
+
+@final
+class Project:
+    """One folder's host, by its configuration as it is now, and the sessions of the agents that work there."""
+
+    def __init__(self, folder: Path, group: TaskGroup) -> None:
+        self.folder = folder
+        self._group = group
+        tables = {"gateway": config_problems}
+        self._watch = ConfigWatch(folder=folder, check=self._host, tables=tables)
+        # Not the host's own: the next one goes on with it.
+        self._store = open_store(self._watch.config.store or "jsonl")
+        self._open: tuple[Host, anyio.Event, anyio.Event] | None = None
+        self._sessions: dict[str, AgentSession] = {}
+        self._changing = anyio.Lock()
+        self._events = 0
+        self._at_rest = anyio.Event()
+
+    def _host(self, config: Config) -> Host:
+        return Host(config=config, folder=self.folder, store=self._store, approver=ApprovalDesk(wait=0))
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions of agents are open."""
+        return len(self._sessions)
+
+    @property
+    def problem(self) -> str:
+        """Why the files as they are now do not count; empty where they do."""
+        return self._watch.problem
+
+    async def answer(self, event: HookEvent) -> Verdict:
+        """What the rules say of one hook."""
+        async with self._at_work() as host:
+            if event.kind == "session_end":
+                await self._leave(f"{event.agent} {event.session}")
+                return Verdict()
+            session = await self._session(host, event)
+            if event.helper and event.kind in ("before_call", "after_call"):
+                # A sub-agent gets no tool that the agent around it does not have.
+                blocked = await (await self._session(host, _of_the_agent_itself(event))).be_ready(event)
+                if blocked.deny:
+                    return blocked
+            return await session.answer(event)
+
+    @asynccontextmanager
+    async def _at_work(self) -> AsyncGenerator[Host]:
+        """The host of the configuration of now; it stays while somebody is at work with it."""
+        async with self._changing:
+            if self._watch.catch_up() or self._open is None:
+                while self._events:
+                    self._at_rest = anyio.Event()
+                    await self._at_rest.wait()
+                await self.close()
+                self._open = await self._group.start(_keep_host, self._host(self._watch.config))
+            assert self._open is not None
+            host = self._open[0]
+            self._events += 1
+        try:
+            yield host
+        finally:
+            self._events -= 1
+            self._at_rest.set()
+
+    async def _session(self, host: Host, event: HookEvent) -> AgentSession:
+        whole_key = f"{event.agent} {event.session}"
+        key = f"{whole_key} {event.helper}" if event.helper else whole_key
+        session = self._sessions.get(key)
+        if session is None or session.ended.is_set():
+            parent = None
+            if event.helper:
+                whole = await self._session(host, _of_the_agent_itself(event))
+                parent = whole.session
+            session = self._sessions[key] = AgentSession(host, event, parent)
+            try:
+                await self._group.start(session.keep)
+            except BaseException:
+                self._sessions.pop(key, None)
+                raise
+        return session
+
+    async def _leave(self, name: str) -> None:
+        for key in [key for key in reversed(self._sessions) if f"{key} ".startswith(f"{name} ")]:
+            await self._sessions.pop(key).leave()
+
+    async def close(self) -> None:
+        """End all sessions, and the host."""
+        for key in list(reversed(self._sessions)):
+            await self._sessions.pop(key).leave()
+        if self._open is not None:
+            _, leave, left = self._open
+            self._open = None
+            leave.set()
+            await left.wait()
+
+    async def aclose(self) -> None:
+        """Close what is open, the store as well."""
+        await self.close()
+        await self._store.aclose()
+
+
+def _of_the_agent_itself(event: HookEvent) -> HookEvent:
+    return HookEvent(agent=event.agent, kind="other", name=event.name, session=event.session, folder=event.folder)
+
+
+async def _keep_host(host: Host, *, task_status: TaskStatus[tuple[Host, anyio.Event, anyio.Event]]) -> None:
+    leave, left = anyio.Event(), anyio.Event()
+    try:
+        async with host:
+            task_status.started((host, leave, left))
+            await leave.wait()
+    finally:
+        left.set()
+
+
+@final
+class AgentSession:
+    """One session of an agent, or of a sub-agent in it: a session of ours with a run for each prompt. A task of its own keeps
+    both, since a run is entered and left by the same one."""
+
+    def __init__(self, host: Host, event: HookEvent, parent: Session | None) -> None:
+        self.ended = anyio.Event()
+        self._host = host
+        self._agent = AGENTS[event.agent]
+        self._desk = ApprovalDesk(wait=0)
+        self._about = event
+        name = f"guard-{event.agent}-{event.session}"
+        self.session = parent.child(f"{parent.id}/{event.helper}") if parent else host.session(name)
+        self._run: Run | None = None
+        self._tools: dict[str, Tool] = {}
+        self._calls: dict[str, JudgedCall] = {}
+        """Those that may run, by the agent's id of them."""
+        self._waiting: dict[str, str] = {}
+        """Ids of calls that wait for the desk, by what stands for name and arguments: made again, a call has its id."""
+        self._ran: set[str] = set()
+        """Ids of calls that have run without the guard's knowing: nobody is asked about them any more."""
+        self._step = _Step()
+        """The next one, or the one that is being taken."""
+        self._news = anyio.Event()
+        self._turn = anyio.Lock()
+
+    async def keep(self, *, task_status: TaskStatus[None]) -> None:
+        """Keep the session, and one run after the other in it, until it is left."""
+        opened = False
+        try:
+            async with self.session:
+                opened = True
+                task_status.started()
+                step = await self._receive()
+                while not step.ends:
+                    step = await self._keep_run(step)
+        except Exception:
+            if not opened:
+                raise  # to whoever opens it
+            logger.exception("the guard's session '%s' ended with an error", self.session.id)
+        finally:
+            self.ended.set()
+            self._step.done.set()
+
+    async def _keep_run(self, step: _Step) -> _Step:
+        """One run, until the step that ends it. Answers what is to be done next."""
+        about = self._about
+        metadata = {"guard": {"agent": about.agent, "session": about.session, "helper": about.helper or None}}
+        run = self.session.run(
+            step.prompt or None, agent_id=about.helper_type or about.agent, workspace_dir=str(about.folder),
+            trigger=None if about.helper else "user", metadata=metadata, transcript=False, approver=self._ask,
+        )  # fmt: skip
+        try:
+            async with run:
+                await run.resolve_tools(self._tools.values())
+                self._run = run
+                step.done.set()
+                step = await self._receive()
+                self._run = None
+        except (RunBlocked, PolicyFailed) as error:
+            step.problem = error
+        finally:
+            self._run = None
+            self._calls.clear()
+        if step.ends:
+            return step
+        step.done.set()
+        return await self._receive()
+
+    async def leave(self) -> None:
+        """End the run and the session."""
+        async with self._turn:
+            if not self.ended.is_set():
+                await self._take(_Step(ends=True))
+                await self.ended.wait()
+
+    async def answer(self, event: HookEvent) -> Verdict:
+        """What the rules say of one hook."""
+        if event.kind == "prompt":
+            async with self._turn:
+                await self._end_run()
+                return await self._begin_run(event.prompt)
+        if event.kind == "stop":
+            async with self._turn:
+                await self._end_run()
+        elif event.kind in ("before_call", "after_call"):
+            blocked = await self.be_ready(event)
+            if blocked.deny:
+                return blocked
+            work: Callable[[HookEvent], Awaitable[Verdict]] = (
+                self._judge if event.kind == "before_call" else self._take_result
+            )
+            return await work(event)
+        return Verdict()
+
+    async def be_ready(self, event: HookEvent) -> Verdict:
+        """Have a run, and the tool of this call in its catalog; or why there can be none."""
+        async with self._turn:
+            blocked = Verdict() if self._run else await self._begin_run("")
+            if not blocked.deny:
+                await self._know(event)
+            return blocked
+
+    async def _begin_run(self, prompt: str) -> Verdict:
+        step = _Step(prompt=prompt)
+        await self._take(step)
+        if self._run is None and step.problem is None:
+            raise SessionClosed(self.session.id)
+        return Verdict(deny=str(step.problem)) if step.problem else Verdict()
+
+    async def _end_run(self) -> None:
+        if self._run is not None:
+            await self._take(_Step())
+
+    async def _take(self, step: _Step) -> None:
+        if not self.ended.is_set():
+            self._step = step
+            self._news.set()
+            await step.done.wait()
+
+    async def _receive(self) -> _Step:
+        await self._news.wait()
+        self._news = anyio.Event()
+        return self._step
+
+    async def _know(self, event: HookEvent) -> None:
+        """Have the tool in the catalog: an agent does not say which ones it has."""
+        if event.tool in self._tools:
+            return
+        server, _, own_name = event.tool.removeprefix("mcp__").partition("__")
+        is_servers = event.tool.startswith("mcp__") and bool(own_name)
+        self._tools[event.tool] = Tool(
+            name=event.tool, own_name=own_name if is_servers else event.tool, source="mcp" if is_servers else "host",
+            owner=server if is_servers else event.agent, description="", parameters=ANY_ARGUMENTS, keeps_secrets=False,
+        )  # fmt: skip
+        assert self._run is not None
+        await self._run.resolve_tools(self._tools.values())
+
+    async def _ask(self, request: ApprovalRequest) -> Approval | Later:
+        if request.call.id in self._ran:
+            return Approval(True, by=f"{self._agent.title}, which has run it")
+        return Later() if self._agent.asks else await self._desk.ask(request, wait=0)
+
+    async def _judge(self, event: HookEvent) -> Verdict:
+        assert self._run is not None
+        if any(SECRET.search(text) for text in texts_in(event.arguments)):
+            return Verdict(
+                deny=f"'{event.tool}' was not run: {self._agent.title}'s own tools are given no secrets by name."
+            )
+        same = digest_of([event.tool, event.arguments])
+        call_id = self._waiting.pop(same, "") or event.call_id or same
+        judged = await self._run.judge(ToolCall(call_id, event.tool, event.arguments))
+        if judged.result is not None:
+            return Verdict(deny=judged.result.text)
+        changed = judged.arguments if judged.arguments != dict(event.arguments) else None
+        if judged.pending is not None and not self._agent.asks:
+            self._waiting[same] = call_id
+            record = await self._desk.records_in(judged.pending.store).find(judged.pending)
+            number = f"{record.number}" if record else "N"
+            how = f"A person says yes with `hooksdk approvals grant {number}`, and then the same call goes through."
+            return Verdict(deny=f"{judged.pending.title}: it waits for a person. {how}")
+        self._remember(event.call_id or same, judged)
+        return Verdict(ask=judged.pending.title if judged.pending else "", arguments=changed)
+
+    def _remember(self, key: str, judged: JudgedCall) -> None:
+        self._calls[key] = judged
+        while len(self._calls) > MOST_CALLS:
+            self._calls.pop(next(iter(self._calls)))
+
+    async def _take_result(self, event: HookEvent) -> Verdict:
+        """Give the tool's answer to the plugins, and the model what they make of it, in the tool's own shape."""
+        assert self._run is not None
+        key = event.call_id or digest_of([event.tool, event.arguments])
+        judged = self._calls.pop(key, None)
+        if judged is None:  # judged by a guard that has died since
+            self._ran.add(key)
+            judged = await self._run.judge(ToolCall(key, event.tool, event.arguments))
+            self._ran.discard(key)
+        if judged.pending is not None:  # the person at the agent said yes, since it has run
+            await judged.approve(Approval(True, by=f"the person at {self._agent.title}"))
+        if judged.result is not None or judged.pending is not None:
+            logger.warning("'%s' has run in %s, although the rules of now refuse it", event.tool, event.agent)
+            return Verdict()
+        texts = texts_in(event.result)
+        blocks = [{"type": "text", "text": text} for text in texts]
+        result = await judged.supply(ToolResult(blocks=blocks, is_error=event.failed) if blocks else "")
+        shown = [str(block.get("text", "")) for block in result.blocks if block.get("type") == "text"]
+        if shown == texts or not texts:
+            return Verdict()
+        if len(shown) != len(texts):  # one text in the place of several: the longest place takes it
+            place = max(range(len(texts)), key=lambda at: len(texts[at]))
+            shown = [result.text if at == place else "" for at in range(len(texts))]
+        return Verdict(result=with_texts(event.result, shown))
+
+
+class _Step:
+    """What a session's task is to do next: begin a run with a prompt, or end the one that is open, or all of it."""
+
+    def __init__(self, *, prompt: str = "", ends: bool = False) -> None:
+        self.prompt, self.ends = prompt, ends
+        self.done = anyio.Event()
+        self.problem: Exception | None = None
+
+
+def project_folder(folder: Path) -> Path:
+    """The project that a folder belongs to: the nearest folder from there upwards with a configuration, else with a repository,
+    else the folder itself."""
+    places = [folder, *folder.parents]
+    for names in (("hooksdk.toml",), (".git",)):
+        if place := next((place for place in places if any((place / name).exists() for name in names)), None):
+            return place
+    return folder
+
+
+def session_places() -> Path:
+    """Where it is kept which project a session began in: an agent may change its folder, and its rules do not change with it."""
+    return state_folder() / "guard" / "sessions"
+
+
+async def pinned_folder(event: HookEvent) -> Path:
+    """The project of the agent's session: of the folder in which it was first seen."""
+    place = anyio.Path(session_places() / f"{digest_of([event.agent, event.session])[:32]}.json")
+    try:
+        return Path(json.loads(await place.read_text("utf-8"))["folder"])
+    except FileNotFoundError:
+        folder = await anyio.to_thread.run_sync(partial(project_folder, event.folder))
+        await place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        await place.write_text(
+            json.dumps({"agent": event.agent, "session": event.session, "folder": str(folder)}), "utf-8"
+        )
+        return folder

@@ -1,0 +1,225 @@
+"""What a suite of adapters plays with: a driver for each, programs for it, and cases by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypedDict, final
+
+from hooksdk import hooks
+from hooksdk.approvals import ApprovalRequest, Approver, Later
+from hooksdk.config import Config, load_config
+from hooksdk.formats import Message
+from hooksdk.stores import MemoryStore
+from hooksdk.testing._events import Recorder, recorder
+from hooksdk.testing._model import Script, ScriptedModel
+from hooksdk.tools import Tool
+from hooksdk.transcript import Store
+
+SEEN = ("after_tools_resolved", "after_model_call", "after_tool_call", "agent_end", "before_compaction")
+
+
+class HostOptions(TypedDict):
+    """What `Host(...)` takes, and its plain twin."""
+
+    plugins: Sequence[Any]
+    store: Store
+    config: Config
+    approver: Approver | None
+    folder: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """One start of a program whose agent the driver plays.
+
+    `Host(**program.host)` is its host. `tools` are to be the framework's own, each with the name, description and schema
+    that stands there, and its `execute` as the function. `model` answers in the place of a provider's API:
+    `await program.model.reply(messages, tools)`, both as OpenAI's chat completions have them.
+
+    ```python
+    from collections.abc import AsyncGenerator
+    from contextlib import asynccontextmanager
+
+    from hooksdk import Host
+    from hooksdk.testing import Program
+
+    @asynccontextmanager
+    async def start(program: Program) -> AsyncGenerator[Host]:
+        async with Host(**program.host) as host:
+            yield host
+    ```
+    """
+
+    host: HostOptions
+    tools: Sequence[Tool]
+    model: ScriptedModel
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What the framework answered.
+
+    ```python
+    from hooksdk.testing import Answer
+
+    paused = Answer(waiting=["c1"])
+    assert not paused.text
+    ```
+    """
+
+    text: str = ""
+    waiting: Sequence[str] = ()
+    """The ids of the calls that wait for a person's answer."""
+
+
+class Driver(Protocol):
+    """Plays conversations over one adapter. One driver is one program that may be started again: what the framework stores
+    by itself, it keeps from start to start.
+
+    ```python
+    from collections.abc import Callable
+
+    from hooksdk.testing import Driver, conformance_cases
+
+    async def hold(make: Callable[[], Driver]) -> None:
+        for case in conformance_cases():
+            driver = make()
+            if case.name not in driver.cannot:
+                await case(driver)
+    ```
+    """
+
+    cannot: Mapping[str, str]
+    """Cases, by name, that the framework cannot hold, each with the reason."""
+
+    def start(self, program: Program) -> AbstractAsyncContextManager[object]:
+        """The program runs: the host is open, the agent is made."""
+        ...
+
+    async def ask(self, prompt: str, conversation: str = "c") -> Answer:
+        """The next turn of a conversation. What the framework raises is raised."""
+        ...
+
+    async def answer(self, granted: Mapping[str, bool], conversation: str = "c") -> Answer:
+        """Go on where calls wait, with a person's answer for each, given in the framework's own way."""
+        ...
+
+    async def stream(self, prompt: str, conversation: str = "c") -> Answer:
+        """`ask`, by the framework's streaming entry."""
+        ...
+
+    def ask_plainly(self, prompt: str, conversation: str = "c") -> Answer:
+        """`ask`, by the framework's entry for plain code; called in a thread without an event loop."""
+        ...
+
+    async def stored(self, conversation: str = "c") -> Sequence[str]:
+        """The texts of the conversation's tool results, as the framework's own store has them."""
+        ...
+
+    async def adopt(self, messages: Sequence[Message], conversation: str = "c") -> None:
+        """Put a history, as OpenAI's chat completions have it, into the framework's store."""
+        ...
+
+    async def cut(self, turns: int, conversation: str = "c") -> None:
+        """Go back: of the conversation, keep its first turns."""
+        ...
+
+    async def forget(self, turns: int, conversation: str = "c") -> None:
+        """Leave the conversation's first turns out of what is sent from now on."""
+        ...
+
+
+@final
+class Stage:
+    """Where one case is played: a store that outlives the program, and what the plugins saw."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.store = MemoryStore()
+        self.seen: type[Recorder] = recorder(*SEEN)
+        self.model = ScriptedModel([])
+        self.asked: list[ApprovalRequest] = []
+
+    @asynccontextmanager
+    async def open(
+        self,
+        *plugins: Any,
+        script: Script,
+        tools: Sequence[Tool] = (),
+        config: Mapping[str, Any] | None = None,
+        approver: Approver | None = None,
+        allow: Sequence[str] = (),
+        context_window: int = 200_000,
+    ) -> AsyncGenerator[Driver]:
+        """The program with these plugins, with the installed ones that are named in `allow`, and with this script."""
+        self.seen, self.model = recorder(*SEEN), ScriptedModel(script, context_window=context_window)
+
+        async def ask(request: ApprovalRequest) -> Any:
+            self.asked.append(request)
+            return Later() if approver is None else await approver(request)
+
+        settings = load_config(
+            {**(config or {}), "allow": list(allow)},
+            folder=Path(os.devnull),
+            environment={"XDG_CONFIG_HOME": os.devnull},
+        )
+        host = HostOptions(
+            plugins=[self.seen, *plugins], store=self.store, config=settings, approver=ask, folder=os.devnull
+        )
+        async with self.driver.start(Program(host=host, tools=tools, model=self.model)):
+            yield self.driver
+
+    @property
+    def calls(self) -> list[hooks.AfterToolCall]:
+        """What observers saw of the calls, in the order in which they ended."""
+        return self.seen.of(hooks.AfterToolCall)
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        """What became of the calls, by the tool's name; each name once."""
+        names = [one.call.name for one in self.calls]
+        assert len(names) == len(set(names)), f"observers saw calls twice: {names}"
+        return {one.call.name: one.status for one in self.calls}
+
+    @property
+    def ends(self) -> list[str]:
+        """How the runs ended."""
+        return [one.reason for one in self.seen.of(hooks.AgentEnd)]
+
+    def shown(self, turn: int = -1) -> list[str]:
+        """The texts of the results that the model reads in one of its turns, by default its newest, old ones too."""
+        messages = self.model.turns[turn].messages
+        return [str(message.get("content")) for message in messages if message.get("role") == "tool"]
+
+
+@final
+@dataclass(frozen=True)
+class ConformanceCase:
+    """One thing that plugins rely on in every framework. `await case(driver)` plays it with a fresh driver, and raises
+    `AssertionError`.
+
+    ```python
+    from hooksdk.testing import conformance_cases
+
+    assert "a_denied_call_does_not_run" in map(str, conformance_cases())
+    ```
+    """
+
+    number: str
+    """Its number in the table of adapters."""
+    name: str
+    check: Callable[[Stage], Awaitable[None]] = field(repr=False)
+
+    def __str__(self) -> str:
+        """The name."""
+        return self.name
+
+    async def __call__(self, driver: Driver) -> None:
+        """Play it."""
+        await self.check(Stage(driver))

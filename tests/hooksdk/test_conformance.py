@@ -1,0 +1,38 @@
+"""What plugins rely on in every framework, held by what hooksdk runs itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from hooksdk.testing import ConformanceCase, Driver, conformance_cases
+from tests.hooksdk.loop_drivers import JudgeDriver, RunAgentDriver, SyncDriver
+
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
+CASES = conformance_cases()
+
+
+async def hold(case: ConformanceCase, driver: Driver, request: pytest.FixtureRequest) -> None:
+    """A case that cannot be held is expected to fail, with its reason: should it pass one day, the reason is to go."""
+    if reason := driver.cannot.get(case.name):
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+    await case(driver)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+async def test_run_agent(case: ConformanceCase, request: pytest.FixtureRequest):
+    await hold(case, RunAgentDriver(), request)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+async def test_a_loop_that_judges_and_executes(case: ConformanceCase, request: pytest.FixtureRequest):
+    await hold(case, JudgeDriver(), request)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+async def test_plain_code(case: ConformanceCase, request: pytest.FixtureRequest):
+    await hold(case, SyncDriver(), request)
+
+
+@pytest.mark.parametrize("driver", [RunAgentDriver, JudgeDriver, SyncDriver])
+async def test_every_reason_is_of_a_case(driver: type[Driver]):
+    assert set(driver.cannot) <= set(map(str, CASES))
