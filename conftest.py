@@ -26,6 +26,9 @@ STARTS = {
 }  # fmt: skip
 """What Python audits where a process or a server begins. `tests/hooksdk/warm.py` audits the forks that it asks for."""
 
+IPV6_PROBE = ("::1", 0)
+"""What urllib3, of LangChain's imports, binds when it is imported, to see whether there is IPv6."""
+
 EXAMPLES = Path(__file__).parent / "examples"
 """Its tests run commands, and know nothing of this project's marks."""
 
@@ -54,9 +57,8 @@ class _Guard:
             return
         if event != "socket.bind":
             self._notes.append(f"{event}{arguments}"[:200])
-        elif isinstance(
-            arguments[1], tuple
-        ):  # a socket in the file system, or one without a name, is no server on a port
+        elif isinstance(arguments[1], tuple) and arguments[1] != IPV6_PROBE:
+            # A socket in the file system, or one without a name, is no server on a port.
             self._notes.append(f"a server at {arguments[1]}")
 
 

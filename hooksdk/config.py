@@ -359,7 +359,7 @@ def _validate(data: Mapping[str, Any], where: str, tables: Tables | None) -> Con
         config = Config.model_validate(dict(data))
     except pydantic.ValidationError as error:
         problems = [
-            _unknown_setting([str(part) for part in one["loc"]])
+            _unknown_setting([str(part) for part in one["loc"]], is_table=isinstance(one["input"], Mapping))
             if one["type"] == "extra_forbidden"
             else problem_text(one, quote_value=one["loc"] != ("store",))  # it is quoted already, without a password
             + _where_plugins_are_told([str(part) for part in one["loc"]])
@@ -383,8 +383,10 @@ def _where_plugins_are_told(path: Sequence[str]) -> str:
             return ""
 
 
-def _unknown_setting(path: list[str]) -> str:
+def _unknown_setting(path: list[str], *, is_table: bool) -> str:
     name = ".".join(path)
+    if is_table and len(path) == 1 and not did_you_mean(name, Config.model_fields):
+        return f"'{name}' is not a setting. Of a plugin, write [plugins.{name}]; its own settings go under [plugins.{name}.config]."
     if len(path) < 3:
         return unknown_key(name, Config.model_fields)
     hint = did_you_mean(path[-1], PluginConfig.model_fields)

@@ -5,6 +5,7 @@ What stops or watches takes a pattern by its words, in any case and any joining;
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -274,9 +275,19 @@ def near_tools(text: str, tools: Collection[_Identified]) -> str:
     """` Did you mean 'x'?` for a name or a pattern, or nothing where no tool's name is close."""
     if ":" in text:
         last = text.rpartition(":")[2]
-        owners = {f"{tool.source}:{tool.owner}:{last}" for tool in tools if "*" in last or tool.own_name == last}
+        owners = {
+            f"{tool.source}:{tool.owner}:{last}"
+            for tool in tools
+            if tool.owner and ("*" in last or tool.own_name == last)
+        }
         names = owners or {f"{tool.source}:{tool.owner}:{tool.own_name}" for tool in tools}
     else:
         names = {name for tool in tools for name in (tool.name, tool.own_name)}
+        if text.endswith("_*"):
+            words = text.count("_")
+            beginnings = ["_".join(name.split("_")[:words]) for name in sorted(names) if name.count("_") >= words]
+            # Closer than names need be: `delete_*` is no slip of `create_*`.
+            for near in difflib.get_close_matches(text[:-2].casefold(), beginnings, n=1, cutoff=0.75):
+                return f" Did you mean '{near}_*'?"
     folded = [name for name in sorted(names) if fnmatchcase(name.casefold(), text.casefold())]
     return f" Did you mean '{folded[0]}'?" if folded else did_you_mean(text, names)

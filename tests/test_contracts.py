@@ -142,7 +142,15 @@ def defined_in(module: types.ModuleType) -> list[ast.stmt]:
     return ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body
 
 
-@pytest.mark.parametrize("name", public_modules())
+EACH_MODULE = [
+    pytest.param(
+        name, marks=[pytest.mark.heavy] if name.startswith("hooksdk.adapters.") else []
+    )  # it imports a framework
+    for name in public_modules()
+]
+
+
+@pytest.mark.parametrize("name", EACH_MODULE)
 def test_all_names_exactly_what_a_module_offers(name: str) -> None:
     module = importlib.import_module(name)
     offered: list[str] = list(getattr(module, "__all__", []))
@@ -157,7 +165,7 @@ def test_all_names_exactly_what_a_module_offers(name: str) -> None:
     assert [one for one in offered if one.startswith("_")] == []
 
 
-@pytest.mark.parametrize("name", public_modules())
+@pytest.mark.parametrize("name", EACH_MODULE)
 def test_every_public_name_has_a_docstring(name: str) -> None:
     module = importlib.import_module(name)
     missing: list[str] = [] if module.__doc__ else [name]

@@ -239,6 +239,7 @@ def _executor(function: Callable[..., Any], definition: _Definition) -> Executor
         return to_result(function(**fill(arguments, context)))
 
     executor = run_async if is_async(function) else run
+    vars(executor)["function"] = function  # for messages; as `__wrapped__` its parameters would count as the executor's
     executor.__annotations__["context"] = "ToolContext"  # which lives on a floor above this one
     return executor
 

@@ -57,6 +57,7 @@ async def settle_tools(
     owners' tools of one name are: the policies are asked anew then, about the names that the model will see. Once: a plugin
     that offers another taken name when it is asked again has failed, and so has one that offers the name of a host's own
     tool."""
+    state.parts.unmatched.check_twins(tools)
     host_names = frozenset(tool.name for tool in tools if tool.source == "host")
     settlement = await _granted(state, tools, earlier, missing)
     try:

@@ -9,6 +9,7 @@ from typing import final
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._firing.event import RunInfo
 from hooksdk._firing.hook import Handler
+from hooksdk._firing.signature import locate
 from hooksdk._tasks.background import logger
 from hooksdk.catalog import Catalog
 from hooksdk.patterns import near_tools
@@ -35,6 +36,18 @@ class UnmatchedNames:
         # A sub-agent is given some of the tools on purpose; its parent's session tells.
         self._patterns_checked = subagent
         self._withheld: set[tuple[str, str]] = set()
+        self._twins: set[str] = set()
+
+    def check_twins(self, tools: Iterable[Tool]) -> None:
+        """Log the tools that are left out because their owner has another one of that name, each once."""
+        kept: dict[str, Tool] = {}
+        for tool in tools:
+            first = kept.setdefault(tool.id, tool)
+            if first is not tool and tool.id not in self._twins:
+                self._twins.add(tool.id)
+                places = [locate(getattr(one.execute, "function", one.execute)) for one in (first, tool)]
+                advice = "Give one of them another name"
+                logger.warning("two tools are called '%s': %s counts, %s is left out. %s", tool.id, *places, advice)
 
     async def check_patterns(self, dispatcher: Dispatcher, info: RunInfo, tools: Sequence[Tool]) -> None:
         """Log and trace the `tools` patterns of handlers that match nothing, at the first catalog that has tools."""

@@ -178,7 +178,7 @@ async def _call(conversation: Conversation, request: Any, handler: Callable[[Any
 def _ask(judged: JudgedCall, request: ApprovalRequest) -> Approval:
     """Pause the agent, or answer what it was resumed with."""
     words = "\n".join(filter(None, (request.title, request.description)))
-    action = {"name": judged.call.name, "args": judged.arguments, "description": words}
+    action = {"id": judged.call.id, "name": judged.call.name, "args": judged.arguments, "description": words}
     review = {"action_name": judged.call.name, "allowed_decisions": ["approve", "reject"]}
     return read_decision(interrupt({"action_requests": [action], "review_configs": [review]}))
 

@@ -28,7 +28,14 @@ class LaterGroups(TyperGroup):
         """One of them."""
         if cmd_name in GROUPS:
             self._load(cmd_name)
-        return super().get_command(ctx, cmd_name)
+        command = super().get_command(ctx, cmd_name)
+        _hide_flag_types(command, ctx)
+        return command
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The help of the command itself."""
+        _hide_flag_types(self, ctx)
+        super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The one that was typed; what is none is told what comes near to it."""
@@ -43,3 +50,14 @@ class LaterGroups(TyperGroup):
                 group = typer.main.get_group(getattr(module, f"{name}_app"))
                 group.name = name
                 self.commands[name] = group
+
+
+def _hide_flag_types(command: Any, context: Any) -> None:
+    """Let the help show `--json` alone: newer typers write a flag's type beside it, `<bool>`, as if it took a value."""
+    if command is None:
+        return
+    for option in (*command.params, command.get_help_option(context)):
+        if getattr(option, "is_flag", False) and option.metavar is None:
+            option.metavar = ""
+    for each in getattr(command, "commands", {}).values():
+        _hide_flag_types(each, context)

@@ -1,7 +1,7 @@
 """The guard: the rules of a project judge what a coding agent does itself, its own Bash, Edit and WebFetch among it.
 
 An agent's hooks ask a judge, which runs once for each user: `hooksdk.guard.client` is what they start. `Judge` is the same
-without a socket. Needs `pip install 'hooksdk[mcp]'`, and a system with Unix sockets.
+without a socket. It needs a system with Unix sockets.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def render(report: Report) -> str:
     style, script = _own_file("style.css"), _own_file("script.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    body = join(_header(report), _notes(report), *_parts(report), _footer())
+    body = join(_header(report), *_parts(report), _notes(report), _footer())
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'

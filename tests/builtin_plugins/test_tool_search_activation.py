@@ -99,8 +99,11 @@ async def test_a_host_names_those_of_its_tools_that_are_always_shown() -> None:
 
 async def test_a_core_name_that_no_tool_has_is_told_with_the_nearest(caplog: pytest.LogCaptureFixture) -> None:
     async with open_session(tools=[]) as session, session.run() as run:
-        await run.resolve_tools([READ_FILE], core=["raed_file"])
-    assert caplog.messages == ["core=['raed_file'] is none of these tools. Did you mean 'read_file'?"]
+        await run.resolve_tools([READ_FILE], core=["raed_file", "raed_*"])
+    assert caplog.messages == [
+        "core=['raed_file'] is none of these tools. Did you mean 'read_file'?",
+        "core=['raed_*'] is none of these tools. Did you mean 'read_*'?",
+    ]
 
 
 @pytest.mark.parametrize("core", ["read_file", {"read_file": True}, 7])

@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast
 import pytest
 
 pytest.importorskip("langchain", reason="hooksdk[langchain] is not installed")
-pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 from langchain import agents
 from langchain.agents import AgentState
@@ -51,6 +51,7 @@ from hooksdk.hooks import (
     Withhold,
 )
 from hooksdk.sync import LazyHost
+from hooksdk.testing import ConformanceCase, conformance_cases
 
 create_agent = cast("Any", agents).create_agent
 LONG = "entry of a long listing\n" * 200
@@ -840,3 +841,10 @@ async def test_32_an_agent_that_a_tool_runs_is_a_sub_agent(ran: Ran, seen: Seen)
     assert ran.paths == []
     assert seen.calls == [("delete_file", "blocked"), ("delegate", "ok")]
     assert seen.ends == ["completed", "completed"]
+
+
+@pytest.mark.parametrize("case", conformance_cases(), ids=str)
+async def test_the_conformance_suite(case: ConformanceCase):
+    from tests.hooksdk.langchain_driver import LangChainDriver
+
+    await case(LangChainDriver())

@@ -172,3 +172,4 @@ def test_the_short_option_for_help_is_the_long_one(command: tuple[str, ...], tmp
     short, long = (hooksdk(*command, option, folder=tmp_path) for option in ("-h", "--help"))
     assert (short.code, short.out) == (0, long.out)
     assert "Usage" in short.out
+    assert "bool" not in short.out

@@ -125,6 +125,7 @@ def test_the_most_particular_time_limit_counts() -> None:
 
 WRONG = {
     "key": ('stoer = "memory"', "'stoer' is not a setting. Did you mean 'store'?"),
+    "plugin's table at the top": ("[tool_policy]\nenabled = true", "'tool_policy' is not a setting. Of a plugin, write [plugins.tool_policy]; its own settings go under [plugins.tool_policy.config]."),
     "strange key": ("xyzzy = 1", "'xyzzy' is not a setting. Known: store, plugins_file, mcp, allow"),
     "plugin key": ("[plugins.x]\nenabeld = true", "'plugins.x.enabeld' is not a setting. Did you mean 'enabled'?"),
     "plugin setting in the wrong place": ("[plugins.x]\ncalls = 3", "'plugins.x.calls' is not a setting. The plugin's own settings go under [plugins.x.config]."),

@@ -264,7 +264,8 @@ def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
-def test_an_interrupted_one_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_one_leaves_nothing(how: signal.Signals, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*COMMAND, "--interactive"], env={**temporary(tmp_path), "PYTHONUNBUFFERED": "1"},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -276,7 +277,7 @@ def test_an_interrupted_one_leaves_nothing(tmp_path: Path) -> None:
         if "Allow it?" in line or "approval" in line:
             break
     assert os.listdir(tmp_path / "tmp")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(how)
     _, told = process.communicate(timeout=60)
     assert (process.returncode, told) == (130, "hooksdk: stopped\n")
     assert os.listdir(tmp_path / "tmp") == []

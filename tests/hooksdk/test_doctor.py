@@ -175,7 +175,7 @@ def test_it_says_who_judges_calls(flawed: Done) -> None:
     [
         ("problem", "lost", "is marked and would never be called: 'judge' is used again by", "a name of its own"),
         ("problem", "guard", "tools='proces_*', which matches none of the", "Correct the pattern"),
-        ("problem", "guard", "Did you mean 'process_id'?", ""),
+        ("problem", "guard", "Did you mean 'process_*'?", ""),
         ("problem", "guard", "tools='mcp:plane:*', which matches none of the", "or give the servers that it is for"),
         ("notice", "guard", "tools='wire_money', which matches none of the", "unless it is for tools that your code"),
         ("notice", "near", "after_tool_call(tools=...): 'id_*' has the same words as 'mcp:plain:process_id'", "Add a"),

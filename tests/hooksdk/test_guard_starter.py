@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("mcp", reason="needs the extra `mcp`")
-
 from commands import hooksdk
 
 from builtin_plugins.tool_policy import ToolPolicy

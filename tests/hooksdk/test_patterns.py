@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hooksdk import Tool
-from hooksdk.patterns import PatternError, ToolPattern
+from hooksdk.patterns import PatternError, ToolPattern, near_tools
 
 ISSUE = Tool(name="create_issue", source="mcp", owner="github")
 RENAMED = ISSUE.copy(name="github__create_issue")
@@ -118,3 +118,16 @@ def test_stars_may_stand_for_nothing_and_every_other_character_is_used_once(
 def test_a_regular_expression_is_refused_since_it_would_match_nothing(text: str) -> None:
     with pytest.raises(PatternError, match="looks like a regular expression"):
         ToolPattern(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("craete_*", " Did you mean 'create_*'?"),
+        ("mcp:gitub:*", " Did you mean 'mcp:github:*'?"),
+        ("hots::*", ""),
+        ("delete_*", ""),
+    ],
+)
+def test_what_may_be_meant_is_a_pattern_or_a_tool_that_there_is(text: str, hint: str) -> None:
+    assert near_tools(text, [ISSUE, Tool(name="now", source="host")]) == hint

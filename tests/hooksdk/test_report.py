@@ -242,6 +242,7 @@ async def test_without_a_session_the_page_says_what_is_missing(folder: Path) -> 
 async def test_without_a_trace_the_page_says_what_is_missing(folder: Path) -> None:
     read = read_page(page(sessions=[await stored_session(folder)]))
     assert "No trace was given, so there are no times" in words(of_class(read, "notes")[0])
+    assert words(read).index("What this page does not know") > words(read).index("Messages")
     assert "Messages" in tiles(read)
     assert [one for one in read.iter("li") if one.get("data-tool")] == []
 

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import functools
 import json
+import re
 import threading
 from dataclasses import dataclass
 from datetime import date
@@ -18,11 +19,37 @@ import pytest
 from ids import without_address
 from pydantic import BaseModel
 
-from hooksdk import ToolContext, ToolError, ToolResult, hooks, tool
+from hooksdk import Tool, ToolContext, ToolError, ToolResult, hooks, tool
 from hooksdk.hooks import AfterToolCall, Trace
+from hooksdk.testing import call, open_session, play
 from tests.stage import make, playing
 
 pytestmark = pytest.mark.anyio
+
+
+def add_one(a: int) -> int:
+    "Add one."
+    return a + 1
+
+
+def add_two(a: int) -> int:
+    "Add two."
+    return a + 2
+
+
+async def test_of_two_tools_of_one_name_the_second_is_left_out_with_a_warning_that_has_both_places(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    first, second = (Tool.from_function(one, name="add", source="host") for one in (add_one, add_two))
+    async with open_session(tools=[first, second, first]) as session:
+        await play(session, [call("add", a=1), "Two."])
+        await play(session, ["Still two."])
+    (told,) = [one for one in caplog.messages if "two tools are called" in one]
+    assert re.fullmatch(
+        r"two tools are called 'host::add': test_run_tools\.add_one \(.*test_run_tools\.py:\d+\) counts, "
+        r"test_run_tools\.add_two \(.*test_run_tools\.py:\d+\) is left out\. Give one of them another name",
+        told,
+    )
 
 
 # Failures

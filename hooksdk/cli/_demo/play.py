@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
 import shlex
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -86,7 +88,7 @@ def run_demo(options: DemoOptions) -> int:
         check_programs()
     logger.addHandler(logging.NullHandler())
     console = Console(highlight=False, emoji=False, quiet=options.as_json)
-    with _place(options) as folder:
+    with _terminated_as_interrupted(), _place(options) as folder:
         summary = anyio.run(play, folder, console, options)
     seconds = round(seconds_since_start(), 1)
     if options.as_json:
@@ -94,6 +96,19 @@ def run_demo(options: DemoOptions) -> int:
     if not options.story:
         print_line(console, "time", f"{seconds} s from the command to here", indent=14)
     return 0 if summary["complete"] else 1
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Generator[None]:
+    """Whoever ends the command by SIGTERM, as `timeout` does, leaves no more behind than with Ctrl-C."""
+    before = None
+    with contextlib.suppress(ValueError):  # a thread gets no signals
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

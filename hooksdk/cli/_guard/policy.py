@@ -12,7 +12,7 @@ from hooksdk.cli._configuration import load_config
 from hooksdk.cli._console import CommandProblem, print_json, safe, stdout_console
 from hooksdk.cli._edits.configuration import add_to_project, added
 from hooksdk.cli._edits.diff import confirm, print_diff
-from hooksdk.cli._options import Json, Project, need_mcp
+from hooksdk.cli._options import Json, Project
 from hooksdk.config import trust_advice
 
 
@@ -30,7 +30,6 @@ def policy(
 
         hooksdk guard try --policy rules.toml
     """
-    need_mcp()
     from hooksdk.guard import starter_policy
 
     folder = project.resolve()
