@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from hooksdk.guard._agents import AGENTS, Agent, HookEvent, UnreadableHook, Verdict, read_event
 from hooksdk.guard._judge import Judge, JudgeStatus, judge_status, serve
+from hooksdk.guard._starter import starter_policy
 
 __all__ = [
     "AGENTS", "Agent", "HookEvent", "Judge", "JudgeStatus", "UnreadableHook", "Verdict", "judge_status", "read_event", "serve",
+    "starter_policy",
 ]  # fmt: skip
