@@ -24,6 +24,7 @@ _WITH_A_PATH = re.compile(
 """Programs whose names are words as well, before what no sentence goes on with."""
 _MAX_DEPTH = 4
 _PARTS = re.compile(r"[=:,@]")
+_ADDRESS = re.compile(r"https?://", re.IGNORECASE)
 
 
 def resembles_line(text: str) -> bool:
@@ -58,8 +59,8 @@ def texts_of(command: Command, depth: int = 0) -> Iterator[str]:
 
 
 def parts_of(word: str) -> list[str]:
-    """The parts of a word such as `--file=PATH` or `host:PATH`; none of a word that has none."""
-    return _PARTS.split(word) if _PARTS.search(word) else []
+    """The parts of a word such as `--file=PATH` or `host:PATH`; none of a word that has none, nor of an address of the web."""
+    return _PARTS.split(word) if _PARTS.search(word) and not _ADDRESS.match(word) else []
 
 
 def folders_in(text: str) -> list[str]:

@@ -112,9 +112,12 @@ def _has_name(text: str, wanted: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _may_be(name: str, pattern: str) -> bool:
-    """True when some text fits both. A name of which nothing is known is none: `cat *` names no file."""
-    if not name.strip("*"):
+    """True when some text fits both. A name of which next to nothing is known is none: `cat *` and `.[dev]` name no file."""
+    if len(name.replace("*", "")) < min(2, len(pattern)):
         return False
+    if pattern.startswith("*.") and "*" in name:  # whatever is filled in elsewhere, the ending decides
+        stem, dot, name = name.rpartition(".")
+        return bool(stem and dot) and _may_be(f".{name}", "." + pattern.rpartition(".")[2])
     if "*" not in name and "?" not in name:
         return re.fullmatch(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), name, re.DOTALL) is not None
     places = {0}  # where in the pattern one may stand after each sign of the name

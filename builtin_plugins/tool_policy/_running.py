@@ -166,6 +166,8 @@ class _Search:
                 waiting += [(place + 1, weakly) for place in range(at, len(words)) if words[place] in _EXEC]
             elif self._other(program, words[at + 1 :], command):
                 return True
+            elif program.startswith("python") and "-m" in words[at:]:
+                waiting.append((words.index("-m", at) + 1, weakly))
             elif program not in _OTHERS:
                 for place in range(at + 1 + _own_words(program, words[at + 1 :]), len(words)):
                     self._step()

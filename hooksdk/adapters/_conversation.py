@@ -45,7 +45,7 @@ class Native:
 
     def __init__(
         self, run: Callable[[str, dict[str, Any], str], Awaitable[object]], read: Callable[[object], ToolResult],
-        pauses: type[BaseException],
+        pauses: type[BaseException] | tuple[type[BaseException], ...],
     ) -> None:  # fmt: skip
         self._run, self._read, self._pauses = run, read, pauses
         self.value: object = None

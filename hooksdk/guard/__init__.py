@@ -1,14 +1,16 @@
 """The guard: the rules of a project judge what a coding agent does itself, its own Bash, Edit and WebFetch among it.
 
 An agent's hooks ask a judge, which runs once for each user: `hooksdk.guard.client` is what they start. `Judge` is the same
-without a socket. Needs `pip install 'hooksdk[mcp]'`, and a system with Unix sockets.
+without a socket. It needs a system with Unix sockets.
 """
 
 from __future__ import annotations
 
 from hooksdk.guard._agents import AGENTS, Agent, HookEvent, UnreadableHook, Verdict, read_event
 from hooksdk.guard._judge import Judge, JudgeStatus, judge_status, serve
+from hooksdk.guard._starter import starter_policy
 
 __all__ = [
     "AGENTS", "Agent", "HookEvent", "Judge", "JudgeStatus", "UnreadableHook", "Verdict", "judge_status", "read_event", "serve",
+    "starter_policy",
 ]  # fmt: skip

@@ -8,8 +8,6 @@ from typing import Any
 import anyio
 import pytest
 
-pytest.importorskip("mcp", reason="needs the extra `mcp`")
-
 from hooksdk.approvals import Approval
 from hooksdk.desk import ApprovalRecords
 from hooksdk.errors import ConfigError

@@ -14,8 +14,6 @@ from typing import Any
 import anyio
 import pytest
 
-pytest.importorskip("mcp", reason="needs the extra `mcp`")
-
 from hooksdk.guard import client
 from hooksdk.testing import Turn, call
 from hooksdk.testing.server import ScriptedServer

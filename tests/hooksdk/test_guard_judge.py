@@ -19,9 +19,6 @@ from typing import Any
 
 import anyio
 import pytest
-
-pytest.importorskip("mcp", reason="needs the extra `mcp`")
-
 from mcp_servers import alive, until
 
 from hooksdk.guard import client

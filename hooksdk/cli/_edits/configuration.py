@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,35 @@ class Edit:
 
 
 def edit_project(project: Path, plugin_id: str, *, enabled: bool, grants: Sequence[str]) -> Edit:
-    """Switch a plugin in the project's file, as `switch_plugin`, and let it count: whoever types it means it. A folder
-    that had nothing to distrust, or was trusted, is trusted with the change."""
+    """Switch a plugin in the project's file, as `switch_plugin`, and let it count."""
+    return _let_count(project, lambda: switch_plugin(project, plugin_id, enabled=enabled, grants=grants))
+
+
+def add_to_project(project: Path, text: str) -> Edit:
+    """Write further tables to the end of `hooksdk.toml`, and let them count. Raises `ConfigError`, with the file untouched, when
+    the result would not be a valid configuration."""
+    path = project / "hooksdk.toml"
+
+    def add() -> Path:
+        before = path.read_bytes() if path.exists() else None
+        _write(path, added(before.decode("utf-8") if before else "", text))
+        _check(project, path, before)
+        return path
+
+    return _let_count(project, add)
+
+
+def added(before: str, text: str) -> str:
+    """A file's text with more at its end."""
+    return f"{before.rstrip()}\n\n{text}" if before.strip() else text
+
+
+def _let_count(project: Path, change: Callable[[], Path]) -> Edit:
+    """Change the project's file, and let it count: whoever types it means it. A folder that had nothing to distrust, or was
+    trusted, is trusted with the change."""
     _, before = read_config(folder=project)
     clear = before.trust.trusted or not before.to_look_at()
-    path = switch_plugin(project, plugin_id, enabled=enabled, grants=grants)
+    path = change()
     _, after = read_config(folder=project)
     if clear and (before.trust.trusted or after.to_look_at()):
         record_trust(after.trust)
@@ -58,12 +82,17 @@ def switch_plugin(project: Path, plugin_id: str, *, enabled: bool, grants: Seque
         section["grants"] = all_grants
     before = path.read_bytes() if path.exists() else None
     _write(path, tomlkit.dumps(document))
+    _check(project, path, before)
+    return path
+
+
+def _check(project: Path, path: Path, before: bytes | None) -> None:
+    """Put the file back where what stands in it now is no valid configuration."""
     try:
         read_config(folder=project)
     except ConfigError:
         _write(path, before.decode("utf-8")) if before is not None else path.unlink()
         raise
-    return path
 
 
 def _file(project: Path) -> tuple[Path, tuple[str, ...]]:

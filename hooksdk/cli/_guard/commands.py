@@ -11,13 +11,14 @@ import anyio
 import typer
 
 from hooksdk.cli._console import CommandProblem, print_json
-from hooksdk.cli._options import Json, need_mcp
+from hooksdk.cli._guard.policy import policy
+from hooksdk.cli._options import Json
 
 guard_app = typer.Typer(help="Let your rules judge what a coding agent does itself.", no_args_is_help=True)
+guard_app.command()(policy)
 
 
 def _need_sockets() -> None:
-    need_mcp()
     if sys.platform == "win32":
         raise CommandProblem(
             "the guard needs Unix sockets, and Windows has none that Python offers: it is not there yet"

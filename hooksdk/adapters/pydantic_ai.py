@@ -1,0 +1,303 @@
+"""hooksdk in pydantic-ai's agents: a capability.
+
+    agent = Agent(model, tools=tools, capabilities=[HookSDK(LazyHost())])
+
+Put it first. The session is the run's `conversation_id`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+from pydantic_ai import (
+    AbstractToolset,
+    AgentRunResult,
+    ApprovalRequired,
+    CallDeferred,
+    DeferredToolRequests,
+    ModelRetry,
+    RunContext,
+    ToolsetTool,
+    WrapperToolset,
+)
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.exceptions import ToolFailed
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ModelResponsePart,
+    SystemPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.tools import ToolDefinition
+from pydantic_core import SchemaValidator, core_schema
+
+from hooksdk.adapters._conversation import (
+    FORMAT,
+    Conversation,
+    Conversations,
+    Native,
+    SomeHost,
+    Texts,
+    native_tool,
+    short_texts,
+)
+from hooksdk.approvals import Approval, ApprovalRequest
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.errors import RunAlreadyOpen
+from hooksdk.formats import Message
+from hooksdk.run import JudgedCall, PreparedMessages, Run
+from hooksdk.tools import Tool
+
+__all__ = ["HookSDK"]
+
+OwnerOf = Callable[[ToolDefinition], tuple[str, str]]
+ANY_ARGUMENTS = SchemaValidator(core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema()))
+"""Arguments are checked where the call is judged; the tool's own validator runs with those that were."""
+
+
+@final
+class HookSDK(AbstractCapability[Any]):
+    """Every policy, observer and trimmer of a host, in an agent of pydantic-ai's.
+
+    - `host`: a `hooksdk.Host` that is open, or a `hooksdk.sync.LazyHost`, which `agent.run_sync` needs.
+    - `core`: tools that tool search never hides, by name or pattern.
+    - `owner_of`: where a tool comes from, such as `("mcp", "github")`, for rules that name it; `("host", "")` without it.
+    - other keywords are those of `Session.run`, such as `context_window=200_000` and `requester={...}`.
+
+    A call that a policy asks about ends the run with `DeferredToolRequests`, which the agent's `output_type` has to name, and
+    is answered by `deferred_tool_results`. A host with an approver asks that one first.
+    """
+
+    def __init__(
+        self, host: SomeHost, *, core: Sequence[str] = (), owner_of: OwnerOf | None = None, **options: Any
+    ) -> None:
+        self._owner_of = owner_of
+        self._conversations = Conversations(host, core, options)
+        self.conversation: Conversation
+
+    async def for_run(self, ctx: RunContext[Any]) -> HookSDK:
+        """One for each run, with its conversation."""
+        own = copy.copy(self)
+        own.conversation = self._conversations.get(ctx.conversation_id or ctx.run_id or "")
+        return own
+
+    async def wrap_run(self, ctx: RunContext[Any], *, handler: Callable[[], Any]) -> AgentRunResult[Any]:
+        """A run, from its begin to its end, its pause, its error or its cancellation."""
+        conversation = self.conversation
+        if conversation.working:
+            raise RunAlreadyOpen(conversation.id, conversation.run.info.run_id if conversation.run else "")
+        conversation.working += 1
+        try:
+            await conversation.begin(ctx.prompt if isinstance(ctx.prompt, str) else None)
+            result: AgentRunResult[Any] = await handler()
+        except BaseException as error:
+            await conversation.end(error)
+            raise
+        if isinstance(result.output, DeferredToolRequests):
+            conversation.paused = "tool calls wait"
+        messages = result.all_messages()
+        messages[:] = _trimmed(messages, await conversation.end())
+        return result
+
+    def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+        """The agent's tools and the plugins', whose calls are judged."""
+        return _Judged(toolset, self)
+
+    async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
+        """Offer what is granted, and show what is trimmed, here and in the agent's own history."""
+        run = await self.conversation.begin()
+        await _settle(run, ctx.messages)
+        prepared = await run.prepare_messages(_plain(request_context.messages), follow=True)
+        ctx.messages[:] = _trimmed(ctx.messages, prepared.trimmed)
+        parameters = request_context.model_request_parameters
+        own = {tool.name: tool for tool in parameters.function_tools}
+        shown = [own.get(tool.name) or _definition(tool) for tool in run.offered]
+        return replace(
+            request_context, messages=_shown(request_context.messages, prepared),
+            model_request_parameters=replace(parameters, function_tools=shown),
+        )  # fmt: skip
+
+    async def after_model_request(
+        self,
+        ctx: RunContext[Any],  # noqa: ARG002 - pydantic-ai hands it in by name
+        *,
+        request_context: Any,  # noqa: ARG002 - as above
+        response: ModelResponse,
+    ) -> ModelResponse:
+        """Record the reply before its tools run."""
+        usage = {"input_tokens": response.usage.input_tokens, "output_tokens": response.usage.output_tokens}
+        await (await self.conversation.begin()).record(_plain([response]), usage=usage)
+        return response
+
+    async def resolve(self, tools: Sequence[ToolDefinition]) -> Run:
+        """The run, with these tools granted."""
+        return await self.conversation.resolve(tools, self._tool)
+
+    def _tool(self, tool: ToolDefinition) -> Tool:
+        where = self._owner_of(tool) if self._owner_of else ("host", "")
+        return native_tool(tool.name, tool.description or "", tool.parameters_json_schema, *where)
+
+    async def call(self, call: ToolCall, native: Native, *, approved: bool) -> ToolResult:
+        """Judge a call, run its tool, and record what came of it."""
+
+        def ask(_judged: JudgedCall, request: ApprovalRequest) -> Approval:
+            if approved:
+                return Approval(True)
+            raise ApprovalRequired({"title": request.title, "description": request.description})
+
+        return await self.conversation.call(call, native, ask)
+
+
+@dataclass
+class _Judged(WrapperToolset[Any]):
+    hooks: HookSDK
+    known: Sequence[ToolDefinition] = ()
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        own = {
+            name: replace(tool, args_validator=ANY_ARGUMENTS)
+            for name, tool in (await self.wrapped.get_tools(ctx)).items()
+        }
+        definitions = [tool.tool_def for tool in own.values()]
+        if definitions != self.known:
+            self.known = definitions
+        run = await self.hooks.resolve(self.known)
+        added = {
+            tool.name: ToolsetTool(
+                toolset=self, tool_def=_definition(tool), max_retries=1, args_validator=ANY_ARGUMENTS
+            )
+            for tool in run.offered
+            if tool.name not in own
+        }
+        return own | added
+
+    async def call_tool(
+        self,
+        name: str,
+        tool_args: dict[str, Any],
+        ctx: RunContext[Any],
+        tool: ToolsetTool[Any],  # noqa: ARG002 - the real tool is looked up
+    ) -> Any:
+        raised: list[Exception] = []
+
+        async def run(real_name: str, arguments: dict[str, Any], call_id: str) -> object:
+            tools = await self.wrapped.get_tools(ctx)
+            within = replace(ctx, tool_name=real_name, tool_call_id=call_id)
+            checked = tools[real_name].args_validator.validate_python(arguments)
+            try:
+                return await self.wrapped.call_tool(real_name, checked, within, tools[real_name])
+            except (ModelRetry, ToolFailed) as error:  # the framework's own ways to say that it went wrong
+                raised.append(error)
+                return ToolResult.error(str(error))
+
+        native = Native(run, _result, (ApprovalRequired, CallDeferred))
+        call = ToolCall(ctx.tool_call_id or "", name, tool_args)
+        result = await self.hooks.call(call, native, approved=ctx.tool_call_approved)
+        if native.result != result:
+            return result.text
+        if raised:
+            raise raised[-1]
+        return native.value
+
+
+def _result(value: object) -> ToolResult:
+    if isinstance(value, ToolResult):
+        return value
+    return ToolResult(ToolReturnPart(tool_name="", content=value, tool_call_id="").model_response_str())
+
+
+def _definition(tool: Tool) -> ToolDefinition:
+    schema = tool.parameters or {"type": "object", "properties": {}}
+    return ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=schema)
+
+
+async def _settle(run: Run, messages: Sequence[ModelMessage]) -> None:
+    """Calls that pydantic-ai answered itself: a person's no, and names that it does not know."""
+    parts = [part for one in messages if isinstance(one, ModelRequest) for part in one.parts]
+    told = {_answered(part): _text(part) for part in parts}
+    for call in run.pending:
+        if call.id in told:
+            judged = await run.judge(call)
+            if judged.result is None:
+                await judged.refuse(text=told[call.id])
+
+
+def _answered(part: Any) -> str | None:
+    """The id of the call that a part of a request answers; None for any other part."""
+    is_result = part.part_kind == "tool-return" or (part.part_kind == "retry-prompt" and part.tool_name)
+    return part.tool_call_id if is_result else None
+
+
+def _text(part: Any) -> str:
+    if isinstance(part, ToolReturnPart):
+        return part.model_response_str()
+    if part.part_kind.startswith("retry"):
+        return part.model_response()
+    content = getattr(part, "content", "")
+    return content if isinstance(content, str) else "\n".join(one for one in content if isinstance(one, str))
+
+
+def _plain(messages: Sequence[ModelMessage]) -> list[Message]:
+    plain: list[Message] = []
+    for message in messages:
+        if isinstance(message, ModelResponse):
+            calls = [
+                ToolCall(one.tool_call_id, one.tool_name, one.args)
+                for one in message.parts
+                if isinstance(one, ToolCallPart)
+            ]
+            text = "\n".join(one.content for one in message.parts if isinstance(one, TextPart))
+            plain.append(FORMAT.reply(text, calls))
+            continue
+        for part in message.parts:
+            if (call_id := _answered(part)) is not None:
+                plain.append({"role": "tool", "tool_call_id": call_id, "content": _text(part)})
+            elif text := _text(part):
+                plain.append({"role": "system" if isinstance(part, SystemPromptPart) else "user", "content": text})
+    return plain
+
+
+def _trimmed(messages: Sequence[ModelMessage], texts: Texts) -> list[ModelMessage]:
+    """The same messages; of those with a trimmed result a copy, with the short text."""
+    parts = [part for one in messages if isinstance(one, ModelRequest) for part in one.parts]
+    short = iter(short_texts(map(_answered, parts), texts))
+    shown: list[ModelMessage] = []
+    for message in messages:
+        if isinstance(message, ModelRequest):
+            new = [_with_text(part, next(short)) for part in message.parts]
+            changed = any(one is not two for one, two in zip(new, message.parts, strict=True))
+            shown.append(replace(message, parts=new) if changed else message)
+        else:
+            shown.append(message)
+    return shown
+
+
+def _with_text(part: Any, text: str | None) -> Any:
+    return part if text is None or text == _text(part) else replace(part, content=text)
+
+
+def _shown(messages: Sequence[ModelMessage], prepared: PreparedMessages) -> list[ModelMessage]:
+    if prepared.replaced:
+        return [*map(_native, prepared)]
+    added = [ModelRequest(parts=[UserPromptPart(text)]) for text in prepared.added]
+    return [*_trimmed(messages, prepared.trimmed), *added]
+
+
+def _native(message: Message) -> ModelMessage:
+    """A message that a plugin has put in."""
+    text = FORMAT.text(message)
+    if FORMAT.is_reply(message):
+        calls = [ToolCallPart(one.name, one.arguments, one.id) for one in FORMAT.calls(message)]
+        prose: list[ModelResponsePart] = [TextPart(text)] if text else []
+        return ModelResponse(parts=[*prose, *calls])
+    for result in FORMAT.results(message):
+        return ModelRequest(parts=[ToolReturnPart("", result.text, result.call_id)])
+    return ModelRequest(parts=[SystemPromptPart(text) if message["role"] == "system" else UserPromptPart(text)])

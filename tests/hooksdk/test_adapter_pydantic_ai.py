@@ -1,0 +1,131 @@
+"""hooksdk in pydantic-ai's agents."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pydantic_ai", reason="hooksdk[pydantic-ai] is not installed")
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+
+from datetime import date
+from typing import Any
+
+from pydantic_ai import (
+    Agent,
+    ApprovalRequired,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ModelRetry,
+    RunContext,
+    ToolReturn,
+)
+from pydantic_ai.messages import ModelRequest
+
+from hooksdk import Host, hooks
+from hooksdk.adapters.pydantic_ai import HookSDK
+from hooksdk.hooks import AfterToolCall, AgentEnd, AgentStart, BeforeModelCall, ReplaceMessages
+from hooksdk.testing import ConformanceCase, Script, ScriptedModel, call, conformance_cases, open_host, recorder
+from tests.hooksdk.pydantic_ai_driver import PydanticAIDriver, model_of
+from tests.hooksdk.test_conformance import hold
+
+
+def made(host: Host, script: Script, *tools: Any) -> tuple[Agent[None, Any], ScriptedModel]:
+    """An agent with these functions as tools, and the model that it asks."""
+    model = ScriptedModel(script)
+    output: Any = [str, DeferredToolRequests]
+    return Agent(model_of(model), output_type=output, tools=tools, capabilities=[HookSDK(host)]), model
+
+
+@pytest.mark.parametrize("case", conformance_cases(), ids=str)
+async def test_conformance(case: ConformanceCase, request: pytest.FixtureRequest):
+    await hold(case, PydanticAIDriver(), request)
+
+
+async def test_a_tools_own_retry_reaches_the_model_and_is_an_error_to_observers():
+    def moody(city: str) -> str:
+        """Tell the weather."""
+        if city == "Rome":
+            raise ModelRetry("ask about Oslo")
+        return f"sun in {city}"
+
+    seen = recorder("after_tool_call")
+    script = [call("moody", city="Rome"), call("moody", city="Oslo"), "done"]
+    async with open_host(seen) as host:
+        agent, model = made(host, script, moody)
+        assert (await agent.run("go")).output == "done"
+    assert "ask about Oslo" in str(model.turns[1].messages[-1])
+    assert [(one.status, one.result.text) for one in seen.of(AfterToolCall)] == [
+        ("error", "ask about Oslo"), ("ok", "sun in Oslo"),
+    ]  # fmt: skip
+
+
+async def test_a_tool_that_asks_for_an_approval_itself_pauses_and_goes_on():
+    def pay(ctx: RunContext[None], amount: int) -> str:
+        """Pay."""
+        if not ctx.tool_call_approved:
+            raise ApprovalRequired
+        return f"paid {amount}"
+
+    seen = recorder("after_tool_call", "agent_end")
+    async with open_host(seen) as host:
+        agent, _ = made(host, [call("pay", amount=3), "done"], pay)
+        paused = await agent.run("go", conversation_id="c")
+        assert isinstance(paused.output, DeferredToolRequests)
+        assert seen.of(AfterToolCall) == []
+        answers = DeferredToolResults(approvals={paused.output.approvals[0].tool_call_id: True})
+        done = await agent.run(
+            message_history=paused.all_messages(), deferred_tool_results=answers, conversation_id="c"
+        )
+    assert done.output == "done"
+    assert [(one.status, one.result.text) for one in seen.of(AfterToolCall)] == [("ok", "paid 3")]
+    assert [one.reason for one in seen.of(AgentEnd)] == ["paused", "completed"]
+
+
+async def test_what_a_tool_returns_stays_as_it_is():
+    def position() -> ToolReturn[dict[str, int]]:
+        """Tell the position."""
+        return ToolReturn({"x": 1}, metadata={"kept": True})
+
+    async with open_host() as host:
+        agent, _ = made(host, [call("position"), "done"], position)
+        result = await agent.run("go")
+    (part,) = [
+        part for one in result.all_messages() if isinstance(one, ModelRequest) for part in one.parts if part.part_kind == "tool-return"
+    ]  # fmt: skip
+    assert (part.content, part.metadata) == ({"x": 1}, {"kept": True})
+
+
+async def test_arguments_are_validated_by_the_tools_own_types():
+    seen: list[object] = []
+
+    def note(day: date) -> str:
+        """Note a day."""
+        seen.append(day)
+        return "noted"
+
+    async with open_host() as host:
+        agent, _ = made(host, [call("note", day="2026-11-23"), "done"], note)
+        await agent.run("go")
+    assert seen == [date(2026, 11, 23)]
+
+
+async def test_the_prompt_is_what_a_run_begins_with():
+    seen = recorder("agent_start")
+    async with open_host(seen) as host:
+        agent, _ = made(host, ["done"])
+        await agent.run("hello there", conversation_id="talk")
+    (start,) = seen.of(AgentStart)
+    assert (start.input, start.info.session_id) == ("hello there", "talk")
+
+
+async def test_messages_that_a_plugin_puts_in_the_place_of_all_are_sent():
+    class Replaces:
+        @hooks.before_model_call
+        def replace(self, event: BeforeModelCall) -> ReplaceMessages:
+            return ReplaceMessages([{"role": "system", "content": "be brief"}, {"role": "user", "content": "other"}])
+
+    async with open_host(Replaces) as host:
+        agent, model = made(host, ["done"])
+        result = await agent.run("secret plan")
+    assert [one["content"] for one in model.turns[0].messages] == ["be brief", "other"]
+    assert "secret plan" in str(result.all_messages())
