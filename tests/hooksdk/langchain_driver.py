@@ -1,26 +1,17 @@
-"""The driver of the conformance suite for LangChain's agents."""
+"""The conformance suite's driver for LangChain: a real agent with a checkpointer, and a model that asks the script."""
 
 from __future__ import annotations
 
-import inspect
-import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+import anyio
 from langchain import agents
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-    RemoveMessage,
-    ToolMessage,
-    convert_to_messages,
-    convert_to_openai_messages,
-)
+from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messages, convert_to_openai_messages
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
@@ -31,34 +22,25 @@ from hooksdk.formats import Message
 from hooksdk.sync import LazyHost
 from hooksdk.testing import Answer, Program, ScriptedModel
 
+create_agent = cast("Any", agents).create_agent
 
-class Provider(BaseChatModel):
-    """A chat model of LangChain's, over the script."""
 
-    script: Any
-    definitions: list[dict[str, Any]] = []
+class Scripted(BaseChatModel):
+    """Asks the script of the program."""
+
+    scripted: Any
+    tools: list[dict[str, Any]] = []
 
     def bind_tools(self, tools: Sequence[Any], **_options: Any) -> Any:
-        return Provider(script=self.script, definitions=[convert_to_openai_tool(one) for one in tools])
+        return Scripted(scripted=self.scripted, tools=[convert_to_openai_tool(one) for one in tools])
 
     async def _agenerate(self, messages: list[BaseMessage], *_args: Any, **_options: Any) -> ChatResult:
-        script: ScriptedModel = self.script
-        given = convert_to_openai_messages(messages)
-        reply = dict((await script.reply(given, self.definitions)).message)
-        right: list[Any] = []
-        wrong: list[Any] = []
-        for call in reply.get("tool_calls") or ():
-            made = {"id": call["id"], "name": call["function"]["name"], "args": call["function"]["arguments"]}
-            try:
-                right.append({**made, "args": json.loads(made["args"])})
-            except ValueError:
-                wrong.append({**made, "error": "it is no JSON"})
-        message = AIMessage(str(reply.get("content") or ""), tool_calls=right, invalid_tool_calls=wrong)
+        model: ScriptedModel = self.scripted
+        reply = await model.reply(convert_to_openai_messages(messages), self.tools)
+        (message,) = convert_to_messages([{**reply.message, "content": reply.message.get("content") or ""}])
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _generate(self, messages: list[BaseMessage], *_args: Any, **_options: Any) -> ChatResult:
-        import anyio
-
         return anyio.run(self._agenerate, messages)
 
     @property
@@ -66,43 +48,31 @@ class Provider(BaseChatModel):
         return "scripted"
 
 
-def native(tool: Tool) -> StructuredTool:
-    """The same tool, as LangChain has it."""
+def native_tool(tool: Tool) -> StructuredTool:
     execute: Any = tool.execute
 
-    async def act(**arguments: Any) -> str:
+    async def run(**arguments: Any) -> Any:
         value = execute(arguments)
-        return str(await value if inspect.isawaitable(value) else value)
+        return await value if hasattr(value, "__await__") else value
 
-    def plainly(**arguments: Any) -> str:
-        import anyio
+    def run_plainly(**arguments: Any) -> Any:
+        async def call() -> Any:
+            return await run(**arguments)
 
-        return anyio.run(lambda: act(**arguments))
+        return anyio.run(call)
 
-    return StructuredTool.from_function(  # pyright: ignore[reportUnknownMemberType] - its overloads are partly untyped
-        plainly, coroutine=act, name=tool.name, description=tool.description, args_schema=tool.parameters
+    return StructuredTool(
+        name=tool.name, description=tool.description, args_schema=tool.parameters or {}, coroutine=run, func=run_plainly
     )
 
 
 class LangChainDriver:
-    """An agent of `create_agent`."""
+    """Its store is a checkpointer."""
 
     cannot: Mapping[str, str] = {}
 
     def __init__(self) -> None:
         self.saver = InMemorySaver()
-
-    def _agent(self, host: Any) -> Any:
-        given = {tool.name: tool for tool in self.program.tools}
-
-        def owner_of(tool: BaseTool) -> tuple[str, str]:
-            return given[tool.name].source, given[tool.name].owner
-
-        core = [name for name, tool in given.items() if tool.core]
-        middleware = HookSDK(host, core=core, owner_of=owner_of, context_window=self.program.model.context_window)
-        tools = [*map(native, self.program.tools)]
-        make = cast("Any", agents).create_agent
-        return make(Provider(script=self.program.model), tools, middleware=[middleware], checkpointer=self.saver)
 
     @asynccontextmanager
     async def start(self, program: Program) -> AsyncGenerator[None]:
@@ -111,67 +81,58 @@ class LangChainDriver:
             self.agent = self._agent(host)
             yield
 
-    async def ask(self, prompt: str, conversation: str = "c") -> Answer:
-        return self._answer(await self.agent.ainvoke({"messages": [HumanMessage(prompt)]}, _thread(conversation)))
-
-    async def answer(self, granted: Mapping[str, bool], conversation: str = "c") -> Answer:
-        state = await self.agent.aget_state(_thread(conversation))
-        decisions = {
-            one.id: {"decisions": [{"type": "approve" if granted[_call_of(one)] else "reject"}]}
-            for one in state.interrupts
-        }
-        return self._answer(await self.agent.ainvoke(Command(resume=decisions), _thread(conversation)))
-
-    async def stream(self, prompt: str, conversation: str = "c") -> Answer:
-        given, last = {"messages": [HumanMessage(prompt)]}, {}
-        async for values in self.agent.astream(given, _thread(conversation), stream_mode="values"):
-            last = values
-        return self._answer(last)
-
-    def ask_plainly(self, prompt: str, conversation: str = "c") -> Answer:
-        lazy = LazyHost(**self.program.host)
-        try:
-            given = {"messages": [HumanMessage(prompt)]}
-            return self._answer(self._agent(lazy).invoke(given, _thread(conversation)))
-        finally:
-            lazy.plain.__exit__(None, None, None)
-
-    async def stored(self, conversation: str = "c") -> Sequence[str]:
-        return [str(one.text) for one in await self._messages(conversation) if isinstance(one, ToolMessage)]
-
-    async def adopt(self, messages: Sequence[Message], conversation: str = "c") -> None:
-        await self._put(convert_to_messages([*messages]), conversation)
-
-    async def cut(self, turns: int, conversation: str = "c") -> None:
-        messages = await self._messages(conversation)
-        await self._put(messages[: _begin(messages, turns)], conversation)
-
-    async def forget(self, turns: int, conversation: str = "c") -> None:
-        messages = await self._messages(conversation)
-        await self._put(messages[_begin(messages, turns) :], conversation)
-
-    async def _messages(self, conversation: str) -> list[BaseMessage]:
-        return (await self.agent.aget_state(_thread(conversation))).values["messages"]
-
-    async def _put(self, messages: Sequence[BaseMessage], conversation: str) -> None:
-        whole = [RemoveMessage(id="__remove_all__"), *messages]
-        await self.agent.aupdate_state(_thread(conversation), {"messages": whole}, as_node="model")
+    def _agent(self, host: Any) -> Any:
+        owners = {tool.name: (tool.source, tool.owner) for tool in self.program.tools}
+        core = [tool.name for tool in self.program.tools if tool.core]
+        model = self.program.model
+        hooked = HookSDK(host, core=core, owner_of=lambda tool: owners[tool.name], context_window=model.context_window)
+        tools = [*map(native_tool, self.program.tools)]
+        return create_agent(Scripted(scripted=model), tools, middleware=[hooked], checkpointer=self.saver)
 
     @staticmethod
-    def _answer(state: Any) -> Answer:
-        if paused := state.get("__interrupt__"):
-            return Answer(waiting=[*map(_call_of, paused)])
+    def _thread(conversation: str) -> dict[str, Any]:
+        return {"configurable": {"thread_id": conversation}}
+
+    @staticmethod
+    def _taken(state: Mapping[str, Any]) -> Answer:
+        if waiting := [one.id for one in state.get("__interrupt__", ())]:
+            return Answer(waiting=waiting)
         return Answer(text=str(state["messages"][-1].text))
 
+    async def ask(self, prompt: str, conversation: str = "c") -> Answer:
+        return self._taken(await self.agent.ainvoke({"messages": prompt}, self._thread(conversation)))
 
-def _thread(conversation: str) -> Any:
-    return {"configurable": {"thread_id": conversation}}
+    async def answer(self, granted: Mapping[str, bool], conversation: str = "c") -> Answer:
+        decisions = {one: {"decisions": [{"type": "approve" if yes else "reject"}]} for one, yes in granted.items()}
+        return self._taken(await self.agent.ainvoke(Command(resume=decisions), self._thread(conversation)))
 
+    async def stream(self, prompt: str, conversation: str = "c") -> Answer:
+        states = self.agent.astream({"messages": prompt}, self._thread(conversation), stream_mode="values")
+        return self._taken([state async for state in states][-1])
 
-def _call_of(paused: Any) -> str:
-    return paused.value["action_requests"][0]["id"]
+    def ask_plainly(self, prompt: str, conversation: str = "c") -> Answer:
+        agent = self._agent(LazyHost(**self.program.host))
+        return self._taken(agent.invoke({"messages": prompt}, self._thread(conversation)))
 
+    async def _messages(self, conversation: str) -> list[BaseMessage]:
+        return (await self.agent.aget_state(self._thread(conversation))).values["messages"]
 
-def _begin(messages: Sequence[BaseMessage], turns: int) -> int:
-    """Where the turn after so many begins."""
-    return [place for place, one in enumerate(messages) if isinstance(one, HumanMessage)][turns]
+    async def stored(self, conversation: str = "c") -> Sequence[str]:
+        return [str(one.text) for one in await self._messages(conversation) if one.type == "tool"]
+
+    async def adopt(self, messages: Sequence[Message], conversation: str = "c") -> None:
+        given = [{**one, "content": one.get("content") or ""} for one in messages]
+        await self.agent.aupdate_state(self._thread(conversation), {"messages": convert_to_messages(given)})
+
+    async def _remove(self, conversation: str, turns: int, *, older: bool) -> None:
+        messages = await self._messages(conversation)
+        at = [place for place, one in enumerate(messages) if one.type == "human"][turns]
+        gone = messages[:at] if older else messages[at:]
+        removed = [RemoveMessage(one.id or "") for one in gone]
+        await self.agent.aupdate_state(self._thread(conversation), {"messages": removed})
+
+    async def cut(self, turns: int, conversation: str = "c") -> None:
+        await self._remove(conversation, turns, older=False)
+
+    async def forget(self, turns: int, conversation: str = "c") -> None:
+        await self._remove(conversation, turns, older=True)

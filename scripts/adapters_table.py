@@ -1,0 +1,63 @@
+"""Write docs/reference/adapters.md: which of the conformance cases each adapter holds, with the versions that are installed.
+
+    .venv/bin/python scripts/adapters_table.py
+
+What it says is held by tests: a case without a reason passes, and one with a reason fails.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "reference" / "adapters.md"
+sys.path.insert(0, str(ROOT))
+
+from hooksdk.testing import conformance_cases  # noqa: E402 - the path comes first
+from tests.hooksdk.langchain_driver import LangChainDriver  # noqa: E402 - the path comes first
+from tests.hooksdk.loop_drivers import JudgeDriver, RunAgentDriver, SyncDriver  # noqa: E402 - the path comes first
+from tests.hooksdk.pydantic_ai_driver import PydanticAIDriver  # noqa: E402 - the path comes first
+
+OWN: dict[str, Mapping[str, str]] = {
+    "[`run_agent`](agent.md)": RunAgentDriver.cannot,
+    "[a loop of your own](../how-to/embed-a-host.md)": JudgeDriver.cannot,
+    "[`hooksdk.sync`](../how-to/sync-and-notebooks.md)": SyncDriver.cannot,
+}
+FRAMEWORKS: dict[str, tuple[str, Mapping[str, str]]] = {
+    "[LangChain](../how-to/langchain.md)": ("langchain", LangChainDriver.cannot),
+    "[pydantic-ai](../how-to/pydantic-ai.md)": ("pydantic-ai-slim", PydanticAIDriver.cannot),
+}
+BEGIN = """# Adapters
+
+What plugins rely on, and which framework holds it: each line is a case of `hooksdk.testing.conformance_cases()`, played by a real
+agent over a scripted model. [Hold an adapter of your own against them](testing.md#conformance-of-adapters).
+
+"""
+
+
+def table() -> list[str]:
+    """The lines of the table, and the reasons below it."""
+    columns = {**OWN, **{name: cannot for name, (_, cannot) in FRAMEWORKS.items()}}
+    reasons: list[str] = []
+    lines = [f"| case | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
+    for case in conformance_cases():
+        cells: list[str] = []
+        for cannot in columns.values():
+            reason = cannot.get(case.name)
+            if reason is not None and reason not in reasons:
+                reasons.append(reason)
+            cells.append("yes" if reason is None else f"no ({reasons.index(reason) + 1})")
+        lines.append(f"| {case.number} {case.name.replace('_', ' ')} | {' | '.join(cells)} |")
+    return [*lines, "", *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1))]
+
+
+def versions() -> str:
+    """What was installed when the page was written."""
+    return ", ".join(f"{package} {version(package)}" for package, _ in FRAMEWORKS.values())
+
+
+if __name__ == "__main__":
+    PAGE.write_text(BEGIN + "\n".join(table()) + f"\n\nPlayed with {versions()}.\n", encoding="utf-8")

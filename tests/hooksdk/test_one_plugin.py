@@ -1,0 +1,77 @@
+"""The example of one plugin, unchanged in every framework: denied, asked (yes, no, a restart in between) and trimmed."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain", reason="hooksdk[langchain] is not installed")
+pytest.importorskip("pydantic_ai", reason="hooksdk[pydantic-ai] is not installed")
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+
+from hooksdk import MemoryStore, Tool
+from hooksdk.approvals import Later
+from hooksdk.config import Config
+from hooksdk.testing import Driver, Program, ScriptedApprover, ScriptedModel, call
+from tests.hooksdk.langchain_driver import LangChainDriver
+from tests.hooksdk.loop_drivers import JudgeDriver, RunAgentDriver, SyncDriver
+from tests.hooksdk.pydantic_ai_driver import PydanticAIDriver
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "one_plugin.py"
+PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+LISTING = "a file of many\n" * 300
+
+
+def keeper() -> Any:
+    spec = importlib.util.spec_from_file_location("one_plugin", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Keeper
+
+
+def tools(deleted: list[str]) -> list[Tool]:
+    def delete_file(arguments: dict[str, Any]) -> str:
+        deleted.append(arguments["path"])
+        return f"deleted {arguments['path']}"
+
+    def list_files(arguments: dict[str, Any]) -> str:
+        return f"{arguments['path']}: {LISTING}"
+
+    return [
+        Tool(name="delete_file", description="Delete a file.", source="host", parameters=PATH, execute=delete_file),
+        Tool(name="list_files", description="List a folder.", source="host", parameters=PATH, execute=list_files),
+    ]
+
+
+@pytest.mark.parametrize("driver", [RunAgentDriver, JudgeDriver, SyncDriver, LangChainDriver, PydanticAIDriver])
+async def test_the_same_file_denies_asks_and_trims(driver: type[Driver]):
+    plugin, store, deleted, playing = keeper(), MemoryStore(), list[str](), driver()
+
+    approver = None if driver in (LangChainDriver, PydanticAIDriver) else ScriptedApprover(Later())
+
+    def program(*script: Any) -> Program:
+        config = Config(allow=[])
+        host: Any = {
+            "plugins": [plugin], "store": store, "config": config, "approver": approver, "folder": str(EXAMPLE.parent)
+        }  # fmt: skip
+        return Program(host=host, tools=tools(deleted), model=ScriptedModel(script))
+
+    asks = [call("delete_file", path="a.txt"), call("delete_file", path="b.txt")]
+    first = program([call("list_files", path="."), call("delete_file", path="a.toml")], "listed", asks)
+    async with playing.start(first):
+        assert (await playing.ask("list and delete")).text == "listed"
+        assert "settings stay" in str(first.model.turns[1].messages)
+        yes, no = (await playing.ask("delete two more")).waiting
+        assert deleted == []
+    trimmed = [one for one in first.model.turns[2].messages if one["role"] == "tool"]
+    assert "read already" in trimmed[0]["content"]
+    assert len(trimmed[0]["content"]) < 200
+    second = program("done")
+    async with playing.start(second):
+        assert (await playing.answer({yes: True, no: False})).text == "done"
+    assert deleted == ["a.txt"]
