@@ -208,7 +208,8 @@ async def test_a_session_that_goes_on_has_its_own_model_unless_another_is_named(
         nothing = await hooksdk("run", "On.", folder=tmp_path, server=server)
     assert third.out == "Three.\n"
     assert [request.body["model"] for request in server.requests] == ["any"] * 3
-    assert nobody.code == nothing.code == 2
+    assert (nobody.code, nothing.code) == (1, 2)
+    assert "there is no session 's2' in " in nobody.complaint
     assert "--model: give one, such as openai:gpt-5" in nothing.complaint
 
 

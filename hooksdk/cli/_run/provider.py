@@ -15,7 +15,7 @@ from rich.console import Console
 from hooksdk.agent import ModelReply, ModelUnavailable, OnText
 from hooksdk.cli._console import CommandProblem, printable, safe
 from hooksdk.cli._run.timeline import Prose
-from hooksdk.cli._sessions.ids import match_session
+from hooksdk.cli._sessions.ids import find_session
 from hooksdk.cli._sessions.look import with_store
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.formats import Message
@@ -66,13 +66,14 @@ def check_model(text: str) -> str:
 
 
 def model_of_session(project: Path, store: str | None, session: str | None) -> str:
-    """The `PROVIDER:NAME` with which a session began. Raises a usage error where there is none that goes on."""
+    """The `PROVIDER:NAME` with which a session began. Raises a usage error where none goes on or it does not say, and
+    `CommandProblem` where there is no such session."""
 
-    async def summary(opened: Store) -> SessionSummary | None:
-        meant = session and await match_session(opened, session, project)
-        return next((one for one in await list_summaries(opened) if one.session_id == meant), None)
+    async def summary(opened: Store, typed: str) -> SessionSummary:
+        meant = await find_session(opened, typed, project)
+        return next(one for one in await list_summaries(opened) if one.session_id == meant)
 
-    found = with_store(project, store, summary) if session else None
+    found = with_store(project, store, lambda opened: summary(opened, session)) if session else None
     provider = next((name for name, each in _PROVIDERS.items() if found and each.model.format == found.format), None)
     if not found or not found.model or not provider:
         raise typer.BadParameter(f"give one, such as {_EXAMPLES}", param_hint="--model")
