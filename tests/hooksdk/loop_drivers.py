@@ -179,11 +179,8 @@ class JudgeDriver:
 class SyncDriver(_InSession):
     """`hooksdk.sync`, in a thread."""
 
-    cannot: Mapping[str, str] = {
-        **IN_SESSION,
-        "a_cancelled_tool_is_seen_before_the_runs_end": "plain code that waits cannot be cancelled",
-        "a_run_cancelled_in_the_model_ends_as_cancelled": "plain code that waits cannot be cancelled",
-    }
+    never_end = ("a_cancelled_tool_is_seen_before_the_runs_end", "a_run_cancelled_in_the_model_ends_as_cancelled")
+    cannot: Mapping[str, str] = {**IN_SESSION, **dict.fromkeys(never_end, "plain code that waits cannot be cancelled")}
 
     @asynccontextmanager
     async def start(self, program: Program) -> AsyncGenerator[None]:

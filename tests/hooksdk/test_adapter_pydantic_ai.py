@@ -129,3 +129,26 @@ async def test_messages_that_a_plugin_puts_in_the_place_of_all_are_sent():
         result = await agent.run("secret plan")
     assert [one["content"] for one in model.turns[0].messages] == ["be brief", "other"]
     assert "secret plan" in str(result.all_messages())
+
+
+async def test_an_agent_that_a_tool_runs_is_a_sub_agent_with_no_more_than_its_parent():
+    def ping() -> str:
+        """Ping."""
+        return "pong"
+
+    def other() -> str:
+        """Nobody gave it to the parent."""
+        return "ran"
+
+    seen = recorder("after_tool_call")
+    async with open_host(seen) as host:
+        inner, _ = made(host, [[call("ping"), call("other")], "inner is done"], ping, other)
+
+        async def delegate() -> str:
+            """Ask the other agent."""
+            return (await inner.run("ping")).output
+
+        outer, _ = made(host, [call("delegate"), "done"], delegate, ping)
+        assert (await outer.run("go", conversation_id="top")).output == "done"
+    statuses = {one.call.name: (one.status, one.info.session_id.startswith("top/")) for one in seen.of(AfterToolCall)}
+    assert statuses == {"ping": ("ok", True), "other": ("blocked", True), "delegate": ("ok", False)}
