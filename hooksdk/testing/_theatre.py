@@ -128,7 +128,7 @@ class Theatre:
         asked = len(self._questions)
         self._would_run = verdict.recorded in {"ok", "error"}
         judged = await run.judge(call)
-        outcome = _STATUS.get(judged.status, "block")
+        outcome = "withhold" if judged.call.name in run.tools.withheld else _STATUS.get(judged.status, "block")
         reason = self._reason(run, judged)
         by = ""
         if len(self._questions) > asked:

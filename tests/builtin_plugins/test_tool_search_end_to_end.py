@@ -19,6 +19,9 @@ from hooksdk.testing import Call, Turn, call, open_session, say
 from hooksdk.testing.server import ScriptedServer, SeenRequest
 from tests.hooksdk.provider_rules import tool_violations, violations
 from tests.hooksdk.providers import FORMATS, model_of
+
+NO_MARKS: dict[str, dict[str, Any]] = {"openai-chat": {}, "anthropic": {"cache": "off"}}
+"""The definitions and messages are compared as they are, without the marks of the prompt cache."""
 from tests.measured import DATA
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
@@ -133,7 +136,7 @@ async def play(form: str, enabled: str, folder: Path) -> Ran:
         }
     }
     plugins = (big_plugin(kept.ran), Watch, "tool_search", "trace_file")
-    async with ScriptedServer(script) as server, model_of(server, form, timeout=30) as model:
+    async with ScriptedServer(script) as server, model_of(server, form, timeout=30, **NO_MARKS[form]) as model:
         async with open_session(*plugins, store=store, config=settings) as session:
             outcome = await run_agent(session, model, "Bill the order in order.txt.", tools=[CORE], system="Be brief.")
         kept.requests = server.requests
@@ -313,7 +316,7 @@ async def test_over_the_line_a_tool_of_twenty_is_found_described_and_called_and_
         settings = {"plugins": {"tool_search": {"config": {"enabled": "on", "prefetch": 0, "reveal": "off"}}}}
         async with (
             open_session("tool_search", config=settings) as session,
-            model_of(server, form, timeout=30) as model,
+            model_of(server, form, timeout=30, **NO_MARKS[form]) as model,
         ):
             outcome = await run_agent(session, model, "File it.", tools=twenty(ran))
     found, described, called, nested, core = (turn.result for turn in server.turns[1:])
