@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 from hooksdk.errors import HookSDKError
+from hooksdk.tools import Tool
 from hooksdk.values import as_list, as_object, is_list, is_object
 
 Kind = Literal["session_start", "session_end", "prompt", "before_call", "after_call", "stop", "other"]
@@ -63,6 +64,7 @@ class Verdict:
     """What the model is to read instead, in the tool's own shape; None: what it answered."""
 
 
+_ANY_ARGUMENTS = {"type": "object", "additionalProperties": True}
 Output = Mapping[str, Any]
 """The JSON that a hook prints; empty: nothing."""
 
@@ -171,6 +173,16 @@ AGENTS: Mapping[str, Agent] = {
     )
 }
 """The coding agents that the guard knows, by name."""
+
+
+def tool_of(agent_name: str, name: str) -> Tool:
+    """The tool that an agent calls by this name: its own, or one of a server (`mcp__SERVER__TOOL`). What it takes is not known."""
+    server, _, own_name = name.removeprefix("mcp__").partition("__")
+    is_servers = name.startswith("mcp__") and bool(own_name)
+    return Tool(
+        name=name, own_name=own_name if is_servers else name, source="mcp" if is_servers else "host",
+        owner=server if is_servers else agent_name, description="", parameters=_ANY_ARGUMENTS, keeps_secrets=False,
+    )  # fmt: skip
 
 
 def texts_in(value: Any) -> list[str]:

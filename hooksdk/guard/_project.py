@@ -20,7 +20,7 @@ from hooksdk.config import Config, ConfigWatch, state_folder
 from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import PolicyFailed, RunBlocked, SessionClosed
 from hooksdk.gateway import config_problems
-from hooksdk.guard._agents import AGENTS, HookEvent, Verdict, texts_in, with_texts
+from hooksdk.guard._agents import AGENTS, HookEvent, Verdict, texts_in, tool_of, with_texts
 from hooksdk.host import Host
 from hooksdk.run import JudgedCall, Run
 from hooksdk.session import Session
@@ -30,7 +30,6 @@ from hooksdk.tools import Tool
 logger = logging.getLogger("hooksdk")
 
 SECRET = re.compile(r"\{\{\s*secret:")
-ANY_ARGUMENTS = {"type": "object", "additionalProperties": True}
 MOST_CALLS = 500
 """Calls of a session whose results may still come; of more, the newest. An agent's call that failed elsewhere never has one."""
 
@@ -278,12 +277,7 @@ class AgentSession:
         """Have the tool in the catalog: an agent does not say which ones it has."""
         if event.tool in self._tools:
             return
-        server, _, own_name = event.tool.removeprefix("mcp__").partition("__")
-        is_servers = event.tool.startswith("mcp__") and bool(own_name)
-        self._tools[event.tool] = Tool(
-            name=event.tool, own_name=own_name if is_servers else event.tool, source="mcp" if is_servers else "host",
-            owner=server if is_servers else event.agent, description="", parameters=ANY_ARGUMENTS, keeps_secrets=False,
-        )  # fmt: skip
+        self._tools[event.tool] = tool_of(event.agent, event.tool)
         assert self._run is not None
         await self._run.resolve_tools(self._tools.values())
 

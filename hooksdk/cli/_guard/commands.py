@@ -12,10 +12,12 @@ import typer
 
 from hooksdk.cli._console import CommandProblem, print_json
 from hooksdk.cli._guard.policy import policy
+from hooksdk.cli._guard.trial import try_rules
 from hooksdk.cli._options import Json
 
 guard_app = typer.Typer(help="Let your rules judge what a coding agent does itself.", no_args_is_help=True)
 guard_app.command()(policy)
+guard_app.command("try")(try_rules)
 
 
 def _need_sockets() -> None:

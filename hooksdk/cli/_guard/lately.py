@@ -1,0 +1,173 @@
+"""What coding agents did lately, read from the transcripts that they keep themselves. Nothing is changed there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from hooksdk.values import as_list, as_object, is_object
+
+MAX_LINE = 20_000_000
+"""Characters of a line that is still read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedCall:
+    """One call that an agent made."""
+
+    agent: str
+    session: str
+    folder: str
+    """Where the agent worked; empty where its transcript does not say."""
+    tool: str
+    arguments: Mapping[str, Any]
+    when: datetime
+
+
+@dataclass
+class Reading:
+    """What was found, and what could not be read."""
+
+    calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
+    files: int = 0
+    problems: list[tuple[Path, str]] = field(default_factory=list[tuple[Path, str]])
+
+
+@dataclass(frozen=True)
+class Transcripts:
+    """Where an agent keeps its transcripts, and how one is read."""
+
+    title: str
+    folder: Callable[[], Path]
+    pattern: str
+    read: Callable[[Path, Sequence[Path]], Iterator[RecordedCall]]
+
+
+def read_lately(agent: str, since: datetime, projects: Sequence[Path], each: Callable[[Path], None]) -> Reading:
+    """The calls of one agent since then, in their order. `projects` are folders whose names an agent may keep as a digest;
+    `each` is told of a file before it is read."""
+    transcripts = TRANSCRIPTS[agent]
+    reading = Reading()
+    seen: set[tuple[Any, ...]] = set()
+    for path in sorted(transcripts.folder().glob(transcripts.pattern)):
+        try:
+            if path.stat().st_mtime < since.timestamp():
+                continue
+            each(path)
+            reading.files += 1
+            for call in transcripts.read(path, projects):
+                key = (call.session, call.when, call.tool, json.dumps(call.arguments, sort_keys=True))
+                if call.when >= since and key not in seen:  # a resumed session has the lines of the one before it
+                    seen.add(key)
+                    reading.calls.append(call)
+        except (OSError, ValueError, RecursionError) as error:
+            reading.problems.append((path, str(error) or type(error).__name__))
+    reading.calls.sort(key=lambda call: call.when)
+    return reading
+
+
+def _home(variable: str, name: str) -> Callable[[], Path]:
+    return lambda: Path(os.environ.get(variable) or Path.home() / name)
+
+
+def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The objects of a file of JSON lines. A line that is none is left out: an agent may be writing the last one."""
+    broken = read = 0
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                entry = json.loads(line) if len(line) <= MAX_LINE else None
+            except (ValueError, RecursionError):
+                entry = None
+            if is_object(entry):
+                read += 1
+                yield entry
+            elif line.strip():
+                broken += 1
+    if broken > 1 or (broken and not read):
+        raise ValueError(f"{broken} of its lines are no JSON objects; the others were read")
+
+
+def _time(text: Any) -> datetime:
+    """A moment as transcripts have it; the beginning of time where it is none."""
+    try:
+        moment = datetime.fromisoformat(str(text))
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _claude_code(path: Path, projects: Sequence[Path]) -> Iterator[RecordedCall]:  # noqa: ARG001 - one form for all
+    for entry in _lines(path):
+        if entry.get("type") != "assistant":
+            continue
+        for block in map(as_object, as_list(as_object(entry.get("message")).get("content"))):
+            if block.get("type") == "tool_use":
+                yield RecordedCall(
+                    agent="claude-code", session=str(entry.get("sessionId") or path.stem), folder=str(entry.get("cwd") or ""),
+                    tool=str(block.get("name")), arguments=as_object(block.get("input")), when=_time(entry.get("timestamp")),
+                )  # fmt: skip
+
+
+def _codex(path: Path, projects: Sequence[Path]) -> Iterator[RecordedCall]:  # noqa: ARG001 - one form for all
+    session, folder = path.stem, ""
+    for entry in _lines(path):
+        payload = as_object(entry.get("payload"))
+        if entry.get("type") in {"session_meta", "turn_context"}:
+            session, folder = str(payload.get("id") or session), str(payload.get("cwd") or folder)
+        kind = payload.get("type") if entry.get("type") == "response_item" else ""
+        if kind == "function_call":
+            arguments = as_object(_json(payload.get("arguments")))
+        elif kind == "custom_tool_call":
+            arguments = {"input": payload.get("input")}
+        elif kind == "local_shell_call":
+            arguments = as_object(payload.get("action"))
+        else:
+            continue
+        yield RecordedCall(
+            agent="codex", session=session, folder=str(arguments.get("workdir") or folder),
+            tool=str(payload.get("name") or "local_shell"), arguments=arguments, when=_time(entry.get("timestamp")),
+        )  # fmt: skip
+
+
+def _gemini(path: Path, projects: Sequence[Path]) -> Iterator[RecordedCall]:
+    entry = as_object(json.loads(path.read_text("utf-8")))
+    if "messages" not in entry:
+        raise ValueError("it has no list of messages, so its form is not known")
+    # The agent keeps the digest of the folder alone.
+    folders = {hashlib.sha256(str(folder).encode()).hexdigest(): str(folder) for folder in projects}
+    for message in map(as_object, as_list(entry.get("messages"))):
+        for call in map(as_object, as_list(message.get("toolCalls"))):
+            yield RecordedCall(
+                agent="gemini", session=str(entry.get("sessionId") or path.stem),
+                folder=folders.get(str(entry.get("projectHash")), ""), tool=str(call.get("name")),
+                arguments=as_object(call.get("args")), when=_time(call.get("timestamp") or message.get("timestamp")),
+            )  # fmt: skip
+
+
+def _json(text: Any) -> Any:
+    try:
+        return json.loads(text) if isinstance(text, str) else text
+    except (ValueError, RecursionError):
+        return {"arguments": text}
+
+
+TRANSCRIPTS: Mapping[str, Transcripts] = {
+    "claude-code": Transcripts(
+        "Claude Code",
+        lambda: _home("CLAUDE_CONFIG_DIR", ".claude")() / "projects",
+        "**/*.jsonl",
+        _claude_code,
+    ),
+    "codex": Transcripts("Codex", lambda: _home("CODEX_HOME", ".codex")() / "sessions", "**/rollout-*.jsonl", _codex),
+    "gemini": Transcripts("Gemini CLI", lambda: Path.home() / ".gemini" / "tmp", "*/chats/*.json", _gemini),
+}
+"""Those that can be read, by the agent's name."""
+NOT_YET = {"qwen": "Qwen Code"}
+"""Agents whose transcripts are not read yet."""

@@ -1,0 +1,252 @@
+"""`hooksdk guard try`: what the rules would have said to what coding agents did lately. Nothing runs, and nothing is kept."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import typer
+
+from hooksdk import Config, Host, MemoryStore, ToolCall
+from hooksdk.cli._configuration import load_config
+from hooksdk.cli._console import (
+    counted,
+    one_line,
+    print_json,
+    safe,
+    stderr_console,
+    stdout_console,
+    warnings_shown,
+)
+from hooksdk.cli._guard.lately import NOT_YET, TRANSCRIPTS, Reading, RecordedCall, read_lately
+from hooksdk.cli._options import Json
+from hooksdk.config import project_folder
+from hooksdk.errors import ConfigError, did_you_mean
+from hooksdk.hooks import BeforeToolCall
+from hooksdk.values import as_object, is_list
+
+POLICY = "tool_policy"
+CHARS = 90
+"""Of a call that is printed."""
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A call that the rules would not have let pass."""
+
+    call: RecordedCall
+    action: str
+    rule: str
+    """The rule, as it is written."""
+    number: int
+    why: str
+
+
+def try_rules(
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="A TOML file with rules, as `guard policy` prints it, in the place of each project's own.",
+        ),
+    ] = None,
+    client: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="This agent alone: claude-code, codex or gemini; may be given several times."
+        ),
+    ] = None,
+    since: Annotated[str, typer.Option(metavar="TIME", help="How far back: 30m, 12h, 1d or 2w.")] = "1d",
+    as_json: Json = False,
+) -> None:
+    """Say what the rules would have denied, or asked about, of what your coding agents did lately.
+
+    Reads the transcripts that the agents keep of themselves. Each call is held against the rules of tool_policy of the project
+    in which it was made, or against those of `hooksdk guard policy` where it has none. Nothing runs, and nothing is changed.
+    """
+    begin = datetime.now(UTC) - _span(since)
+    agents = _agents(client)
+    fixed = None if policy is None else _rules_of(policy)
+    here = Path.cwd()
+    with warnings_shown(stderr_console()), stderr_console().status("reading") as status:
+        readings = {
+            agent: read_lately(
+                agent,
+                begin,
+                list(dict.fromkeys([here, project_folder(here)])),
+                lambda path: status.update(f"reading {safe(path.name)}"),
+            )
+            for agent in agents
+            if agent in TRANSCRIPTS
+        }
+        calls = [call for reading in readings.values() for call in reading.calls]
+        status.update(f"judging {counted(len(calls), 'call')}")
+        problems = [problem for reading in readings.values() for problem in reading.problems]
+        findings, judged = anyio.run(_judge, calls, fixed, problems)
+    not_yet = [NOT_YET[agent] for agent in agents if agent in NOT_YET]
+    if as_json:
+        print_json(_document(begin, readings, judged, findings, problems, not_yet))
+    else:
+        _print(begin, readings, judged, findings, problems, not_yet)
+
+
+def _span(text: str) -> timedelta:
+    match = re.fullmatch(r"(\d{1,4})([mhdw])", text)
+    if match is None or not int(match[1]):
+        raise typer.BadParameter(f"'{text}' is no time; write such as 30m, 12h, 1d or 2w", param_hint="--since")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def _agents(wanted: Sequence[str] | None) -> list[str]:
+    known = [*TRANSCRIPTS, *NOT_YET]
+    for name in wanted or ():
+        if name not in known:
+            raise typer.BadParameter(
+                f"'{name}' is none of {', '.join(known)}.{did_you_mean(name, known)}", param_hint="--client"
+            )
+    return list(dict.fromkeys(wanted or known))
+
+
+def _rules_of(path: Path) -> Mapping[str, Any]:
+    """The settings of tool_policy in a file of rules. Raises `ConfigError`."""
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(str(path), (f"it cannot be read: {error}",)) from None
+    rules = as_object(as_object(as_object(document.get("plugins")).get(POLICY)).get("config"))
+    if not rules:
+        problem = f"it has no [plugins.{POLICY}.config], as `hooksdk guard policy` prints it"
+        raise ConfigError(str(path), (problem,))
+    return rules
+
+
+def _rules_for(folder: Path) -> Mapping[str, Any]:
+    """The rules of a project, or those to begin with where it has none. Raises `ConfigError`."""
+    from hooksdk.guard import starter_policy
+
+    section = load_config(folder=folder).plugin(POLICY)
+    if section is not None and section.enabled is not False and section.config:
+        return section.config
+    return tomllib.loads(starter_policy(folder))["plugins"][POLICY]["config"]
+
+
+async def _judge(
+    calls: Sequence[RecordedCall], fixed: Mapping[str, Any] | None, problems: list[tuple[Path, str]]
+) -> tuple[list[Finding], int]:
+    """What the rules say, and how many calls were judged. Projects whose rules cannot be read are added to the problems."""
+    projects: dict[Path, list[RecordedCall]] = {}
+    for call in calls:
+        folder = Path(call.folder) if call.folder else Path.cwd()
+        projects.setdefault(folder if fixed is not None else project_folder(folder), []).append(call)
+    findings: list[Finding] = []
+    judged = 0
+    for project, own in projects.items():
+        try:
+            findings += await _judge_project(own, fixed if fixed is not None else _rules_for(project))
+            judged += len(own)
+        except ConfigError as error:
+            if fixed is not None:
+                raise
+            problems.append((project, f"{counted(len(own), 'call')} not judged: {error}"))
+    return sorted(findings, key=lambda one: (one.action != "deny", one.call.when)), judged
+
+
+async def _judge_project(calls: Sequence[RecordedCall], rules: Mapping[str, Any]) -> list[Finding]:
+    from hooksdk.guard import tool_of
+
+    findings: list[Finding] = []
+    config = Config.model_validate({"allow": [POLICY], "plugins": {POLICY: {"config": dict(rules)}}})
+    groups: dict[tuple[str, str], list[RecordedCall]] = {}
+    for call in calls:
+        groups.setdefault((call.agent, call.folder), []).append(call)
+    async with Host(config=config, store=MemoryStore()) as host, host.session() as session:
+        policy = session.plugin(POLICY)
+        for (agent, folder), own in groups.items():
+            workspace = folder if Path(folder).is_absolute() else None
+            async with session.run(agent_id=agent, trigger="user", workspace_dir=workspace, transcript=False) as run:
+                for call in own:
+                    asked = ToolCall("try", call.tool, call.arguments)
+                    hook = BeforeToolCall(
+                        info=run.info, call=asked, tool=tool_of(agent, call.tool), arguments=dict(call.arguments)
+                    )
+                    said = policy.explain(hook)
+                    if said.action != "allow":
+                        one = said.deciding
+                        findings.append(Finding(call, said.action, one.text, one.number, one.why))
+                    await anyio.lowlevel.checkpoint()  # Ctrl-C is heard
+    return findings
+
+
+def _shown(call: RecordedCall) -> str:
+    values = [str(one) for one in call.arguments.values() if isinstance(one, str) or is_list(one)]
+    text = " ".join((values or [""])[0].split())
+    return f"{call.tool} {text if len(text) <= CHARS else f'{text[: CHARS - 1]}…'}"
+
+
+def _print(
+    begin: datetime,
+    readings: Mapping[str, Reading],
+    judged: int,
+    findings: Sequence[Finding],
+    problems: Sequence[tuple[Path, str]],
+    not_yet: Sequence[str],
+) -> None:
+    console = stdout_console()
+    parts = [f"{TRANSCRIPTS[agent].title} {len(one.calls):,}" for agent, one in readings.items() if one.calls]
+    actions = Counter(one.action for one in findings)
+    when = f"{begin.astimezone():%Y-%m-%d %H:%M}"
+    if judged:
+        console.print(
+            f"{counted(judged, 'call')} since {when} ({safe(', '.join(parts))}): {actions['ask']:,} would be asked about, "
+            f"{actions['deny']:,} denied",
+            soft_wrap=True,
+        )
+    else:
+        console.print(f"no call since {when}; `--since 1w` looks further back", soft_wrap=True)
+    lines = Counter((one.action, one.number, one.rule, _shown(one.call), one.call.folder) for one in findings)
+    for (action, number, rule, shown, folder), times in lines.items():
+        label = "[red]denied[/]" if action == "deny" else "[yellow]ask[/]   "
+        more = f"  ({times} times)" if times > 1 else ""
+        console.print(f"\n{label}      {one_line(shown)}{more}", soft_wrap=True)
+        named = f"rule {number}: {rule}" if number else rule
+        console.print(f"            [dim]{one_line(named)}[/]", soft_wrap=True)
+        if folder:
+            console.print(f"            [dim]in {one_line(folder)}[/]", soft_wrap=True)
+    for path, problem in problems:
+        stderr_console().print(f"[yellow]problem[/]     {safe(path)}: {one_line(problem)}", soft_wrap=True)
+    if not_yet:
+        stderr_console().print(f"[dim]not yet[/]     {', '.join(not_yet)}: its transcripts are not read yet")
+
+
+def _document(
+    begin: datetime,
+    readings: Mapping[str, Reading],
+    judged: int,
+    findings: Sequence[Finding],
+    problems: Sequence[tuple[Path, str]],
+    not_yet: Sequence[str],
+) -> dict[str, Any]:
+    return {
+        "schema": 1, "since": begin.isoformat(), "calls": judged,
+        "agents": {agent: {"calls": len(one.calls), "files": one.files} for agent, one in readings.items()},
+        "asked": sum(one.action == "ask" for one in findings), "denied": sum(one.action == "deny" for one in findings),
+        "findings": [
+            {
+                "action": one.action, "rule": one.number, "text": one.rule, "why": one.why, "agent": one.call.agent,
+                "session": one.call.session, "folder": one.call.folder or None, "tool": one.call.tool,
+                "arguments": dict(one.call.arguments), "time": one.call.when.isoformat(),
+            }
+            for one in findings
+        ],
+        "problems": [{"path": str(path), "problem": problem} for path, problem in problems], "not_yet": list(not_yet),
+    }  # fmt: skip
