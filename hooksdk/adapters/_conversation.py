@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -12,7 +13,7 @@ import anyio
 from hooksdk.approvals import Approval, ApprovalRequest, Later
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import ToolContext
-from hooksdk.errors import ApprovalPending, RunAlreadyOpen
+from hooksdk.errors import ApprovalPending, RunAlreadyOpen, WrongArgument, check_list, did_you_mean, refuse
 from hooksdk.formats import get_format
 from hooksdk.run import JudgedCall, Run
 from hooksdk.session import Session
@@ -177,6 +178,12 @@ class Conversations:
     """The runs of a framework's agent that are open, by session."""
 
     def __init__(self, host: SomeHost, core: Sequence[str], options: Mapping[str, Any]) -> None:
+        if isinstance(host, type) or not hasattr(host, "hold"):
+            refuse("HookSDK(host)", host, "a Host that is open, or a LazyHost", "Plugins go into Host([MyPlugin])")
+        known = inspect.signature(Session.run).parameters.keys() - {"self", "input", "format", "transcript"}
+        for name in options.keys() - known:
+            raise WrongArgument("HookSDK(...)", f"it takes no option {name!r}.{did_you_mean(name, sorted(known))}")
+        check_list("HookSDK(core=...)", core, "tool patterns", "Write such as core=['read_file']")
         self.host, self.core, self.options = host, core, options
         self.open: dict[str, Conversation] = {}
 

@@ -28,7 +28,7 @@ from langgraph.types import Command, interrupt
 from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, hooks
 from hooksdk import tool as plugin_tool
 from hooksdk.adapters.langchain import HookSDK
-from hooksdk.errors import ConfigError, RunAlreadyOpen, RunBlocked
+from hooksdk.errors import ConfigError, RunAlreadyOpen, RunBlocked, WrongArgument
 from hooksdk.hooks import (
     AddContext,
     AfterCompaction,
@@ -841,6 +841,20 @@ async def test_32_an_agent_that_a_tool_runs_is_a_sub_agent(ran: Ran, seen: Seen)
     assert ran.paths == []
     assert seen.calls == [("delete_file", "blocked"), ("delegate", "ok")]
     assert seen.ends == ["completed", "completed"]
+
+
+@pytest.mark.parametrize(
+    ("host", "options", "words"),
+    [
+        (None, {"contxt_window": 8_000}, "no option 'contxt_window'. Did you mean 'context_window'?"),
+        (None, {"core": "read_file"}, "core"),
+        (Seen, {}, "a Host that is open, or a LazyHost"),
+    ],
+)
+def test_what_is_wrong_is_said_where_it_is_made(host: Any, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(WrongArgument) as raised:
+        HookSDK(LazyHost() if host is None else host, **options)
+    assert words in str(raised.value)
 
 
 @pytest.mark.parametrize("case", conformance_cases(), ids=str)
