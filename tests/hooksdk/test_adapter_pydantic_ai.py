@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("pydantic_ai", reason="hooksdk[pydantic-ai] is not installed")
-pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 from datetime import date
 from typing import Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("langchain", reason="hooksdk[langchain] is not installed")
-pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 from hooksdk.testing import ConformanceCase, conformance_cases
 from tests.hooksdk.langchain_driver import LangChainDriver

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("langchain", reason="hooksdk[langchain] is not installed")
 pytest.importorskip("pydantic_ai", reason="hooksdk[pydantic-ai] is not installed")
-pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 from hooksdk import MemoryStore, Tool
 from hooksdk.approvals import Later
