@@ -89,8 +89,8 @@ class Judge:
         event = read_event(agent, payload)
         if event.kind == "other":
             return {}
-        folder = await pinned_folder(event)
         async with self._opening:
+            folder = await pinned_folder(event)
             if folder not in self._projects:
                 assert self._group is not None
                 self._projects[folder] = Project(folder, self._group)

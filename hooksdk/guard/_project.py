@@ -25,6 +25,7 @@ from hooksdk.host import Host
 from hooksdk.run import JudgedCall, Run
 from hooksdk.session import Session
 from hooksdk.stores import open_store
+from hooksdk.stores.files import replace_file
 from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
@@ -370,7 +371,7 @@ async def pinned_folder(event: HookEvent) -> Path:
     except FileNotFoundError:
         folder = await anyio.to_thread.run_sync(partial(project_folder, event.folder))
         await place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        await place.write_text(
-            json.dumps({"agent": event.agent, "session": event.session, "folder": str(folder)}), "utf-8"
-        )
+        facts = json.dumps({"agent": event.agent, "session": event.session, "folder": str(folder)})
+        # A judge that is killed here must not leave half a file, which would refuse all calls of the session.
+        await anyio.to_thread.run_sync(replace_file, Path(place), facts.encode())
         return folder

@@ -298,6 +298,21 @@ async def test_an_agent_that_changes_its_folder_takes_its_rules_with_it(project:
         assert await judge.answer("claude-code", before(project.parent, session="s2", command="rm a")) == {}
 
 
+async def test_the_first_hooks_of_a_session_may_come_at_once(project: Path):
+    refused: list[str] = []
+
+    async def call(judge: Judge, session: str, call_id: str) -> None:
+        output = await judge.answer("claude-code", before(project, session=session, call_id=call_id, command="rm a"))
+        refused.append(decision(output)[0])
+
+    async with Judge() as judge:
+        for session in range(20):
+            async with anyio.create_task_group() as group:
+                for number in range(8):
+                    group.start_soon(call, judge, f"s{session}", f"t{number}")
+    assert refused == ["deny"] * 160
+
+
 async def test_two_projects_have_rules_of_their_own(project: Path):
     other = project.parent / "other"
     other.mkdir()
