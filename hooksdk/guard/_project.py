@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
@@ -16,9 +17,9 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from hooksdk.approvals import Approval, ApprovalRequest, Later, digest_of
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.config import Config, ConfigWatch, state_folder
+from hooksdk.config import Config, ConfigWatch, config_files, project_folder, state_folder
 from hooksdk.desk import ApprovalDesk
-from hooksdk.errors import PolicyFailed, RunBlocked, SessionClosed
+from hooksdk.errors import HookSDKError, PolicyFailed, RunBlocked, SessionClosed
 from hooksdk.gateway import config_problems
 from hooksdk.guard._agents import AGENTS, HookEvent, Verdict, texts_in, tool_of, with_texts
 from hooksdk.host import Host
@@ -348,30 +349,39 @@ class _Step:
         self.problem: Exception | None = None
 
 
-def project_folder(folder: Path) -> Path:
-    """The project that a folder belongs to: the nearest folder from there upwards with a configuration, else with a repository,
-    else the folder itself."""
-    places = [folder, *folder.parents]
-    for names in (("hooksdk.toml",), (".git",)):
-        if place := next((place for place in places if any((place / name).exists() for name in names)), None):
-            return place
-    return folder
-
-
 def session_places() -> Path:
     """Where it is kept which project a session began in: an agent may change its folder, and its rules do not change with it."""
     return state_folder() / "guard" / "sessions"
 
 
+@dataclass(eq=False)
+class RulesGone(HookSDKError):
+    """A file by whose rules a session began is not there any more: deleting it does not switch them off."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.path}, by whose rules this session began, is gone. Put it back, or begin a new session"
+
+
 async def pinned_folder(event: HookEvent) -> Path:
-    """The project of the agent's session: of the folder in which it was first seen."""
+    """The project of the agent's session: of the folder in which it was first seen. Raises `RulesGone`."""
     place = anyio.Path(session_places() / f"{digest_of([event.agent, event.session])[:32]}.json")
     try:
-        return Path(json.loads(await place.read_text("utf-8"))["folder"])
+        facts = json.loads(await place.read_text("utf-8"))
     except FileNotFoundError:
-        folder = await anyio.to_thread.run_sync(partial(project_folder, event.folder))
-        await place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        facts = json.dumps({"agent": event.agent, "session": event.session, "folder": str(folder)})
-        # A judge that is killed here must not leave half a file, which would refuse all calls of the session.
-        await anyio.to_thread.run_sync(replace_file, Path(place), facts.encode())
-        return folder
+        return await anyio.to_thread.run_sync(_pin, event, Path(place))
+    for path in facts["rules"]:
+        if not await anyio.Path(path).exists():
+            raise RulesGone(path)
+    return Path(facts["folder"])
+
+
+def _pin(event: HookEvent, place: Path) -> Path:
+    folder = project_folder(event.folder)
+    rules = [str(path) for path in config_files(folder, os.environ) if path.exists()]
+    facts = {"agent": event.agent, "session": event.session, "folder": str(folder), "rules": rules}
+    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # A judge that is killed here must not leave half a file, which would refuse all calls of the session.
+    replace_file(place, json.dumps(facts).encode())
+    return folder

@@ -10,7 +10,7 @@ import pytest
 
 from hooksdk.approvals import Approval
 from hooksdk.desk import ApprovalRecords
-from hooksdk.errors import ConfigError
+from hooksdk.errors import ConfigError, HookSDKError
 from hooksdk.guard import Judge, UnreadableHook
 from hooksdk.stores import open_store
 
@@ -286,6 +286,19 @@ async def test_a_broken_configuration_at_the_start_judges_nothing(project: Path)
             await judge.answer("claude-code", before(project, command="ls"))
         (project / "hooksdk.toml").write_text(DENY_RM)
         assert decision(await judge.answer("claude-code", before(project, command="rm a")))[0] == "deny"
+
+
+async def test_deleting_the_rules_does_not_switch_them_off_for_the_session(project: Path):
+    rules = project / "hooksdk.toml"
+    for new in ("n1", "n2"):  # with the judge that saw them, and with the next one
+        async with Judge() as judge:
+            assert decision(await judge.answer("claude-code", before(project, command="rm a")))[0] == "deny"
+            text = rules.read_text()
+            rules.unlink()
+            with pytest.raises(HookSDKError, match=r"hooksdk\.toml, by whose rules this session began, is gone"):
+                await judge.answer("claude-code", before(project, command="ls"))
+            assert await judge.answer("claude-code", before(project, session=new, command="ls")) == {}
+            rules.write_text(text)
 
 
 async def test_an_agent_that_changes_its_folder_takes_its_rules_with_it(project: Path):
