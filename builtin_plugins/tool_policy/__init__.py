@@ -79,9 +79,9 @@ class ToolPolicy:
         """Withhold the tools of which no call could be allowed."""
         rules = [rule for rule in self._rules if rule.fits_run(event)]
         closed = {tool.id: rule for tool in event.tools if (rule := self._closing(tool, rules))}
-        reasons = {rule.rule.reason for rule in closed.values()}
-        reason = reasons.pop() if len(reasons) == 1 else ""
-        return Withhold(list(closed), reason or "the tool policy denies it") if closed else None
+        reasons = {_denial(rule) for rule in closed.values()}
+        reason = reasons.pop() if len(reasons) == 1 else "the tool policy denies it"
+        return Withhold(list(closed), reason) if closed else None
 
     def _closing(self, tool: Tool, rules: list[CompiledRule]) -> CompiledRule | None:
         """The rule that denies every call which the rules before it leave open; None when some call may be allowed."""
@@ -150,6 +150,10 @@ class ToolPolicy:
 _NO_RULE: dict[Action, str] = {"allow": "", "deny": "no rule of the tool policy allows it", "ask": ""}
 
 
+def _denial(rule: CompiledRule) -> str:
+    return rule.rule.reason or f"{rule.name} of the tool policy denies it"
+
+
 def _undecidable(rule: CompiledRule, problem: Undecidable) -> str:
     return f"the arguments cannot be checked against {rule.name} of the tool policy: {problem}"
 
@@ -157,7 +161,7 @@ def _undecidable(rule: CompiledRule, problem: Undecidable) -> str:
 def _answer(compiled: CompiledRule, tool: Tool) -> Block | Ask | None:
     rule, unsaid = compiled.rule, compiled.unsaid(tool)
     if rule.action == "deny":
-        reason = rule.reason or f"{compiled.name} of the tool policy denies it"
+        reason = _denial(compiled)
         return Block(f"{reason} ({unsaid})" if unsaid else reason)
     if rule.action == "ask":
         title = rule.title or f"Run {tool.label or tool.name}?"
