@@ -32,6 +32,8 @@ from hooksdk.tools import Tool
 logger = logging.getLogger("hooksdk")
 
 SECRET = re.compile(r"\{\{\s*secret:")
+SESSION_IDLE = 900.0
+"""Seconds without a hook after which a session is closed; an agent that was killed never ends its own."""
 MOST_CALLS = 500
 """Calls of a session whose results may still come; of more, the newest. An agent's call that failed elsewhere never has one."""
 
@@ -72,10 +74,14 @@ class Project:
             if event.kind == "session_end":
                 await self._leave(f"{event.agent} {event.session}")
                 return Verdict()
+            await self._leave_idle()
             session = await self._session(host, event)
+            session.used = anyio.current_time()
             if event.helper and event.kind in ("before_call", "after_call"):
                 # A sub-agent gets no tool that the agent around it does not have.
-                blocked = await (await self._session(host, _of_the_agent_itself(event))).be_ready(event)
+                whole = await self._session(host, _of_the_agent_itself(event))
+                whole.used = session.used
+                blocked = await whole.be_ready(event)
                 if blocked.deny:
                     return blocked
             return await session.answer(event)
@@ -115,6 +121,14 @@ class Project:
                 self._sessions.pop(key, None)
                 raise
         return session
+
+    async def _leave_idle(self) -> None:
+        """End what an agent has left without a word: each open session has a lock and files. Whose agents come back go on."""
+        if self._events > 1:  # somebody else's call may be in one of them
+            return
+        now = anyio.current_time()
+        for key in [key for key, each in reversed(self._sessions.items()) if now - each.used >= SESSION_IDLE]:
+            await self._sessions.pop(key).leave()
 
     async def _leave(self, name: str) -> None:
         for key in [key for key in reversed(self._sessions) if f"{key} ".startswith(f"{name} ")]:
@@ -157,6 +171,8 @@ class AgentSession:
 
     def __init__(self, host: Host, event: HookEvent, parent: Session | None) -> None:
         self.ended = anyio.Event()
+        self.used = anyio.current_time()
+        """When it was last asked."""
         self._host = host
         self._agent = AGENTS[event.agent]
         self._desk = ApprovalDesk(wait=0)

@@ -11,7 +11,7 @@ import pytest
 from hooksdk.approvals import Approval
 from hooksdk.desk import ApprovalRecords
 from hooksdk.errors import ConfigError, HookSDKError
-from hooksdk.guard import Judge, UnreadableHook
+from hooksdk.guard import Judge, UnreadableHook, _project
 from hooksdk.stores import open_store
 
 pytestmark = pytest.mark.anyio
@@ -254,6 +254,21 @@ async def test_prompts_begin_runs_and_state_outlives_the_judge(project: Path):
         await judge.answer("claude-code", hook(project, "SessionEnd"))
     async with Judge() as judge:
         assert (await runs(judge)).endswith("run 4")
+
+
+@pytest.mark.usefixtures("plugins")
+async def test_a_session_that_its_agent_has_left_is_closed_and_goes_on_when_it_is_back(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with Judge() as judge:
+        await judge.answer("claude-code", hook(project, "UserPromptSubmit", prompt="begin"))
+        with monkeypatch.context() as soon:
+            soon.setattr(_project, "SESSION_IDLE", 0.0)
+            await judge.answer("codex", before(project, session="s2", command="ls"))
+        (place,) = judge.projects.values()
+        assert place.sessions == 1
+        assert decision(await judge.answer("claude-code", before(project, "Count")))[1].endswith("run 2")
+        assert place.sessions == 2
 
 
 @pytest.mark.usefixtures("plugins")
