@@ -243,8 +243,6 @@ class GatewaySession:
     async def _run_call(self, params: types.CallToolRequestParams, same: str, protocol_version: str) -> Answer:
         name, arguments, asker = params.name, params.arguments or {}, self._client_approvals
         listing = await self._resolved()
-        if listing.is_withheld(name, arguments):
-            self._parts.counts.withheld()
         await self._give_up_old()
         before = self._take_waiting(same)
         call_id = before.call_id if before else f"call-{uuid.uuid4().hex[:16]}"
@@ -255,6 +253,8 @@ class GatewaySession:
         except StoreError:
             self._give_way()
             raise
+        if judged.status != "blocked" and listing.is_withheld(name, arguments):  # by a name that is not quite its own
+            self._parts.counts.withheld()
         try:
             result = await judged.execute()
         except StoreError as problem:

@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -251,19 +250,6 @@ def test_a_tool_that_returns_a_report_is_weak_where_a_bug_is_to_be_reported():
     others = [tool(f"tool{n}", f"Filler word{n}.") for n in range(40)]
     (hit,) = Bm25Ranker([tool("validate_document_footnotes", footnotes), *others]).search("report a bug", 5)
     assert (hit.id, hit.weak) == ("validate_document_footnotes", True)
-
-
-def test_who_asks_to_see_the_last_commits_is_shown_a_tool_that_reads_them_first():
-    git = [
-        replace(tool("git_commit", "Records changes to the repository", owner="git"), read_only=False),
-        replace(tool("git_log", "Shows the commit logs", owner="git"), read_only=True),
-        replace(tool("git_show", "Shows the contents of a commit", owner="git"), read_only=True),
-        replace(tool("git_diff", "Shows differences between branches or commits", owner="git"), read_only=True),
-        replace(tool("git_diff_staged", "Shows changes that are staged for commit", owner="git"), read_only=True),
-    ]
-    ranker = Bm25Ranker([*git, *(tool(f"thing{n}", f"Set the thing{n} of a worksheet.") for n in range(110))])
-    assert found(ranker, "show the last commits")[0] == "git_show"
-    assert found(ranker, "commit the last changes")[0] == "git_commit"
 
 
 def test_a_short_form_that_no_tool_has_is_not_read_as_words_that_stand_apart():

@@ -129,7 +129,7 @@ async def test_a_secret_is_masked_in_what_is_kept() -> None:
     async def echo(arguments: dict[str, Any]) -> str:
         return LINES.replace("line 5000 of", f"{arguments['path']} of")
 
-    tools.listed = [*tools.listed, replace(tools.listed[0], name="echo", execute=echo)]
+    tools.listed = [*tools.listed, replace(tools.listed[0], name="echo", own_name="echo", execute=echo)]
     async with gateway(tools, Provides) as made, client(made) as connected:
         await connected.call_tool("echo", {"path": "{{secret:KEY}}"})
         text = await whole(connected, "r1")
@@ -156,7 +156,7 @@ async def test_a_secret_is_masked_wherever_a_result_has_it(era: str, size: int) 
         ]
         return ToolResult(blocks=blocks, structured={"keys": [key]}, meta={"example.org/key": key[:60]})
 
-    tools.listed = [*tools.listed, replace(tools.listed[0], name="echo", execute=echo)]
+    tools.listed = [*tools.listed, replace(tools.listed[0], name="echo", own_name="echo", execute=echo)]
     async with gateway(tools, Provides) as made, client(made, era) as connected:
         said: list[types.Result] = [await connected.call_tool("echo", {"path": "{{secret:KEY}}"})]
         for resource in (await connected.list_resources()).resources:

@@ -67,6 +67,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
     monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("guard", "words", "quotas"):  # of other tests in this process
+        monkeypatch.delitem(sys.modules, name, raising=False)
     before = dict(sys.modules)
     yield tmp_path
     for name in [name for name in sys.modules if name not in before]:
@@ -76,7 +78,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def check(capsys: pytest.CaptureFixture[str], *names: str) -> dict[str, Any]:
     """What the policies say of deleting a file, with these plugins."""
     run(["policy", "check", "call.json", "--json", *(part for name in names for part in ("--plugin", name))])
-    return json.loads(capsys.readouterr().out)
+    captured = capsys.readouterr()
+    assert captured.out, captured.err
+    return json.loads(captured.out)
 
 
 @pytest.mark.parametrize("name", ["guard.py", "./guard.py", "guard"])

@@ -39,7 +39,7 @@ _NAME_COVERAGE = 0.25
 _CLAUSES, _CLAUSE_SHARE = 3, 0.4
 _KIND = 0.25  # of what a word is one of: a dollar is a currency
 _STRONG = 0.25  # the share of the best score from which on a hit is weighed by its purpose and its owner
-_PURPOSE = {"change": 0.7, "read": 1.03}  # how the score of a tool that does so changes where a query asks to know
+_PURPOSE = {"change": 0.8, "read": 1.03}  # how the score of a tool that does so changes where a query asks to know
 # Hits are judged weak by their share of a full score: below _LACKING when a capability is missing from the catalog.
 _JUDGED_WORDS, _LACKING, _SHORT, _WEAK = 6, 0.5, 3, 0.15
 _TELLING = 20  # tools of a catalog from which on the rarity of a word tells something

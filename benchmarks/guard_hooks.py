@@ -1,6 +1,6 @@
 """What a hook of the guard costs, beside a hook that does nothing; how long a judge takes to start, and what it keeps.
 
-    python benchmarks/guard.py [--hooks N] [--calls N]
+    python benchmarks/guard_hooks.py [--hooks N] [--calls N]
 
 Medians of hooks that take turns in one run, so that a busy machine is busy for all of them.
 """
