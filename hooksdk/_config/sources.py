@@ -20,7 +20,7 @@ TRUST_TABLE = "trust"
 """The table of the user's file in which `trusted_digests` are."""
 SIMPLE_VARIABLES = {"store", "on_missing_grant", "drain", "plugins_file"}
 LIST_VARIABLES = {"allow", "deny", "mcp"}
-OTHER_VARIABLES = {"HOOKSDK_HOME", "HOOKSDK_DISABLE_AUTOLOAD"}
+OTHER_VARIABLES = {"HOOKSDK_HOME", "HOOKSDK_GUARD_DIR", "HOOKSDK_DISABLE_AUTOLOAD"}
 """Variables that are read elsewhere."""
 DATABASES = ("sqlite", "postgresql")
 """Kinds of stores that have a URL."""

@@ -21,7 +21,8 @@ from anyio.streams.stapled import MultiListener
 
 from hooksdk.errors import HookSDKError
 from hooksdk.guard._agents import AGENTS, Output, UnreadableHook, read_event
-from hooksdk.guard._project import Project, pinned_folder
+from hooksdk.guard._places import pinned_folder
+from hooksdk.guard._project import Project
 from hooksdk.guard.client import guard_folder
 from hooksdk.stores.locks import lock
 from hooksdk.tasks import describe

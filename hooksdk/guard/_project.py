@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
@@ -17,16 +14,15 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from hooksdk.approvals import Approval, ApprovalRequest, Later, digest_of
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.config import Config, ConfigWatch, config_files, project_folder, state_folder
+from hooksdk.config import Config, ConfigWatch
 from hooksdk.desk import ApprovalDesk
-from hooksdk.errors import HookSDKError, PolicyFailed, RunBlocked, SessionClosed
+from hooksdk.errors import PolicyFailed, RunBlocked, SessionClosed
 from hooksdk.gateway import config_problems
 from hooksdk.guard._agents import AGENTS, HookEvent, Verdict, texts_in, tool_of, with_texts
 from hooksdk.host import Host
 from hooksdk.run import JudgedCall, Run
 from hooksdk.session import Session
 from hooksdk.stores import open_store
-from hooksdk.stores.files import replace_file
 from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
@@ -244,7 +240,9 @@ class AgentSession:
 
     async def answer(self, event: HookEvent) -> Verdict:
         """What the rules say of one hook."""
-        if event.kind == "prompt":
+        if event.kind == "prompt" and (
+            event.prompt or self._run is None
+        ):  # Qwen Code fires an empty one after each result
             async with self._turn:
                 await self._end_run()
                 return await self._begin_run(event.prompt)
@@ -363,41 +361,3 @@ class _Step:
         self.prompt, self.ends = prompt, ends
         self.done = anyio.Event()
         self.problem: Exception | None = None
-
-
-def session_places() -> Path:
-    """Where it is kept which project a session began in: an agent may change its folder, and its rules do not change with it."""
-    return state_folder() / "guard" / "sessions"
-
-
-@dataclass(eq=False)
-class RulesGone(HookSDKError):
-    """A file by whose rules a session began is not there any more: deleting it does not switch them off."""
-
-    path: str
-
-    def __str__(self) -> str:
-        return f"{self.path}, by whose rules this session began, is gone. Put it back, or begin a new session"
-
-
-async def pinned_folder(event: HookEvent) -> Path:
-    """The project of the agent's session: of the folder in which it was first seen. Raises `RulesGone`."""
-    place = anyio.Path(session_places() / f"{digest_of([event.agent, event.session])[:32]}.json")
-    try:
-        facts = json.loads(await place.read_text("utf-8"))
-    except FileNotFoundError:
-        return await anyio.to_thread.run_sync(_pin, event, Path(place))
-    for path in facts["rules"]:
-        if not await anyio.Path(path).exists():
-            raise RulesGone(path)
-    return Path(facts["folder"])
-
-
-def _pin(event: HookEvent, place: Path) -> Path:
-    folder = project_folder(event.folder)
-    rules = [str(path) for path in config_files(folder, os.environ) if path.exists()]
-    facts = {"agent": event.agent, "session": event.session, "folder": str(folder), "rules": rules}
-    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # A judge that is killed here must not leave half a file, which would refuse all calls of the session.
-    replace_file(place, json.dumps(facts).encode())
-    return folder

@@ -257,6 +257,14 @@ async def test_prompts_begin_runs_and_state_outlives_the_judge(project: Path):
 
 
 @pytest.mark.usefixtures("plugins")
+async def test_an_empty_prompt_in_the_middle_of_a_turn_begins_no_run(project: Path):
+    async with Judge() as judge:
+        await judge.answer("qwen", hook(project, "UserPromptSubmit", prompt="go on"))
+        await judge.answer("qwen", hook(project, "UserPromptSubmit", prompt=""))
+        assert decision(await judge.answer("qwen", before(project, "Count")))[1].endswith("run 1")
+
+
+@pytest.mark.usefixtures("plugins")
 async def test_a_session_that_its_agent_has_left_is_closed_and_goes_on_when_it_is_back(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ):

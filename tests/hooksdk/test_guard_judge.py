@@ -176,6 +176,23 @@ def test_a_judge_that_nobody_asks_ends_and_leaves_no_socket(place: Place):
     assert sorted(path.name for path in place.guard.iterdir()) == ["judge.lock"]
 
 
+class Elsewhere(Place):
+    @property
+    def guard(self) -> Path:
+        return self.root / "own"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {**super().variables, "HOOKSDK_GUARD_DIR": str(self.guard)}
+
+
+def test_the_folder_of_the_socket_may_be_another(place: Place):
+    other = Elsewhere(place.root, place.project)
+    assert other.denies()
+    assert (other.guard / "judge.sock").exists()
+    os.kill(other.judge, signal.SIGKILL)
+
+
 def test_nobody_else_may_use_the_folder_or_the_socket(place: Place):
     assert place.denies()
     assert (place.guard.stat().st_mode & 0o777, (place.guard / "judge.sock").stat().st_mode & 0o777) == (0o700, 0o600)
