@@ -58,8 +58,6 @@ class Judge:
         self._projects: dict[Path, Project] = {}
         self._opening = anyio.Lock()
         self._group: TaskGroup | None = None
-        self.hooks = 0
-        """How many it has answered."""
 
     async def __aenter__(self) -> Self:
         self._group = anyio.create_task_group()
@@ -95,9 +93,7 @@ class Judge:
             if folder not in self._projects:
                 assert self._group is not None
                 self._projects[folder] = Project(folder, self._group)
-        verdict = await self._projects[folder].answer(event)
-        self.hooks += 1
-        return AGENTS[agent].answer(event, verdict)
+        return AGENTS[agent].answer(event, await self._projects[folder].answer(event))
 
 
 async def serve(*, idle: float = IDLE) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import final
@@ -52,23 +52,19 @@ class Project:
         self._at_rest = anyio.Event()
 
     def _host(self, config: Config) -> Host:
-        return Host(config=config, folder=self.folder, store=self._store, approver=ApprovalDesk(wait=0))
+        return Host(config=config, folder=self.folder, store=self._store)
 
     @property
     def sessions(self) -> int:
         """How many sessions of agents are open."""
         return len(self._sessions)
 
-    @property
-    def problem(self) -> str:
-        """Why the files as they are now do not count; empty where they do."""
-        return self._watch.problem
-
     async def answer(self, event: HookEvent) -> Verdict:
         """What the rules say of one hook."""
         async with self._at_work() as host:
             if event.kind == "session_end":
-                await self._leave(f"{event.agent} {event.session}")
+                name = f"{event.agent} {event.session} "
+                await self._leave(key for key in self._sessions if f"{key} ".startswith(name))
                 return Verdict()
             await self._leave_idle()
             session = await self._session(host, event)
@@ -123,17 +119,16 @@ class Project:
         if self._events > 1:  # somebody else's call may be in one of them
             return
         now = anyio.current_time()
-        for key in [key for key, each in reversed(self._sessions.items()) if now - each.used >= SESSION_IDLE]:
-            await self._sessions.pop(key).leave()
+        await self._leave([key for key, each in self._sessions.items() if now - each.used >= SESSION_IDLE])
 
-    async def _leave(self, name: str) -> None:
-        for key in [key for key in reversed(self._sessions) if f"{key} ".startswith(f"{name} ")]:
+    async def _leave(self, keys: Iterable[str]) -> None:
+        """End these sessions, sub-agents' before those that they work for."""
+        for key in reversed([*keys]):
             await self._sessions.pop(key).leave()
 
     async def close(self) -> None:
         """End all sessions, and the host."""
-        for key in list(reversed(self._sessions)):
-            await self._sessions.pop(key).leave()
+        await self._leave(self._sessions)
         if self._open is not None:
             _, leave, left = self._open
             self._open = None
@@ -169,7 +164,6 @@ class AgentSession:
         self.ended = anyio.Event()
         self.used = anyio.current_time()
         """When it was last asked."""
-        self._host = host
         self._agent = AGENTS[event.agent]
         self._desk = ApprovalDesk(wait=0)
         self._about = event
