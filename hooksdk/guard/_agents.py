@@ -120,7 +120,7 @@ def _text(payload: Mapping[str, Any], key: str) -> str:
 
 
 def _in_claudes_words(event: HookEvent, verdict: Verdict) -> Output:
-    """Claude Code, and Qwen Code, which has its words."""
+    """Claude Code; Qwen Code has its words, too, but for one."""
     if event.kind in ("prompt", "stop"):
         return {"decision": "block", "reason": verdict.deny} if verdict.deny and event.kind == "prompt" else {}
     output: dict[str, Any] = {}
@@ -141,7 +141,16 @@ def _in_codex_words(event: HookEvent, verdict: Verdict) -> Output:
         # It takes other arguments only with an "allow", which waives its own question.
         allowed = {"permissionDecision": "allow"} if verdict.arguments is not None and not verdict.deny else {}
         return {"hookSpecificOutput": {**output, **allowed}}
+    if event.kind == "after_call" and verdict.result is not None:
+        return {"decision": "block", "reason": "\n".join(texts_in(verdict.result))}
     return _in_claudes_words(event, verdict) if event.kind == "prompt" else {}
+
+
+def _in_qwens_words(event: HookEvent, verdict: Verdict) -> Output:
+    if event.kind == "after_call" and verdict.result is not None:
+        # It takes no other result, and gives the model this text as the call's error.
+        return {"continue": False, "stopReason": "\n".join(texts_in(verdict.result))}
+    return _in_claudes_words(event, verdict)
 
 
 def _in_geminis_words(event: HookEvent, verdict: Verdict) -> Output:
@@ -169,7 +178,7 @@ AGENTS: Mapping[str, Agent] = {
         Agent(name="claude-code", title="Claude Code", events=_CLAUDES_EVENTS, asks=True, answer=_in_claudes_words),
         Agent(name="codex", title="Codex", events=_CLAUDES_EVENTS, asks=False, answer=_in_codex_words),
         Agent(name="gemini", title="Gemini CLI", events=_GEMINIS_EVENTS, asks=False, answer=_in_geminis_words),
-        Agent(name="qwen", title="Qwen Code", events=_CLAUDES_EVENTS, asks=False, answer=_in_claudes_words),
+        Agent(name="qwen", title="Qwen Code", events=_CLAUDES_EVENTS, asks=False, answer=_in_qwens_words),
     )
 }
 """The coding agents that the guard knows, by name."""

@@ -1,4 +1,4 @@
-"""What an agent's hook starts: it hands the hook to the judge, and prints what the judge says. `python -I -S client.py AGENT`.
+"""What an agent's hook starts: it hands the hook to the judge, and prints what the judge says. `python -I -S client.py AGENT [SECONDS]`.
 
 It imports nothing but a few modules of the standard library, since it runs before each call. Whatever goes wrong ends with a
 code by which the agent does not run the call.
@@ -76,13 +76,13 @@ def _start(folder: str):  # noqa: ANN202 - subprocess is imported only where a j
         os.close(log)
 
 
-def ask(agent: str, payload: bytes) -> tuple[bool, bytes]:
+def ask(agent: str, payload: bytes, wait: float = ANSWER_SECONDS) -> tuple[bool, bytes]:
     """True with what the hook is to print, or False with why there is no answer. Raises `NoJudge` and `OSError`."""
     with connect(guard_folder()) as connection:
-        connection.settimeout(ANSWER_SECONDS)
+        connection.settimeout(wait)
         connection.sendall(agent.encode() + b"\n" + payload)
         connection.shutdown(socket.SHUT_WR)
-        until = time.monotonic() + ANSWER_SECONDS
+        until = time.monotonic() + wait
         answer = b""
         while part := connection.recv(65_536):
             answer += part
@@ -106,16 +106,17 @@ def is_end(payload: bytes) -> bool:
 
 def answer_hook() -> int:
     """Hand the hook on stdin to the judge, print its answer, and answer the exit code."""
-    payload = b""
+    payload, wait = b"", ANSWER_SECONDS
     try:
         payload = sys.stdin.buffer.read()
-        answered, text = ask(sys.argv[1], payload)
+        wait = float(sys.argv[2]) if len(sys.argv) > 2 else wait
+        answered, text = ask(sys.argv[1], payload, wait)
         if answered:
             sys.stdout.buffer.write(text)
             sys.stdout.buffer.flush()
             return 0
     except TimeoutError:
-        text = f"the judge did not answer within {ANSWER_SECONDS:g} s".encode()
+        text = f"the judge did not answer within {wait:g} s".encode()
     except BaseException as error:
         text = f"{type(error).__name__}: {error}".removeprefix("NoJudge: ").encode(errors="replace")
     if is_end(payload):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any, cast
 
 from hooksdk.config import is_too_deep
 from hooksdk.errors import ConfigError, did_you_mean
+from hooksdk.values import plain_json
 
 __all__ = [
     "BARE_FOLDERS", "ENTRY_KEYS", "MOST_SECONDS", "Shape", "find_servers", "load_file", "plain_entry", "project_of",
@@ -53,10 +53,6 @@ MOST_SECONDS = 3600
 """Who writes a longer `timeout` means milliseconds, as most clients do."""
 _PLACE_KEYS = {"command", "url", "httpUrl", "serverUrl"}
 """One of them is in every entry that can be used."""
-_TEXT = r'"(?:[^"\\]|\\.)*+"?'
-"""One that does not end goes to the end: to look for its end once more from each quote in it would take hours."""
-_COMMENT = re.compile(rf"{_TEXT}|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
-_TRAILING_COMMA = re.compile(rf"{_TEXT}|,(?=\s*[}}\]])", re.DOTALL)
 _EXPECTED = 'expected an object such as {"mcpServers": {"git": {"command": "mcp-server-git"}}}'
 
 
@@ -102,7 +98,7 @@ def read_text(path: Path, text: str) -> dict[str, Any]:
         return values
 
     try:
-        value = json.loads(_plain_json(text), object_pairs_hook=unique)
+        value = json.loads(plain_json(text), object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path}:{error.lineno}:{error.colno}", (f"is not JSON: {error.msg}",)) from None
     except RecursionError:
@@ -123,16 +119,6 @@ def _shallow(path: Path, value: dict[str, Any]) -> dict[str, Any]:
 
 def _too_deep(path: Path) -> ConfigError:
     return ConfigError(str(path), ("is nested too deeply; expected a file with mcpServers",))
-
-
-def _plain_json(text: str) -> str:
-    """The text with blanks in place of its comments and trailing commas, so that every other character keeps its line and
-    column. A library for JSON5 takes more than clients write, and tells neither twice-written keys nor places."""
-
-    def blank(match: re.Match[str]) -> str:
-        return match[0] if match[0].startswith('"') else re.sub(r"[^\n]", " ", match[0])
-
-    return _TRAILING_COMMA.sub(blank, _COMMENT.sub(blank, text))
 
 
 def find_servers(data: Entries, where: str, *, folder: Path, from_file: bool) -> Shape:

@@ -166,9 +166,14 @@ class Desk:
         client = ["--client", self.agent.name, "--yes"]
         return await self._run([sys.executable, "-P", "-m", "hooksdk", "gateway", *arguments, *client])
 
-    async def ask(self) -> Done:
+    async def guard(self, *arguments: str) -> Done:
+        """`hooksdk guard` with these arguments, as the agent's user types it."""
+        client = ["--client", self.agent.name, "--yes"]
+        return await self._run([sys.executable, "-P", "-m", "hooksdk", "guard", *arguments, *client])
+
+    async def ask(self, *more: str) -> Done:
         """Start the agent, with the prompt, and wait for its end."""
-        return await self._run([str(program(self.agent.program)), *self.agent.arguments, PROMPT])
+        return await self._run([str(program(self.agent.program)), *self.agent.arguments, *more, PROMPT])
 
     async def sit_down(self) -> None:
         """Start the agent in a terminal, with the prompt, and answer as the person whom a policy asks. Ends it afterwards."""

@@ -222,6 +222,19 @@ async def test_what_the_model_reads_is_changed_in_the_tools_own_shape(project: P
 
 
 @pytest.mark.usefixtures("plugins")
+@pytest.mark.parametrize(("agent", "name", "output"), [
+    ("codex", "PostToolUse", {"decision": "block", "reason": "[key]"}),
+    ("gemini", "AfterTool", {"decision": "deny", "reason": "[key]"}),
+    ("qwen", "PostToolUse", {"continue": False, "stopReason": "[key]"}),
+])  # fmt: skip
+async def test_a_changed_result_is_a_text_where_the_agent_takes_no_other_shape(
+    project: Path, agent: str, name: str, output: Json
+):
+    async with Judge() as judge:
+        shown = await judge.answer(agent, {**after(project, {"out": "AKIA"}, command="cat"), "hook_event_name": name})
+    assert shown == output
+
+
 async def test_a_result_is_changed_also_where_the_judge_has_died_since_the_call(project: Path):
     async with Judge() as judge:
         await judge.answer("claude-code", before(project, "Write", file_path="a"))

@@ -17,7 +17,8 @@ _OPENING, _CLOSING = {"{", "["}, {"}", "]"}
 
 @dataclass
 class Member:
-    """A member of an object: where its name begins, where its value is, and where the comma after it ends."""
+    """A member of an object: where its name begins, where its value is, and where the comma after it ends. An item of a list is
+    one whose name is its place, `"0"` the first, and begins with its value."""
 
     name: str
     start: int
@@ -28,12 +29,13 @@ class Member:
 
 @dataclass
 class Span:
-    """Where a value is: the text from `start` to `end`, and its members where it is an object."""
+    """Where a value is: the text from `start` to `end`, and its members where it is an object or a list."""
 
     start: int
     end: int
     members: list[Member] = field(default_factory=list[Member])
     is_object: bool = False
+    is_list: bool = False
 
 
 def find(text: str, keys: Sequence[str]) -> Span | None:
@@ -54,7 +56,19 @@ def set_member(text: str, keys: Sequence[str], name: str, value: object) -> str:
     indent = _indent_of(text, span)
     if (known := _member(span, name)) is not None:
         return _replaced(text, known.value.start, known.value.end, _rendered(text, value, indent))
-    new = f"{json.dumps(name, ensure_ascii=False)}: {_rendered(text, value, indent)}"
+    return _appended(text, span, f"{json.dumps(name, ensure_ascii=False)}: {_rendered(text, value, indent)}", indent)
+
+
+def add_item(text: str, keys: Sequence[str], item: object) -> str:
+    """Give the list under these keys one more item, as its last. A list that is not there is made."""
+    span = find(text, keys)
+    if span is None or not span.is_list:
+        return set_member(text, keys[:-1], keys[-1], [item])
+    indent = _indent_of(text, span)
+    return _appended(text, span, _rendered(text, item, indent), indent)
+
+
+def _appended(text: str, span: Span, new: str, indent: str | None) -> str:
     newline, outer = _newline(text), _margin(text, span.start)
     if not span.members:
         inside = text[span.start + 1 : span.end - 1]
@@ -70,7 +84,7 @@ def set_member(text: str, keys: Sequence[str], name: str, value: object) -> str:
 
 
 def remove_member(text: str, keys: Sequence[str], name: str) -> str:
-    """Take a member out of the object under these keys, with its line where nothing else is on it. Comments stay."""
+    """Take a member out of the object or the list under these keys, with its line where nothing else is on it. Comments stay."""
     span = find(text, keys)
     member = _member(span, name) if span is not None else None
     if span is None or member is None:
@@ -122,12 +136,14 @@ def _parse(text: str) -> Span:
         elif holder is not None and holder.is_object and not colon:
             name = (json.loads(word, strict=False), start)
         else:
-            span = Span(start, end, is_object=word == "{")
+            span = Span(start, end, is_object=word == "{", is_list=word == "[")
             if holder is None:
                 root = span
             elif holder.is_object and name is not None:
                 holder.members.append(Member(name[0], name[1], span))
                 colon = False
+            else:
+                holder.members.append(Member(f"{len(holder.members)}", start, span))
             if word in _OPENING:
                 open_values.append(span)
     return root

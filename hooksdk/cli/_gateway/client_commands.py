@@ -76,7 +76,7 @@ def install(
     from hooksdk.cli._gateway.install import InstallOptions, install_gateway
 
     options = InstallOptions(
-        client=client, scope=_scope(in_project, in_folder, file), file=file, profile=profile, dry_run=dry_run, yes=yes, as_json=as_json
+        client=client, scope=scope_of(in_project, in_folder, file), file=file, profile=profile, dry_run=dry_run, yes=yes, as_json=as_json
     )  # fmt: skip
     raise typer.Exit(install_gateway(options))
 
@@ -95,7 +95,7 @@ def uninstall(
     from hooksdk.cli._gateway.uninstall import UninstallOptions, uninstall_gateway
 
     options = UninstallOptions(
-        client=client, scope=_scope(in_project, in_folder, file), file=file, dry_run=dry_run, yes=yes, as_json=as_json
+        client=client, scope=scope_of(in_project, in_folder, file), file=file, dry_run=dry_run, yes=yes, as_json=as_json
     )  # fmt: skip
     raise typer.Exit(uninstall_gateway(options))
 
@@ -108,7 +108,8 @@ def status(as_json: Json = False) -> None:
     raise typer.Exit(show_status(as_json=as_json))
 
 
-def _scope(in_project: bool, in_folder: bool, file: Path | None) -> Literal["user", "project", "local"]:
+def scope_of(in_project: bool, in_folder: bool, file: Path | None) -> Literal["user", "project", "local"]:
+    """The place that these options mean. Raises `CommandProblem` for more than one."""
     if in_project + in_folder + (file is not None) > 1:
         raise CommandProblem("--project, --local and --file are three places: give one of them")
     return "project" if in_project else "local" if in_folder else "user"

@@ -16,8 +16,9 @@ from hooksdk.cli._configuration import read_config
 from hooksdk.cli._console import CommandProblem, counted, print_json, safe, stdout_console
 from hooksdk.cli._edits.client_text import ClientText, Hunk
 from hooksdk.cli._edits.diff import confirm, print_diff, secrets_of
+from hooksdk.cli._edits.files import Change, digest_of, read_bytes, write_bytes
 from hooksdk.cli._edits.json_text import with_servers
-from hooksdk.cli._gateway.records import Change, Installation, digest_of, read_bytes, read_record, write_bytes
+from hooksdk.cli._gateway.records import Installation, read_record
 from hooksdk.cli._mcp.clients import CLIENTS, ClientFile, client_places
 from hooksdk.cli._mcp.entries import essence, with_braces
 from hooksdk.config import is_inside, resolve, user_file

@@ -9,16 +9,10 @@ from typing import Any
 from hooksdk.cli._console import CommandProblem, print_json, safe, stdout_console
 from hooksdk.cli._edits.client_text import ClientText
 from hooksdk.cli._edits.diff import confirm, print_diff, secrets_of
+from hooksdk.cli._edits.files import digest_of, read_bytes, write_bytes
 from hooksdk.cli._edits.json_text import remove_member
 from hooksdk.cli._gateway.install import Scope, find_place
-from hooksdk.cli._gateway.records import (
-    Installation,
-    all_records,
-    digest_of,
-    read_bytes,
-    read_record,
-    write_bytes,
-)
+from hooksdk.cli._gateway.records import Installation, all_records, read_record
 from hooksdk.cli._mcp.clients import CLIENTS
 from hooksdk.errors import ConfigError
 

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
-from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import anyio
 import typer
 
-from hooksdk.cli._console import CommandProblem, print_json
+from hooksdk.cli._gateway.client_commands import DryRun, Yes, scope_of
 from hooksdk.cli._guard.policy import policy
 from hooksdk.cli._guard.trial import try_rules
 from hooksdk.cli._options import Json
 
+Client = Annotated[str, typer.Option("--client", metavar="AGENT", help="claude-code, codex, gemini or qwen.")]
+InProject = Annotated[
+    bool, typer.Option("--project/--user", help="The settings of this folder's project, or your own for all projects.")
+]
+InFolder = Annotated[bool, typer.Option("--local", help="Claude Code's settings of this folder that stay yours.")]
+OfFile = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Another file of the agent's settings.")]
+
 guard_app = typer.Typer(help="Let your rules judge what a coding agent does itself.", no_args_is_help=True)
 guard_app.command()(policy)
 guard_app.command("try")(try_rules)
-
-
-def _need_sockets() -> None:
-    if sys.platform == "win32":
-        raise CommandProblem(
-            "the guard needs Unix sockets, and Windows has none that Python offers: it is not there yet"
-        )
 
 
 @guard_app.command()
@@ -32,8 +31,10 @@ def judge(
     idle: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Ends after so long without any hook.")] = 900,
 ) -> None:
     """Answer the hooks of this user's coding agents; they start it themselves when there is none."""
-    _need_sockets()
+    from hooksdk.cli._guard.hooks import need_sockets
     from hooksdk.guard import serve
+
+    need_sockets()
 
     if not anyio.run(lambda: serve(idle=idle)):
         print("hooksdk: another judge of this user runs already", file=sys.stderr)
@@ -44,28 +45,54 @@ def hook(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="claude-code, codex, gemini or qwen.")],
 ) -> None:
     """Print the command that an agent's hooks are to run."""
-    _need_sockets()
-    from hooksdk.errors import did_you_mean
-    from hooksdk.guard import AGENTS, client
+    from hooksdk.cli._guard.hooks import check_agent, hook_command, need_sockets
 
-    if agent not in AGENTS:
-        raise typer.BadParameter(
-            f"'{agent}' is none of {', '.join(AGENTS)}.{did_you_mean(agent, AGENTS)}", param_hint="AGENT"
-        )
-    print(f"{shlex.join([sys.executable, '-I', '-S', str(client.__file__), agent])} || exit 2")
+    need_sockets()
+    print(hook_command(check_agent(agent)))
+
+
+@guard_app.command()
+def install(
+    agent: Client,
+    in_project: InProject = False,
+    in_folder: InFolder = False,
+    file: OfFile = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Put the guard before what a coding agent does itself: hooks go into the agent's settings, shown first, and are tried.
+
+    The rules are those of the project in which the agent works: `hooksdk guard policy` has some to begin with.
+    """
+    from hooksdk.cli._guard.install import GuardOptions, install_guard
+
+    scope = scope_of(in_project, in_folder, file)
+    options = GuardOptions(agent=agent, scope=scope, file=file, dry_run=dry_run, yes=yes, as_json=as_json)
+    raise typer.Exit(install_guard(options))
+
+
+@guard_app.command()
+def uninstall(
+    agent: Client,
+    in_project: InProject = False,
+    in_folder: InFolder = False,
+    file: OfFile = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Take the guard's hooks out of an agent's settings, which are as they were, byte for byte. What was changed since stays."""
+    from hooksdk.cli._guard.install import GuardOptions, uninstall_guard
+
+    scope = scope_of(in_project, in_folder, file)
+    options = GuardOptions(agent=agent, scope=scope, file=file, dry_run=dry_run, yes=yes, as_json=as_json)
+    raise typer.Exit(uninstall_guard(options))
 
 
 @guard_app.command()
 def status(as_json: Json = False) -> None:
-    """Say whether a judge runs."""
-    _need_sockets()
-    from hooksdk.guard import judge_status
+    """Say whether a judge runs, before which agents the guard is, and what stays open in each."""
+    from hooksdk.cli._guard.status import show_status
 
-    running = judge_status()
-    if as_json:
-        print_json({"schema": 1, "judge": {"pid": running.pid, "since": running.since} if running else None})
-    elif running is None:
-        print("No judge runs; the next hook of an agent starts it.")
-    else:
-        since = datetime.fromtimestamp(running.since, tz=UTC).astimezone()
-        print(f"The judge runs as process {running.pid}, since {since:%H:%M on %Y-%m-%d}.")
+    show_status(as_json=as_json)
