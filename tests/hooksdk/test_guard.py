@@ -235,6 +235,7 @@ async def test_a_changed_result_is_a_text_where_the_agent_takes_no_other_shape(
     assert shown == output
 
 
+@pytest.mark.usefixtures("plugins")
 async def test_a_result_is_changed_also_where_the_judge_has_died_since_the_call(project: Path):
     async with Judge() as judge:
         await judge.answer("claude-code", before(project, "Write", file_path="a"))
