@@ -45,10 +45,13 @@ class Home:
     def project(self) -> Path:
         return self.folder / "project"
 
-    def guard(self, *words: str) -> Done:
+    def hooksdk(self, *words: str) -> Done:
         names = {"CLAUDE_CONFIG_DIR", "CODEX_HOME"}
         variables = {name: value for name, value in environment(self.folder).items() if name not in names}
-        return run(("guard", *words), folder=self.project, environment=variables, stdin="")
+        return run(words, folder=self.project, environment=variables, stdin="")
+
+    def guard(self, *words: str) -> Done:
+        return self.hooksdk("guard", *words)
 
     def type(self, *words: str, agent: str = "claude-code") -> Done:
         return self.guard(*words, "--client", agent)
@@ -202,7 +205,7 @@ def test_a_link_stays_a_link(home: Home):
 
 
 def test_a_projects_own_settings_and_those_of_the_folder_are_other_files(home: Home):
-    home.type("install", "--yes", "--project")
+    assert "out of version control" in home.type("install", "--yes", "--project").out
     home.type("install", "--yes", "--local")
     assert sorted(path.name for path in (home.project / ".claude").iterdir()) == [
         "settings.json",
@@ -254,3 +257,23 @@ def test_the_status_says_that_hooks_are_gone_or_switched_off(home: Home):
     (place,) = json.loads(home.guard("status", "--json").out)["installed"]
     assert "PreToolUse are gone" in place["problems"][0]
     assert "disableAllHooks" in place["problems"][1]
+
+
+def test_the_doctor_says_what_is_open_and_what_is_not_in_force(home: Home):
+    home.type("install", "--yes", agent="codex")
+    said = home.hooksdk("doctor")
+    assert said.code == 0
+    assert "not reviewed" in " ".join(said.out.split())
+    home.write("{}", "codex")
+    said = home.hooksdk("doctor")
+    assert said.code == 1
+    assert "are gone" in " ".join(said.out.split())
+
+
+def test_a_folder_that_others_may_use_is_told(home: Home):
+    folder = home.folder / "kept" / "guard"
+    folder.mkdir(parents=True, mode=0o755)
+    folder.chmod(0o755)
+    for words in (("status",), ("install", "--client", "qwen", "--yes")):
+        ran = home.guard(*words)
+        assert (ran.code, f"chmod 700 {folder}" in ran.err) == (1, True)

@@ -17,6 +17,7 @@ from typing import Any, TextIO, cast, final
 import anyio
 
 from hooksdk import Config, Host, MemoryStore, Tool, hooks
+from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._doctor.examination import Symptom
 from hooksdk.cli._doctor.store import examine_store
 from hooksdk.cli._project import ThrowawayStore, project_config
@@ -116,6 +117,7 @@ async def _examine(order: dict[str, Any], report: Report) -> None:
     examine_plugins(report, config, plugins, without)
     for problem in examine_store(open_store(config.store)):
         report.send(finding=asdict(problem))
+    _examine_guard(report)
     report.step("starting servers and opening a session", SESSION_SECONDS)
     logger.removeHandler(log)
     logger.addHandler(logging.NullHandler())
@@ -127,6 +129,22 @@ async def _examine(order: dict[str, Any], report: Report) -> None:
         report.step("its diagnose(...)", load_seconds, plugin.id)
         examine_config(report, plugin, tools)
     report.step("coming to an end", SESSION_SECONDS)
+
+
+def _examine_guard(report: Report) -> None:
+    """Whether the guard is in force where it was installed, and what it cannot close there."""
+    if sys.platform == "win32":
+        return
+    from hooksdk.cli._guard.status import places
+
+    try:
+        for place in places():
+            for problem in place.problems:
+                report.problem("guard", f"{place.file}: {problem}")
+            for what in place.open:
+                report.notice("guard", f"{place.file}: {what}")
+    except CommandProblem as error:
+        report.problem("guard", str(error))
 
 
 def _named(report: Report, names: Sequence[str]) -> list[Any]:

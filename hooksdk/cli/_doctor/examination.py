@@ -33,7 +33,7 @@ class Symptom:
 
     severity: Literal["problem", "notice"]
     who: str
-    """The plugin's id, or `configuration`, `store`, `server NAME`."""
+    """The plugin's id, or `configuration`, `store`, `guard`, `server NAME`."""
     what: str
     advice: str = ""
     """What to type or to write."""

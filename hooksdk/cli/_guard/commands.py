@@ -35,7 +35,6 @@ def judge(
     from hooksdk.guard import serve
 
     need_sockets()
-
     if not anyio.run(lambda: serve(idle=idle)):
         print("hooksdk: another judge of this user runs already", file=sys.stderr)
 

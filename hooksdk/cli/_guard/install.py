@@ -175,6 +175,11 @@ def _print_installed(options: GuardOptions, outcome: Mapping[str, bool], notes: 
         console.print("[green]refused[/]     " if is_refused else "[red]RUNS[/]        ", what, sep="", soft_wrap=True)
     for what in (*OPEN[place.agent], *notes):
         console.print(f"[yellow]open[/]        {safe(what)}", soft_wrap=True)
+    if place.scope == "project":
+        console.print(
+            f"[yellow]note[/]        {safe(place.path)} names this machine's folders now: keep it out of version control",
+            soft_wrap=True,
+        )
     console.print(f"now         quit {AGENTS[place.agent].title} and start it again", soft_wrap=True)
     where = (
         f" --file {shlex.quote(str(options.file))}"
@@ -185,7 +190,10 @@ def _print_installed(options: GuardOptions, outcome: Mapping[str, bool], notes: 
 
 
 def _records_folder() -> Path:
-    return Path(client.guard_folder()) / "installed"
+    try:
+        return Path(client.guard_folder()) / "installed"
+    except client.NoJudge as error:
+        raise CommandProblem(str(error)) from None
 
 
 def _place(file: HookFile) -> Path:
