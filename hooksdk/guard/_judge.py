@@ -190,8 +190,8 @@ class JudgeStatus:
 
 def judge_status() -> JudgeStatus | None:
     """The judge that runs; None where none does."""
-    folder = Path(guard_folder())
     try:
+        folder = Path(guard_folder(make=False))
         held = os.open(folder / "judge.lock", os.O_RDWR)
     except FileNotFoundError:
         return None

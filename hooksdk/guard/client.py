@@ -27,13 +27,15 @@ class NoJudge(Exception):
     """The judge cannot be asked, and why."""
 
 
-def guard_folder() -> str:
-    """Where the judge's socket, lock and log are. Raises `NoJudge` for a folder that others may use."""
+def guard_folder(*, make: bool = True) -> str:
+    """Where the judge's socket, lock and log are. Raises `NoJudge` for a folder that others may use, and `FileNotFoundError`
+    where there is none and none is to be made."""
     state = os.environ.get("HOOKSDK_HOME") or os.path.join(
         os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "hooksdk"
     )
     folder = os.environ.get("HOOKSDK_GUARD_DIR") or os.path.join(os.path.expanduser(state), "guard")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if make:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
     facts = os.stat(folder)
     if facts.st_uid != os.getuid() or facts.st_mode & 0o077:
         raise NoJudge(f"{folder} may be used by others. Type: chmod 700 {folder}")

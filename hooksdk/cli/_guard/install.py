@@ -80,7 +80,10 @@ class Installed:
 
 def records() -> list[Installed]:
     """Every installation of the guard that is recorded. Raises `CommandProblem` for a record that cannot be read."""
-    return [_read(path) for path in sorted(_records_folder().glob("*.json"))]
+    try:
+        return [_read(path) for path in sorted(_records_folder(make=False).glob("*.json"))]
+    except FileNotFoundError:
+        return []
 
 
 def install_guard(options: GuardOptions) -> int:
@@ -189,9 +192,9 @@ def _print_installed(options: GuardOptions, outcome: Mapping[str, bool], notes: 
     console.print(safe(f"undo        hooksdk guard uninstall --client {place.agent}{where}"), soft_wrap=True)
 
 
-def _records_folder() -> Path:
+def _records_folder(*, make: bool = True) -> Path:
     try:
-        return Path(client.guard_folder()) / "installed"
+        return Path(client.guard_folder(make=make)) / "installed"
     except client.NoJudge as error:
         raise CommandProblem(str(error)) from None
 
