@@ -5,7 +5,7 @@ code by which the agent does not run the call.
 """
 
 # pathlib takes longer to import than all of this to run:
-# ruff: noqa: PTH103, PTH111, PTH116, PTH118
+# ruff: noqa: PTH103, PTH110, PTH111, PTH116, PTH118
 
 import os
 import socket
@@ -28,18 +28,20 @@ class NoJudge(Exception):
 
 
 def guard_folder(*, make: bool = True) -> str:
-    """Where the judge's socket, lock and log are. Raises `NoJudge` for a folder that others may use, and `FileNotFoundError`
-    where there is none and none is to be made."""
+    """Where the judge's socket, lock and log are. Raises `NoJudge` for a folder that others may use; where it is made, also for
+    one whose name is too long for a socket."""
     state = os.environ.get("HOOKSDK_HOME") or os.path.join(
         os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "hooksdk"
     )
     folder = os.environ.get("HOOKSDK_GUARD_DIR") or os.path.join(os.path.expanduser(state), "guard")
     if make:
         os.makedirs(folder, mode=0o700, exist_ok=True)
+    elif not os.path.exists(folder):
+        return folder
     facts = os.stat(folder)
     if facts.st_uid != os.getuid() or facts.st_mode & 0o077:
         raise NoJudge(f"{folder} may be used by others. Type: chmod 700 {folder}")
-    if len(os.fsencode(folder)) > MOST_PATH - len("/judge.sock"):
+    if make and len(os.fsencode(folder)) > MOST_PATH - len("/judge.sock"):
         raise NoJudge(f"the path {folder} is too long for a socket. Set HOOKSDK_GUARD_DIR to a shorter one")
     return folder
 

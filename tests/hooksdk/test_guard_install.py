@@ -277,3 +277,14 @@ def test_a_folder_that_others_may_use_is_told(home: Home):
     for words in (("status",), ("install", "--client", "qwen", "--yes")):
         ran = home.guard(*words)
         assert (ran.code, f"chmod 700 {folder}" in ran.err) == (1, True)
+
+
+def test_a_folder_whose_name_is_too_long_for_a_socket_is_told_before_anything_is_written(home: Home, tmp_path: Path):
+    long = {"HOOKSDK_GUARD_DIR": str(tmp_path / ("long" * 30))}
+    words = ("guard", "install", "--client", "qwen")
+    variables = {**environment(home.folder), **long}
+    shown = run((*words, "--dry-run"), folder=home.project, environment=variables, stdin="")
+    assert shown.code == 0
+    ran = run((*words, "--yes"), folder=home.project, environment=variables, stdin="")
+    assert (ran.code, "too long for a socket" in ran.err) == (1, True)
+    assert not home.file("qwen").exists()

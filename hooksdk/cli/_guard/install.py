@@ -65,8 +65,8 @@ class Installed:
         return self.place.with_suffix(".bak")
 
     def keep(self, before: bytes | None) -> None:
-        """Write the record, and the bytes that were there before. Raises `StoreError`."""
-        self.place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Write the record, and the bytes that were there before. Raises `StoreError` and `CommandProblem`."""
+        _records_folder(make=True).mkdir(mode=0o700, exist_ok=True)
         self.backup.unlink(missing_ok=True)
         if before is not None:
             replace_file(self.backup, before, mode=0o600)
@@ -80,10 +80,7 @@ class Installed:
 
 def records() -> list[Installed]:
     """Every installation of the guard that is recorded. Raises `CommandProblem` for a record that cannot be read."""
-    try:
-        return [_read(path) for path in sorted(_records_folder(make=False).glob("*.json"))]
-    except FileNotFoundError:
-        return []
+    return [_read(path) for path in sorted(_records_folder().glob("*.json"))]
 
 
 def install_guard(options: GuardOptions) -> int:
@@ -192,7 +189,7 @@ def _print_installed(options: GuardOptions, outcome: Mapping[str, bool], notes: 
     console.print(safe(f"undo        hooksdk guard uninstall --client {place.agent}{where}"), soft_wrap=True)
 
 
-def _records_folder(*, make: bool = True) -> Path:
+def _records_folder(*, make: bool = False) -> Path:
     try:
         return Path(client.guard_folder(make=make)) / "installed"
     except client.NoJudge as error:
