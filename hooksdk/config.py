@@ -169,6 +169,8 @@ class Config(_Strict):
     """Seconds by hook, for all plugins."""
     gateway: dict[str, Any] = Field(default_factory=dict[str, Any])
     """What clients of `hooksdk gateway` are shown, and who may do what: `hooksdk.gateway.GatewayConfig.of(config)` reads it."""
+    guard: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """How long `hooksdk guard` keeps sessions: `hooksdk.guard.GuardConfig.of(config)` reads it. Only the user's own counts."""
     plugins: Annotated[dict[str, PluginConfig], pydantic.AfterValidator(_Sections)] = Field(default_factory=dict)
     _merged: Merged | None = PrivateAttr(default=None)
     """What a project's file had to do with it, where that counts later on."""

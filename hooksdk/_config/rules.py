@@ -163,6 +163,10 @@ def _gateway(setting: Setting) -> Any:
     return {**own, **setting.project} if setting.may_widen("says who may use which tools of the gateway") else own
 
 
+def _guard(setting: Setting) -> Any:
+    return setting.overrule("it is about all projects, so it stands in the user's file")
+
+
 def _unknown(setting: Setting) -> Any:
     return setting.project if setting.may_widen("may widen") else setting.own
 
@@ -183,6 +187,7 @@ SETTINGS: dict[str, tuple[Effect, Rule]] = {
     "drain": ("neutral", _project),
     "timeouts": ("widens", _timeouts),
     "gateway": ("widens", _gateway),
+    "guard": ("neutral", _guard),
 }
 """How a project's settings meet the user's. What neither stands here nor is a plugin's section widens."""
 PLUGIN_SETTINGS: dict[str, tuple[Effect, Rule]] = {

@@ -7,6 +7,14 @@ from functools import partial
 from hooksdk import config
 from hooksdk.gateway import config_problems
 
-ConfigWatch = partial(config.ConfigWatch, tables={"gateway": config_problems})
-load_config = partial(config.load_config, tables={"gateway": config_problems})
-read_config = partial(config.read_config, tables={"gateway": config_problems})
+
+def _guard_problems(table: object) -> list[str]:
+    from hooksdk.guard import guard_problems  # a tenth of a second, for the few who have such a table
+
+    return guard_problems(table)
+
+
+_TABLES = {"gateway": config_problems, "guard": _guard_problems}
+ConfigWatch = partial(config.ConfigWatch, tables=_TABLES)
+load_config = partial(config.load_config, tables=_TABLES)
+read_config = partial(config.read_config, tables=_TABLES)

@@ -97,3 +97,14 @@ def key_values(words: Sequence[str]) -> dict[str, str]:
     if wrong := next((word for word, (key, equals, _) in zip(words, pairs, strict=True) if not (key and equals)), None):
         raise typer.BadParameter(f"'{printable(wrong)}' is no KEY=VALUE, and no JSON object", param_hint="KEY=VALUE")
     return {key: value for key, _, value in pairs}
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def seconds_of(text: str) -> float:
+    """Seconds in a duration such as `10m`, `2h` or `30d`. Raises `CommandProblem`."""
+    number, unit = text[:-1], _UNITS.get(text[-1:].lower())
+    if unit is None or not number.isdecimal() or int(number) == 0:
+        raise CommandProblem(f"'{text}' is no duration: expected a whole number and s, m, h or d, such as 10m or 30d")
+    return int(number) * unit

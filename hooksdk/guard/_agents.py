@@ -3,8 +3,9 @@ programs themselves; see docs/reference/guard.md."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -45,6 +46,10 @@ class HookEvent:
     """What the tool answered, in its own shape."""
     failed: bool = False
     prompt: str = ""
+    server: str = ""
+    """The MCP server whose tool it is, as the agent calls it; empty for a tool of the agent's own."""
+    own_name: str = ""
+    """What that server calls the tool."""
     helper: str = ""
     """The sub-agent that makes the call, by the agent's own id of it; empty for the agent itself."""
     helper_type: str = ""
@@ -106,12 +111,21 @@ def read_event(agent_name: str, payload: object) -> HookEvent:
         if not is_object(arguments):
             # An argument that nobody can read is no reason to let the call pass.
             raise UnreadableHook(agent_name, f"its hook {name} has a tool_input that is no object")
+    server, own_name = _server_of(str(tool or ""), as_object(payload.get("mcp_context")))
     return HookEvent(
         agent=agent_name, kind=kind, name=str(name), session=str(session), folder=Path(str(folder)), tool=str(tool or ""),
-        arguments=as_object(arguments), call_id=_text(payload, "tool_use_id"), result=payload.get("tool_response"),
+        server=server, own_name=own_name, arguments=as_object(arguments), call_id=_text(payload, "tool_use_id"), result=payload.get("tool_response"),
         failed="Failure" in str(name), prompt=_text(payload, "prompt"), helper=_text(payload, "agent_id"),
         helper_type=_text(payload, "agent_type"),
     )  # fmt: skip
+
+
+def _server_of(tool: str, context: Mapping[str, Any]) -> tuple[str, str]:
+    """Server and its tool. Gemini CLI, whose names could be taken apart in several ways, says them beside the name."""
+    if context:
+        return _text(context, "server_name"), _text(context, "tool_name")
+    server, _, own_name = tool.removeprefix("mcp__").partition("__")
+    return (server, own_name) if tool.startswith("mcp__") and own_name else ("", "")
 
 
 def _text(payload: Mapping[str, Any], key: str) -> str:
@@ -150,6 +164,10 @@ def _in_qwens_words(event: HookEvent, verdict: Verdict) -> Output:
     if event.kind == "after_call" and verdict.result is not None:
         # It takes no other result, and gives the model this text as the call's error.
         return {"continue": False, "stopReason": "\n".join(texts_in(verdict.result))}
+    if event.kind == "before_call" and verdict.arguments is not None and not verdict.deny:
+        # It would run the call with the arguments that nobody has judged.
+        instead = json.dumps(verdict.arguments, ensure_ascii=False)
+        verdict = replace(verdict, deny=f"a policy wants other arguments. Make the call with these instead: {instead}")
     return _in_claudes_words(event, verdict)
 
 
@@ -184,13 +202,14 @@ AGENTS: Mapping[str, Agent] = {
 """The coding agents that the guard knows, by name."""
 
 
-def tool_of(agent_name: str, name: str) -> Tool:
-    """The tool that an agent calls by this name: its own, or one of a server (`mcp__SERVER__TOOL`). What it takes is not known."""
-    server, _, own_name = name.removeprefix("mcp__").partition("__")
-    is_servers = name.startswith("mcp__") and bool(own_name)
+def tool_of(agent_name: str, name: str, server: str = "", own_name: str = "") -> Tool:
+    """The tool that an agent calls by this name: its own, or one of a server, which is read from the name (`mcp__SERVER__TOOL`)
+    where it is not given. What it takes is not known."""
+    if not server:
+        server, own_name = _server_of(name, {})
     return Tool(
-        name=name, own_name=own_name if is_servers else name, source="mcp" if is_servers else "host",
-        owner=server if is_servers else agent_name, description="", parameters=_ANY_ARGUMENTS, keeps_secrets=False,
+        name=name, own_name=own_name or name, source="mcp" if server else "host", owner=server or agent_name, description="",
+        parameters=_ANY_ARGUMENTS, keeps_secrets=False,
     )  # fmt: skip
 
 

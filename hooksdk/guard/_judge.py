@@ -8,7 +8,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,15 +20,17 @@ from anyio.abc import SocketAttribute, SocketStream, TaskGroup
 from anyio.streams.stapled import MultiListener
 
 from hooksdk.errors import HookSDKError
-from hooksdk.guard._agents import AGENTS, Output, UnreadableHook, read_event
+from hooksdk.guard._agents import AGENTS, HookEvent, Output, UnreadableHook, Verdict, read_event
 from hooksdk.guard._places import pinned_folder
 from hooksdk.guard._project import Project
-from hooksdk.guard.client import guard_folder
+from hooksdk.guard.client import TRY, exchange, guard_folder, paused_until
 from hooksdk.stores.locks import lock
 from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
 
+STATUS = "status"
+"""In the place of an agent's name: how the judge is."""
 IDLE = 900.0
 """Seconds without any hook after which the judge ends. Its sessions are kept by the store, and the next hook starts it again."""
 
@@ -51,11 +53,15 @@ class Judge:
     anyio.run(main)
     ```
 
-    Enter and leave it in the same task; leaving it ends all sessions.
+    Enter and leave it in the same task; leaving it ends all sessions. `is_gateway` is asked with agent, server and folder
+    whether a server of the agent is a gateway of this user, which judges its calls itself: they are let through.
     """
 
-    def __init__(self) -> None:
-        self._projects: dict[Path, Project] = {}
+    def __init__(self, *, is_gateway: Callable[[str, str, Path], bool] | None = None) -> None:
+        self.calls = 0
+        """How many calls were judged so far."""
+        self._is_gateway = is_gateway
+        self._projects: dict[tuple[Path, bool], Project] = {}
         self._opening = anyio.Lock()
         self._group: TaskGroup | None = None
 
@@ -78,26 +84,40 @@ class Judge:
             await group.__aexit__(None, None, None)
 
     @property
-    def projects(self) -> Mapping[Path, Project]:
-        """Those that were asked about so far, by their folder."""
+    def projects(self) -> Mapping[tuple[Path, bool], Project]:
+        """Those that were asked about so far, by their folder, and whether nothing was refused there."""
         return self._projects
 
-    async def answer(self, agent: str, payload: object) -> Output:
+    async def answer(self, agent: str, payload: object, *, shadow: bool = False, alone: bool = False) -> Output:
         """What an agent's hook is to print; empty for nothing. Raises `UnreadableHook`, `ConfigError` and what a session
-        raises: then the call must not run."""
+        raises: then the call must not run.
+
+        With `shadow`, and while a person has paused the guard, calls are judged, but nothing comes of it except in the trace.
+        `alone`: nobody sits before the agent, so that its own questions are no use."""
         event = read_event(agent, payload)
-        if event.kind == "other":
+        if event.kind == "other" or await self._is_of_gateway(event):
             return {}
+        self.calls += event.kind == "before_call"
+        shadow = shadow or time.time() < paused_until()
         async with self._opening:
             folder = await pinned_folder(event)
-            if folder not in self._projects:
+            if (other := self._projects.get((folder, not shadow))) is not None:
+                await other.leave(event)  # of two hosts only one can have a session
+            if (folder, shadow) not in self._projects:
                 assert self._group is not None
-                self._projects[folder] = Project(folder, self._group)
-        return AGENTS[agent].answer(event, await self._projects[folder].answer(event))
+                self._projects[folder, shadow] = Project(folder, self._group, shadow=shadow)
+        verdict = await self._projects[folder, shadow].answer(event, alone=alone)
+        return AGENTS[agent].answer(event, Verdict() if shadow else verdict)
+
+    async def _is_of_gateway(self, event: HookEvent) -> bool:
+        if self._is_gateway is None or not event.server:
+            return False
+        return await anyio.to_thread.run_sync(self._is_gateway, event.agent, event.server, event.folder)
 
 
-async def serve(*, idle: float = IDLE) -> bool:
-    """Answer over the socket of this user until no hook has come for `idle` seconds. False where another judge does."""
+async def serve(*, idle: float = IDLE, is_gateway: Callable[[str, str, Path], bool] | None = None) -> bool:
+    """Answer over the socket of this user until no hook has come for `idle` seconds. False where another judge does.
+    `is_gateway` is `Judge`'s."""
     folder = Path(guard_folder())
     held = os.open(folder / "judge.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -107,7 +127,7 @@ async def serve(*, idle: float = IDLE) -> bool:
         path.unlink(missing_ok=True)  # of a judge that was killed
         listener = await anyio.create_unix_listener(path, mode=0o600)
         try:
-            async with Judge() as judge:
+            async with Judge(is_gateway=is_gateway) as judge:
                 await _Server(judge, listener, idle).run(folder)
         finally:
             path.unlink(missing_ok=True)
@@ -153,9 +173,12 @@ class _Server:
         with suppress(anyio.EndOfStream):
             while True:
                 parts.append(await stream.receive())
-        agent, _, payload = b"".join(parts).partition(b"\n")
+        words, _, payload = b"".join(parts).partition(b"\n")
+        agent, *more = words.decode(errors="replace").split() or [""]
+        if agent == STATUS:
+            return b"answer\n" + json.dumps(self._status()).encode()
         try:
-            output = await self._judge.answer(agent.decode(errors="replace"), _parsed(agent, payload))
+            output = await self._judge.answer(agent, _parsed(agent, payload), shadow=TRY in more, alone="alone" in more)
             return b"answer\n" + (json.dumps(output).encode() if output else b"")
         except HookSDKError as error:
             return b"problem\n" + str(error).encode(errors="replace")
@@ -163,12 +186,20 @@ class _Server:
             logger.exception("a hook could not be judged")
             return b"problem\n" + f"the judge failed: {describe(error)}. Its log says more".encode(errors="replace")
 
+    def _status(self) -> dict[str, Any]:
+        projects = self._judge.projects
+        return {
+            "pid": os.getpid(), "since": self._started, "calls": self._judge.calls,
+            "sessions": sum(project.sessions for project in projects.values()),
+            "projects": sorted({str(folder) for folder, _ in projects}),
+        }  # fmt: skip
 
-def _parsed(agent: bytes, payload: bytes) -> object:
+
+def _parsed(agent: str, payload: bytes) -> object:
     try:
         return json.loads(payload)
     except ValueError as error:
-        raise UnreadableHook(agent.decode(errors="replace"), f"its hook is no JSON: {error}") from None
+        raise UnreadableHook(agent, f"its hook is no JSON: {error}") from None
 
 
 def _is_of_this_user(connection: socket.socket) -> bool:
@@ -186,21 +217,21 @@ class JudgeStatus:
     pid: int
     since: float
     """Seconds since 1970."""
+    calls: int
+    """How many it has judged."""
+    sessions: int
+    """How many sessions of agents are open."""
+    projects: Sequence[str]
+    """The folders whose rules it has read."""
 
 
 def judge_status() -> JudgeStatus | None:
-    """The judge that runs; None where none does."""
+    """The judge that runs; None where none does. Raises `OSError` and `NoJudge` where it does not answer."""
+    connection = socket.socket(socket.AF_UNIX)
     try:
-        folder = Path(guard_folder(make=False))
-        held = os.open(folder / "judge.lock", os.O_RDWR)
-    except FileNotFoundError:
+        connection.connect(str(Path(guard_folder(make=False)) / "judge.sock"))
+    except (FileNotFoundError, ConnectionRefusedError):  # one that was killed leaves its socket
+        connection.close()
         return None
-    try:
-        if lock(held):
-            return None
-        facts: dict[str, Any] = json.loads((folder / "judge.json").read_text("utf-8"))
-        return JudgeStatus(pid=facts["pid"], since=facts["since"])
-    except (FileNotFoundError, ValueError):  # it begins or ends just now
-        return None
-    finally:
-        os.close(held)
+    _, text = exchange(connection, STATUS, b"")
+    return JudgeStatus(**json.loads(text))

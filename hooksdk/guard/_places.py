@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +14,15 @@ import anyio.to_thread
 
 from hooksdk.approvals import digest_of
 from hooksdk.config import config_files, project_folder, state_folder
-from hooksdk.errors import HookSDKError
-from hooksdk.guard._agents import HookEvent
+from hooksdk.errors import HookSDKError, SessionBusy
+from hooksdk.guard._agents import AGENTS, HookEvent
+from hooksdk.stores import Store, list_summaries
 from hooksdk.stores.files import replace_file
+
+logger = logging.getLogger("hooksdk")
+
+DAY = 86_400.0
+_SESSIONS = tuple(f"guard-{agent}-" for agent in AGENTS)
 
 
 def session_places() -> Path:
@@ -31,9 +40,25 @@ class RulesGone(HookSDKError):
         return f"{self.path}, by whose rules this session began, is gone. Put it back, or begin a new session"
 
 
+def _place(agent: str, session: str) -> Path:
+    return session_places() / f"{digest_of([agent, session])[:32]}.json"
+
+
+def began_in(session_id: str) -> Path | None:
+    """The project in which a session of the guard began, by our id of it; None for another session, and one that is forgotten."""
+    prefix = next((prefix for prefix in _SESSIONS if session_id.startswith(prefix)), None)
+    if prefix is None:
+        return None
+    agent, session = prefix.removeprefix("guard-")[:-1], session_id.removeprefix(prefix).partition("/")[0]
+    try:
+        return Path(json.loads(_place(agent, session).read_text("utf-8"))["folder"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
 async def pinned_folder(event: HookEvent) -> Path:
     """The project of the agent's session: of the folder in which it was first seen. Raises `RulesGone`."""
-    place = anyio.Path(session_places() / f"{digest_of([event.agent, event.session])[:32]}.json")
+    place = anyio.Path(_place(event.agent, event.session))
     try:
         facts = json.loads(await place.read_text("utf-8"))
     except FileNotFoundError:
@@ -41,6 +66,7 @@ async def pinned_folder(event: HookEvent) -> Path:
     for path in facts["rules"]:
         if not await anyio.Path(path).exists():
             raise RulesGone(path)
+    await anyio.to_thread.run_sync(os.utime, place)  # for `remove_old_sessions`
     return Path(facts["folder"])
 
 
@@ -52,3 +78,18 @@ def _pin(event: HookEvent, place: Path) -> Path:
     # A judge that is killed here must not leave half a file, which would refuse all calls of the session.
     replace_file(place, json.dumps(facts).encode())
     return folder
+
+
+async def remove_old_sessions(store: Store, days: int) -> None:
+    """Remove the guard's sessions in which nothing has happened for so long, and which projects they began in."""
+    oldest = time.time() - days * DAY
+    try:
+        for summary in await list_summaries(store):
+            if summary.session_id.startswith(_SESSIONS) and (summary.changed or oldest) < oldest:
+                with suppress(SessionBusy):
+                    await store.delete_session(summary.session_id, wait=0)
+        for place in session_places().glob("*.json"):
+            if place.stat().st_mtime < oldest:
+                place.unlink()
+    except Exception:
+        logger.exception("old sessions of the guard could not be removed")

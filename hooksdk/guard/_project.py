@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import final
@@ -12,60 +10,57 @@ from typing import final
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from hooksdk.approvals import Approval, ApprovalRequest, Later, digest_of
-from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.config import Config, ConfigWatch
-from hooksdk.desk import ApprovalDesk
-from hooksdk.errors import PolicyFailed, RunBlocked, SessionClosed
+from hooksdk.config import Config, ConfigWatch, PluginConfig
 from hooksdk.gateway import config_problems
-from hooksdk.guard._agents import AGENTS, HookEvent, Verdict, texts_in, tool_of, with_texts
+from hooksdk.guard._agents import HookEvent, Verdict
+from hooksdk.guard._places import DAY, began_in, remove_old_sessions
+from hooksdk.guard._session import AgentSession
+from hooksdk.guard._settings import GuardConfig, guard_problems
 from hooksdk.host import Host
-from hooksdk.run import JudgedCall, Run
-from hooksdk.session import Session
 from hooksdk.stores import open_store
-from hooksdk.tools import Tool
 
-logger = logging.getLogger("hooksdk")
-
-SECRET = re.compile(r"\{\{\s*secret:")
 SESSION_IDLE = 900.0
 """Seconds without a hook after which a session is closed; an agent that was killed never ends its own."""
-MOST_CALLS = 500
-"""Calls of a session whose results may still come; of more, the newest. An agent's call that failed elsewhere never has one."""
 
 
 @final
 class Project:
     """One folder's host, by its configuration as it is now, and the sessions of the agents that work there."""
 
-    def __init__(self, folder: Path, group: TaskGroup) -> None:
+    def __init__(self, folder: Path, group: TaskGroup, *, shadow: bool) -> None:
         self.folder = folder
-        self._group = group
-        tables = {"gateway": config_problems}
+        self._group, self._shadow = group, shadow
+        tables = {"gateway": config_problems, "guard": guard_problems}
         self._watch = ConfigWatch(folder=folder, check=self._host, tables=tables)
         # Not the host's own: the next one goes on with it.
         self._store = open_store(self._watch.config.store or "jsonl")
         self._open: tuple[Host, anyio.Event, anyio.Event] | None = None
         self._sessions: dict[str, AgentSession] = {}
         self._changing = anyio.Lock()
+        self._tidy_next = 0.0
         self._events = 0
         self._at_rest = anyio.Event()
 
     def _host(self, config: Config) -> Host:
-        return Host(config=config, folder=self.folder, store=self._store)
+        host = Host(config=config, folder=self.folder, store=self._store)
+        if not self._shadow:
+            return host
+        sections = {each.id: config.plugin(each.id) or PluginConfig() for each in host.plugins if each.loaded}
+        shadows = {name: section.model_copy(update={"mode": "shadow"}) for name, section in sections.items()}
+        without_effect = config.model_copy(update={"plugins": {**config.plugins, **shadows}})
+        return Host(config=without_effect, folder=self.folder, store=self._store)
 
     @property
     def sessions(self) -> int:
         """How many sessions of agents are open."""
         return len(self._sessions)
 
-    async def answer(self, event: HookEvent) -> Verdict:
-        """What the rules say of one hook."""
+    async def answer(self, event: HookEvent, *, alone: bool) -> Verdict:
+        """What the rules say of one hook; `alone` as in `Judge.answer`."""
+        if event.kind == "session_end":
+            await self.leave(event)
+            return Verdict()
         async with self._at_work() as host:
-            if event.kind == "session_end":
-                name = f"{event.agent} {event.session} "
-                await self._leave(key for key in self._sessions if f"{key} ".startswith(name))
-                return Verdict()
             await self._leave_idle()
             session = await self._session(host, event)
             session.used = anyio.current_time()
@@ -76,7 +71,12 @@ class Project:
                 blocked = await whole.be_ready(event)
                 if blocked.deny:
                     return blocked
-            return await session.answer(event)
+            return await session.answer(event, alone=alone)
+
+    async def leave(self, event: HookEvent) -> None:
+        """End the agent's session that this hook is of, and those of its sub-agents."""
+        name = f"{event.agent} {event.session} "
+        await self._leave([key for key in self._sessions if f"{key} ".startswith(name)])
 
     @asynccontextmanager
     async def _at_work(self) -> AsyncGenerator[Host]:
@@ -106,13 +106,30 @@ class Project:
             if event.helper:
                 whole = await self._session(host, _of_the_agent_itself(event))
                 parent = whole.session
-            session = self._sessions[key] = AgentSession(host, event, parent)
+            session = self._sessions[key] = AgentSession(
+                host, event, parent, shadow=self._shadow, is_over=self._is_over
+            )
+            self._forget_old()
             try:
                 await self._group.start(session.keep)
             except BaseException:
                 self._sessions.pop(key, None)
                 raise
         return session
+
+    def _is_over(self, session_id: str) -> bool:
+        """True for a session of this project that has ended: `claude -p` is gone when a person has answered its question, and
+        the same call in the next session takes the answer."""
+        is_open = any(session.session.id == session_id for session in self._sessions.values())
+        return not is_open and began_in(session_id) == self.folder
+
+    def _forget_old(self) -> None:
+        """Remove sessions that are older than the user's `[guard] keep`, once a day."""
+        now = anyio.current_time()
+        if now >= self._tidy_next:
+            self._tidy_next = now + DAY
+            keep = GuardConfig.of(self._watch.config).keep
+            self._group.start_soon(remove_old_sessions, self._store, keep)
 
     async def _leave_idle(self) -> None:
         """End what an agent has left without a word: each open session has a lock and files. Whose agents come back go on."""
@@ -153,205 +170,3 @@ async def _keep_host(host: Host, *, task_status: TaskStatus[tuple[Host, anyio.Ev
             await leave.wait()
     finally:
         left.set()
-
-
-@final
-class AgentSession:
-    """One session of an agent, or of a sub-agent in it: a session of ours with a run for each prompt. A task of its own keeps
-    both, since a run is entered and left by the same one."""
-
-    def __init__(self, host: Host, event: HookEvent, parent: Session | None) -> None:
-        self.ended = anyio.Event()
-        self.used = anyio.current_time()
-        """When it was last asked."""
-        self._agent = AGENTS[event.agent]
-        self._desk = ApprovalDesk(wait=0)
-        self._about = event
-        name = f"guard-{event.agent}-{event.session}"
-        self.session = parent.child(f"{parent.id}/{event.helper}") if parent else host.session(name)
-        self._run: Run | None = None
-        self._tools: dict[str, Tool] = {}
-        self._calls: dict[str, JudgedCall] = {}
-        """Those that may run, by the agent's id of them."""
-        self._waiting: dict[str, str] = {}
-        """Ids of calls that wait for the desk, by what stands for name and arguments: made again, a call has its id."""
-        self._ran: set[str] = set()
-        """Ids of calls that have run without the guard's knowing: nobody is asked about them any more."""
-        self._step = _Step()
-        """The next one, or the one that is being taken."""
-        self._news = anyio.Event()
-        self._turn = anyio.Lock()
-
-    async def keep(self, *, task_status: TaskStatus[None]) -> None:
-        """Keep the session, and one run after the other in it, until it is left."""
-        opened = False
-        try:
-            async with self.session:
-                opened = True
-                task_status.started()
-                step = await self._receive()
-                while not step.ends:
-                    step = await self._keep_run(step)
-        except Exception:
-            if not opened:
-                raise  # to whoever opens it
-            logger.exception("the guard's session '%s' ended with an error", self.session.id)
-        finally:
-            self.ended.set()
-            self._step.done.set()
-
-    async def _keep_run(self, step: _Step) -> _Step:
-        """One run, until the step that ends it. Answers what is to be done next."""
-        about = self._about
-        metadata = {"guard": {"agent": about.agent, "session": about.session, "helper": about.helper or None}}
-        run = self.session.run(
-            step.prompt or None, agent_id=about.helper_type or about.agent, workspace_dir=str(about.folder),
-            trigger=None if about.helper else "user", metadata=metadata, transcript=False, approver=self._ask,
-        )  # fmt: skip
-        try:
-            async with run:
-                await run.resolve_tools(self._tools.values())
-                self._run = run
-                step.done.set()
-                step = await self._receive()
-                self._run = None
-        except (RunBlocked, PolicyFailed) as error:
-            step.problem = error
-        finally:
-            self._run = None
-            self._calls.clear()
-        if step.ends:
-            return step
-        step.done.set()
-        return await self._receive()
-
-    async def leave(self) -> None:
-        """End the run and the session."""
-        async with self._turn:
-            if not self.ended.is_set():
-                await self._take(_Step(ends=True))
-                await self.ended.wait()
-
-    async def answer(self, event: HookEvent) -> Verdict:
-        """What the rules say of one hook."""
-        if event.kind == "prompt" and (
-            event.prompt or self._run is None
-        ):  # Qwen Code fires an empty one after each result
-            async with self._turn:
-                await self._end_run()
-                return await self._begin_run(event.prompt)
-        if event.kind == "stop":
-            async with self._turn:
-                await self._end_run()
-        elif event.kind in ("before_call", "after_call"):
-            blocked = await self.be_ready(event)
-            if blocked.deny:
-                return blocked
-            work: Callable[[HookEvent], Awaitable[Verdict]] = (
-                self._judge if event.kind == "before_call" else self._take_result
-            )
-            return await work(event)
-        return Verdict()
-
-    async def be_ready(self, event: HookEvent) -> Verdict:
-        """Have a run, and the tool of this call in its catalog; or why there can be none."""
-        async with self._turn:
-            blocked = Verdict() if self._run else await self._begin_run("")
-            if not blocked.deny:
-                await self._know(event)
-            return blocked
-
-    async def _begin_run(self, prompt: str) -> Verdict:
-        step = _Step(prompt=prompt)
-        await self._take(step)
-        if self._run is None and step.problem is None:
-            raise SessionClosed(self.session.id)
-        return Verdict(deny=str(step.problem)) if step.problem else Verdict()
-
-    async def _end_run(self) -> None:
-        if self._run is not None:
-            await self._take(_Step())
-
-    async def _take(self, step: _Step) -> None:
-        if not self.ended.is_set():
-            self._step = step
-            self._news.set()
-            await step.done.wait()
-
-    async def _receive(self) -> _Step:
-        await self._news.wait()
-        self._news = anyio.Event()
-        return self._step
-
-    async def _know(self, event: HookEvent) -> None:
-        """Have the tool in the catalog: an agent does not say which ones it has."""
-        if event.tool in self._tools:
-            return
-        self._tools[event.tool] = tool_of(event.agent, event.tool)
-        assert self._run is not None
-        await self._run.resolve_tools(self._tools.values())
-
-    async def _ask(self, request: ApprovalRequest) -> Approval | Later:
-        if request.call.id in self._ran:
-            return Approval(True, by=f"{self._agent.title}, which has run it")
-        return Later() if self._agent.asks else await self._desk.ask(request, wait=0)
-
-    async def _judge(self, event: HookEvent) -> Verdict:
-        assert self._run is not None
-        if any(SECRET.search(text) for text in texts_in(event.arguments)):
-            return Verdict(
-                deny=f"'{event.tool}' was not run: {self._agent.title}'s own tools are given no secrets by name."
-            )
-        same = digest_of([event.tool, event.arguments])
-        call_id = self._waiting.pop(same, "") or event.call_id or same
-        judged = await self._run.judge(ToolCall(call_id, event.tool, event.arguments))
-        if judged.result is not None:
-            return Verdict(deny=judged.result.text)
-        changed = judged.arguments if judged.arguments != dict(event.arguments) else None
-        if judged.pending is not None and not self._agent.asks:
-            self._waiting[same] = call_id
-            record = await self._desk.records_in(judged.pending.store).find(judged.pending)
-            number = f"{record.number}" if record else "N"
-            how = f"A person says yes with `hooksdk approvals grant {number}`, and then the same call goes through."
-            return Verdict(deny=f"{judged.pending.title}: it waits for a person. {how}")
-        self._remember(event.call_id or same, judged)
-        return Verdict(ask=judged.pending.title if judged.pending else "", arguments=changed)
-
-    def _remember(self, key: str, judged: JudgedCall) -> None:
-        self._calls[key] = judged
-        while len(self._calls) > MOST_CALLS:
-            self._calls.pop(next(iter(self._calls)))
-
-    async def _take_result(self, event: HookEvent) -> Verdict:
-        """Give the tool's answer to the plugins, and the model what they make of it, in the tool's own shape."""
-        assert self._run is not None
-        key = event.call_id or digest_of([event.tool, event.arguments])
-        judged = self._calls.pop(key, None)
-        if judged is None:  # judged by a guard that has died since
-            self._ran.add(key)
-            judged = await self._run.judge(ToolCall(key, event.tool, event.arguments))
-            self._ran.discard(key)
-        if judged.pending is not None:  # the person at the agent said yes, since it has run
-            await judged.approve(Approval(True, by=f"the person at {self._agent.title}"))
-        if judged.result is not None or judged.pending is not None:
-            logger.warning("'%s' has run in %s, although the rules of now refuse it", event.tool, event.agent)
-            return Verdict()
-        texts = texts_in(event.result)
-        blocks = [{"type": "text", "text": text} for text in texts]
-        result = await judged.supply(ToolResult(blocks=blocks, is_error=event.failed) if blocks else "")
-        shown = [str(block.get("text", "")) for block in result.blocks if block.get("type") == "text"]
-        if shown == texts or not texts:
-            return Verdict()
-        if len(shown) != len(texts):  # one text in the place of several: the longest place takes it
-            place = max(range(len(texts)), key=lambda at: len(texts[at]))
-            shown = [result.text if at == place else "" for at in range(len(texts))]
-        return Verdict(result=with_texts(event.result, shown))
-
-
-class _Step:
-    """What a session's task is to do next: begin a run with a prompt, or end the one that is open, or all of it."""
-
-    def __init__(self, *, prompt: str = "", ends: bool = False) -> None:
-        self.prompt, self.ends = prompt, ends
-        self.done = anyio.Event()
-        self.problem: Exception | None = None

@@ -1,7 +1,8 @@
-"""What an agent's hook starts: it hands the hook to the judge, and prints what the judge says. `python -I -S client.py AGENT [SECONDS]`.
+"""What an agent's hook starts: it hands the hook to the judge, and prints what the judge says.
+`python -I -S client.py AGENT [SECONDS] [try]`.
 
 It imports nothing but a few modules of the standard library, since it runs before each call. Whatever goes wrong ends with a
-code by which the agent does not run the call.
+code by which the agent does not run the call, except with `try`, or while a person has paused the guard.
 """
 
 # pathlib takes longer to import than all of this to run:
@@ -12,13 +13,26 @@ import socket
 import sys
 import time
 
-__all__ = ["NoJudge", "answer_hook", "ask", "connect", "guard_folder", "is_end", "main"]
+__all__ = [
+    "TRY",
+    "NoJudge",
+    "answer_hook",
+    "ask",
+    "connect",
+    "exchange",
+    "guard_folder",
+    "is_end",
+    "main",
+    "paused_until",
+]
 
 BLOCKS = 2
 """The exit code by which every agent refuses the call, and reads why on stderr."""
 START_SECONDS, ANSWER_SECONDS = 25.0, 30.0
 """How long a judge may take to start, and to answer. Together less than the minute that agents give a hook: where it is over, they
 run the call."""
+TRY = "try"
+"""The word for a hook that never refuses: its calls are judged, and the trace has what would have come of it."""
 MOST_PATH = 100
 """Bytes that the path of a socket may have, nearly."""
 
@@ -44,6 +58,15 @@ def guard_folder(*, make: bool = True) -> str:
     if make and len(os.fsencode(folder)) > MOST_PATH - len("/judge.sock"):
         raise NoJudge(f"the path {folder} is too long for a socket. Set HOOKSDK_GUARD_DIR to a shorter one")
     return folder
+
+
+def paused_until() -> float:
+    """Until when a person has paused the guard, in seconds since 1970: infinite for one that is off, 0 where it is in force."""
+    try:
+        with open(os.path.join(guard_folder(make=False), "paused"), "rb") as file:  # noqa: PTH123
+            return float(file.read())
+    except (OSError, ValueError, NoJudge):
+        return 0.0
 
 
 def connect(folder: str) -> socket.socket:
@@ -80,11 +103,16 @@ def _start(folder: str):  # noqa: ANN202 - subprocess is imported only where a j
         os.close(log)
 
 
-def ask(agent: str, payload: bytes, wait: float = ANSWER_SECONDS) -> tuple[bool, bytes]:
+def ask(words: str, payload: bytes, wait: float = ANSWER_SECONDS) -> tuple[bool, bytes]:
     """True with what the hook is to print, or False with why there is no answer. Raises `NoJudge` and `OSError`."""
-    with connect(guard_folder()) as connection:
+    return exchange(connect(guard_folder()), words, payload, wait)
+
+
+def exchange(connection: socket.socket, words: str, payload: bytes, wait: float = ANSWER_SECONDS) -> tuple[bool, bytes]:
+    """`ask` over a connection that is there, which is closed."""
+    with connection:
         connection.settimeout(wait)
-        connection.sendall(agent.encode() + b"\n" + payload)
+        connection.sendall(words.encode() + b"\n" + payload)
         connection.shutdown(socket.SHUT_WR)
         until = time.monotonic() + wait
         answer = b""
@@ -111,10 +139,13 @@ def is_end(payload: bytes) -> bool:
 def answer_hook() -> int:
     """Hand the hook on stdin to the judge, print its answer, and answer the exit code."""
     payload, wait = b"", ANSWER_SECONDS
+    words = [word for word in sys.argv[1:] if not word[:1].isdigit()]
+    if os.environ.get("CLAUDE_CODE_ENTRYPOINT") == "sdk-cli":  # `claude -p`: nobody is there who could be asked
+        words.append("alone")
     try:
         payload = sys.stdin.buffer.read()
-        wait = float(sys.argv[2]) if len(sys.argv) > 2 else wait
-        answered, text = ask(sys.argv[1], payload, wait)
+        wait = float(sys.argv[2]) if sys.argv[2:3] and sys.argv[2] != TRY else wait
+        answered, text = ask(" ".join(words), payload, wait)
         if answered:
             sys.stdout.buffer.write(text)
             sys.stdout.buffer.flush()
@@ -123,7 +154,7 @@ def answer_hook() -> int:
         text = f"the judge did not answer within {wait:g} s".encode()
     except BaseException as error:
         text = f"{type(error).__name__}: {error}".removeprefix("NoJudge: ").encode(errors="replace")
-    if is_end(payload):
+    if TRY in words or is_end(payload) or time.time() < paused_until():
         import json
 
         sys.stdout.write(json.dumps({"systemMessage": f"hooksdk guard: {text.decode(errors='replace')}"}))
@@ -136,7 +167,7 @@ def answer_hook() -> int:
 
 def main() -> None:
     """End the process with the code of the answer; one that cannot be told refuses the call."""
-    code = BLOCKS
+    code = 0 if TRY in sys.argv else BLOCKS
     try:
         code = answer_hook()
     finally:

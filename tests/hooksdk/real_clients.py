@@ -171,6 +171,10 @@ class Desk:
         client = ["--client", self.agent.name, "--yes"]
         return await self._run([sys.executable, "-P", "-m", "hooksdk", "guard", *arguments, *client])
 
+    async def hooksdk(self, *arguments: str) -> Done:
+        """`hooksdk` with these arguments, as the agent's user types it."""
+        return await self._run([sys.executable, "-P", "-m", "hooksdk", *arguments])
+
     async def ask(self, *more: str) -> Done:
         """Start the agent, with the prompt, and wait for its end."""
         return await self._run([str(program(self.agent.program)), *self.agent.arguments, *more, PROMPT])

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -499,6 +499,34 @@ def test_nothing_is_deleted_without_an_answer_or_when_one_session_is_unknown(
     unasked, unknown = sessions("delete", "s", folder=tmp_path), sessions("delete", "s", "t", "--yes", folder=tmp_path)
     assert (unasked.code, unknown.code) == (1, 1)
     assert "--yes" in unasked.complaint
+    assert anyio.run(stored.list_sessions) == ["s"]
+
+
+def test_sessions_that_are_older_are_deleted_and_one_that_is_held_stays(store: JsonlStore, tmp_path: Path) -> None:
+    begin(store, "old", "old", age=3 * 86_400)
+    begin(store, "s", "held", age=3 * 86_400)
+    begin(store, "new", "new", age=86_400)
+    with held(store):
+        done = sessions("delete", "--older", "2d", "--yes", folder=tmp_path)
+    assert (done.code, done.out) == (0, "old  deleted\n")
+    assert "s  stays: " in done.err
+    assert anyio.run(store.list_sessions) == ["new", "s"]
+    again = sessions("delete", "--older", "10d", "--json", "--yes", folder=tmp_path)
+    assert (again.code, again.json()) == (0, {"schema": 1, "deleted": []})
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ((), "expected either ids or --older DURATION"),
+        (("s", "--older", "2d"), "expected either ids or --older DURATION"),
+        (("--older", "soon"), "'soon' is no duration"),
+    ],
+)
+def test_what_is_to_be_deleted_is_said_in_one_way(
+    words: Sequence[str], problem: str, stored: JsonlStore, tmp_path: Path
+) -> None:
+    assert problem in sessions("delete", *words, "--yes", folder=tmp_path).complaint
     assert anyio.run(stored.list_sessions) == ["s"]
 
 

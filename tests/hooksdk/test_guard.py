@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+from guard_hooks import after, before, hook
 
 from hooksdk.approvals import Approval
 from hooksdk.desk import ApprovalRecords
@@ -91,22 +92,6 @@ def plugins(project: Path) -> None:
     place.mkdir(parents=True)
     (place / "own_plugins.py").write_text(PLUGINS)
     (place / "config.toml").write_text(f"plugins_file = '{place / 'own_plugins.py'}'\n")
-
-
-def hook(folder: Path, name: str, **fields: Any) -> Json:
-    return {"hook_event_name": name, "session_id": "s1", "cwd": str(folder), **fields}
-
-
-def before(folder: Path, tool: str = "Bash", call_id: str = "t1", session: str = "s1", **arguments: Any) -> Json:
-    return {
-        **hook(folder, "PreToolUse", tool_name=tool, tool_input=arguments, tool_use_id=call_id),
-        "session_id": session,
-    }
-
-
-def after(folder: Path, response: Any, tool: str = "Bash", call_id: str = "t1", **arguments: Any) -> Json:
-    fields: Json = {"tool_name": tool, "tool_input": arguments, "tool_use_id": call_id, "tool_response": response}
-    return hook(folder, "PostToolUse", **fields)
 
 
 def decision(output: Any) -> tuple[str, str]:

@@ -7,14 +7,14 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from real_clients import AGENTS, Agent, Desk, program
+from real_clients import AGENTS, PROMPT, Agent, Desk, Plan, program
 
 from hooksdk.testing import Call, Turn
 from hooksdk.testing.server import ScriptedServer
@@ -22,7 +22,7 @@ from hooksdk.testing.server import ScriptedServer
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 SHELLS = {"claude-code": ("Bash", "command"), "codex": ("exec_command", "cmd"), "gemini": ("run_shell_command", "command"), "qwen": ("run_shell_command", "command")}  # fmt: skip
 ARGUMENTS: dict[str, Sequence[str]] = {
-    "claude-code": ("--allowedTools", "Bash", "-p"),
+    "claude-code": ("--allowedTools", "Bash", "mcp__hooksdk", "-p"),
     "codex": (*AGENTS["codex"].arguments, "--dangerously-bypass-hook-trust"),  # a person reviews them in the terminal
 }
 RULES = """
@@ -36,16 +36,40 @@ action = "ask"
 command = ["touch"]
 title = "Touch it?"
 """
-REDACTS = """
+PLUGINS = """
+import os
+import signal
+import time
+from pathlib import Path
+
 from hooksdk import ToolResult, hooks
-from hooksdk.hooks import Replace
+from hooksdk.hooks import Replace, Rewrite
 
 
-class Redacts:
+class Own:
     @hooks.transform_tool_result
     def redact(self, event):
         blocks = [{**one, "text": one["text"].replace("AKIA", "[key]")} for one in event.result.blocks]
         return Replace(ToolResult(blocks=blocks))
+
+    @hooks.rewrite_tool_call
+    def rewrite(self, event):
+        changed = {
+            key: value.replace("danger", "safe") if isinstance(value, str) else value for key, value in event.arguments.items()
+        }
+        return Rewrite(changed) if changed != event.arguments else None
+
+    @hooks.before_tool_call(timeout=1)
+    def judge(self, event):
+        with Path("SEEN").open("a") as file:
+            print(event.tool.own_name, *event.info.agents, file=file)
+        line = str(event.arguments)
+        if "crash" in line:
+            raise RuntimeError("no")
+        if "hang" in line:
+            time.sleep(3)
+        if "kill" in line:
+            os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -75,77 +99,224 @@ def agent(request: pytest.FixtureRequest) -> Agent:
     return replace(agent, arguments=ARGUMENTS.get(agent.name, agent.arguments))
 
 
-@dataclass
-class Played:
-    """What the model read after each line, and the project's files at the end."""
+RESUMED: dict[str, Sequence[str]] = {
+    "claude-code": ("--allowedTools", "Bash", "--continue", "-p"),
+    "codex": (*ARGUMENTS["codex"], "resume", "--last"),
+    "gemini": ("--yolo", "--skip-trust", "--resume", "latest", "-p"),
+    "qwen": ("--yolo", "--continue", "-p"),
+}
 
-    results: list[str]
-    files: list[str]
 
+class Model:
+    """It calls one after the other what it is to call, some of it at once, and then says that it has come to the end."""
 
-async def play(agent: Agent, *lines: str, calls_at_once: bool = False, rules: str = RULES) -> Played:
-    """Install the guard, let the agent's model run these lines in its shell, and take the guard out again."""
-    tool, argument = SHELLS[agent.name]
-    calls = [
-        Call(tool, {argument: line, **({"description": "a test"} if agent.name == "qwen" else {})}) for line in lines
-    ]
-    steps: list[Any] = [calls] if calls_at_once else list(calls)
-    results: list[str] = []
-    asked = 0
+    def __init__(self, agent: Agent) -> None:
+        self.tool, self._argument = SHELLS[agent.name]
+        self._more = {"description": "a test"} if agent.name == "qwen" else {}
+        self.steps: list[Any] = []
+        self.results: list[str] = []
+        """What it read after its calls."""
+        self._asked = 0
 
-    def script(turn: Turn) -> Any:
-        nonlocal asked
-        if tool not in turn.offered:
+    def will_run(self, *lines: str, at_once: bool = False) -> None:
+        """Have these lines run in the agent's shell."""
+        calls = [Call(self.tool, {self._argument: line, **self._more}) for line in lines]
+        self.steps += [calls] if at_once else calls
+
+    def __call__(self, turn: Turn) -> Any:
+        if self.tool not in turn.offered:
             return "Fine."
-        if asked:
-            results.extend(result.text for result in turn.results)
-        asked += 1
-        return steps[asked - 1] if asked <= len(steps) else "The end."
+        if self._asked:
+            self.results.extend(result.text for result in turn.results)
+        self._asked += 1
+        if self.steps:
+            return self.steps.pop(0)
+        self._asked = 0  # a resumed session begins with a prompt
+        return "The end: " + " ".join(self.results)
 
+
+@dataclass
+class Guarded:
+    """An agent with the guard before it, and its model."""
+
+    desk: Desk
+    model: Model
+
+    @property
+    def project(self) -> Path:
+        return self.desk.project
+
+    @property
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.project.iterdir() if not path.name.startswith("."))
+
+
+@asynccontextmanager
+async def guarded(
+    agent: Agent, rules: str = RULES, script: Callable[[Turn], Any] | None = None
+) -> AsyncGenerator[Guarded]:
+    """Install the guard, and take it out again. `script` is a model in the place of its own."""
+    model = Model(agent)
     # Not pytest's folder: the path of a socket is short.
     with tempfile.TemporaryDirectory(prefix="guard-", ignore_cleanup_errors=True) as folder:
-        async with ScriptedServer(script) as server:
-            desk = Desk(Path(folder), agent, server)
+        async with ScriptedServer(script or model) as server:
+            desk = Desk(
+                Path(folder),
+                agent,
+                server,
+                {"name": "read", "description": "Read a note.", "inputSchema": {"type": "object"}},
+            )
             for name in ("F", "G"):
                 (desk.project / name).touch()
             (desk.project / "hooksdk.toml").write_text(rules)
-            (desk.home / "redacts.py").write_text(REDACTS)
-            desk.configure(f"plugins_file = '{desk.home / 'redacts.py'}'\n")
+            (desk.home / "own_plugins.py").write_text(PLUGINS.replace("SEEN", str(desk.home / "seen")))
+            desk.configure(f"plugins_file = '{desk.home / 'own_plugins.py'}'\n")
             installed = await desk.guard("install")
             assert installed.code == 0, installed
             assert installed.out.count("refused     ") == 4, installed
             try:
-                done = await desk.ask()
-                files = sorted(path.name for path in desk.project.iterdir() if not path.name.startswith("."))
+                yield Guarded(desk, model)
                 removed = await desk.guard("uninstall")
             finally:
                 with suppress(OSError, ValueError):
-                    os.kill(
-                        json.loads((desk.home / "kept" / "guard" / "judge.json").read_text())["pid"], signal.SIGTERM
-                    )
+                    status = json.loads((desk.home / "kept" / "guard" / "judge.json").read_text())
+                    os.kill(status["pid"], signal.SIGTERM)
             assert "restored" in removed.out, removed
-    assert results, done
-    return Played(results, files)
+
+
+async def play(agent: Agent, *lines: str, at_once: bool = False, rules: str = RULES) -> tuple[list[str], list[str]]:
+    """Let the agent's model run these lines in its shell: what it read after each, and the project's files at the end."""
+    async with guarded(agent, rules) as place:
+        place.model.will_run(*lines, at_once=at_once)
+        done = await place.desk.ask()
+        assert place.model.results, done
+        return place.model.results, place.files
 
 
 async def test_what_is_denied_asked_about_and_redacted_in_a_run_without_a_person(agent: Agent):
-    played = await play(agent, "echo hi > b; rm F", "touch c", "echo AKIA1 > d; cat d")
-    denied, asked, shown = played.results
+    (denied, asked, shown), files = await play(agent, "echo hi > b; rm F", "touch c", "echo AKIA1 > d; cat d")
     assert "nothing is removed here" in denied
     assert "Touch it?" in asked
+    assert "hooksdk approvals grant 1" in asked
     assert "[key]1" in shown
     assert "AKIA" not in shown
-    assert played.files == ["F", "G", "d", "hooksdk.toml"]
+    assert files == ["F", "G", "d", "hooksdk.toml"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "files"), [("grant", ["F", "G", "c", "hooksdk.toml"]), ("deny", ["F", "G", "hooksdk.toml"])]
+)
+async def test_a_resumed_session_takes_the_answer_of_a_person_also_from_another_judge(
+    agent: Agent, answer: str, files: list[str]
+):
+    async with guarded(agent) as place:
+        place.model.will_run("touch c")
+        await place.desk.ask()
+        assert "hooksdk approvals grant 1" in place.model.results[0]
+        answered = await place.desk.hooksdk("approvals", answer, "1")
+        assert answered.code == 0, answered
+        os.kill(json.loads((place.desk.home / "kept" / "guard" / "judge.json").read_text())["pid"], signal.SIGKILL)
+        place.desk.agent = replace(agent, arguments=RESUMED[agent.name])
+        place.model.will_run("touch c")
+        done = await place.desk.ask()
+        assert len(place.model.results) == 2, done
+        assert place.files == files, place.model.results
+
+
+async def test_other_arguments_are_what_runs(agent: Agent):
+    async with guarded(agent) as place:
+        place.model.will_run("echo danger > e")
+        if agent.name == "qwen":  # takes no other arguments: the model makes the call with them itself
+            place.model.will_run("echo safe > e")
+        await place.desk.ask()
+        assert (place.project / "e").read_text() == "safe\n", place.model.results
+        if agent.name == "qwen":
+            assert '"command": "echo safe > e"' in place.model.results[0]
+
+
+async def test_a_policy_that_crashes_or_hangs_and_a_judge_that_is_killed_refuse_the_call_and_the_next_one_runs(
+    agent: Agent,
+):
+    results, files = await play(agent, "echo crash > h", "echo hang > h", "echo kill > h", "echo hi > i")
+    assert files == ["F", "G", "hooksdk.toml", "i"], results
+
+
+async def test_without_a_judge_nothing_runs(agent: Agent):
+    async with guarded(agent) as place:
+        folder = place.desk.home / "kept" / "guard"
+        folder.chmod(0o755)  # one that others may use is refused
+        place.model.will_run("echo hi > i")
+        await place.desk.ask()
+        folder.chmod(0o700)
+        assert place.files == ["F", "G", "hooksdk.toml"], place.model.results
 
 
 async def test_calls_that_a_model_makes_at_once_are_judged_each(agent: Agent):
-    played = await play(agent, "rm F", "rm G", "echo hi > d", calls_at_once=True)
-    assert sum("nothing is removed here" in result for result in played.results) == 2
-    assert played.files == ["F", "G", "d", "hooksdk.toml"]
+    results, files = await play(agent, "rm F", "rm G", "echo hi > d", at_once=True)
+    assert sum("nothing is removed here" in result for result in results) == 2
+    assert files == ["F", "G", "d", "hooksdk.toml"]
 
 
 async def test_no_way_around_a_denied_rm_removes_the_file(agent: Agent):
-    played = await play(agent, *WAYS, rules=NO_WRITES)
-    assert [result for result in played.results if "nothing is written here" not in result] == []
-    assert len(played.results) == len(WAYS)
-    assert played.files == ["F", "G", "hooksdk.toml"]
+    results, files = await play(agent, *WAYS, rules=NO_WRITES)
+    assert [result for result in results if "nothing is written here" not in result] == []
+    assert len(results) == len(WAYS)
+    assert files == ["F", "G", "hooksdk.toml"]
+
+
+HELPERS: dict[str, Any] = {
+    "claude-code": Call("Agent", {"description": "a test", "prompt": "Help.", "subagent_type": "general-purpose"}),
+    "codex": Call("multi_agent_v1.spawn_agent", {"message": "Help."}),
+    "gemini": Call("invoke_agent", {"agent_name": "generalist", "prompt": "Help."}),
+    "qwen": Call("agent", {"description": "a test", "prompt": "Help.", "subagent_type": "general-purpose"}),
+}
+"""How a model has a sub-agent work for it."""
+HELPER_TYPES = {"claude-code": ["general-purpose"], "codex": ["default"]}
+"""What the agents say of whose call it is; the others say nothing."""
+
+
+async def test_the_calls_of_a_sub_agent_are_judged(agent: Agent):
+    helper = Model(agent)
+    helper.will_run("rm F", "echo hi > d")
+    calls = [HELPERS[agent.name]]
+
+    def script(turn: Turn) -> Any:
+        if PROMPT not in str(turn.messages):
+            return helper(turn)
+        if turn.results and agent.name == "codex" and "agent_id" in turn.results[0].text:
+            return Call(
+                "multi_agent_v1.wait_agent",
+                {"targets": [json.loads(turn.results[0].text)["agent_id"]], "timeout_ms": 60_000},
+            )
+        return calls.pop() if calls else "Fine."
+
+    async with guarded(agent, script=script) as place:
+        done = await place.desk.ask()
+        assert "nothing is removed here" in "".join(helper.results), (done, helper.results)
+        assert place.files == ["F", "G", "d", "hooksdk.toml"]
+        seen = (place.desk.home / "seen").read_text().splitlines()
+        assert seen[-1].split()[1:] == [agent.name, *HELPER_TYPES.get(agent.name, ())]
+
+
+async def test_a_call_of_the_users_own_gateway_is_judged_once(agent: Agent):
+    opening = agent.opening and replace(agent.opening, arguments={"query": "select:mcp__hooksdk__read"})
+    plan = Plan(replace(agent, opening=opening if agent.name == "qwen" else agent.opening), ("read", {}))
+    async with guarded(agent, "", plan) as place:
+        installed = await place.desk.gateway("install")
+        assert installed.code == 0, installed
+        try:
+            await place.desk.ask()
+        finally:
+            await place.desk.gateway("uninstall")
+        seen = (place.desk.home / "seen").read_text().splitlines()
+        assert plan.results, plan.offered
+        assert [line.split()[0] for line in seen].count("read") == 1, seen
+
+
+async def test_a_yes_at_claude_codes_terminal_lets_the_call_run():
+    program("claude")
+    agent = replace(AGENTS["claude-code"], at_terminal=("--allowedTools", "Bash", "--"), dialog=(("Touchit?", "\r"),))
+    async with guarded(agent) as place:
+        place.model.will_run("touch c", "echo hi > d")
+        await place.desk.sit_down()
+        assert place.files == ["F", "G", "c", "d", "hooksdk.toml"]

@@ -135,12 +135,18 @@ def _examine_guard(report: Report) -> None:
     """Whether the guard is in force where it was installed, and what it cannot close there."""
     if sys.platform == "win32":
         return
+    from hooksdk.cli._guard.pause import pause_text
     from hooksdk.cli._guard.status import places
 
     try:
-        for place in places():
+        installed = places()
+        if installed and (pause := pause_text()):
+            report.problem("guard", pause)
+        for place in installed:
             for problem in place.problems:
-                report.problem("guard", f"{place.file}: {problem}")
+                report.problem("guard", problem if place.file in problem else f"{place.file}: {problem}")
+            if place.trial:
+                report.notice("guard", f"{place.file}: it refuses nothing here, since it was installed with --try")
             for what in place.open:
                 report.notice("guard", f"{place.file}: {what}")
     except CommandProblem as error:

@@ -12,7 +12,7 @@ import typer
 from hooksdk.cli._gateway.client_commands import DryRun, Yes, scope_of
 from hooksdk.cli._guard.policy import policy
 from hooksdk.cli._guard.trial import try_rules
-from hooksdk.cli._options import Json
+from hooksdk.cli._options import Json, seconds_of
 
 Client = Annotated[str, typer.Option("--client", metavar="AGENT", help="claude-code, codex, gemini or qwen.")]
 InProject = Annotated[
@@ -31,11 +31,12 @@ def judge(
     idle: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Ends after so long without any hook.")] = 900,
 ) -> None:
     """Answer the hooks of this user's coding agents; they start it themselves when there is none."""
+    from hooksdk.cli._guard.gateways import is_gateway
     from hooksdk.cli._guard.hooks import need_sockets
     from hooksdk.guard import serve
 
     need_sockets()
-    if not anyio.run(lambda: serve(idle=idle)):
+    if not anyio.run(lambda: serve(idle=idle, is_gateway=is_gateway)):
         print("hooksdk: another judge of this user runs already", file=sys.stderr)
 
 
@@ -56,6 +57,9 @@ def install(
     in_project: InProject = False,
     in_folder: InFolder = False,
     file: OfFile = None,
+    trial: Annotated[
+        bool, typer.Option("--try", help="Refuse nothing: `hooksdk guard try` says what would be refused.")
+    ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: Json = False,
@@ -67,7 +71,7 @@ def install(
     from hooksdk.cli._guard.install import GuardOptions, install_guard
 
     scope = scope_of(in_project, in_folder, file)
-    options = GuardOptions(agent=agent, scope=scope, file=file, dry_run=dry_run, yes=yes, as_json=as_json)
+    options = GuardOptions(agent=agent, scope=scope, file=file, trial=trial, dry_run=dry_run, yes=yes, as_json=as_json)
     raise typer.Exit(install_guard(options))
 
 
@@ -95,3 +99,29 @@ def status(as_json: Json = False) -> None:
     from hooksdk.cli._guard.status import show_status
 
     show_status(as_json=as_json)
+
+
+@guard_app.command()
+def pause(
+    duration: Annotated[str, typer.Argument(metavar="DURATION", help="Such as 10m or 2h.")],
+) -> None:
+    """Refuse nothing for so long. A person types it at a terminal; what happens meanwhile stands in the trace."""
+    from hooksdk.cli._guard.pause import pause_guard
+
+    raise typer.Exit(pause_guard(seconds_of(duration)))
+
+
+@guard_app.command()
+def off() -> None:
+    """Refuse nothing until `hooksdk guard on`. A person types it at a terminal; what happens meanwhile stands in the trace."""
+    from hooksdk.cli._guard.pause import pause_guard
+
+    raise typer.Exit(pause_guard(float("inf")))
+
+
+@guard_app.command()
+def on() -> None:
+    """Refuse again what the rules refuse."""
+    from hooksdk.cli._guard.pause import guard_on
+
+    guard_on()

@@ -38,6 +38,7 @@ OPEN: Mapping[str, tuple[str, ...]] = {
     "gemini": ("Gemini CLI runs a call whose hook is ended by its own time limit of 60 s",),
     "qwen": (
         "Qwen Code runs a call whose hook is ended by its own time limit of 60 s",
+        "a call whose arguments a policy changes is refused, and the model told the others: Qwen Code takes none from a hook",
         "what a failed call says reaches the model as it is: Qwen Code lets nobody change it",
     ),
 }
@@ -64,12 +65,13 @@ class HookFile:
             raise ConfigError(str(self.path), ('expected an object such as {"hooks": {"EVENT": [...]}}',))
         return as_object(settings)
 
-    def installed(self, text: str) -> str:
-        """The text with the guard's hooks as they are now, behind all others. Raises `ConfigError`."""
+    def installed(self, text: str, *, trial: bool = False) -> str:
+        """The text with the guard's hooks as they are now, behind all others; with `trial` they refuse nothing. Raises
+        `ConfigError`."""
         new = self.removed(text, like=text)
         new = new if new.strip("\ufeff \t\r\n") else f"{new.rstrip()}{{}}\n"
         for event in self._events:
-            new = json_text.add_item(new, ["hooks", event], self._group(event))
+            new = json_text.add_item(new, ["hooks", event], self._group(event, trial=trial))
         return self._checked(new, text, like=text)
 
     def removed(self, text: str, *, like: str) -> str:
@@ -117,12 +119,12 @@ class HookFile:
         pattern = rf"hooksdk[/\\]guard[/\\]client\.py'?\s+{re.escape(self.agent)}\b"
         return isinstance(command, str) and re.search(pattern, command) is not None
 
-    def _group(self, event: str) -> dict[str, Any]:
+    def _group(self, event: str, *, trial: bool) -> dict[str, Any]:
         kind, late = self._events[event], SECONDS * (1000 if self.agent in _IN_MILLISECONDS else 1)
-        entry: dict[str, Any] = {"type": "command", "command": hook_command(self.agent), "timeout": late}
+        entry: dict[str, Any] = {"type": "command", "command": hook_command(self.agent, trial=trial), "timeout": late}
         if self.agent in _IN_MILLISECONDS:
             entry["name"] = TITLE
-        if self.agent == "claude-code" and kind == "before_call":
+        if self.agent == "claude-code" and kind == "before_call" and not trial:
             entry["onFailure"] = "block"
         return {"hooks": [entry]}
 
@@ -149,9 +151,10 @@ class HookFile:
         return {**settings, "hooks": hooks}
 
 
-def hook_command(agent: str, *more: str) -> str:
-    """What an agent's hooks run. A shell that cannot start it refuses, too."""
-    return f"{shlex.join([sys.executable, '-I', '-S', str(client.__file__), agent, *more])} || exit 2"
+def hook_command(agent: str, *more: str, trial: bool = False) -> str:
+    """What an agent's hooks run. A shell that cannot start it refuses, too; with `trial` nothing is refused."""
+    command = [sys.executable, "-I", "-S", str(client.__file__), agent, *more]
+    return f"{shlex.join([*command, client.TRY])} || exit 0" if trial else f"{shlex.join(command)} || exit 2"
 
 
 def need_sockets() -> None:

@@ -29,6 +29,8 @@ class GuardOptions:
     scope: Scope = "user"
     file: Path | None = None
     """Another file of the agent's."""
+    trial: bool = False
+    """Hooks that refuse nothing."""
     dry_run: bool = False
     yes: bool = False
     as_json: bool = False
@@ -47,6 +49,8 @@ class Installed:
     agent: str
     scope: Scope
     target: Change
+    trial: bool = False
+    """True for hooks that refuse nothing."""
     schema: int = field(default=1, kw_only=True)
 
     @property
@@ -89,7 +93,7 @@ def install_guard(options: GuardOptions) -> int:
     now, record = read_bytes(place.path), _record(place)
     text = _decoded(place.path, now)
     before = _without_guard(place, now, record)
-    new = place.installed(_decoded(place.path, before)).encode()
+    new = place.installed(_decoded(place.path, before), trial=options.trial).encode()
     notes = place.notes(text)
     if not options.as_json:
         print_diff(place.path, text, new.decode(), ())
@@ -101,23 +105,23 @@ def install_guard(options: GuardOptions) -> int:
     if done:
         mode = place.path.stat().st_mode & 0o777 if now is not None else None
         change = Change(str(place.path), _digest(before), digest_of(new), mode)
-        Installed(place.agent, place.scope, change).keep(before)
+        Installed(place.agent, place.scope, change, options.trial).keep(before)
         if changes:
             write_bytes(place.path, new, seen=now, mode=mode or 0o600)
         if not options.as_json:
             stderr_console().print("[dim]testing[/]     a judge of its own is started, asked and ended", soft_wrap=True)
-        outcome = self_test(place.agent)
-    is_closed = all(outcome.values())
+        outcome = self_test(place.agent, trial=options.trial)
+    is_as_meant = not any(outcome.values()) if options.trial else all(outcome.values())
     if options.as_json:
         print_json({
-            "schema": 1, "agent": place.agent, "scope": place.scope, "file": str(place.path), "installed": done, "changed": done and changes,
+            "schema": 1, "agent": place.agent, "scope": place.scope, "file": str(place.path), "try": options.trial, "installed": done, "changed": done and changes,
             "refused": outcome, "open": [*OPEN[place.agent]], "notes": notes,
         })  # fmt: skip
     elif done:
         _print_installed(options, outcome, notes, is_new=changes)
     elif not options.dry_run:
         stdout_console().print("nothing was changed")
-    return 0 if (done and is_closed) or options.dry_run else 1
+    return 0 if (done and is_as_meant) or options.dry_run else 1
 
 
 def uninstall_guard(options: GuardOptions) -> int:
@@ -172,8 +176,13 @@ def _print_installed(options: GuardOptions, outcome: Mapping[str, bool], notes: 
     console, place = stdout_console(), options.place
     console.print(f"{'installed' if is_new else 'there':<12}in {safe(place.path)}", soft_wrap=True)
     for what, is_refused in outcome.items():
-        console.print("[green]refused[/]     " if is_refused else "[red]RUNS[/]        ", what, sep="", soft_wrap=True)
-    for what in (*OPEN[place.agent], *notes):
+        word, tone = (
+            ("refused" if is_refused else "runs", "green")
+            if is_refused != options.trial
+            else ("REFUSED" if is_refused else "RUNS", "red")
+        )
+        console.print(f"[{tone}]{word:<12}[/]", what, sep="", soft_wrap=True)
+    for what in notes if options.trial else (*OPEN[place.agent], *notes):
         console.print(f"[yellow]open[/]        {safe(what)}", soft_wrap=True)
     if place.scope == "project":
         console.print(
@@ -181,12 +190,23 @@ def _print_installed(options: GuardOptions, outcome: Mapping[str, bool], notes: 
             soft_wrap=True,
         )
     console.print(f"now         quit {AGENTS[place.agent].title} and start it again", soft_wrap=True)
-    where = (
+    if options.trial:
+        console.print(
+            "look        hooksdk guard try, in a project: which calls would have been refused", soft_wrap=True
+        )
+        console.print(
+            safe(f"in force    hooksdk guard install --client {place.agent}{_typed(options)}"), soft_wrap=True
+        )
+    console.print(safe(f"undo        hooksdk guard uninstall --client {place.agent}{_typed(options)}"), soft_wrap=True)
+
+
+def _typed(options: GuardOptions) -> str:
+    """The options that mean this place."""
+    return (
         f" --file {shlex.quote(str(options.file))}"
         if options.file
-        else {"user": ""}.get(place.scope, f" --{place.scope}")
+        else {"user": ""}.get(options.scope, f" --{options.scope}")
     )
-    console.print(safe(f"undo        hooksdk guard uninstall --client {place.agent}{where}"), soft_wrap=True)
 
 
 def _records_folder(*, make: bool = False) -> Path:

@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,28 +24,30 @@ _RULES = f'[[plugins.tool_policy.config.rules]]\naction = "deny"\ntools = "{_TOO
 _SECONDS = 90
 
 
-def self_test(agent: str) -> dict[str, bool]:
+def self_test(agent: str, *, trial: bool) -> dict[str, bool]:
     """What was tried with the agent's own kind of hook, and whether the call was refused. Nothing of the user's is touched: the
-    judge of the test has a state and a project of its own."""
+    judge of the test has a state and a project of its own. `trial` tries the hooks that refuse nothing."""
+    refused = partial(_is_refused, agent, trial)
+
     with tempfile.TemporaryDirectory(prefix="guard-", ignore_cleanup_errors=True) as folder:
         root = Path(folder)
         (root / "project").mkdir()
         (root / "project" / "hooksdk.toml").write_text(_RULES, "utf-8")
-        outcome = {"a denied call": _is_refused(agent, root, "judge")}
+        outcome = {"a denied call": refused(root, "judge")}
         with suppress(OSError, ValueError, KeyError):
             os.kill(json.loads((root / "judge" / "judge.json").read_text("utf-8"))["pid"], signal.SIGTERM)
         with _stand_in(root / "killed") as ends:
             ends.set()
-            outcome["a call whose judge is killed"] = _is_refused(agent, root, "killed")
+            outcome["a call whose judge is killed"] = refused(root, "killed")
         with _stand_in(root / "late"):
-            outcome["a call whose judge is late"] = _is_refused(agent, root, "late", "1")
+            outcome["a call whose judge is late"] = refused(root, "late", "1")
         (root / "open").mkdir(mode=0o755)
         (root / "open").chmod(0o755)
-        outcome["a call without a judge"] = _is_refused(agent, root, "open")
+        outcome["a call without a judge"] = refused(root, "open")
     return outcome
 
 
-def _is_refused(agent: str, root: Path, judge: str, *more: str) -> bool:
+def _is_refused(agent: str, trial: bool, root: Path, judge: str, *more: str) -> bool:
     event = next(name for name, kind in AGENTS[agent].events.items() if kind == "before_call")
     hook: dict[str, Any] = {
         "hook_event_name": event, "session_id": "self-test", "cwd": str(root / "project"), "tool_name": _TOOL,
@@ -53,7 +56,7 @@ def _is_refused(agent: str, root: Path, judge: str, *more: str) -> bool:
     variables = {**os.environ, "HOOKSDK_HOME": str(root / "state"), "HOOKSDK_GUARD_DIR": str(root / judge)}
     try:
         done = subprocess.run(  # noqa: S602 - as the agents do it
-            hook_command(agent, *more), shell=True, input=json.dumps(hook).encode(), env=variables, capture_output=True,
+            hook_command(agent, *more, trial=trial), shell=True, input=json.dumps(hook).encode(), env=variables, capture_output=True,
             timeout=_SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

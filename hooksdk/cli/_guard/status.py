@@ -5,29 +5,48 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from hooksdk.cli._console import print_json, safe, stdout_console
+from hooksdk.cli._console import CommandProblem, counted, print_json, safe, stdout_console
 from hooksdk.cli._guard.hooks import OPEN, need_sockets
 from hooksdk.cli._guard.install import Installed, records
+from hooksdk.cli._guard.pause import pause_text
 from hooksdk.errors import HookSDKError
 from hooksdk.guard import AGENTS, judge_status
+from hooksdk.guard.client import NoJudge
 
 
 def show_status(*, as_json: bool) -> None:
     """Say whether a judge runs, before which agents the guard is, and what stays open in each."""
     need_sockets()
-    running, installed = judge_status(), places()
+    try:
+        running = judge_status()
+    except (OSError, NoJudge) as error:
+        raise CommandProblem(f"the judge does not say how it is: {error}") from None
+    installed, pause = places(), pause_text()
     if as_json:
-        judge = {"pid": running.pid, "since": running.since} if running else None
-        print_json({"schema": 1, "judge": judge, "installed": [asdict(place) for place in installed]})
+        judge = asdict(running) if running else None
+        entries = [asdict(place) for place in installed]
+        print_json({"schema": 1, "judge": judge, "paused": pause or None, "installed": entries})
         return
     console = stdout_console()
+    if pause:
+        console.print(f"[red]paused[/]      {pause}", soft_wrap=True)
     if running is None:
         console.print("No judge runs; the next hook of an agent starts it.", soft_wrap=True)
     else:
         since = datetime.fromtimestamp(running.since, tz=UTC).astimezone()
         console.print(f"The judge runs as process {running.pid}, since {since:%H:%M on %Y-%m-%d}.", soft_wrap=True)
+        counts = counted(running.calls, "call"), counted(running.sessions, "open session")
+        console.print(
+            f"  {counts[0]} judged, {counts[1]}, rules of {safe(', '.join(running.projects) or 'no folder')}",
+            soft_wrap=True,
+        )
     for place in installed:
         console.print(f"{place.agent:<12}{safe(place.file)}", soft_wrap=True)
+        if place.trial:
+            console.print(
+                "  [yellow]tried[/]     it refuses nothing here: `hooksdk guard try` says what it would refuse",
+                soft_wrap=True,
+            )
         for problem in place.problems:
             console.print(f"  [red]problem[/]   {safe(problem)}", soft_wrap=True)
         for what in place.open:
@@ -44,6 +63,8 @@ class Place:
     file: str
     problems: list[str]
     """Why it is not in force there."""
+    trial: bool
+    """True where it refuses nothing."""
     open: list[str]
     """What it cannot close in this agent."""
 
@@ -63,4 +84,6 @@ def _place(record: Installed) -> Place:
         problems += record.file.notes(text)
     except (OSError, ValueError, HookSDKError) as error:
         problems.append(str(error))
-    return Place(agent=record.agent, file=record.target.file, problems=problems, open=[*OPEN[record.agent]])
+    return Place(
+        agent=record.agent, file=record.target.file, problems=problems, trial=record.trial, open=[*OPEN[record.agent]]
+    )

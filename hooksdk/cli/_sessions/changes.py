@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
@@ -10,11 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hooksdk.calls import TrimReceipt
-from hooksdk.cli._console import CommandProblem, counted, one_line, print_json, safe, says_yes, stdout_console
+from hooksdk.cli._console import (
+    CommandProblem,
+    counted,
+    one_line,
+    print_json,
+    safe,
+    says_yes,
+    stderr_console,
+    stdout_console,
+)
 from hooksdk.cli._sessions.ids import find_session, place_of, unknown_session
 from hooksdk.cli._sessions.look import with_session, with_store
+from hooksdk.errors import SessionBusy
 from hooksdk.formats import FORMATS
-from hooksdk.stores import Store
+from hooksdk.stores import Store, list_summaries
 from hooksdk.transcript import Results, Transcript
 
 if TYPE_CHECKING:
@@ -111,27 +122,50 @@ def _report(session_id: str, receipts: Sequence[TrimReceipt], words: dict[str, s
         console.print(f"{receipt.handle}  {what}", soft_wrap=True)
 
 
-def delete(project: Path, place: str | None, session_ids: Sequence[str], *, yes: bool, as_json: bool) -> int:
-    """Remove sessions, after a question on a terminal."""
-    ids: list[str] = []
+def delete(
+    project: Path,
+    place: str | None,
+    session_ids: Sequence[str],
+    *,
+    older: float | None = None,
+    yes: bool,
+    as_json: bool,
+) -> int:
+    """Remove these sessions, or those that were last written `older` seconds ago, after a question on a terminal."""
+    deleted: list[str] = []
 
     async def work(store: Store) -> bool:
-        ids.extend(dict.fromkeys([await find_session(store, typed, project) for typed in session_ids]))
-        if not yes and not _confirmed(ids, place_of(store)):
+        if older is None:
+            ids = list(dict.fromkeys([await find_session(store, typed, project) for typed in session_ids]))
+        else:
+            ids = await _older(store, time.time() - older)
+        if ids and not yes and not _confirmed(ids, place_of(store)):
             return False
         for session_id in ids:
-            if not await store.delete_session(session_id, wait=WAIT_SECONDS):
-                raise await unknown_session(store, session_id)
+            try:
+                if not await store.delete_session(session_id, wait=WAIT_SECONDS) and older is None:
+                    raise await unknown_session(store, session_id)
+            except SessionBusy as error:
+                if older is None:
+                    raise
+                stderr_console().print(f"{one_line(session_id)}  stays: {one_line(str(error))}", soft_wrap=True)
+                continue
+            deleted.append(session_id)
             if not as_json:
                 stdout_console().print(f"{one_line(session_id)}  deleted", soft_wrap=True)
         return True
 
     is_done = with_store(project, place, work)
-    if not is_done:
+    if as_json:
+        print_json({"schema": 1, "deleted": deleted})
+    elif not deleted:
         print("nothing was deleted")
-    elif as_json:
-        print_json({"schema": 1, "deleted": ids})
     return 0 if is_done else 1
+
+
+async def _older(store: Store, until: float) -> list[str]:
+    summaries = await list_summaries(store)
+    return [one.session_id for one in summaries if one.changed is not None and one.changed < until]
 
 
 def _confirmed(ids: Sequence[str], where: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from hooksdk.cli._options import Json, Project
+from hooksdk.cli._options import Json, Project, seconds_of
 from hooksdk.cli._sessions.cost import cost
 
 sessions_app = typer.Typer(help="Look at stored sessions, and change them.", no_args_is_help=True)
@@ -121,18 +121,26 @@ def restore_results(
 
 @sessions_app.command("delete")
 def delete_sessions(
-    session_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="As `hooksdk sessions list` shows them.")],
+    session_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID...]", help="As `hooksdk sessions list` shows them.")
+    ] = None,
+    older: Annotated[
+        str, typer.Option(metavar="DURATION", help="All that were last written so long ago, such as 30d.")
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Remove them without asking.")] = False,
     as_json: Json = False,
     project: Project = Path(),
     store: StorePlace = None,
 ) -> None:
-    """Remove sessions for good. One that somebody holds is refused."""
+    """Remove sessions for good. One that somebody holds is refused; with `--older` it stays."""
     from hooksdk.cli._sessions import changes
 
     if as_json and not yes:
         raise typer.BadParameter("--json prints nothing but the document, so nothing can be asked: add --yes")
-    raise typer.Exit(changes.delete(project, store, session_ids, yes=yes, as_json=as_json))
+    if bool(session_ids) == bool(older):
+        raise typer.BadParameter("expected either ids or --older DURATION")
+    age = seconds_of(older) if older else None
+    raise typer.Exit(changes.delete(project, store, session_ids or [], older=age, yes=yes, as_json=as_json))
 
 
 @sessions_app.command("doctor")
