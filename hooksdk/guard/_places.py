@@ -66,8 +66,12 @@ async def pinned_folder(event: HookEvent) -> Path:
     for path in facts["rules"]:
         if not await anyio.Path(path).exists():
             raise RulesGone(path)
-    await anyio.to_thread.run_sync(os.utime, place)  # for `remove_old_sessions`
     return Path(facts["folder"])
+
+
+def keep_place(event: HookEvent) -> None:
+    """Have `remove_old_sessions` count the days from now."""
+    os.utime(_place(event.agent, event.session))
 
 
 def _pin(event: HookEvent, place: Path) -> Path:
