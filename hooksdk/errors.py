@@ -48,7 +48,7 @@ from hooksdk._errors.checks import (
     check_text,
     refuse,
 )  # fmt: skip
-from hooksdk._errors.words import did_you_mean, nearest, problem_text, sentence, unknown_key
+from hooksdk._errors.words import did_you_mean, nearest, problem_text, sentence, table_problems, unknown_key
 
 __all__ = [
     "ApprovalPending", "AsyncOnly", "BadAnswer", "CallSettled", "ConfigError", "DuplicatePlugin", "FenceClosed", "HookSDKError",
@@ -56,7 +56,7 @@ __all__ = [
     "PolicyFailed", "ReadOnlyArguments", "RunAlreadyOpen", "RunBlocked", "RunClosed", "SessionBusy", "SessionClosed",
     "StoreError", "ToolError", "ToolSchemaError", "TranscriptChanged", "UnknownHook", "UnknownResult", "WouldBlock",
     "WrongArgument", "check", "check_function", "check_list", "check_mapping", "check_number", "check_path", "check_text",
-    "did_you_mean", "nearest", "problem_text", "refuse", "unknown_key",
+    "did_you_mean", "nearest", "problem_text", "refuse", "table_problems", "unknown_key",
 ]  # fmt: skip
 
 

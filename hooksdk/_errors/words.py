@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
 
@@ -55,6 +56,22 @@ def unknown_key(name: str, known: Iterable[str], what: str = "a setting") -> str
     words = list(known)
     hint = did_you_mean(name, words) or f" Known: {', '.join(words)}."
     return f"'{name}' is not {what}.{hint}"
+
+
+def table_problems(
+    error: ValidationError, table: str, settings_at: Callable[[Sequence[str]], Iterable[str]]
+) -> list[str]:
+    """What is wrong with a table of the configuration, a sentence each. `settings_at` names what may stand where a path leads."""
+    problems = error.errors()
+    for problem in problems:
+        problem["loc"] = (table, *problem["loc"])
+    paths = [[str(part) for part in problem["loc"]] for problem in problems]
+    return [
+        unknown_key(".".join(path), settings_at(path))
+        if problem["type"] == "extra_forbidden"
+        else problem_text(problem, quote_value=True)
+        for problem, path in zip(problems, paths, strict=True)
+    ]
 
 
 def problem_text(problem: ErrorDetails, *, quote_value: bool = False) -> str:

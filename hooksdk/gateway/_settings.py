@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from hooksdk.config import Config
-from hooksdk.errors import ConfigError, did_you_mean, problem_text, unknown_key
+from hooksdk.errors import ConfigError, did_you_mean, table_problems
 from hooksdk.patterns import check_patterns
 from hooksdk.tools import Expose
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 Asked = Literal["elicitation", "sampling", "roots"]
 LEAST_RESULT_CHARS = 1_000
@@ -164,16 +161,8 @@ def config_problems(table: object) -> list[str]:
     try:
         GatewayConfig.model_validate(table)
     except pydantic.ValidationError as error:
-        return [_problem(one) for one in error.errors()]
+        return table_problems(error, "gateway", _places)
     return []
-
-
-def _problem(one: ErrorDetails) -> str:
-    one["loc"] = ("gateway", *one["loc"])
-    path = [str(part) for part in one["loc"]]
-    if one["type"] == "extra_forbidden":
-        return unknown_key(".".join(path), _places(path))
-    return problem_text(one, quote_value=True)
 
 
 def _places(path: Sequence[str]) -> list[str]:

@@ -145,7 +145,7 @@ class _Server:
     async def run(self, folder: Path) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(self._listener.serve, self._serve_one)
-            (folder / "judge.json").write_text(json.dumps({"pid": os.getpid(), "since": self._started}), "utf-8")
+            (folder / "judge.json").write_text(json.dumps({"pid": os.getpid()}), "utf-8")
             while (rest := self._last + self._idle - anyio.current_time()) > 0 or self._open:  # noqa: ASYNC110 - a clock, nobody's news
                 await anyio.sleep(max(rest, 0.1))
             for name in ("judge.sock", "judge.json"):  # from here on nobody comes any more

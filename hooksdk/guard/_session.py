@@ -78,17 +78,10 @@ class AgentSession:
     async def _keep_run(self, step: _Step) -> _Step:
         """One run, until the step that ends it. Answers what is to be done next."""
         about = self._about
-        metadata = {
-            "guard": {
-                "agent": about.agent,
-                "session": about.session,
-                "helper": about.helper or None,
-                "shadow": self._shadow,
-            }
-        }
+        facts = {"agent": about.agent, "session": about.session, "helper": about.helper or None, "shadow": self._shadow}
         run = self.session.run(
             step.prompt or None, agent_id=about.helper_type or about.agent, workspace_dir=str(about.folder),
-            trigger=None if about.helper else "user", metadata=metadata, transcript=False, approver=self._ask,
+            trigger=None if about.helper else "user", metadata={"guard": facts}, transcript=False, approver=self._ask,
         )  # fmt: skip
         try:
             async with run:

@@ -6,7 +6,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from hooksdk.config import Config
-from hooksdk.errors import problem_text, unknown_key
+from hooksdk.errors import table_problems
 
 
 class GuardConfig(BaseModel):
@@ -27,14 +27,5 @@ def guard_problems(table: object) -> list[str]:
     try:
         GuardConfig.model_validate(table)
     except pydantic.ValidationError as error:
-        problems = error.errors()
-    else:
-        return []
-    for problem in problems:
-        problem["loc"] = ("guard", *problem["loc"])
-    return [
-        unknown_key(".".join(map(str, problem["loc"])), [f"guard.{name}" for name in GuardConfig.model_fields])
-        if problem["type"] == "extra_forbidden"
-        else problem_text(problem, quote_value=True)
-        for problem in problems
-    ]
+        return table_problems(error, "guard", lambda _path: [f"guard.{name}" for name in GuardConfig.model_fields])
+    return []

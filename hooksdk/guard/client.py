@@ -6,7 +6,7 @@ code by which the agent does not run the call, except with `try`, or while a per
 """
 
 # pathlib takes longer to import than all of this to run:
-# ruff: noqa: PTH103, PTH110, PTH111, PTH116, PTH118
+# ruff: noqa: PTH103, PTH110, PTH111, PTH116, PTH118, PTH123
 
 import os
 import socket
@@ -63,7 +63,7 @@ def guard_folder(*, make: bool = True) -> str:
 def paused_until() -> float:
     """Until when a person has paused the guard, in seconds since 1970: infinite for one that is off, 0 where it is in force."""
     try:
-        with open(os.path.join(guard_folder(make=False), "paused"), "rb") as file:  # noqa: PTH123
+        with open(os.path.join(guard_folder(make=False), "paused"), "rb") as file:
             return float(file.read())
     except (OSError, ValueError, NoJudge):
         return 0.0
@@ -140,11 +140,12 @@ def answer_hook() -> int:
     """Hand the hook on stdin to the judge, print its answer, and answer the exit code."""
     payload, wait = b"", ANSWER_SECONDS
     words = [word for word in sys.argv[1:] if not word[:1].isdigit()]
+    seconds = [word for word in sys.argv[1:] if word[:1].isdigit()]
     if os.environ.get("CLAUDE_CODE_ENTRYPOINT") == "sdk-cli":  # `claude -p`: nobody is there who could be asked
         words.append("alone")
     try:
         payload = sys.stdin.buffer.read()
-        wait = float(sys.argv[2]) if sys.argv[2:3] and sys.argv[2] != TRY else wait
+        wait = float(seconds[0]) if seconds else wait
         answered, text = ask(" ".join(words), payload, wait)
         if answered:
             sys.stdout.buffer.write(text)

@@ -146,6 +146,10 @@ class Guarded:
     def project(self) -> Path:
         return self.desk.project
 
+    def kill_judge(self, number: signal.Signals) -> None:
+        """End the judge with this signal."""
+        os.kill(json.loads((self.desk.home / "kept" / "guard" / "judge.json").read_text())["pid"], number)
+
     @property
     def files(self) -> list[str]:
         return sorted(path.name for path in self.project.iterdir() if not path.name.startswith("."))
@@ -174,13 +178,13 @@ async def guarded(
             installed = await desk.guard("install")
             assert installed.code == 0, installed
             assert installed.out.count("refused     ") == 4, installed
+            place = Guarded(desk, model)
             try:
-                yield Guarded(desk, model)
+                yield place
                 removed = await desk.guard("uninstall")
             finally:
                 with suppress(OSError, ValueError):
-                    status = json.loads((desk.home / "kept" / "guard" / "judge.json").read_text())
-                    os.kill(status["pid"], signal.SIGTERM)
+                    place.kill_judge(signal.SIGTERM)
             assert "restored" in removed.out, removed
 
 
@@ -215,7 +219,7 @@ async def test_a_resumed_session_takes_the_answer_of_a_person_also_from_another_
         assert "hooksdk approvals grant 1" in place.model.results[0]
         answered = await place.desk.hooksdk("approvals", answer, "1")
         assert answered.code == 0, answered
-        os.kill(json.loads((place.desk.home / "kept" / "guard" / "judge.json").read_text())["pid"], signal.SIGKILL)
+        place.kill_judge(signal.SIGKILL)
         place.desk.agent = replace(agent, arguments=RESUMED[agent.name])
         place.model.will_run("touch c")
         done = await place.desk.ask()

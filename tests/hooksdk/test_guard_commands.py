@@ -6,19 +6,15 @@ import contextlib
 import json
 import os
 import pty
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+import guard_home
 import pytest
-from commands import COMMAND, environment
+from commands import COMMAND
 from guard_hooks import before, hook
-from warm import Done, run
 
 from hooksdk.cli._guard.gateways import is_gateway
 from hooksdk.guard import AGENTS
@@ -31,23 +27,8 @@ command = ["rm"]
 """
 
 
-@dataclass(frozen=True)
-class Home:
-    """A user's home, with a project in it."""
-
-    folder: Path
-
-    @property
-    def project(self) -> Path:
-        return self.folder / "project"
-
-    @property
-    def variables(self) -> dict[str, str]:
-        names = {"CLAUDE_CONFIG_DIR", "CODEX_HOME", "CLAUDE_CODE_ENTRYPOINT"}
-        return {name: value for name, value in environment(self.folder).items() if name not in names}
-
-    def guard(self, *words: str) -> Done:
-        return run(["guard", *words], folder=self.project, environment=self.variables, stdin="")
+class Home(guard_home.Home):
+    """One with a person at its terminal, and Claude Code's hook."""
 
     def type(self, *words: str, answer: str) -> tuple[int, str]:
         """At a terminal, and the answer to the question."""
@@ -83,14 +64,11 @@ class Home:
 
 @pytest.fixture
 def home() -> Iterator[Home]:
-    # Not pytest's folder: the path of a socket is short.
-    folder = Path(tempfile.mkdtemp(prefix="guard-"))
-    (folder / "project").mkdir()
-    (folder / "project" / "hooksdk.toml").write_text(RULES)
-    yield Home(folder)
-    with contextlib.suppress(OSError, ValueError):
-        os.kill(json.loads((folder / "kept" / "guard" / "judge.json").read_text())["pid"], signal.SIGKILL)
-    shutil.rmtree(folder, ignore_errors=True)
+    with guard_home.short_folder() as folder:
+        (folder / "project" / "hooksdk.toml").write_text(RULES)
+        yield Home(folder)
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(json.loads((folder / "kept" / "guard" / "judge.json").read_text())["pid"], signal.SIGKILL)
 
 
 def test_a_person_pauses_the_guard_and_switches_it_on_again(home: Home):
@@ -123,7 +101,7 @@ def test_off_lasts_until_it_is_switched_on_also_where_the_rules_are_broken(home:
 
 
 @pytest.mark.parametrize("words", [("pause", "10m"), ("off",)])
-def test_an_agent_cannot_pause_it(home: Home, words: tuple[str, ...]):
+def test_without_a_terminal_it_is_not_paused(home: Home, words: tuple[str, ...]):
     done = home.guard(*words)
     assert done.code == 1
     assert "paused by a person at a terminal" in done.err
@@ -177,7 +155,7 @@ def test_the_status_says_what_the_judge_has_done(home: Home):
 def test_doctor_names_a_pause_and_a_trial(home: Home):
     home.guard("install", "--client", "claude-code", "--try", "--yes")
     assert home.type("off", answer="y")[0] == 0
-    told = run(["doctor"], folder=home.project, environment=home.variables, stdin="").out
+    told = home.hooksdk("doctor").out
     told = " ".join(told.split())
     assert "a person has paused the guard: it refuses nothing until `hooksdk guard on`" in told
     assert "it refuses nothing here, since it was installed with --try" in told
@@ -192,7 +170,7 @@ def test_claude_code_without_a_person_gets_the_number_of_the_question(home: Home
     refusal = json.loads(alone.stdout)["hookSpecificOutput"]
     assert refusal["permissionDecision"] == "deny"
     assert "hooksdk approvals grant 1" in refusal["permissionDecisionReason"]
-    granted = run(["approvals", "grant", "1"], folder=home.project, environment=home.variables, stdin="")
+    granted = home.hooksdk("approvals", "grant", "1")
     assert granted.code == 0, granted
     again = home.ask(before(home.project, call_id="t3", command="rm b"), CLAUDE_CODE_ENTRYPOINT="sdk-cli")
     assert (again.returncode, again.stdout) == (0, "")
@@ -205,12 +183,7 @@ def gateway(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
         monkeypatch.setenv(name, home.variables[name])
     monkeypatch.delenv("CODEX_HOME", raising=False)
     for agent in AGENTS:
-        done = run(
-            ["gateway", "install", "--client", agent, "--yes"],
-            folder=home.project,
-            environment=home.variables,
-            stdin="",
-        )
+        done = home.hooksdk("gateway", "install", "--client", agent, "--yes")
         assert done.code == 0, done
     return home
 
@@ -219,12 +192,7 @@ def gateway(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
 def test_the_gateway_that_was_installed_is_known(gateway: Home, agent: str):
     assert is_gateway(agent, "hooksdk", gateway.project)
     assert not is_gateway(agent, "notes", gateway.project)
-    run(
-        ["gateway", "uninstall", "--client", agent, "--yes"],
-        folder=gateway.project,
-        environment=gateway.variables,
-        stdin="",
-    )
+    gateway.hooksdk("gateway", "uninstall", "--client", agent, "--yes")
     assert not is_gateway(agent, "hooksdk", gateway.project)
 
 

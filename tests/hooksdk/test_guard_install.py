@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import guard_home
 import pytest
-from commands import environment
 from warm import Done, run
 
 from hooksdk.guard import AGENTS
@@ -35,23 +33,8 @@ THEIRS = """{
 """
 
 
-@dataclass(frozen=True)
-class Home:
-    """A user's home, without any agent in it."""
-
-    folder: Path
-
-    @property
-    def project(self) -> Path:
-        return self.folder / "project"
-
-    def hooksdk(self, *words: str) -> Done:
-        names = {"CLAUDE_CONFIG_DIR", "CODEX_HOME"}
-        variables = {name: value for name, value in environment(self.folder).items() if name not in names}
-        return run(words, folder=self.project, environment=variables, stdin="")
-
-    def guard(self, *words: str) -> Done:
-        return self.hooksdk("guard", *words)
+class Home(guard_home.Home):
+    """One with the settings of agents."""
 
     def type(self, *words: str, agent: str = "claude-code") -> Done:
         return self.guard(*words, "--client", agent)
@@ -69,11 +52,8 @@ class Home:
 
 @pytest.fixture
 def home() -> Iterator[Home]:
-    # Not pytest's folder: the path of a socket is short.
-    folder = Path(tempfile.mkdtemp(prefix="guard-"))
-    (folder / "project").mkdir()
-    yield Home(folder)
-    shutil.rmtree(folder, ignore_errors=True)
+    with guard_home.short_folder() as folder:
+        yield Home(folder)
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -282,7 +262,7 @@ def test_a_folder_that_others_may_use_is_told(home: Home):
 def test_a_folder_whose_name_is_too_long_for_a_socket_is_told_before_anything_is_written(home: Home, tmp_path: Path):
     long = {"HOOKSDK_GUARD_DIR": str(tmp_path / ("long" * 30))}
     words = ("guard", "install", "--client", "qwen")
-    variables = {**environment(home.folder), **long}
+    variables = {**home.variables, **long}
     shown = run((*words, "--dry-run"), folder=home.project, environment=variables, stdin="")
     assert shown.code == 0
     ran = run((*words, "--yes"), folder=home.project, environment=variables, stdin="")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,32 +15,23 @@ from hooksdk.config import project_folder
 from hooksdk.errors import HookSDKError
 from hooksdk.mcp.settings import projects_of
 
-Stamp = tuple[Path, int, int]
-
 
 def is_gateway(agent: str, server: str, folder: Path) -> bool:
     """True where every server that the agent could mean by this name in this folder is the gateway, as `hooksdk gateway install`
     has written it. Where the agent's files cannot be read nobody knows, so False."""
-    project = project_folder(folder)
+    places = [
+        place for place in client_places(project_folder(folder)) if place.client == agent and place.path.is_file()
+    ]
     try:
-        paths = [place.path for place in client_places(project) if place.client == agent]
-        return _is_gateway(agent, server, project, tuple(_stamps(paths)))
+        facts = [place.path.stat() for place in places]
+        return _is_gateway(server, tuple(places), tuple((each.st_mtime_ns, each.st_size) for each in facts))
     except (OSError, ValueError, HookSDKError, CommandProblem):
         return False
 
 
-def _stamps(paths: Sequence[Path]) -> Iterator[Stamp]:
-    for path in paths:
-        if path.is_file():
-            facts = path.stat()
-            yield path, facts.st_mtime_ns, facts.st_size
-
-
 @lru_cache(maxsize=64)  # the files of Claude Code's users have megabytes
-def _is_gateway(agent: str, server: str, project: Path, stamps: tuple[Stamp, ...]) -> bool:
-    files = {path for path, _, _ in stamps}
-    places = [place for place in client_places(project) if place.client == agent and place.path in files]
-    known = [_is_written_by_install(place, text, server) for place in places for place, text in _named(place, server)]
+def _is_gateway(server: str, places: tuple[ClientFile, ...], _as_they_are: tuple[tuple[int, int], ...]) -> bool:
+    known = [_is_written_by_install(place, text, server) for each in places for place, text in _named(each, server)]
     return bool(known) and all(known)
 
 

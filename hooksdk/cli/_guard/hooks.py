@@ -165,6 +165,14 @@ def need_sockets() -> None:
         )
 
 
+def judge_folder(*, make: bool = True) -> Path:
+    """Where the judge has its files. Raises `CommandProblem` for a folder that cannot be used, as `client.guard_folder` says."""
+    try:
+        return Path(client.guard_folder(make=make))
+    except client.NoJudge as error:
+        raise CommandProblem(str(error)) from None
+
+
 def check_agent(name: str) -> str:
     """The name again. Raises `CommandProblem` for one that is no agent's."""
     if name not in AGENTS:

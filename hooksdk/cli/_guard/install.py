@@ -14,10 +14,10 @@ from typing import Any
 from hooksdk.cli._console import CommandProblem, print_json, safe, stderr_console, stdout_console
 from hooksdk.cli._edits.diff import confirm, print_diff
 from hooksdk.cli._edits.files import Change, digest_of, read_bytes, write_bytes
-from hooksdk.cli._guard.hooks import OPEN, HookFile, Scope, hook_file, need_sockets
+from hooksdk.cli._guard.hooks import OPEN, HookFile, Scope, hook_file, judge_folder, need_sockets
 from hooksdk.cli._guard.self_test import self_test
 from hooksdk.errors import ConfigError
-from hooksdk.guard import AGENTS, client
+from hooksdk.guard import AGENTS
 from hooksdk.stores.files import replace_file
 
 
@@ -176,12 +176,10 @@ def _print_installed(options: GuardOptions, outcome: Mapping[str, bool], notes: 
     console, place = stdout_console(), options.place
     console.print(f"{'installed' if is_new else 'there':<12}in {safe(place.path)}", soft_wrap=True)
     for what, is_refused in outcome.items():
-        word, tone = (
-            ("refused" if is_refused else "runs", "green")
-            if is_refused != options.trial
-            else ("REFUSED" if is_refused else "RUNS", "red")
+        word, is_as_meant = "refused" if is_refused else "runs", is_refused != options.trial
+        console.print(
+            f"[green]{word:<12}[/]" if is_as_meant else f"[red]{word.upper():<12}[/]", what, sep="", soft_wrap=True
         )
-        console.print(f"[{tone}]{word:<12}[/]", what, sep="", soft_wrap=True)
     for what in notes if options.trial else (*OPEN[place.agent], *notes):
         console.print(f"[yellow]open[/]        {safe(what)}", soft_wrap=True)
     if place.scope == "project":
@@ -210,10 +208,7 @@ def _typed(options: GuardOptions) -> str:
 
 
 def _records_folder(*, make: bool = False) -> Path:
-    try:
-        return Path(client.guard_folder(make=make)) / "installed"
-    except client.NoJudge as error:
-        raise CommandProblem(str(error)) from None
+    return judge_folder(make=make) / "installed"
 
 
 def _place(file: HookFile) -> Path:

@@ -7,10 +7,9 @@ import os
 import sys
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 
 from hooksdk.cli._console import CommandProblem, safe, says_yes, stdout_console
-from hooksdk.cli._guard.hooks import need_sockets
+from hooksdk.cli._guard.hooks import judge_folder, need_sockets
 from hooksdk.guard import client
 from hooksdk.stores.files import replace_file
 
@@ -25,7 +24,7 @@ def pause_guard(seconds: float) -> int:
     if not says_yes(stdout_console(), safe(question)):
         print("nothing was changed")
         return 1
-    folder = _folder()
+    folder = judge_folder()
     replace_file(folder / "paused", str(until).encode(), mode=0o600)
     with (folder / "judge.log").open("a", encoding="utf-8") as log:
         now = datetime.now(UTC).astimezone().isoformat(timespec="seconds")
@@ -39,7 +38,7 @@ def pause_guard(seconds: float) -> int:
 def guard_on() -> None:
     """Have the guard in force again."""
     need_sockets()
-    (_folder() / "paused").unlink(missing_ok=True)
+    (judge_folder() / "paused").unlink(missing_ok=True)
     stdout_console().print("The guard is in force wherever it is installed.", soft_wrap=True)
 
 
@@ -53,10 +52,3 @@ def _how_long(until: float) -> str:
     if math.isinf(until):
         return "until `hooksdk guard on`"
     return f"until {datetime.fromtimestamp(until, UTC).astimezone():%H:%M on %Y-%m-%d}"
-
-
-def _folder() -> Path:
-    try:
-        return Path(client.guard_folder())
-    except client.NoJudge as error:
-        raise CommandProblem(str(error)) from None

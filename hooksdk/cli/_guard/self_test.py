@@ -28,7 +28,6 @@ def self_test(agent: str, *, trial: bool) -> dict[str, bool]:
     """What was tried with the agent's own kind of hook, and whether the call was refused. Nothing of the user's is touched: the
     judge of the test has a state and a project of its own. `trial` tries the hooks that refuse nothing."""
     refused = partial(_is_refused, agent, trial)
-
     with tempfile.TemporaryDirectory(prefix="guard-", ignore_cleanup_errors=True) as folder:
         root = Path(folder)
         (root / "project").mkdir()
