@@ -233,3 +233,13 @@ def test_what_is_wrong_with_the_table_is_said(project: Path, table: dict[str, An
     own.write_text(f"[guard]\n{next(iter(table))} = {next(iter(table.values()))}\n")
     with pytest.raises(ConfigError, match="guard"):
         load_config(folder=project, tables={"guard": guard_problems})
+
+
+async def test_a_session_with_a_sub_agent_that_is_ended_twice_at_once_is_ended(project: Path):
+    async with Judge() as judge:
+        call = before(project, command="ls")
+        await judge.answer("claude-code", {**call, "agent_id": "h1", "agent_type": "helper"})
+        async with anyio.create_task_group() as group:
+            for _ in range(2):
+                group.start_soon(judge.answer, "claude-code", hook(project, "SessionEnd"))
+        assert [each.sessions for each in judge.projects.values()] == [0]
