@@ -85,9 +85,14 @@ def import_plugins(names: Sequence[str] | None) -> tuple[Any, ...]:
         return tuple(plugins_at(*names))
 
 
+def has_mcp() -> bool:
+    """False where the SDK of MCP is not installed, or one older than hooksdk works with, which has no `mcp_types`."""
+    return find_spec("mcp") is not None and find_spec("mcp_types") is not None
+
+
 def need_mcp() -> None:
-    """Raise `CommandProblem` where the SDK of MCP is not installed, or one older than hooksdk works with, which has no `mcp_types`."""
-    if find_spec("mcp") is None or find_spec("mcp_types") is None:
+    """Raise `CommandProblem` where the SDK of MCP cannot be used."""
+    if not has_mcp():
         raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'")
 
 

@@ -15,6 +15,7 @@ import guard_home
 import pytest
 from commands import COMMAND
 from guard_hooks import before, hook
+from warm import run
 
 from hooksdk.cli._guard.gateways import is_gateway
 from hooksdk.guard import AGENTS
@@ -222,3 +223,23 @@ def test_a_second_server_of_its_name_means_that_nobody_knows_which_one_is_called
 def test_settings_that_cannot_be_read_name_no_gateway(gateway: Home):
     (gateway.project / ".mcp.json").write_text("{")
     assert not is_gateway("claude-code", "hooksdk", gateway.project)
+
+
+def test_the_judge_needs_no_package_of_mcp(home: Home):
+    home.guard("install", "--client", "claude-code", "--yes")
+    (home.folder / "sitecustomize.py").write_text("import sys\nsys.modules['mcp'] = sys.modules['mcp_types'] = None\n")
+    path = os.pathsep.join(filter(None, [str(home.folder), os.environ.get("PYTHONPATH")]))
+    hook = home.ask(before(home.project, command="rm a"), PYTHONPATH=path)
+    assert '"deny"' in hook.stdout, hook
+
+
+@pytest.mark.parametrize("more", [(), ("--try",)])
+def test_install_says_when_the_judge_does_not_work(home: Home, more: tuple[str, ...]):
+    (home.folder / "anyio.py").write_text("raise ImportError('broken')\n")
+    path = os.pathsep.join(filter(None, [str(home.folder), os.environ.get("PYTHONPATH")]))
+    words = ["guard", "install", "--client", "claude-code", "--yes", *more]
+    done = run(words, folder=home.project, environment={**home.variables, "PYTHONPATH": path}, stdin="")
+    assert done.code == 1
+    assert (
+        "problem     the judge does not work, so no rule counts: hooksdk guard: the judge does not start." in done.out
+    )

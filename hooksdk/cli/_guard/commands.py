@@ -12,7 +12,7 @@ import typer
 from hooksdk.cli._gateway.client_commands import DryRun, Yes, scope_of
 from hooksdk.cli._guard.policy import policy
 from hooksdk.cli._guard.trial import try_rules
-from hooksdk.cli._options import Json, seconds_of
+from hooksdk.cli._options import Json, has_mcp, seconds_of
 
 Client = Annotated[str, typer.Option("--client", metavar="AGENT", help="claude-code, codex, gemini or qwen.")]
 InProject = Annotated[
@@ -31,11 +31,13 @@ def judge(
     idle: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Ends after so long without any hook.")] = 900,
 ) -> None:
     """Answer the hooks of this user's coding agents; they start it themselves when there is none."""
-    from hooksdk.cli._guard.gateways import is_gateway
     from hooksdk.cli._guard.hooks import need_sockets
     from hooksdk.guard import serve
 
     need_sockets()
+    is_gateway = None
+    if has_mcp():  # without it there is no gateway
+        from hooksdk.cli._guard.gateways import is_gateway
     if not anyio.run(lambda: serve(idle=idle, is_gateway=is_gateway)):
         print("hooksdk: another judge of this user runs already", file=sys.stderr)
 

@@ -102,6 +102,7 @@ def install_guard(options: GuardOptions) -> int:
         not changes or confirm(f"Write these hooks to {place.path}?", yes=options.yes, as_json=options.as_json)
     )
     outcome: Mapping[str, bool] = {}
+    problem = ""
     if done:
         mode = place.path.stat().st_mode & 0o777 if now is not None else None
         change = Change(str(place.path), _digest(before), digest_of(new), mode)
@@ -110,15 +111,15 @@ def install_guard(options: GuardOptions) -> int:
             write_bytes(place.path, new, seen=now, mode=mode or 0o600)
         if not options.as_json:
             stderr_console().print("[dim]testing[/]     a judge of its own is started, asked and ended", soft_wrap=True)
-        outcome = self_test(place.agent, trial=options.trial)
-    is_as_meant = not any(outcome.values()) if options.trial else all(outcome.values())
+        outcome, problem = self_test(place.agent, trial=options.trial)
+    is_as_meant = not problem and all(is_refused != options.trial for is_refused in outcome.values())
     if options.as_json:
         print_json({
             "schema": 1, "agent": place.agent, "scope": place.scope, "file": str(place.path), "try": options.trial, "installed": done, "changed": done and changes,
-            "refused": outcome, "open": [*OPEN[place.agent]], "notes": notes,
+            "refused": outcome, "problem": problem or None, "open": [*OPEN[place.agent]], "notes": notes,
         })  # fmt: skip
     elif done:
-        _print_installed(options, outcome, notes, is_new=changes)
+        _print_installed(options, outcome, problem, notes, is_new=changes)
     elif not options.dry_run:
         stdout_console().print("nothing was changed")
     return 0 if (done and is_as_meant) or options.dry_run else 1
@@ -172,13 +173,19 @@ def _without_guard(place: HookFile, now: bytes | None, record: Installed | None)
     return None if record and old is None and not place.read(without) else without.encode()
 
 
-def _print_installed(options: GuardOptions, outcome: Mapping[str, bool], notes: list[str], *, is_new: bool) -> None:
+def _print_installed(
+    options: GuardOptions, outcome: Mapping[str, bool], problem: str, notes: list[str], *, is_new: bool
+) -> None:
     console, place = stdout_console(), options.place
     console.print(f"{'installed' if is_new else 'there':<12}in {safe(place.path)}", soft_wrap=True)
     for what, is_refused in outcome.items():
         word, is_as_meant = "refused" if is_refused else "runs", is_refused != options.trial
         console.print(
             f"[green]{word:<12}[/]" if is_as_meant else f"[red]{word.upper():<12}[/]", what, sep="", soft_wrap=True
+        )
+    if problem:
+        console.print(
+            f"[red]problem[/]     the judge does not work, so no rule counts: {safe(problem)}", soft_wrap=True
         )
     for what in notes if options.trial else (*OPEN[place.agent], *notes):
         console.print(f"[yellow]open[/]        {safe(what)}", soft_wrap=True)

@@ -24,29 +24,32 @@ _RULES = f'[[plugins.tool_policy.config.rules]]\naction = "deny"\ntools = "{_TOO
 _SECONDS = 90
 
 
-def self_test(agent: str, *, trial: bool) -> dict[str, bool]:
-    """What was tried with the agent's own kind of hook, and whether the call was refused. Nothing of the user's is touched: the
-    judge of the test has a state and a project of its own. `trial` tries the hooks that refuse nothing."""
-    refused = partial(_is_refused, agent, trial)
+def self_test(agent: str, *, trial: bool) -> tuple[dict[str, bool], str]:
+    """What was tried with the agent's own kind of hook, and whether the call was refused; and why the judge does not work, empty
+    where it does. Nothing of the user's is touched: the judge of the test has a state and a project of its own. `trial` tries the
+    hooks that refuse nothing."""
+    ask = partial(_ask, agent, trial)
     with tempfile.TemporaryDirectory(prefix="guard-", ignore_cleanup_errors=True) as folder:
         root = Path(folder)
         (root / "project").mkdir()
         (root / "project" / "hooksdk.toml").write_text(_RULES, "utf-8")
-        outcome = {"a denied call": refused(root, "judge")}
+        answer, problem = ask(root, "judge")
+        outcome = {"a denied call": answer}
         with suppress(OSError, ValueError, KeyError):
             os.kill(json.loads((root / "judge" / "judge.json").read_text("utf-8"))["pid"], signal.SIGTERM)
         with _stand_in(root / "killed") as ends:
             ends.set()
-            outcome["a call whose judge is killed"] = refused(root, "killed")
+            outcome["a call whose judge is killed"] = ask(root, "killed")[0]
         with _stand_in(root / "late"):
-            outcome["a call whose judge is late"] = refused(root, "late", "1")
+            outcome["a call whose judge is late"] = ask(root, "late", "1")[0]
         (root / "open").mkdir(mode=0o755)
         (root / "open").chmod(0o755)
-        outcome["a call without a judge"] = refused(root, "open")
-    return outcome
+        outcome["a call without a judge"] = ask(root, "open")[0]
+    return outcome, problem
 
 
-def _is_refused(agent: str, trial: bool, root: Path, judge: str, *more: str) -> bool:
+def _ask(agent: str, trial: bool, root: Path, judge: str, *more: str) -> tuple[bool, str]:
+    """Whether the call was refused, and why the judge did not answer."""
     event = next(name for name, kind in AGENTS[agent].events.items() if kind == "before_call")
     hook: dict[str, Any] = {
         "hook_event_name": event, "session_id": "self-test", "cwd": str(root / "project"), "tool_name": _TOOL,
@@ -59,13 +62,14 @@ def _is_refused(agent: str, trial: bool, root: Path, judge: str, *more: str) -> 
             timeout=_SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return False
+        return False, f"the hook did not end within {_SECONDS} s"
     if done.returncode != 0:
-        return done.returncode == 2
+        return done.returncode == 2, done.stderr.decode(errors="replace").strip()
     try:
-        return _says_deny(json.loads(done.stdout))
-    except ValueError:
-        return False
+        output = as_object(json.loads(done.stdout or b"{}"))
+    except ValueError as error:
+        return False, f"the hook printed no JSON: {error}"
+    return _says_deny(output), str(output.get("systemMessage", ""))
 
 
 def _says_deny(output: Any) -> bool:
