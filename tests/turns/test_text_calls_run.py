@@ -62,7 +62,7 @@ NOT_READ = [
 
 
 def issue_tool(ran: list[dict[str, Any]]) -> Tool:
-    def create(arguments: dict[str, Any]) -> str:
+    async def create(arguments: dict[str, Any]) -> str:  # a plain one runs in a thread, and threads have no order
         ran.append(arguments)
         return "done"
 
