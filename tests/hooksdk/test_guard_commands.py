@@ -9,6 +9,7 @@ import pty
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import guard_home
@@ -18,6 +19,7 @@ from guard_hooks import before, hook
 from warm import run
 
 from hooksdk.cli._guard.gateways import is_gateway
+from hooksdk.cli._guard.hooks import OPEN
 from hooksdk.guard import AGENTS
 
 pytestmark = pytest.mark.heavy
@@ -243,3 +245,11 @@ def test_install_says_when_the_judge_does_not_work(home: Home, more: tuple[str, 
     assert (
         "problem     the judge does not work, so no rule counts: hooksdk guard: the judge does not start." in done.out
     )
+
+
+@pytest.mark.parametrize("agent", OPEN)
+def test_the_page_of_an_agent_names_what_stays_open_in_it(agent: str):
+    pages = Path(__file__).parents[2] / "docs" / "how-to" / "guard"
+    [page] = [text for path in pages.glob("*.md") if f"--client {agent} " in (text := path.read_text("utf-8"))]
+    for each in OPEN[agent]:
+        assert f"- {each[0].upper()}{each[1:]}.\n" in page
