@@ -23,6 +23,7 @@ import tomlkit
 from scripted_servers import Scripted
 from warm import Done
 
+from hooksdk.cli._guard.program import PROGRAMS
 from hooksdk.testing import Call, SeenResult, Turn
 from hooksdk.testing.server import ScriptedServer
 
@@ -69,11 +70,8 @@ class Agent:
 
 
 def _claude(server: ScriptedServer) -> dict[str, str]:
-    return {
-        "ANTHROPIC_BASE_URL": server.anthropic_url, "ANTHROPIC_API_KEY": "none", "DISABLE_AUTOUPDATER": "1",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_TELEMETRY": "1", "DISABLE_ERROR_REPORTING": "1",
-        "MCP_TIMEOUT": "120000", "MCP_CONNECTION_NONBLOCKING": "0",
-    }  # fmt: skip
+    more = {"MCP_TIMEOUT": "120000", "MCP_CONNECTION_NONBLOCKING": "0"}
+    return {**PROGRAMS["claude-code"].variables(server), **more}
 
 
 def _at_claudes_home(project: Path) -> dict[str, Any]:
@@ -84,25 +82,11 @@ def _at_claudes_home(project: Path) -> dict[str, Any]:
 
 
 def _codex(server: ScriptedServer) -> dict[str, Any]:
-    provider = {"name": "scripted", "base_url": server.openai_url, "wire_api": "responses", "env_key": "SCRIPTED_KEY"}
-    return {
-        "model": "scripted", "model_provider": "scripted", "model_providers": {"scripted": provider},
-        "check_for_update_on_startup": False, "analytics": {"enabled": False}, "model_context_window": 200_000,
-    }  # fmt: skip
+    return {**tomllib.loads(PROGRAMS["codex"].content(server, Path("/"))), "model_context_window": 200_000}
 
 
-def _gemini(_server: ScriptedServer) -> dict[str, Any]:
-    return {
-        "security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": False},
-        "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
-    }  # fmt: skip
-
-
-def _qwen(_server: ScriptedServer) -> dict[str, Any]:
-    return {
-        "security": {"auth": {"selectedType": "openai"}}, "privacy": {"usageStatisticsEnabled": False},
-        "general": {"disableAutoUpdate": True, "disableUpdateNag": True},
-    }  # fmt: skip
+def _settings(agent: str) -> Callable[[ScriptedServer], dict[str, Any]]:
+    return lambda server: json.loads(PROGRAMS[agent].content(server, Path("/")))
 
 
 AGENTS = {
@@ -116,23 +100,18 @@ AGENTS = {
         ),
         Agent(
             "codex", "codex", ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"),
-            ".codex/config.toml", _codex, lambda _server: {"SCRIPTED_KEY": "none"}, "mcp_servers",
+            ".codex/config.toml", _codex, PROGRAMS["codex"].variables, "mcp_servers",
             {"required": True, "startup_timeout_sec": 120},
             at_home=lambda project: {"projects": {str(project): {"trust_level": "trusted"}}},
             dialog=(("AllowthehooksdkMCPserver", "\r"), ("1.allow", "\r")),
         ),
         Agent(
-            "gemini", "gemini", ("--yolo", "--skip-trust", "-p"), ".gemini/settings.json", _gemini,
-            lambda server: {
-                "GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": server.gemini_url, "GEMINI_MODEL": "gemini-2.5-pro",
-                "GEMINI_TELEMETRY_ENABLED": "false",
-            },
+            "gemini", "gemini", ("--yolo", "--skip-trust", "-p"), ".gemini/settings.json", _settings("gemini"),
+            PROGRAMS["gemini"].variables,
         ),
         Agent(
-            "qwen", "qwen", ("--yolo", "-p"), ".qwen/settings.json", _qwen,
-            lambda server: {
-                "OPENAI_API_KEY": "none", "OPENAI_BASE_URL": server.openai_url, "OPENAI_MODEL": "scripted",
-            },
+            "qwen", "qwen", ("--yolo", "-p"), ".qwen/settings.json", _settings("qwen"),
+            PROGRAMS["qwen"].variables,
             opening=Call("tool_search", {"query": "select:mcp__hooksdk__tool_search,mcp__hooksdk__tool_call"}),
         ),
     )
@@ -160,6 +139,8 @@ class Desk:
         self._environment = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
         self._environment |= {"HOME": str(self.home), "HOOKSDK_HOME": str(self.home / "kept"), "NO_PROXY": "127.0.0.1"}
         self._environment |= agent.variables(server)
+        self.variables: dict[str, str] = {}
+        """More of them, for what is started from now on."""
 
     async def gateway(self, *arguments: str) -> Done:
         """`hooksdk gateway` with these arguments, as the agent's user types it."""
@@ -233,7 +214,7 @@ class Desk:
             done = await anyio.run_process(
                 command,
                 cwd=self.project,
-                env=self._environment,
+                env={**self._environment, **self.variables},
                 check=False,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,

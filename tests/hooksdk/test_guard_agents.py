@@ -228,6 +228,17 @@ async def test_a_resumed_session_takes_the_answer_of_a_person_also_from_another_
         assert place.files == files, place.model.results
 
 
+async def test_install_tries_the_hooks_in_the_agents_own_program(agent: Agent):
+    async with guarded(agent) as place:
+        path = program(agent.program)
+        place.desk.variables = {"PATH": f"{path.parent}:{os.environ['PATH']}"}
+        tried = await place.desk.guard("install")
+        assert f"tested      with {path}, in a home of its own" in tried.out, tried
+        assert tried.out.count("refused     ") == 4, tried
+        watched = await place.desk.guard("install", "--try")
+        assert watched.out.count("runs        ") == 4, watched
+
+
 async def test_other_arguments_are_what_runs(agent: Agent):
     async with guarded(agent) as place:
         place.model.will_run("echo danger > e")

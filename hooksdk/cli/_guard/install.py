@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from hooksdk.cli._console import CommandProblem, print_json, safe, stderr_consol
 from hooksdk.cli._edits.diff import confirm, print_diff
 from hooksdk.cli._edits.files import Change, digest_of, read_bytes, write_bytes
 from hooksdk.cli._guard.hooks import OPEN, HookFile, Scope, hook_file, judge_folder, need_sockets
-from hooksdk.cli._guard.self_test import self_test
+from hooksdk.cli._guard.self_test import SelfTest, self_test
 from hooksdk.errors import ConfigError
 from hooksdk.guard import AGENTS
 from hooksdk.stores.files import replace_file
@@ -101,8 +100,7 @@ def install_guard(options: GuardOptions) -> int:
     done = not options.dry_run and (
         not changes or confirm(f"Write these hooks to {place.path}?", yes=options.yes, as_json=options.as_json)
     )
-    outcome: Mapping[str, bool] = {}
-    problem = ""
+    test = SelfTest(refused={}, problem="", program=None)
     if done:
         mode = place.path.stat().st_mode & 0o777 if now is not None else None
         change = Change(str(place.path), _digest(before), digest_of(new), mode)
@@ -111,15 +109,15 @@ def install_guard(options: GuardOptions) -> int:
             write_bytes(place.path, new, seen=now, mode=mode or 0o600)
         if not options.as_json:
             stderr_console().print("[dim]testing[/]     a judge of its own is started, asked and ended", soft_wrap=True)
-        outcome, problem = self_test(place.agent, trial=options.trial)
-    is_as_meant = not problem and all(is_refused != options.trial for is_refused in outcome.values())
+        test = self_test(place.agent, trial=options.trial)
+    is_as_meant = not test.problem and all(is_refused != options.trial for is_refused in test.refused.values())
     if options.as_json:
         print_json({
             "schema": 1, "agent": place.agent, "scope": place.scope, "file": str(place.path), "try": options.trial, "installed": done, "changed": done and changes,
-            "refused": outcome, "problem": problem or None, "open": [*OPEN[place.agent]], "notes": notes,
+            "refused": test.refused, "problem": test.problem or None, "program": test.program, "open": [*OPEN[place.agent]], "notes": notes,
         })  # fmt: skip
     elif done:
-        _print_installed(options, outcome, problem, notes, is_new=changes)
+        _print_installed(options, test, notes, is_new=changes)
     elif not options.dry_run:
         stdout_console().print("nothing was changed")
     return 0 if (done and is_as_meant) or options.dry_run else 1
@@ -173,19 +171,23 @@ def _without_guard(place: HookFile, now: bytes | None, record: Installed | None)
     return None if record and old is None and not place.read(without) else without.encode()
 
 
-def _print_installed(
-    options: GuardOptions, outcome: Mapping[str, bool], problem: str, notes: list[str], *, is_new: bool
-) -> None:
+def _print_installed(options: GuardOptions, test: SelfTest, notes: list[str], *, is_new: bool) -> None:
     console, place = stdout_console(), options.place
     console.print(f"{'installed' if is_new else 'there':<12}in {safe(place.path)}", soft_wrap=True)
-    for what, is_refused in outcome.items():
+    by = (
+        f"{test.program}, in a home of its own"
+        if test.program
+        else "the recorded protocol: its program is not here, or made no call"
+    )
+    console.print(f"tested      with {safe(by)}", soft_wrap=True)
+    for what, is_refused in test.refused.items():
         word, is_as_meant = "refused" if is_refused else "runs", is_refused != options.trial
         console.print(
             f"[green]{word:<12}[/]" if is_as_meant else f"[red]{word.upper():<12}[/]", what, sep="", soft_wrap=True
         )
-    if problem:
+    if test.problem:
         console.print(
-            f"[red]problem[/]     the judge does not work, so no rule counts: {safe(problem)}", soft_wrap=True
+            f"[red]problem[/]     the judge does not work, so no rule counts: {safe(test.problem)}", soft_wrap=True
         )
     for what in notes if options.trial else (*OPEN[place.agent], *notes):
         console.print(f"[yellow]open[/]        {safe(what)}", soft_wrap=True)

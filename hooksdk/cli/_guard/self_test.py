@@ -9,43 +9,90 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hooksdk.cli._guard.hooks import hook_command
+from hooksdk.cli._guard.program import find_program, is_refused
 from hooksdk.guard import AGENTS
 from hooksdk.values import as_object
 
 _TOOL = "hooksdk_self_test"
-_RULES = f'[[plugins.tool_policy.config.rules]]\naction = "deny"\ntools = "{_TOOL}"\nreason = "a test of the guard"\n'
+_LINE = "touch ran"
+_RULES = f"""
+[[plugins.tool_policy.config.rules]]
+action = "deny"
+tools = "{_TOOL}"
+
+[[plugins.tool_policy.config.rules]]
+action = "deny"
+command = ["{_LINE}"]
+"""
 _SECONDS = 90
 
 
-def self_test(agent: str, *, trial: bool) -> tuple[dict[str, bool], str]:
-    """What was tried with the agent's own kind of hook, and whether the call was refused; and why the judge does not work, empty
-    where it does. Nothing of the user's is touched: the judge of the test has a state and a project of its own. `trial` tries the
-    hooks that refuse nothing."""
-    ask = partial(_ask, agent, trial)
+@dataclass(frozen=True, kw_only=True)
+class SelfTest:
+    """What became of the calls of the self-test."""
+
+    refused: Mapping[str, bool]
+    """What was tried, and whether the call was refused."""
+    problem: str
+    """Why the judge does not work; empty where it does."""
+    program: str | None
+    """The agent's own program that made the calls; None where the recorded protocol stood in for it."""
+
+
+def self_test(agent: str, *, trial: bool) -> SelfTest:
+    """Try a denied call, and every way in which there is no answer, in the agent's own program where it is here. Nothing of the
+    user's is touched: the program has a home of its own, the judge a state and a project. `trial` tries the hooks that refuse
+    nothing."""
+    program = find_program(agent)
+    refused: dict[str, bool] = {}
     with tempfile.TemporaryDirectory(prefix="guard-", ignore_cleanup_errors=True) as folder:
         root = Path(folder)
         (root / "project").mkdir()
         (root / "project" / "hooksdk.toml").write_text(_RULES, "utf-8")
-        answer, problem = ask(root, "judge")
-        outcome = {"a denied call": answer}
+        (root / "open").mkdir(mode=0o755)
+        (root / "open").chmod(0o755)
+
+        def ask(what: str, judge: str, *more: str) -> str:
+            nonlocal program
+            answer = None
+            if program:
+                answer = is_refused(
+                    agent,
+                    program,
+                    _LINE,
+                    project=root / "project",
+                    trial=trial,
+                    more=more,
+                    variables=_variables(root, judge),
+                )
+            problem = ""
+            if answer is None or judge == "judge":  # the program does not say why the judge does not work
+                recorded, problem = _ask(agent, trial, root, judge, *more)
+                program, answer = (program, answer) if answer is not None else (None, recorded)
+            refused[what] = answer
+            return problem
+
+        problem = ask("a denied call", "judge")
         with suppress(OSError, ValueError, KeyError):
             os.kill(json.loads((root / "judge" / "judge.json").read_text("utf-8"))["pid"], signal.SIGTERM)
         with _stand_in(root / "killed") as ends:
             ends.set()
-            outcome["a call whose judge is killed"] = ask(root, "killed")[0]
+            ask("a call whose judge is killed", "killed")
         with _stand_in(root / "late"):
-            outcome["a call whose judge is late"] = ask(root, "late", "1")[0]
-        (root / "open").mkdir(mode=0o755)
-        (root / "open").chmod(0o755)
-        outcome["a call without a judge"] = ask(root, "open")[0]
-    return outcome, problem
+            ask("a call whose judge is late", "late", "1")
+        ask("a call without a judge", "open")
+    return SelfTest(refused=refused, problem=problem, program=program)
+
+
+def _variables(root: Path, judge: str) -> dict[str, str]:
+    return {"HOOKSDK_HOME": str(root / "state"), "HOOKSDK_GUARD_DIR": str(root / judge)}
 
 
 def _ask(agent: str, trial: bool, root: Path, judge: str, *more: str) -> tuple[bool, str]:
@@ -55,7 +102,7 @@ def _ask(agent: str, trial: bool, root: Path, judge: str, *more: str) -> tuple[b
         "hook_event_name": event, "session_id": "self-test", "cwd": str(root / "project"), "tool_name": _TOOL,
         "tool_input": {}, "tool_use_id": "t1",
     }  # fmt: skip
-    variables = {**os.environ, "HOOKSDK_HOME": str(root / "state"), "HOOKSDK_GUARD_DIR": str(root / judge)}
+    variables = {**os.environ, **_variables(root, judge)}
     try:
         done = subprocess.run(  # noqa: S602 - as the agents do it
             hook_command(agent, *more, trial=trial), shell=True, input=json.dumps(hook).encode(), env=variables, capture_output=True,
@@ -100,5 +147,7 @@ def _stand_in(folder: Path) -> Generator[threading.Event]:
         yield ends
     finally:
         ends.set()
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as nobody:  # an agent without hooks never came
+            nobody.connect(str(folder / "judge.sock"))
         listener.close()
         thread.join()
