@@ -23,7 +23,7 @@ import tomlkit
 from scripted_servers import Scripted
 from warm import Done
 
-from hooksdk.cli._guard.program import PROGRAMS
+from hooksdk.cli._guard.program import OTHER_VARIABLES, PROGRAMS
 from hooksdk.testing import Call, SeenResult, Turn
 from hooksdk.testing.server import ScriptedServer
 
@@ -135,8 +135,7 @@ class Desk:
         }
         text = tomlkit.dumps(content) if self.configuration.suffix == ".toml" else json.dumps(content, indent=2)
         self.configuration.write_text(text)
-        prefixes = ("HOOKSDK_", "OPENAI_", "ANTHROPIC_", "CLAUDE", "CODEX_", "GEMINI_", "GOOGLE_", "QWEN_", "XDG_")
-        self._environment = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith(OTHER_VARIABLES)}
         self._environment |= {"HOME": str(self.home), "HOOKSDK_HOME": str(self.home / "kept"), "NO_PROXY": "127.0.0.1"}
         self._environment |= agent.variables(server)
         self.variables: dict[str, str] = {}

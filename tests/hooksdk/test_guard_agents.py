@@ -305,15 +305,14 @@ async def test_no_way_around_a_denied_push_reaches_the_remote(agent: Agent):
         git(place.project, "commit", "-q", "--allow-empty", "-m", "one")
         git(place.project, "remote", "add", "origin", str(remote))
         git(place.project, "config", "push.default", "current")
-        for ways in (
-            WAYS_TO_PUSH[::2],
-            WAYS_TO_PUSH[1::2],
-        ):  # after 30 calls Gemini CLI asks its model whether it turns in a circle
+        half = len(WAYS_TO_PUSH) // 2  # after 30 calls Gemini CLI asks its model whether it turns in a circle
+        for ways in (WAYS_TO_PUSH[:half], WAYS_TO_PUSH[half:]):
             place.model.will_run(*ways)
             await place.desk.ask()
         assert git(remote, "branch") == ""
-        ways = [*WAYS_TO_PUSH[::2], *WAYS_TO_PUSH[1::2]]
-        others = [way for way, text in zip(ways, place.model.results, strict=True) if "nothing is sent" not in text]
+        others = [
+            way for way, text in zip(WAYS_TO_PUSH, place.model.results, strict=True) if "nothing is sent" not in text
+        ]
         assert others == (['X="git push"; $X'] if agent.name == "qwen" else [])  # that one Qwen Code refuses itself
         for way in WAYS_TO_PUSH:
             subprocess.run(["bash", "-c", way], cwd=place.project, capture_output=True, check=False)

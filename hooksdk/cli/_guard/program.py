@@ -20,8 +20,8 @@ from hooksdk.testing.server import ScriptedServer
 
 SECONDS = 90
 """How long one run of a program may take; its first start on a busy machine takes some."""
-_PREFIXES = ("HOOKSDK_", "OPENAI_", "ANTHROPIC_", "CLAUDE", "CODEX_", "GEMINI_", "GOOGLE_", "QWEN_", "XDG_")
-"""Variables that lead a program to the user's own settings, or to a real model."""
+OTHER_VARIABLES = ("HOOKSDK_", "OPENAI_", "ANTHROPIC_", "CLAUDE", "CODEX_", "GEMINI_", "GOOGLE_", "QWEN_", "XDG_")
+"""Beginnings of variables that lead a program to the user's own settings, or to a real model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,18 +111,12 @@ def find_program(agent: str) -> str | None:
     return shutil.which(PROGRAMS[agent].name)
 
 
-def is_refused(
+async def is_refused(
     agent: str, path: str, line: str, *, project: Path, trial: bool, more: Sequence[str], variables: Mapping[str, str]
 ) -> bool | None:
     """Have the program's model run this line in its shell, behind the guard's hooks: True where the call came to nothing, which
     is a line that makes no file named `ran`; None where the program made no call, so that nothing can be said of it.
     `more` goes to the hook's command, `variables` into its environment."""
-    return anyio.run(_is_refused, agent, path, line, project, trial, more, variables)
-
-
-async def _is_refused(
-    agent: str, path: str, line: str, project: Path, trial: bool, more: Sequence[str], variables: Mapping[str, str]
-) -> bool | None:
     program, calls, result = PROGRAMS[agent], 0, project / "ran"
     result.unlink(missing_ok=True)
     is_answered = False
@@ -137,7 +131,7 @@ async def _is_refused(
 
     home = project.parent / "home"
     shutil.rmtree(home, ignore_errors=True)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIXES)}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(OTHER_VARIABLES)}
     async with ScriptedServer(script) as server:
         settings, hooks = home / program.settings, home / program.hooks
         for file in (settings, hooks):

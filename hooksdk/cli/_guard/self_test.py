@@ -12,11 +12,14 @@ import threading
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from hooksdk.cli._guard.hooks import hook_command
-from hooksdk.cli._guard.program import find_program, is_refused
+from hooksdk.cli._guard.program import SECONDS, find_program, is_refused
 from hooksdk.guard import AGENTS
 from hooksdk.values import as_object
 
@@ -31,7 +34,6 @@ tools = "{_TOOL}"
 action = "deny"
 command = ["{_LINE}"]
 """
-_SECONDS = 90
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,15 +65,10 @@ def self_test(agent: str, *, trial: bool) -> SelfTest:
             nonlocal program
             answer = None
             if program:
-                answer = is_refused(
-                    agent,
-                    program,
-                    _LINE,
-                    project=root / "project",
-                    trial=trial,
-                    more=more,
-                    variables=_variables(root, judge),
+                work = partial(
+                    is_refused, project=root / "project", trial=trial, more=more, variables=_variables(root, judge)
                 )
+                answer = anyio.run(work, agent, program, _LINE)
             problem = ""
             if answer is None or judge == "judge":  # the program does not say why the judge does not work
                 recorded, problem = _ask(agent, trial, root, judge, *more)
@@ -106,10 +103,10 @@ def _ask(agent: str, trial: bool, root: Path, judge: str, *more: str) -> tuple[b
     try:
         done = subprocess.run(  # noqa: S602 - as the agents do it
             hook_command(agent, *more, trial=trial), shell=True, input=json.dumps(hook).encode(), env=variables, capture_output=True,
-            timeout=_SECONDS, check=False,
+            timeout=SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return False, f"the hook did not end within {_SECONDS} s"
+        return False, f"the hook did not end within {SECONDS} s"
     if done.returncode != 0:
         return done.returncode == 2, done.stderr.decode(errors="replace").strip()
     try:
@@ -139,7 +136,7 @@ def _stand_in(folder: Path) -> Generator[threading.Event]:
             connection, _ = listener.accept()
             with connection:
                 connection.recv(65_536)
-                ends.wait(_SECONDS)
+                ends.wait(SECONDS)
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
