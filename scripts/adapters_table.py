@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT))
 from hooksdk.testing import conformance_cases  # noqa: E402 - the path comes first
 from tests.hooksdk.langchain_driver import LangChainDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.loop_drivers import JudgeDriver, RunAgentDriver, SyncDriver  # noqa: E402 - the path comes first
+from tests.hooksdk.openai_agents_driver import OpenAIAgentsDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.pydantic_ai_driver import PydanticAIDriver  # noqa: E402 - the path comes first
 
 OWN: dict[str, Mapping[str, str]] = {
@@ -28,6 +29,7 @@ OWN: dict[str, Mapping[str, str]] = {
 }
 FRAMEWORKS: dict[str, tuple[str, Mapping[str, str]]] = {
     "[LangChain](../how-to/langchain.md)": ("langchain", LangChainDriver.cannot),
+    "[OpenAI Agents](../how-to/openai-agents.md)": ("openai-agents", OpenAIAgentsDriver.cannot),
     "[pydantic-ai](../how-to/pydantic-ai.md)": ("pydantic-ai-slim", PydanticAIDriver.cannot),
 }
 BEGIN = """# Adapters

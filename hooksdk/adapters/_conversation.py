@@ -13,7 +13,7 @@ import anyio
 from hooksdk.approvals import Approval, ApprovalRequest, Later
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import ToolContext
-from hooksdk.errors import ApprovalPending, RunAlreadyOpen, WrongArgument, check_list, did_you_mean, refuse
+from hooksdk.errors import ApprovalPending, ConfigError, RunAlreadyOpen, WrongArgument, check_list, did_you_mean, refuse
 from hooksdk.formats import get_format
 from hooksdk.run import JudgedCall, Run
 from hooksdk.session import Session
@@ -124,11 +124,38 @@ class Conversation:
                 self._known = [*map(id, natives)]
         return run
 
+    async def whole(self, prompt: object, play: Callable[[], Awaitable[Any]]) -> Any:
+        """A run that the framework plays in one call: what it answers, from the begin to what comes before the end."""
+        if self.working:
+            raise RunAlreadyOpen(self.id, self.run.info.run_id if self.run else "")
+        self.working += 1
+        try:
+            await self.begin(prompt)
+            return await play()
+        except BaseException as error:
+            await self.end(error)
+            raise
+
+    async def settle(self, answers: Mapping[str, str]) -> None:
+        """Calls that the framework answered itself, by their ids: a person's no, and names that it does not know."""
+        run = await self.begin()
+        for call in run.pending:
+            if call.id in answers:
+                judged = await run.judge(call)
+                if judged.result is None:
+                    await judged.refuse(text=answers[call.id])
+
     async def call(
-        self, call: ToolCall, native: Native, ask: Callable[[JudgedCall, ApprovalRequest], Approval]
+        self,
+        call: ToolCall,
+        native: Native,
+        ask: Callable[[JudgedCall, ApprovalRequest], Approval],
+        judged: JudgedCall | None = None,
     ) -> ToolResult:
-        """Take a call from its judging to its result. `ask` pauses the framework, or answers what a person said."""
-        judged = await (await self.begin()).judge(call)
+        """Take a call from its judging, where it is not judged yet, to its result. `ask` pauses the framework, or answers what a
+        person said."""
+        if judged is None:
+            judged = await (await self.begin()).judge(call)
         while judged.pending is not None:
             await judged.approve(ask(judged, judged.pending))
         if judged.result is not None:
@@ -207,6 +234,15 @@ class Conversations:
         except BaseException:
             await conversation.end()
             raise
+
+
+def plain_call(host: SomeHost, entry: str, other: str, function: Callable[..., Any], *args: Any) -> Any:
+    """Call it in a lazy host's own event loop. `entry` is what the user called, and `other` what to call with a `Host`."""
+    plain = getattr(host, "plain", None)
+    if plain is None:
+        problem = f"{entry} needs HookSDK(LazyHost(...)), with LazyHost of hooksdk.sync; with a Host call {other}"
+        raise ConfigError("HookSDK(host)", (problem,))
+    return plain.call(function, *args)
 
 
 def short_texts(call_ids: Iterable[str | None], texts: Texts) -> list[str | None]:

@@ -32,12 +32,12 @@ from hooksdk.adapters._conversation import (
     SomeHost,
     Texts,
     native_tool,
+    plain_call,
     read_decision,
     short_texts,
 )
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.errors import ConfigError
 from hooksdk.formats import Message
 from hooksdk.run import JudgedCall, PreparedMessages, Run
 from hooksdk.tools import Tool
@@ -151,11 +151,7 @@ class HookSDK(AgentMiddleware[Any, Any, Any]):
         return self._plainly(self.awrap_tool_call, request, partial(anyio.to_thread.run_sync, handler))
 
     def _plainly(self, seam: Callable[..., Any], *args: Any) -> Any:
-        plain = getattr(self._host, "plain", None)
-        if plain is None:
-            problem = "agent.invoke(...) needs HookSDK(LazyHost(...)), with LazyHost of hooksdk.sync; with a Host call agent.ainvoke(...)"
-            raise ConfigError("HookSDK(host)", (problem,))
-        return plain.call(seam, *args)
+        return plain_call(self._host, "agent.invoke(...)", "agent.ainvoke(...)", seam, *args)
 
 
 def _thread() -> str:

@@ -51,7 +51,6 @@ from hooksdk.adapters._conversation import (
 )
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.errors import RunAlreadyOpen
 from hooksdk.formats import Message
 from hooksdk.run import JudgedCall, PreparedMessages, Run
 from hooksdk.tools import Tool
@@ -92,15 +91,8 @@ class HookSDK(AbstractCapability[Any]):
     async def wrap_run(self, ctx: RunContext[Any], *, handler: Callable[[], Any]) -> AgentRunResult[Any]:
         """A run, from its begin to its end, its pause, its error or its cancellation."""
         conversation = self.conversation
-        if conversation.working:
-            raise RunAlreadyOpen(conversation.id, conversation.run.info.run_id if conversation.run else "")
-        conversation.working += 1
-        try:
-            await conversation.begin(ctx.prompt if isinstance(ctx.prompt, str) else None)
-            result: AgentRunResult[Any] = await handler()
-        except BaseException as error:
-            await conversation.end(error)
-            raise
+        prompt = ctx.prompt if isinstance(ctx.prompt, str) else None
+        result: AgentRunResult[Any] = await conversation.whole(prompt, handler)
         if isinstance(result.output, DeferredToolRequests):
             conversation.paused = "tool calls wait"
         messages = result.all_messages()
@@ -114,7 +106,7 @@ class HookSDK(AbstractCapability[Any]):
     async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
         """Offer what is granted, and show what is trimmed, here and in the agent's own history."""
         run = await self.conversation.begin()
-        await _settle(run, ctx.messages)
+        await self.conversation.settle(_answers(ctx.messages))
         prepared = await run.prepare_messages(_plain(request_context.messages), follow=True)
         ctx.messages[:] = _trimmed(ctx.messages, prepared.trimmed)
         parameters = request_context.model_request_parameters
@@ -219,15 +211,9 @@ def _definition(tool: Tool) -> ToolDefinition:
     return ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=schema)
 
 
-async def _settle(run: Run, messages: Sequence[ModelMessage]) -> None:
-    """Calls that pydantic-ai answered itself: a person's no, and names that it does not know."""
+def _answers(messages: Sequence[ModelMessage]) -> dict[str, str]:
     parts = [part for one in messages if isinstance(one, ModelRequest) for part in one.parts]
-    told = {_answered(part): _text(part) for part in parts}
-    for call in run.pending:
-        if call.id in told:
-            judged = await run.judge(call)
-            if judged.result is None:
-                await judged.refuse(text=told[call.id])
+    return {call_id: _text(part) for part in parts if (call_id := _answered(part)) is not None}
 
 
 def _answered(part: Any) -> str | None:

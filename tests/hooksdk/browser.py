@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
 
 FLAGS = [
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -35,7 +36,7 @@ def find_browser() -> str:
 class Browser:
     """One tab, and what happened in it."""
 
-    socket: ClientConnection
+    socket: Connection
     tab: str = ""
     requests: list[str] = field(default_factory=list[str])
     complaints: list[str] = field(default_factory=list[str])

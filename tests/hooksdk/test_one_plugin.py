@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("langchain", reason="hooksdk[langchain] is not installed")
+pytest.importorskip("agents", reason="hooksdk[openai-agents] is not installed")
 pytest.importorskip("pydantic_ai", reason="hooksdk[pydantic-ai] is not installed")
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
@@ -18,6 +19,7 @@ from hooksdk.config import Config
 from hooksdk.testing import Driver, Program, ScriptedApprover, ScriptedModel, call
 from tests.hooksdk.langchain_driver import LangChainDriver
 from tests.hooksdk.loop_drivers import JudgeDriver, RunAgentDriver, SyncDriver
+from tests.hooksdk.openai_agents_driver import OpenAIAgentsDriver
 from tests.hooksdk.pydantic_ai_driver import PydanticAIDriver
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "one_plugin.py"
@@ -48,11 +50,14 @@ def tools(deleted: list[str]) -> list[Tool]:
     ]
 
 
-@pytest.mark.parametrize("driver", [RunAgentDriver, JudgeDriver, SyncDriver, LangChainDriver, PydanticAIDriver])
+FRAMEWORKS = (LangChainDriver, OpenAIAgentsDriver, PydanticAIDriver)
+
+
+@pytest.mark.parametrize("driver", [RunAgentDriver, JudgeDriver, SyncDriver, *FRAMEWORKS])
 async def test_the_same_file_denies_asks_and_trims(driver: type[Driver]):
     plugin, store, deleted, playing = keeper(), MemoryStore(), list[str](), driver()
 
-    approver = None if driver in (LangChainDriver, PydanticAIDriver) else ScriptedApprover(Later())
+    approver = None if driver in FRAMEWORKS else ScriptedApprover(Later())
 
     def program(*script: Any) -> Program:
         config = Config(allow=[])

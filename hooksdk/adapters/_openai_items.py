@@ -1,0 +1,92 @@
+"""A history of the OpenAI Agents SDK, in items of the Responses API, as messages of openai-chat, which plugins see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agents import ItemHelpers
+
+from hooksdk.adapters._conversation import FORMAT, Texts, short_texts
+from hooksdk.calls import ToolCall
+from hooksdk.formats import Message, get_format
+
+Item = dict[str, Any]
+ITEMS = get_format("openai-responses")
+
+
+def listed(items: str | list[Any]) -> list[Item]:
+    """The items that a run begins with."""
+    return [ITEMS.user(items)] if isinstance(items, str) else [dict(one) for one in items]
+
+
+def answered(item: Item) -> str | None:
+    """The id of the call that an item answers, if any."""
+    return item["call_id"] if item.get("type") == "function_call_output" else None
+
+
+def output_text(item: Item) -> str:
+    """What the model reads of a tool's output, without its images and files."""
+    output = item["output"]
+    return output if isinstance(output, str) else "\n".join(one["text"] for one in output if "text" in one)
+
+
+def plain_messages(items: Sequence[Item], handoffs: set[str]) -> list[Message]:
+    """In openai-chat: what a model says in one turn is one message there. A handoff is the SDK's own affair, and no tool call."""
+    left_out = {one["call_id"] for one in items if one.get("type") == "function_call" and one["name"] in handoffs}
+    plain: list[Message] = []
+    said: list[str] = []
+    calls: list[ToolCall] = []
+
+    def close_turn() -> None:
+        if said or calls:
+            plain.append(FORMAT.reply("\n".join(said), calls))
+        said.clear()
+        calls.clear()
+
+    for item in items:
+        if item.get("call_id") in left_out:
+            continue
+        if item.get("type") == "function_call":
+            calls.append(ToolCall(item["call_id"], item["name"], item["arguments"]))
+        elif (call_id := answered(item)) is not None:
+            close_turn()
+            plain.append({"role": "tool", "tool_call_id": call_id, "content": output_text(item)})
+        elif item.get("role") == "assistant":
+            said.append(ITEMS.text(item))
+        elif item.get("role"):
+            close_turn()
+            plain.append({"role": "user" if item["role"] == "user" else "system", "content": ITEMS.text(item)})
+    close_turn()
+    return plain
+
+
+def native_items(message: Message) -> list[Item]:
+    """The items of a message of openai-chat."""
+    if FORMAT.is_reply(message):
+        return [dict(one) for one in ITEMS.reply_messages(FORMAT.text(message), FORMAT.calls(message))]
+    if results := FORMAT.results(message):
+        return [{"type": "function_call_output", "call_id": one.call_id, "output": one.text} for one in results]
+    return [{"role": message["role"], "content": FORMAT.text(message)}]
+
+
+def trimmed_items(items: Sequence[Item], texts: Texts) -> list[Item]:
+    """The same items; of those with a trimmed result a copy, with the short text."""
+    short = short_texts([*map(answered, items)], texts)
+    return [
+        one if text is None or text == output_text(one) else {**one, "output": text}
+        for one, text in zip(items, short, strict=True)
+    ]
+
+
+def shorten(result: Any, texts: Texts) -> None:
+    """In what `to_input_list` answers."""
+    before: list[Any] = [dict(one) for one in ItemHelpers.input_to_new_input_list(result.input)]
+    outputs = [
+        one for one in result.new_items if one.type == "tool_call_output_item" and isinstance(one.raw_item, dict)
+    ]
+    short = trimmed_items([*before, *(one.raw_item for one in outputs)], texts)
+    if short[: len(before)] != before:
+        result.input = short[: len(before)]
+    for one, item in zip(outputs, short[len(before) :], strict=True):
+        one.raw_item = item

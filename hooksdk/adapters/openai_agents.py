@@ -1,0 +1,380 @@
+"""hooksdk in the OpenAI Agents SDK: a runner in the place of its own.
+
+    hooked = HookSDK(LazyHost())
+    result = await hooked.run(agent, "hi", session=session)
+
+The hooksdk session is the SDK session; without one it is `conversation`, or one of its own for each run.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast, final
+
+from agents import (
+    Agent,
+    FunctionTool,
+    Handoff,
+    ItemHelpers,
+    Model,
+    ModelProvider,
+    RunConfig,
+    Runner,
+    RunResult,
+    RunResultStreaming,
+    RunState,
+)
+from agents.items import ModelResponse
+from agents.memory import Session
+from agents.tool_context import ToolContext
+from openai.types.responses import ResponseFunctionToolCall
+
+from hooksdk.adapters._conversation import (
+    Conversation,
+    Conversations,
+    Native,
+    SomeHost,
+    native_tool,
+    plain_call,
+)
+from hooksdk.adapters._openai_items import (
+    ITEMS,
+    answered,
+    listed,
+    native_items,
+    output_text,
+    plain_messages,
+    shorten,
+    trimmed_items,
+)
+from hooksdk.approvals import Approval, ApprovalRequest
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.run import JudgedCall
+from hooksdk.tools import Tool
+
+__all__ = ["HookSDK"]
+
+Input = str | list[Any] | RunState[Any]
+ALL = 1_000_000_000
+"""A session whose settings limit what is read would be shortened by writing back what was read without a limit."""
+
+
+@final
+class HookSDK:
+    """Every policy, observer and trimmer of a host, in agents of the OpenAI Agents SDK.
+
+    - `host`: a `hooksdk.Host` that is open, or a `hooksdk.sync.LazyHost`, which `run_sync` needs.
+    - `core`: tools that tool search never hides, by name or pattern.
+    - `owner_of`: where a tool comes from, such as `("mcp", "github")`, for rules that name it; `("host", "")` without it.
+    - other keywords are those of `Session.run`, such as `context_window=200_000` and `requester={...}`.
+
+    A call that a policy asks about is one of the result's `interruptions`; `run` goes on with the state in which it is approved
+    or rejected. A host with an approver asks that one first.
+    """
+
+    def __init__(
+        self, host: SomeHost, *, core: Sequence[str] = (),
+        owner_of: Callable[[FunctionTool], tuple[str, str]] | None = None, **options: Any,
+    ) -> None:  # fmt: skip
+        self._host, self._owner_of = host, owner_of
+        self._conversations = Conversations(host, core, options)
+
+    async def run(self, agent: Agent[Any], prompt: Input, /, **options: Any) -> RunResult:
+        """`Runner.run`, with its keywords, and `conversation`, an id that counts where there is no `session`. To go on with a
+        state, give its `context` again, if it had one."""
+        return await self._played(options).whole(agent, prompt)
+
+    @asynccontextmanager
+    async def run_streamed(
+        self, agent: Agent[Any], prompt: Input, /, **options: Any
+    ) -> AsyncGenerator[RunResultStreaming]:
+        """`Runner.run_streamed`, with the keywords of `run`: `async with hooked.run_streamed(agent, "hi") as result:`, and in it
+        `result.stream_events()`. The run ends with the block, which cancels what is still at work."""
+        async with self._played(options).streamed(agent, prompt) as result:
+            yield result
+
+    def run_sync(self, agent: Agent[Any], prompt: Input, /, **options: Any) -> RunResult:
+        """`run`, for plain code. Raises `ConfigError` unless the host is a `LazyHost`."""
+        return plain_call(self._host, "run_sync(...)", "run(...)", partial(self.run, agent, prompt, **options))
+
+    def _played(self, options: dict[str, Any]) -> _Played:
+        session: Session | None = options.get("session")
+        session_id = options.pop("conversation", "") or (session.session_id if session else uuid.uuid4().hex)
+        return _Played(self._conversations.get(session_id), options, self._tool)
+
+    def _tool(self, tool: FunctionTool) -> Tool:
+        where = self._owner_of(tool) if self._owner_of else ("host", "")
+        schema = tool.params_json_schema
+        if tool.strict_json_schema:  # a strict schema requires every parameter, also one with a default
+            optional = {name for name, one in schema.get("properties", {}).items() if "default" in one}
+            schema = {**schema, "required": [one for one in schema.get("required", ()) if one not in optional]}
+        return native_tool(tool.name, tool.description, schema, *where)
+
+
+class _Played:
+    """One run of the SDK's: its agents, models and tools, each with hooksdk around it."""
+
+    def __init__(
+        self, conversation: Conversation, options: dict[str, Any], make: Callable[[FunctionTool], Tool]
+    ) -> None:
+        self.conversation, self._make = conversation, make
+        given: RunConfig | None = options.get("run_config")
+        config = given or RunConfig()
+        self._own_provider = None if given else config.model_provider
+        self._format_error = config.tool_error_formatter
+        config = replace(
+            config,
+            model=self._model(config.model),
+            model_provider=_Provider(config.model_provider, self),
+            tool_not_found_behavior="return_error_to_model",
+            tool_error_formatter=self._failure,
+        )
+        self._options: dict[str, Any] = {**options, "run_config": config}
+        self._agents: dict[int, Agent[Any]] = {}
+        self._natives: list[FunctionTool] = []
+        self._judged: dict[str, JudgedCall] = {}
+        self._failed: set[str] = set()
+        self._handoffs: set[str] = set()
+
+    async def whole(self, agent: Agent[Any], prompt: Input) -> RunResult:
+        """The run from its begin to its end."""
+
+        async def play() -> RunResult:
+            return await Runner.run(*await self._start(agent, prompt), **self._options)
+
+        try:
+            result: RunResult = await self.conversation.whole(_words(prompt), play)
+            await self._finish(result)
+            return result
+        finally:
+            if self._own_provider is not None:
+                await self._own_provider.aclose()
+
+    @asynccontextmanager
+    async def streamed(self, agent: Agent[Any], prompt: Input) -> AsyncGenerator[RunResultStreaming]:
+        """The same while it streams."""
+
+        async def start() -> RunResultStreaming:
+            return Runner.run_streamed(*await self._start(agent, prompt), **self._options)
+
+        result: RunResultStreaming = await self.conversation.whole(_words(prompt), start)
+        try:
+            yield result
+        except BaseException as error:
+            result.cancel()
+            await self.conversation.end(error)
+            raise
+        if not result.is_complete:
+            result.cancel()
+        await self._finish(result)
+
+    async def _start(self, agent: Agent[Any], prompt: Input) -> tuple[Agent[Any], Any]:
+        hooked = self._agent(agent)
+        if isinstance(prompt, RunState):  # its agents are the plain ones
+            context = self._options.get("context")
+            return hooked, await RunState.from_json(hooked, prompt.to_json(), context_override=context)
+        return hooked, prompt
+
+    async def _finish(self, result: RunResult | RunResultStreaming) -> None:
+        """End the run, and shorten in the SDK's own lists what is trimmed."""
+        if result.interruptions:
+            self.conversation.paused = "tool calls wait for an approval"
+        texts = await self.conversation.end()
+        session: Session | None = self._options.get("session")
+        if texts:
+            shorten(result, texts)
+        if texts and session is not None and not result.interruptions:
+            items: list[Any] = await session.get_items(limit=ALL)
+            if (short := trimmed_items(items, texts)) != items:
+                await session.clear_session()
+                await session.add_items(short)  # pyright: ignore[reportArgumentType] - plain items
+
+    async def _failure(self, args: Any) -> str | None:
+        self._failed.add(args.call_id)
+        text: Any = self._format_error(args) if self._format_error else None
+        return await text if inspect.isawaitable(text) else text
+
+    # Agents and tools
+
+    def _agent(self, agent: Agent[Any]) -> Agent[Any]:
+        if id(agent) not in self._agents:
+            hooked: Any = copy.copy(agent)
+            self._agents[id(agent)] = self._agents[id(hooked)] = hooked
+            hooked.get_all_tools = partial(self._tools, agent)
+            hooked.model = self._model(agent.model)
+            hooked.handoffs = [*map(self._handoff, agent.handoffs)]
+        return self._agents[id(agent)]
+
+    def _model(self, model: str | Model | None) -> str | Model | None:
+        return _Hooked(model, self) if isinstance(model, Model) else model
+
+    def _handoff(self, handoff: Any) -> Any:
+        if isinstance(handoff, Agent):
+            return self._agent(handoff)  # pyright: ignore[reportUnknownArgumentType] - of any context
+        hooked = copy.copy(handoff)
+
+        async def invoke(context: Any, text: str) -> Any:
+            return self._agent(await handoff.on_invoke_handoff(context, text))
+
+        hooked.on_invoke_handoff = invoke
+        return hooked
+
+    async def _tools(self, agent: Agent[Any], context: Any) -> list[Any]:
+        tools = await agent.get_all_tools(context)
+        natives = [one for one in tools if isinstance(one, FunctionTool)]
+        if [*map(_definition, natives)] != [
+            *map(_definition, self._natives)
+        ]:  # an MCP server's are made anew each time
+            self._natives = natives
+        run = await self.conversation.resolve(self._natives, self._make)
+        own = {one.name: one for one in natives}
+        added = [_function(tool) for tool in run.offered if tool.name not in own]
+        functions = [self._judging(one, own) for one in [*natives, *added]]
+        return [*functions, *(one for one in tools if not isinstance(one, FunctionTool))]
+
+    def _judging(self, tool: FunctionTool, own: dict[str, FunctionTool]) -> FunctionTool:
+        asks = tool.needs_approval
+
+        async def needs_approval(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
+            answer: Any = asks(context, arguments, call_id) if callable(asks) else asks
+            if await answer if inspect.isawaitable(answer) else answer:
+                return True
+            run = await self.conversation.begin()
+            call = next((one for one in run.pending if one.id == call_id), None)
+            if call is None:
+                return False  # judged where it runs
+            judged = self._judged[call_id] = await run.judge(call)
+            return judged.pending is not None
+
+        async def invoke(context: ToolContext[Any], text: str) -> Any:
+            return await self._call(ToolCall(context.tool_call_id, tool.name, text), context, own)
+
+        judging = copy.copy(tool)
+        judging.needs_approval, judging.on_invoke_tool = needs_approval, invoke
+        return judging
+
+    async def _call(self, call: ToolCall, context: ToolContext[Any], own: dict[str, FunctionTool]) -> object:
+        async def run(name: str, arguments: dict[str, Any], call_id: str) -> object:
+            text = json.dumps(arguments)
+            made = ResponseFunctionToolCall(type="function_call", name=name, arguments=text, call_id=call_id)
+            within: Any = ToolContext.from_agent_context(
+                context, call_id, tool_call=made, agent=context.agent, run_config=context.run_config
+            )
+            value = await own[name].on_invoke_tool(within, text)
+            return value, made, call_id in self._failed
+
+        def ask(judged: JudgedCall, _request: ApprovalRequest) -> Approval:
+            # Whatever waits was asked about before: only an approved call comes here.
+            approved = context.is_tool_approved(context.tool_name, judged.call.id)
+            return Approval(True) if approved else Approval(False, "nobody was asked")
+
+        native = Native(run, _result, ())
+        result = await self.conversation.call(call, native, ask, self._judged.pop(call.id, None))
+        value = cast("tuple[object, ...] | ToolResult", native.value)
+        return value[0] if native.result == result and isinstance(value, tuple) else result.text
+
+    # The model's turns
+
+    async def before(self, items: str | list[Any], tools: Sequence[Any], handoffs: Sequence[Handoff]) -> Any:
+        """What the model is sent: the items, and of the tools those that are offered."""
+        self._handoffs.update(one.tool_name for one in handoffs)
+        given = listed(items)
+        outputs = {one["call_id"]: output_text(one) for one in given if answered(one)}
+        await self.conversation.settle(outputs)
+        run = await self.conversation.begin()
+        prepared = await run.prepare_messages(plain_messages(given, self._handoffs), follow=True)
+        offered = {tool.name for tool in run.offered}
+        shown = [one for one in tools if not isinstance(one, FunctionTool) or one.name in offered]
+        names = {one.name for one in shown}
+        shown += [_function(tool) for tool in run.offered if tool.name not in names]
+        if prepared.replaced:
+            return [item for message in prepared for item in native_items(message)], shown
+        added = [ITEMS.user(text) for text in prepared.added]
+        return [*trimmed_items(given, prepared.trimmed), *added], shown
+
+    async def after(self, output: Sequence[Any], usage: Any) -> None:
+        """Record the reply before its tools run."""
+        items: list[Any] = [one if isinstance(one, dict) else one.model_dump(exclude_unset=True) for one in output]
+        tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens} if usage else None
+        if messages := plain_messages(items, self._handoffs):
+            await (await self.conversation.begin()).record(messages, usage=tokens)
+
+
+@final
+class _Hooked(Model):
+    def __init__(self, model: Model, played: _Played) -> None:
+        self._model, self._played = model, played
+
+    async def get_response(
+        self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, output_schema: Any, handoffs: Any,  # noqa: A002 - the SDK's own
+        tracing: Any, **named: Any,
+    ) -> ModelResponse:  # fmt: skip
+        items, shown = await self._played.before(input, tools, handoffs)
+        response = await self._model.get_response(
+            system_instructions, items, model_settings, shown, output_schema, handoffs, tracing, **named
+        )
+        await self._played.after(response.output, response.usage)
+        return response
+
+    async def stream_response(
+        self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, output_schema: Any, handoffs: Any,  # noqa: A002 - the SDK's own
+        tracing: Any, **named: Any,
+    ) -> AsyncIterator[Any]:  # fmt: skip
+        items, shown = await self._played.before(input, tools, handoffs)
+        async for event in self._model.stream_response(
+            system_instructions, items, model_settings, shown, output_schema, handoffs, tracing, **named
+        ):
+            if event.type == "response.completed":
+                await self._played.after(event.response.output, event.response.usage)
+            yield event
+
+    def get_retry_advice(self, request: Any) -> Any:
+        return self._model.get_retry_advice(request)
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
+@final
+class _Provider(ModelProvider):
+    def __init__(self, provider: ModelProvider, played: _Played) -> None:
+        self._provider, self._played = provider, played
+
+    def get_model(self, model_name: str | None) -> Model:
+        return _Hooked(self._provider.get_model(model_name), self._played)
+
+    async def aclose(self) -> None:
+        await self._provider.aclose()
+
+
+def _definition(tool: FunctionTool) -> tuple[str, str, Any]:
+    return tool.name, tool.description, tool.params_json_schema
+
+
+def _function(tool: Tool) -> FunctionTool:
+    async def invoke(_context: Any, _text: str) -> str:
+        raise AssertionError  # hooksdk runs it
+
+    schema = dict(tool.parameters or {"type": "object", "properties": {}})
+    return FunctionTool(
+        name=tool.name, description=tool.description, params_json_schema=schema, on_invoke_tool=invoke,
+        strict_json_schema=False,
+    )  # fmt: skip
+
+
+def _result(value: Any) -> ToolResult:
+    if isinstance(value, ToolResult):
+        return value
+    output, call, is_error = value
+    return ToolResult(output_text({**ItemHelpers.tool_call_output_item(call, output)}), is_error=is_error)
+
+
+def _words(prompt: object) -> str | None:
+    return prompt if isinstance(prompt, str) else None
