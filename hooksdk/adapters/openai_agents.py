@@ -8,6 +8,7 @@ The hooksdk session is the SDK session; without one it is `conversation`, or one
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import inspect
 import json
@@ -154,26 +155,34 @@ class _Played:
             await self._finish(result)
             return result
         finally:
-            if self._own_provider is not None:
-                await self._own_provider.aclose()
+            await self._close()
 
     @asynccontextmanager
     async def streamed(self, agent: Agent[Any], prompt: Input) -> AsyncGenerator[RunResultStreaming]:
-        """The same while it streams."""
+        """The same while it streams. Whoever leaves it early cancels the run."""
 
         async def start() -> RunResultStreaming:
             return Runner.run_streamed(*await self._start(agent, prompt), **self._options)
 
-        result: RunResultStreaming = await self.conversation.whole(_words(prompt), start)
         try:
-            yield result
-        except BaseException as error:
-            result.cancel()
-            await self.conversation.end(error)
-            raise
-        if not result.is_complete:
-            result.cancel()
-        await self._finish(result)
+            result: RunResultStreaming = await self.conversation.whole(_words(prompt), start)
+            try:
+                yield result
+            except BaseException as error:
+                result.cancel()
+                await self.conversation.end(error)
+                raise
+            if result.is_complete:
+                await self._finish(result)
+            else:
+                result.cancel()
+                await self.conversation.end(asyncio.CancelledError())
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        if self._own_provider is not None:
+            await self._own_provider.aclose()
 
     async def _start(self, agent: Agent[Any], prompt: Input) -> tuple[Agent[Any], Any]:
         hooked = self._agent(agent)

@@ -183,7 +183,9 @@ async def test_a_stream_that_is_left_ends_the_run():
         with pytest.raises(RuntimeError, match="enough"):
             async with HookSDK(host).run_streamed(agent, "go", run_config=PLAIN):
                 raise RuntimeError("enough")
-    assert [one.reason for one in seen.of(AgentEnd)] == ["error"]
+        async with HookSDK(host).run_streamed(agent, "go", run_config=PLAIN):
+            pass
+    assert [one.reason for one in seen.of(AgentEnd)] == ["error", "cancelled"]
 
 
 async def test_plain_code_needs_a_lazy_host():
