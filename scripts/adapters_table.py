@@ -7,9 +7,10 @@ What it says is held by tests: a case without a reason passes, and one with a re
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Mapping
-from importlib.metadata import version
+from importlib.metadata import distributions
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -22,6 +23,16 @@ from tests.hooksdk.loop_drivers import JudgeDriver, RunAgentDriver, SyncDriver  
 from tests.hooksdk.openai_agents_driver import OpenAIAgentsDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.pydantic_ai_driver import PydanticAIDriver  # noqa: E402 - the path comes first
 
+
+def cannot_of(module: str) -> Mapping[str, str]:
+    """What a driver cannot hold whose framework is not installed here (scripts/frameworks)."""
+    source = ROOT / "tests" / "hooksdk" / f"{module}_driver.py"
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "cannot" and node.value is not None:
+            return ast.literal_eval(node.value)
+    raise LookupError(f"{source} says nowhere what its framework cannot hold")
+
+
 OWN: dict[str, Mapping[str, str]] = {
     "[`run_agent`](agent.md)": RunAgentDriver.cannot,
     "[a loop of your own](../how-to/embed-a-host.md)": JudgeDriver.cannot,
@@ -31,6 +42,7 @@ FRAMEWORKS: dict[str, tuple[str, Mapping[str, str]]] = {
     "[LangChain](../how-to/langchain.md)": ("langchain", LangChainDriver.cannot),
     "[OpenAI Agents](../how-to/openai-agents.md)": ("openai-agents", OpenAIAgentsDriver.cannot),
     "[pydantic-ai](../how-to/pydantic-ai.md)": ("pydantic-ai-slim", PydanticAIDriver.cannot),
+    "[Google ADK](../how-to/google-adk.md)": ("google-adk", cannot_of("google_adk")),
 }
 BEGIN = """# Adapters
 
@@ -58,7 +70,9 @@ def table() -> list[str]:
 
 def versions() -> str:
     """What was installed when the page was written."""
-    return ", ".join(f"{package} {version(package)}" for package, _ in FRAMEWORKS.values())
+    places = [*sys.path, *map(str, ROOT.glob(".venv-*/lib/python*/site-packages"))]
+    installed = {one.name: one.version for one in distributions(path=places)}
+    return ", ".join(f"{package} {installed[package]}" for package, _ in FRAMEWORKS.values())
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
+LEFT_OUT = {"dev", "docs", "google-adk"}
+"""For work on hooksdk itself, or in an environment of its own."""
 TEXT = (ROOT / "constraints.txt").read_text("utf-8")
 MATCHES = list(
     re.finditer(
@@ -25,7 +27,7 @@ ENTRIES = {match["name"]: match for match in MATCHES}
 def direct() -> list[Requirement]:
     """What pyproject.toml names for users, without hooksdk's own extras by name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = [lines for extra, lines in project["optional-dependencies"].items() if extra not in {"dev", "docs"}]
+    extras = [lines for extra, lines in project["optional-dependencies"].items() if extra not in LEFT_OUT]
     wanted = [Requirement(line) for lines in (project["dependencies"], *extras) for line in lines]
     return [one for one in wanted if one.name != "hooksdk"]
 

@@ -7,6 +7,7 @@ import importlib.util
 import pytest
 
 pytest.importorskip("langchain", reason="hooksdk[langchain] is not installed")
+pytest.importorskip("agents", reason="hooksdk[openai-agents] is not installed")
 pytest.importorskip("pydantic_ai", reason="hooksdk[pydantic-ai] is not installed")
 pytestmark = pytest.mark.heavy
 

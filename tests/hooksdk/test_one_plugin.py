@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("langchain", reason="hooksdk[langchain] is not installed")
-pytest.importorskip("agents", reason="hooksdk[openai-agents] is not installed")
-pytest.importorskip("pydantic_ai", reason="hooksdk[pydantic-ai] is not installed")
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 from hooksdk import MemoryStore, Tool
 from hooksdk.approvals import Later
 from hooksdk.config import Config
 from hooksdk.testing import Driver, Program, ScriptedApprover, ScriptedModel, call
-from tests.hooksdk.langchain_driver import LangChainDriver
 from tests.hooksdk.loop_drivers import JudgeDriver, RunAgentDriver, SyncDriver
-from tests.hooksdk.openai_agents_driver import OpenAIAgentsDriver
-from tests.hooksdk.pydantic_ai_driver import PydanticAIDriver
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "one_plugin.py"
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -50,14 +45,27 @@ def tools(deleted: list[str]) -> list[Tool]:
     ]
 
 
-FRAMEWORKS = (LangChainDriver, OpenAIAgentsDriver, PydanticAIDriver)
+OWN: list[type[Driver]] = [RunAgentDriver, JudgeDriver, SyncDriver]
+FRAMEWORKS = {
+    "langchain": "LangChainDriver", "openai_agents": "OpenAIAgentsDriver", "google_adk": "GoogleADKDriver",
+    "pydantic_ai": "PydanticAIDriver",
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("driver", [RunAgentDriver, JudgeDriver, SyncDriver, *FRAMEWORKS])
-async def test_the_same_file_denies_asks_and_trims(driver: type[Driver]):
-    plugin, store, deleted, playing = keeper(), MemoryStore(), list[str](), driver()
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+async def test_the_same_file_in_a_framework(framework: str):
+    pytest.importorskip(f"hooksdk.adapters.{framework}", reason=f"{framework} is not installed", exc_type=ImportError)
+    driver = getattr(importlib.import_module(f"tests.hooksdk.{framework}_driver"), FRAMEWORKS[framework])
+    await denies_asks_and_trims(driver(), approver=None)
 
-    approver = None if driver in FRAMEWORKS else ScriptedApprover(Later())
+
+@pytest.mark.parametrize("driver", OWN)
+async def test_the_same_file_in_a_loop_of_hooksdks(driver: type[Driver]):
+    await denies_asks_and_trims(driver(), approver=ScriptedApprover(Later()))
+
+
+async def denies_asks_and_trims(playing: Driver, approver: Any) -> None:
+    plugin, store, deleted = keeper(), MemoryStore(), list[str]()
 
     def program(*script: Any) -> Program:
         config = Config(allow=[])

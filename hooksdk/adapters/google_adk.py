@@ -1,0 +1,380 @@
+"""hooksdk in Google's Agent Development Kit: a plugin of an `App`.
+
+    app = App(name="shop", root_agent=agent, plugins=[HookSDK(LazyHost())])
+
+Put it first. The session is that of ADK: application, user and session id, with colons between them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast, final
+
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.agents.llm_agent import LlmAgent
+from google.adk.agents.readonly_context import ReadonlyContext
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.base_toolset import BaseToolset
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from hooksdk.adapters._conversation import (
+    FORMAT,
+    Conversation,
+    Conversations,
+    Native,
+    SomeHost,
+    Texts,
+    native_tool,
+    short_texts,
+)
+from hooksdk.approvals import Approval, ApprovalRequest
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.formats import Message
+from hooksdk.run import JudgedCall, Run
+from hooksdk.tools import Tool
+
+__all__ = ["HookSDK"]
+
+OWN_ID = "hooksdk-"
+"""Begins the id that a call gets whose model gives none, as Gemini: ADK's own, `adk-`, are not in what the model is sent."""
+REQUEST_CONFIRMATION = "adk_request_confirmation"
+"""The call that ADK makes to ask a person."""
+WAITS = "This tool call requires confirmation, please approve or reject."
+
+
+class _Pause(Exception):
+    """A tool of ADK's, or a policy, waits for a person."""
+
+
+@dataclass
+class _Invocation:
+    conversation: Conversation
+    declared: Mapping[str, types.FunctionDeclaration] = field(default_factory=dict[str, types.FunctionDeclaration])
+    tools: Sequence[BaseTool] = ()
+    bridges: Sequence[BaseTool] = ()
+    """Whose calls go on in this run."""
+
+
+@final
+class HookSDK(BasePlugin):
+    """Every policy, observer and trimmer of a host, in agents of Google's ADK.
+
+    - `host`: a `hooksdk.Host` that is open, or a `hooksdk.sync.LazyHost`, which `runner.run` and `adk web` need.
+    - `core`: tools that tool search never hides, by name or pattern.
+    - `owner_of`: where a tool comes from, such as `("mcp", "github")`, for rules that name it; `("host", "")` without it.
+    - other keywords are those of `Session.run`, such as `context_window=200_000` and `requester={...}`.
+
+    A call that a policy asks about pauses the agent by ADK's own tool confirmation, and is answered as there. A host with an
+    approver asks that one first.
+    """
+
+    def __init__(
+        self, host: SomeHost, *, core: Sequence[str] = (),
+        owner_of: Callable[[BaseTool], tuple[str, str]] | None = None, **options: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(name="hooksdk")
+        self._owner_of = owner_of
+        self._conversations = Conversations(host, core, options)
+        self._open: dict[str, _Invocation] = {}
+        self._ends: set[asyncio.Task[Any]] = set()
+
+    async def before_run_callback(self, *, invocation_context: InvocationContext) -> types.Content | None:
+        """A run begins."""
+        session, content = invocation_context.session, invocation_context.user_content
+        session_id = f"{session.app_name}:{session.user_id}:{session.id}"
+        await self._conversations.begin(session_id, _words(content) if content else None)
+        invocation_id = invocation_context.invocation_id
+        self._open[invocation_id] = invocation = _Invocation(self._conversations.get(session_id))
+        await self._know(invocation_context, invocation)
+        task = asyncio.current_task()
+        if task is not None:  # ADK tells no plugin of a cancellation
+            task.add_done_callback(lambda done: self._left(invocation_id) if done.cancelled() else None)
+        return None
+
+    async def _know(self, context: InvocationContext, invocation: _Invocation) -> None:
+        """A call that goes on after a pause has to be of a tool of the agent's own, which a bridge of tool search is not."""
+        calls = [one for event in context.session.events for one in event.get_function_calls()]
+        asked = [one.args or {} for one in calls if one.name == REQUEST_CONFIRMATION]
+        names = {str(one.get("originalFunctionCall", {}).get("name")) for one in asked}
+        agent: Any = context.agent
+        if names and isinstance(agent, LlmAgent):
+            own = {one.name for one in await agent.canonical_tools(ReadonlyContext(context))}
+            invocation.bridges = [_Offered(Tool(name=name, description="")) for name in names - own]
+            tools: list[Any] = agent.tools  # pyright: ignore[reportUnknownMemberType] - functions of any kind
+            if invocation.bridges and not any(isinstance(one, _Bridges) for one in tools):
+                tools.append(_Bridges(self._open))
+
+    def _left(self, invocation_id: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._end(invocation_id, asyncio.CancelledError()))
+        self._ends.add(task)
+        task.add_done_callback(self._ends.discard)
+
+    async def _end(self, invocation_id: str, error: BaseException | None = None) -> None:
+        if invocation := self._open.pop(invocation_id, None):
+            await invocation.conversation.end(error)
+
+    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """A run has its answer, or a call waits."""
+        await self._end(invocation_context.invocation_id)
+
+    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+        """A run has failed."""
+        await self._end(invocation_context.invocation_id, error)
+
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> LlmResponse | None:
+        """Offer what is granted, and show what is trimmed."""
+        invocation = self._open[callback_context.invocation_id]
+        conversation = invocation.conversation
+        own = {name: one for name, one in llm_request.tools_dict.items() if not isinstance(one, _Offered)}
+        llm_request.tools_dict = {**own}
+        run = await self._resolve(invocation, own)
+        messages = _plain(llm_request.contents)
+        await conversation.settle({one["tool_call_id"]: one["content"] for one in messages if one["role"] == "tool"})
+        prepared = await run.prepare_messages(messages, follow=True)
+        if prepared.replaced:
+            llm_request.contents = [*map(_native, prepared)]
+        else:
+            added = [types.Content(role="user", parts=[types.Part(text=text)]) for text in prepared.added]
+            llm_request.contents = [*_trimmed(llm_request.contents, prepared.trimmed), *added]
+        offered = {tool.name: tool for tool in run.offered}
+        for tool in llm_request.config.tools or ():
+            if isinstance(tool, types.Tool) and tool.function_declarations:
+                tool.function_declarations = [
+                    one for one in tool.function_declarations if one.name in own and one.name in offered
+                ]
+        llm_request.append_tools([_Offered(tool) for name, tool in offered.items() if name not in own])
+        return None
+
+    async def _resolve(self, invocation: _Invocation, tools: Mapping[str, BaseTool]) -> Run:
+        declared = {name: one for name, tool in tools.items() if (one := _declaration(tool)) is not None}
+        if declared != invocation.declared:  # a toolset's are made anew each time
+            invocation.declared, invocation.tools = declared, [tools[name] for name in declared]
+        return await invocation.conversation.resolve(invocation.tools, self._tool)
+
+    def _tool(self, tool: BaseTool) -> Tool:
+        where = self._owner_of(tool) if self._owner_of else ("host", "")
+        return native_tool(tool.name, tool.description, _schema(_declaration(tool)), *where)
+
+    async def after_model_callback(
+        self, *, callback_context: CallbackContext, llm_response: LlmResponse
+    ) -> LlmResponse | None:
+        """Record the reply before its tools run."""
+        content = llm_response.content
+        if llm_response.partial or content is None:
+            return None
+        for part in _parts(content):
+            if part.function_call and not part.function_call.id:
+                part.function_call.id = OWN_ID + uuid.uuid4().hex
+        used = llm_response.usage_metadata
+        usage = (
+            {"input_tokens": used.prompt_token_count, "output_tokens": used.candidates_token_count} if used else None
+        )
+        conversation = self._open[callback_context.invocation_id].conversation
+        await (await conversation.begin()).record(_plain([content]), usage=usage)
+        return None
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> dict[str, Any] | None:
+        """Judge the call, run its tool, and record what came of it."""
+        invocation = self._open[tool_context.invocation_id]
+        conversation = invocation.conversation
+        if not invocation.tools:  # it goes on after a pause, with this call
+            agent = cast("LlmAgent", tool_context.get_invocation_context().agent)
+            own = [one for one in await agent.canonical_tools() if not isinstance(one, _Offered)]
+            await self._resolve(invocation, {one.name: one for one in own})
+        tools = {one.name: one for one in [*invocation.tools, tool]}
+
+        async def run(name: str, arguments: dict[str, Any], call_id: str) -> object:
+            value = await _confirmed(tools[name], arguments, tool_context)
+            if call_id in tool_context.actions.requested_tool_confirmations:
+                raise _Pause
+            return value
+
+        def ask(_judged: JudgedCall, request: ApprovalRequest) -> Approval:
+            answer = tool_context.tool_confirmation
+            if answer is None:
+                tool_context.request_confirmation(hint="\n".join(filter(None, (request.title, request.description))))
+                raise _Pause
+            return Approval(answer.confirmed)
+
+        native = Native(run, _result, _Pause)
+        call = ToolCall(tool_context.function_call_id or "", tool.name, tool_args)
+        conversation.working += 1
+        try:
+            result = await conversation.call(call, native, ask)
+        except _Pause:
+            conversation.paused = "a tool call waits for a confirmation"
+            tool_context.actions.skip_summarization = True
+            return {"error": WAITS}
+        finally:
+            conversation.working -= 1
+        if native.result != result:
+            return {"error" if result.is_error else "result": result.text}
+        return _response(native.value)
+
+
+@final
+class _Offered(BaseTool):
+    """A plugin's tool, or a bridge, which hooksdk runs itself."""
+
+    def __init__(self, tool: Tool) -> None:
+        super().__init__(name=tool.name, description=tool.description)
+        self._parameters = tool.parameters or {"type": "object", "properties": {}}
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name, description=self.description, parameters_json_schema=self._parameters
+        )
+
+
+@final
+class _Bridges(BaseToolset):
+    def __init__(self, invocations: Mapping[str, _Invocation]) -> None:
+        super().__init__()
+        self._invocations = invocations
+
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        invocation = self._invocations.get(readonly_context.invocation_id) if readonly_context else None
+        return [*invocation.bridges] if invocation else []
+
+
+async def _confirmed(tool: BaseTool, arguments: dict[str, Any], context: ToolContext) -> object:
+    """What the tool answers, unless it requires a confirmation of its own."""
+    if await tool.check_require_confirmation(arguments, context) is True:
+        if context.tool_confirmation is None:
+            context.request_confirmation(hint=f"May {tool.name} run?")
+            return None
+        if not context.tool_confirmation.confirmed:
+            return ToolResult.error("This tool call is rejected.")
+    return await tool.run_async(args=arguments, tool_context=context)
+
+
+def _declaration(tool: BaseTool) -> types.FunctionDeclaration | None:
+    return tool._get_declaration()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - what a tool of ADK's overrides
+
+
+def _schema(declaration: types.FunctionDeclaration | None) -> dict[str, Any]:
+    if declaration is None:
+        return {}
+    if declaration.parameters_json_schema is not None:
+        return declaration.parameters_json_schema
+    schema = declaration.parameters
+    return schema.json_schema.model_dump(mode="json", by_alias=True, exclude_none=True) if schema else {}
+
+
+def _response(value: object) -> dict[str, Any]:
+    """What stands in the answer to a call; ADK would run the tool again for None."""
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    return {"result": value}
+
+
+def _result(value: object) -> ToolResult:
+    return value if isinstance(value, ToolResult) else ToolResult(_response_text(_response(value)))
+
+
+def _response_text(response: Mapping[str, Any]) -> str:
+    if len(response) == 1 and isinstance(text := response.get("result", response.get("error")), str):
+        return text
+    return json.dumps(response, default=str, ensure_ascii=False)
+
+
+def _parts(content: types.Content | None) -> Sequence[types.Part]:
+    return content.parts or () if content else ()
+
+
+def _words(content: types.Content) -> str:
+    return "\n".join(part.text for part in _parts(content) if part.text and not part.thought)
+
+
+def _ids(contents: Sequence[types.Content]) -> list[str]:
+    """The id of each call and answer, in their order. Where there is none, an answer is that of the oldest open call of its name."""
+    ids: list[str] = []
+    open_calls: list[tuple[str | None, str]] = []
+    for part in (part for content in contents for part in _parts(content)):
+        if call := part.function_call:
+            ids.append(call.id or f"{OWN_ID}{len(ids)}")
+            open_calls.append((call.name, ids[-1]))
+        elif response := part.function_response:
+            mine = [one for one in open_calls if response.id == one[1] or (not response.id and response.name == one[0])]
+            ids.append(mine[0][1] if mine else response.id or f"{OWN_ID}{len(ids)}")
+            open_calls = [one for one in open_calls if one not in mine[:1]]
+    return ids
+
+
+def _plain(contents: Sequence[types.Content]) -> list[Message]:
+    ids = iter(_ids(contents))
+    plain: list[Message] = []
+    for content in contents:
+        calls: list[ToolCall] = []
+        for part in _parts(content):
+            if call := part.function_call:
+                calls.append(ToolCall(next(ids), call.name or "", call.args or {}))
+            elif response := part.function_response:
+                text = _response_text(response.response or {})
+                plain.append({"role": "tool", "tool_call_id": next(ids), "content": text})
+        text = _words(content)
+        if content.role == "model":
+            plain.append(FORMAT.reply(text, calls))
+        elif text:
+            plain.append({"role": "user", "content": text})
+    return plain
+
+
+def _trimmed(contents: Sequence[types.Content], texts: Texts) -> list[types.Content]:
+    """The same contents, as the model is sent them: of those with a trimmed result a copy, with the short text, and without the
+    ids that are hooksdk's."""
+    ids = iter(_ids(contents))
+    answered = [
+        next(ids) if part.function_response else (next(ids) and None)
+        for content in contents
+        for part in _parts(content)
+        if part.function_call or part.function_response
+    ]
+    short = iter(short_texts(answered, texts))
+    return [
+        content.model_copy(update={"parts": [_sent(part, short) for part in _parts(content)]}) for content in contents
+    ]
+
+
+def _sent(part: types.Part, short: Any) -> types.Part:
+    for name in ("function_call", "function_response"):
+        if (one := getattr(part, name)) is not None:
+            text = next(short)
+            changes: dict[str, Any] = {}
+            if text is not None and text != _response_text(one.response or {}):
+                changes["response"] = {"result": text}
+            if (one.id or "").startswith(OWN_ID):
+                changes["id"] = None
+            return part.model_copy(update={name: one.model_copy(update=changes)}) if changes else part
+    return part
+
+
+def _native(message: Message) -> types.Content:
+    """A message that a plugin has put in."""
+    text = FORMAT.text(message)
+    if FORMAT.is_reply(message):
+        calls = [
+            types.FunctionCall(id=one.id, name=one.name, args=json.loads(cast("str", one.arguments)))
+            for one in FORMAT.calls(message)
+        ]
+        parts = [types.Part(text=text)] if text else []
+        return types.Content(role="model", parts=[*parts, *(types.Part(function_call=one) for one in calls)])
+    for result in FORMAT.results(message):
+        response = types.FunctionResponse(
+            id=result.call_id, name=result.name or "tool", response={"result": result.text}
+        )
+        return types.Content(role="user", parts=[types.Part(function_response=response)])
+    return types.Content(role="user", parts=[types.Part(text=text)])
