@@ -109,7 +109,7 @@ class HookSDK(BasePlugin):
         if names and isinstance(agent, LlmAgent):
             own = {one.name for one in await agent.canonical_tools(ReadonlyContext(context))}
             invocation.bridges = [_Offered(Tool(name=name, description="")) for name in names - own]
-            tools: Any = agent.tools  # pyright: ignore[reportUnknownMemberType] - functions of any kind
+            tools = cast("Any", agent).tools
             if invocation.bridges and not any(isinstance(one, _Bridges) for one in tools):
                 tools.append(_Bridges(self._open))
 
