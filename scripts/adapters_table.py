@@ -43,6 +43,7 @@ FRAMEWORKS: dict[str, tuple[str, Mapping[str, str]]] = {
     "[OpenAI Agents](../how-to/openai-agents.md)": ("openai-agents", OpenAIAgentsDriver.cannot),
     "[pydantic-ai](../how-to/pydantic-ai.md)": ("pydantic-ai-slim", PydanticAIDriver.cannot),
     "[Google ADK](../how-to/google-adk.md)": ("google-adk", cannot_of("google_adk")),
+    "[Strands](../how-to/strands.md)": ("strands-agents", cannot_of("strands")),
 }
 BEGIN = """# Adapters
 

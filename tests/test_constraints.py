@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-LEFT_OUT = {"dev", "docs", "google-adk"}
+LEFT_OUT = {"dev", "docs", "google-adk", "strands"}
 """For work on hooksdk itself, or in an environment of its own."""
 TEXT = (ROOT / "constraints.txt").read_text("utf-8")
 MATCHES = list(

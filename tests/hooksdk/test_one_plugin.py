@@ -48,7 +48,7 @@ def tools(deleted: list[str]) -> list[Tool]:
 OWN: list[type[Driver]] = [RunAgentDriver, JudgeDriver, SyncDriver]
 FRAMEWORKS = {
     "langchain": "LangChainDriver", "openai_agents": "OpenAIAgentsDriver", "google_adk": "GoogleADKDriver",
-    "pydantic_ai": "PydanticAIDriver",
+    "pydantic_ai": "PydanticAIDriver", "strands": "StrandsDriver",
 }  # fmt: skip
 
 
