@@ -34,10 +34,17 @@ class Scripted(Model):
     def __init__(self, scripted: ScriptedModel) -> None:
         self.scripted = scripted
 
-    async def get_response(self, *args: Any, **_options: Any) -> ModelResponse:
-        _, given, _, tools, *_ = args
+    async def get_response(
+        self,
+        system_instructions: Any,
+        input: Any,  # noqa: A002 - the SDK's own
+        model_settings: Any,
+        tools: Any,
+        *args: Any,
+        **_options: Any,
+    ) -> ModelResponse:
         offered = [Tool(name=one.name, description=one.description, parameters=one.params_json_schema) for one in tools]
-        items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        items = [{"role": "user", "content": input}] if isinstance(input, str) else input
         message = (await self.scripted.reply(plain_messages(items, set()), CHAT.tools(offered))).message
         output: list[Any] = []
         if text := CHAT.text(message):
