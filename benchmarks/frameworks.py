@@ -32,7 +32,13 @@ from hooksdk.testing import ScriptedModel, call  # noqa: E402 - the path comes f
 
 CALLS, ROUNDS = 20, 9
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-TOOL = Tool(name="read_file", description="Read a file.", source="host", parameters=PATH, execute=str)
+
+
+def read_file(arguments: dict[str, Any]) -> str:
+    return f"text of {arguments['path']}"
+
+
+TOOL = Tool(name="read_file", description="Read a file.", source="host", parameters=PATH, execute=read_file)
 Play = Callable[[], Awaitable[Any]]
 
 
