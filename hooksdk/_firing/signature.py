@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FunctionType, UnionType
-from typing import Any, ForwardRef, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ForwardRef, Union, cast, get_args, get_origin, get_type_hints
 from weakref import WeakKeyDictionary
 
 import pydantic
@@ -194,22 +194,21 @@ def _field(
         advice = f"Write its type, such as `{parameter.name}: {kind}`"
         raise ToolSchemaError(name, locate(function), f"parameter '{parameter.name}' has no type", advice)
     default: Any = ... if parameter.default is parameter.empty else parameter.default
-    info = (
-        FieldInfo.from_annotated_attribute(annotation, default)
-        if default is not ...
-        else FieldInfo.from_annotation(annotation)
+    own = (
+        FieldInfo.from_annotation(annotation)
+        if default is ...
+        else FieldInfo.from_annotated_attribute(annotation, default)
     )
-    if info.description is None and parameter.name in descriptions:
-        info.description = descriptions[parameter.name]
-    return annotation, info
+    alias = parameter.name  # all three, so that one of the annotation's own does not count
+    info: Any = {"alias": alias, "validation_alias": alias, "serialization_alias": alias}
+    if own.description is None and parameter.name in descriptions:
+        info["description"] = descriptions[parameter.name]
+    return Annotated[annotation, pydantic.Field(**info)], default
 
 
 def _model(function: Callable[..., Any], name: str, fields: dict[str, Any]) -> type[pydantic.BaseModel]:
     # Names such as `schema` or `_x` are fine as parameters but not as fields, so fields are numbered and aliased.
-    numbered: dict[str, Any] = {}
-    for index, (parameter, (annotation, info)) in enumerate(fields.items()):
-        info.alias = info.validation_alias = info.serialization_alias = parameter
-        numbered[f"field_{index}"] = (annotation, info)
+    numbered = {f"field_{index}": field for index, field in enumerate(fields.values())}
     config = pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False)
     try:
         return pydantic.create_model(name, __config__=config, **numbered)
