@@ -11,7 +11,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -31,8 +32,8 @@ SETTINGS = {
 class Postgres:
     """A running server."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, run: Callable[..., None]) -> None:
+        self.folder, self.run = folder, run
         self._numbers = itertools.count(1)
 
     def url(self) -> str:
@@ -40,6 +41,18 @@ class Postgres:
         schema = f"place{next(self._numbers)}"
         self.sql(f"CREATE SCHEMA {schema}")
         return f"postgresql://hooksdk@/postgres?host={quote(str(self.folder))}&options=-csearch_path%3D{schema}"
+
+    def restart(self, mode: str, *, pause: float) -> None:
+        """Stop it, and start it again after so many seconds."""
+        self.run("pg_ctl", "-D", self.folder / "data", "-m", mode, "-w", "stop")
+        time.sleep(pause)
+        self.start()
+
+    def start(self) -> None:
+        """Start it."""
+        settings = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
+        options = f"-k {self.folder} {settings}"
+        self.run("pg_ctl", "-D", self.folder / "data", "-l", self.folder / "log", "-w", "-o", options, "start")
 
     def sql(self, statement: str) -> None:
         """Run a statement as the server's owner."""
@@ -63,13 +76,13 @@ def running() -> Generator[Postgres]:
         if os.getuid() == 0:  # the server refuses to run as root
             shutil.chown(folder, "postgres")
         data = folder / "data"
-        settings = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
         run = functools.partial(_run, programs[-1], folder)
         try:
             run("initdb", "-D", data, "-U", "hooksdk", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
-            run("pg_ctl", "-D", data, "-l", folder / "log", "-w", "-o", f"-k {folder} {settings}", "start")
+            server = Postgres(folder, run)
+            server.start()
             try:
-                yield Postgres(folder)
+                yield server
             finally:
                 run("pg_ctl", "-D", data, "-m", "immediate", "stop")
         finally:

@@ -23,6 +23,8 @@ Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 PAUSES = (0.02, 0.1, 0.3, 1.0)
 """Seconds before each further try of a transaction that met a conflict, a busy file or a lost connection."""
+RESTART = 30
+"""How many more tries there are, one each second, while a server of databases restarts."""
 LOCK_SECONDS = 2
 """How long one try waits for another transaction, of one session or of the file."""
 MIGRATION_LOCK = 0x686F6F6B73646B
@@ -71,14 +73,16 @@ class Database:
         self._ready = False
         self._texts: dict[str, TextClause] = {}
         # SQLite takes one writer at a time: who waits in this process waits in line instead of asking the file again and again.
-        size: dict[str, Any] = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 600} if self._file else {}
-        self.engine = create_async_engine(url, **size)
+        size: dict[str, Any] = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 600}
+        # A pooler gives each transaction another of the server's connections, where a prepared statement may be unknown.
+        unprepared: dict[str, Any] = {"connect_args": {"prepare_threshold": None}}
+        self.engine = create_async_engine(url, **(size if self._file else unprepared))
         engine = self.engine.sync_engine
         if self._file:
             event.listen(engine, "connect", _set_up_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
         else:
-            event.listen(engine, "connect", _set_up_postgres(stall))
+            event.listen(engine, "begin", _begin_postgres(stall))
 
     def _text(self, statement: str) -> TextClause:
         if statement not in self._texts:
@@ -95,23 +99,27 @@ class Database:
         """True for an SQLite file that nobody has written yet; looking does not make it."""
         return self._file is not None and not self._ready and not await in_thread(self._file.exists)
 
-    async def transaction(self, step: Callable[[Transaction], Awaitable[T]], *, writes: bool = True) -> T:
+    async def transaction(
+        self, step: Callable[[Transaction], Awaitable[T]], *, writes: bool = True, patient: bool = True
+    ) -> T:
         """Run `step` in one transaction, to its end whoever cancels the caller: durable when this returns. It runs again
-        after a conflict, a busy file or a lost connection, a few times at most. Raises `StoreError`.
+        after a conflict, a busy file or a lost connection, a few times at most, and while the server restarts half a minute
+        long, if it is `patient`. Raises `StoreError`.
         """
-        return await run_shielded(self._persist, step, writes)
+        return await run_shielded(self._persist, step, writes, RESTART if patient else 0)
 
-    async def _persist(self, step: Callable[[Transaction], Awaitable[T]], writes: bool) -> T:
-        for pause in (*PAUSES, None):
+    async def _persist(self, step: Callable[[Transaction], Awaitable[T]], writes: bool, restart: int) -> T:
+        for number in range(len(PAUSES) + restart + 1):
             try:
                 if not self._ready:
                     await self._prepare()
                 return await self._once(step, writes)
             except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-                if pause is None or not self._passes(error):
+                tries = len(PAUSES) + (restart if self._is_away(error) else 0)
+                if number >= tries or not self._passes(error):
                     raise StoreError(self.where, _in_one_line(error)) from error
-            await asyncio.sleep(pause)
-        raise AssertionError  # the last pause is None
+            await asyncio.sleep(PAUSES[number] if number < len(PAUSES) else 1)
+        raise AssertionError  # the last try answers or raises
 
     async def _once(self, step: Callable[[Transaction], Awaitable[T]], writes: bool) -> T:
         async with self.engine.connect() as connection:
@@ -125,13 +133,17 @@ class Database:
         if name := getattr(original, "sqlite_errorname", None):
             return str(name).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
         state = getattr(original, "sqlstate", None)
+        # Conflicts, deadlocks and waits for a lock; a server that has no connection to spare; one that ended the transaction.
+        return self._is_away(error) or str(state).startswith(("40", "55P03", "53300", "25P03"))
+
+    def _is_away(self, error: Exception) -> bool:
+        """True for a server that goes down or starts, and for a connection that was lost."""
+        original = error.orig if isinstance(error, DBAPIError) else error
+        state = getattr(original, "sqlstate", None)
         if state is not None:
-            # Conflicts, deadlocks and waits for a lock; a server that goes down or has no connection to spare; a lost one.
-            return str(state).startswith(("40", "55P03", "57P0", "53300", "08", "25P03"))
+            return str(state).startswith(("57P0", "08"))
         is_lost = isinstance(error, DBAPIError) and error.connection_invalidated
-        return is_lost or (
-            not self._file and self._ready and type(original).__name__ == "OperationalError"
-        )  # the server starts again
+        return is_lost or (not self._file and self._ready and type(original).__name__ == "OperationalError")
 
     async def _prepare(self) -> None:
         """Make what is missing: the file, the tables, and what newer versions added to them."""
@@ -187,15 +199,15 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _set_up_postgres(stall: float) -> Callable[[Any, object], None]:
-    def set_up(connection: Any, _: object) -> None:
-        cursor = connection.cursor()
-        cursor.execute(f"SET lock_timeout = {LOCK_SECONDS * 1000}")
-        cursor.execute(f"SET idle_in_transaction_session_timeout = {max(int(stall * 1000), 1)}")
-        cursor.close()
-        connection.commit()
+def _begin_postgres(stall: float) -> Callable[[Connection], None]:
+    # For this transaction alone: behind a pooler the connection is somebody else's in the next moment.
+    limits = {"lock_timeout": LOCK_SECONDS * 1000, "idle_in_transaction_session_timeout": max(int(stall * 1000), 1)}
+    statements = "; ".join(f"SET LOCAL {name} = {value}" for name, value in limits.items())
 
-    return set_up
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql(statements)
+
+    return begin
 
 
 def _in_one_line(error: Exception) -> str:

@@ -12,6 +12,7 @@ import anyio
 
 from hooksdk.errors import HookSDKError, SessionBusy, StoreError, TranscriptChanged
 from hooksdk.formats import Message
+from hooksdk.stores import _holders
 from hooksdk.stores.jsonl import file_name
 from hooksdk.tasks import in_thread, run_shielded
 from hooksdk.transcript import EncodedMessages, Entry, MessageReader, MessageSource, encode_for
@@ -59,6 +60,7 @@ class SqlLog:
         self.is_open = True
         self.row: dict[str, Any] = {"key": file_name(session_id), "token": token, "holder": holder, "lease": lease}
         """The parameters that name this lease."""
+        _holders.live_with(holder, self)
         self._database = database
         self._lengths = lengths
         self._alone = anyio.Lock()
@@ -205,8 +207,11 @@ class SqlLog:
     async def _close(self) -> None:
         async with self._alone:
             self.is_open = False
+            _holders.let_go(self.row["holder"])
             try:
-                await self._database.transaction(lambda transaction: transaction.execute(RELEASE, self.row))
+                await self._database.transaction(
+                    lambda transaction: transaction.execute(RELEASE, self.row), patient=False
+                )
             except StoreError as error:
                 logger.warning("session %r is free only when its lease lapses: %s", self.session_id, error)
 

@@ -13,9 +13,6 @@ import functools
 import importlib.util
 import json
 import logging
-import os
-import socket
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, final
@@ -23,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 from hooksdk.config import split_store
 from hooksdk.errors import ConfigError, SessionBusy, StoreError
 from hooksdk.formats import Message
+from hooksdk.stores import _holders
 from hooksdk.stores._beginnings import FIRST_ENTRIES, FIRST_MESSAGES, MOST_BYTES, parse_line
 from hooksdk.stores._sql_log import JOURNAL, MESSAGES, RENEW, SqlLog, read_rows
 from hooksdk.stores.jsonl import file_name
@@ -143,7 +141,7 @@ class SqlStore:
     async def open_session(self, session_id: str, *, wait: float = 5.0) -> SqlLog:
         """Take hold of a session, new or old. Raises `SessionBusy` when another holder does not let go, and its lease does
         not lapse, in time."""
-        database, holder = self._open(), _new_holder()
+        database, holder = self._open(), _holders.new_holder()
         row = {"key": file_name(session_id), "name": json.dumps(session_id), "holder": holder, "lease": self.lease}
         row["claim"] = self._claims.pop(session_id, "")
         logs: list[SqlLog] = []
@@ -151,11 +149,15 @@ class SqlStore:
 
         async def take(transaction: Transaction) -> SqlLog | None:
             nonlocal rival
-            token = (await transaction.execute(TAKE, row)).scalar()
+            token, name, rest = (await transaction.execute(TAKE, row)).scalar(), "", 0.0
             if token is None:
                 rival_row: Any = (await transaction.execute(HOLDER, row)).one_or_none()
-                name, rest = rival_row or (None, 0)
-                rival = f"{name}, whose lease lapses in {max(rest, 0):.0f} s unless it is renewed" if name else ""
+                name, rest = rival_row or ("", 0)
+                if name and _holders.is_gone(name):  # its lease need not lapse
+                    token = (await transaction.execute(TAKE, {**row, "claim": name})).scalar()
+            if token is None:
+                lapse = f"whose lease lapses in {max(rest, 0):.0f} s unless it is renewed"
+                rival = f"{_holders.readable(name)}, {lapse}" if name else ""
                 return None
             lengths = {table: (await transaction.execute(table.end, row)).scalar_one() for table in (MESSAGES, JOURNAL)}
             return SqlLog(database, session_id, holder=holder, token=token, lease=self.lease, lengths=lengths)
@@ -188,7 +190,7 @@ class SqlStore:
             if not rows:
                 return
             try:
-                await self._open().transaction(functools.partial(_renew, rows=rows))
+                await self._open().transaction(functools.partial(_renew, rows=rows), patient=False)
             except StoreError as error:
                 logger.warning("the leases of %d sessions were not renewed: %s", len(rows), error)
 
@@ -197,7 +199,7 @@ class SqlStore:
 
         Open each with this store (or its host) before the lease lapses again. At most `limit`; none where none was left.
         """
-        database, holder = self._open(), _new_holder()
+        database, holder = self._open(), _holders.new_holder()
         row = {"holder": holder, "lease": self.lease, "limit": limit}
         if await database.is_absent():
             return []
@@ -206,6 +208,7 @@ class SqlStore:
             return [json.loads(name) for name in (await transaction.execute(CLAIM, row)).scalars()]
 
         sessions = await database.transaction(claim)
+        _holders.live_with(holder, self)
         self._claims.update(dict.fromkeys(sessions, holder))
         return sessions
 
@@ -340,7 +343,3 @@ def _beginning(name: str, changed: float | None, newest: str | None, *bodies: st
     except ValueError as error:
         return SessionBeginning(session_id=session_id, problem=f"a row of it is not JSON: {error}")
     return SessionBeginning(session_id=session_id, messages=messages, journal=journal, changed=changed)
-
-
-def _new_holder() -> str:
-    return f"process {os.getpid()} on {socket.gethostname()} ({uuid.uuid4().hex[:8]})"

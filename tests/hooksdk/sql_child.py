@@ -21,9 +21,9 @@ async def write(url: str, name: str, times: str) -> None:
     await store.aclose()
 
 
-async def hold(url: str) -> None:
+async def hold(url: str, lease: str = "0.5") -> None:
     """Hold a session; after each line of stdin, try to write."""
-    store = SqlStore(url, lease=0.5)
+    store = SqlStore(url, lease=float(lease))
     log = await store.open_session("held")
     await log.append_messages([{"n": 1}])
     print("holding", flush=True)

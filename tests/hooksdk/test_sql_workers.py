@@ -3,6 +3,8 @@
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
+import gc
+import re
 import signal
 import sqlite3
 import subprocess
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import psycopg
 import pytest
 from transcripts import OPENAI, body, history, opened, statuses
 
@@ -19,7 +22,8 @@ from hooksdk import Host
 from hooksdk.errors import ConfigError, SessionBusy, StoreError, TranscriptChanged
 from hooksdk.stores import SqlStore, _database
 from hooksdk.transcript import Results
-from tests.postgres import Postgres
+from tests.pgbouncer import PORT, pooled
+from tests.postgres import Postgres, running
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 CHILD = Path(__file__).with_name("sql_child.py")
@@ -199,7 +203,96 @@ async def test_rows_that_somebody_else_adds_or_takes_away_are_noticed(worker: Wo
         await log.read()
 
 
+# --- workers that are gone ---
+
+
+async def test_a_worker_of_this_machine_that_died_is_not_waited_for(url: str, worker: Workers) -> None:
+    dead = child("hold", url, 3600)
+    assert dead.stdout is not None
+    assert await anyio.to_thread.run_sync(dead.stdout.readline) == "holding\n"
+    with pytest.raises(SessionBusy, match=rf"held by process {dead.pid} on [^(]*, whose lease lapses in \d+ s"):
+        await worker().open_session("held", wait=0)
+    dead.kill()
+    await anyio.to_thread.run_sync(dead.communicate)
+    log = await worker().open_session("held", wait=0)
+    assert (await log.read())[0] == [{"n": 1}]
+
+
+async def test_a_worker_whose_process_id_was_given_to_another_is_not_waited_for(url: str, worker: Workers) -> None:
+    lost = worker()
+    log = await lost.open_session("s")
+    recycled = re.sub(r"start \d+", "start 1", log.row["holder"])
+    await lost._rows(f"UPDATE hooksdk_sessions SET holder = '{recycled}' RETURNING 1")
+    assert (await worker().open_session("s", wait=0)).existed
+
+
+async def test_a_lease_of_this_process_that_nobody_has_any_more_is_not_waited_for(url: str, worker: Workers) -> None:
+    lost = worker()
+    log = await lost.open_session("s")
+    with pytest.raises(SessionBusy):
+        await worker().open_session("s", wait=0)
+    await dies(lost)
+    lost._logs.clear()
+    del log
+    gc.collect()
+    assert (await worker().open_session("s", wait=0)).existed
+
+
+@pytest.mark.parametrize(
+    "holder", ["process 1 on here (0a1b2c3d)", "process 1 on here (0a1b2c3d, boot x, namespace 1, start 1)"]
+)
+async def test_a_worker_that_nobody_knows_of_is_waited_for(url: str, worker: Workers, holder: str) -> None:
+    lost = worker()
+    await lost.open_session("s")
+    await lost._rows(f"UPDATE hooksdk_sessions SET holder = '{holder}' RETURNING 1")
+    with pytest.raises(SessionBusy, match="held by process 1 on here, whose lease"):
+        await worker().open_session("s", wait=0)
+
+
 # --- the database ---
+
+
+async def test_behind_a_pooler_in_transaction_mode_nothing_is_lost_and_nothing_left_on_its_connections(
+    postgres: Postgres,
+) -> None:
+    with pooled(postgres, connections=2) as url:
+        children = [child("write", url, name, 10) for name in range(3)]
+        for each in children:
+            await anyio.to_thread.run_sync(each.communicate)
+        assert [each.returncode for each in children] == [0, 0, 0]
+        store = SqlStore(url)
+        messages, _ = await store.read_session("shared")
+        assert len(messages) == 60
+        await store.aclose()
+        where = url.removeprefix("postgresql://hooksdk@/").partition("?")[0]
+        folder = postgres.folder / where
+        with psycopg.connect(f"host={folder} port={PORT} user=hooksdk dbname={where}") as connection:
+            for setting in ("lock_timeout", "idle_in_transaction_session_timeout"):
+                assert connection.execute(f"SHOW {setting}".encode()).fetchone() == ("0",)
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+async def test_a_server_that_restarts_is_waited_for_and_nothing_is_lost(mode: str) -> None:
+    with running() as server:
+        store = SqlStore(server.url())
+        log = await store.open_session("s")
+        stored = 0
+        is_back = anyio.Event()
+
+        async def write() -> None:
+            nonlocal stored
+            while not is_back.is_set() or stored < 3:
+                await log.append_messages([{"n": stored}])
+                stored += 1
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(write)
+            await anyio.to_thread.run_sync(lambda: server.restart(mode, pause=3))
+            is_back.set()
+        assert (await log.read())[0] == [{"n": number} for number in range(stored)]
+        await log.close()
+        await (await store.open_session("s", wait=0)).close()
+        await store.aclose()
 
 
 async def test_a_lost_connection_is_made_again(postgres: Postgres) -> None:
