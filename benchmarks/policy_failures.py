@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ GUARD = 20
 """Seconds for one case, whose policy answers within 3 or never: longer is "hangs"."""
 GROUPS = ("libraries", "frameworks")
 """One table each."""
-BAD = {"ran", "ran, then an error", "not loaded, ran", "hangs"}
+BAD = {"ran", "ran, and warned", "ran, then an error", "not loaded, ran", "hangs"}
 """Set in bold in the table: the tool ran although its policy had not let it in time, or nobody was answered."""
 
 
@@ -63,6 +63,7 @@ RIVALS = (
     Rival("agent-hooks-sdk", "agent-hooks-sdk==0.1.0b3", "declaration", "libraries"),
     Rival("agenthooks-py", "agenthooks-py==0.1.1", "fallback=False", "libraries"),
     Rival("pydantic-ai", "pydantic-ai-slim==2.68.0", "timeout"),
+    Rival("pydantic-ai-harness", "pydantic-ai-harness==0.62.0"),
     Rival("langchain", "langchain==1.4.7", "step_timeout"),
     Rival("openai-agents", "openai-agents==0.24.0"),
     Rival("google-adk", "google-adk==2.13.0"),
@@ -145,10 +146,12 @@ def records(command: Sequence[str | Path], folder: str, guard: float) -> Iterato
             program.kill()
 
 
-def measure(name: str, python: Path, file: Path, setting: str = "", guard: float = GUARD) -> Column:
+def measure(
+    name: str, python: Path, file: Path, setting: str = "", guard: float = GUARD, cases: Mapping[str, str] = CASES
+) -> Column:
     """One column: the outcome of each case, and the error that came out with it. `guard`: seconds for a case."""
     column: Column = {"name": name, "setting": setting, "outcomes": {}, "errors": {}}
-    left = list(CASES)
+    left = list(cases)
     while left:
         begun, ended = "", "ends the process"
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -159,12 +162,12 @@ def measure(name: str, python: Path, file: Path, setting: str = "", guard: float
                 begun = record.get("begins", begun)
                 column |= {key: record[key] for key in ("version", "python") if key in record}
                 if "case" in record:
-                    note(column, record["case"], record["outcome"], record["error"])
+                    note(column, record["case"], cases, record["outcome"], record["error"])
                     left.remove(record["case"])
         if "version" not in column:
             raise NotMeasured("does not start")
         if begun in left:
-            note(column, begun, ended, "")
+            note(column, begun, cases, ended, "")
             left.remove(begun)
         elif left:
             raise NotMeasured(f"does not come to the case {left[0]!r}")
@@ -173,8 +176,8 @@ def measure(name: str, python: Path, file: Path, setting: str = "", guard: float
     return column
 
 
-def note(column: Column, case: str, outcome: str, error: str) -> None:
-    progress(f"{title(column)}: a policy that {CASES[case]}: {outcome}")
+def note(column: Column, case: str, cases: Mapping[str, str], outcome: str, error: str) -> None:
+    progress(f"{title(column)}: one that {cases[case]}: {outcome}")
     column["outcomes"][case] = outcome
     if error and outcome != "-":
         column["errors"][case] = error

@@ -18,6 +18,9 @@ sys.path += [str(BENCHMARKS), str(BENCHMARKS / "_rivals")]
 policy_failures = import_module("policy_failures")
 hooksdk_policies = import_module("hooksdk_policies")
 policy_scene = import_module("policy_scene")
+misspelt_rules = import_module("misspelt_rules")
+hooksdk_rules = import_module("hooksdk_rules")
+rule_cases = import_module("rule_cases")
 
 PAGE = "comparison.md"
 CASES: dict[str, str] = policy_scene.CASES
@@ -83,6 +86,57 @@ def test_the_page_tells_version_and_day_of_each_measurement() -> None:
 def test_both_tables_of_the_page_show_hooksdk_alike() -> None:
     first, second = ([row[:2] for row in table(PAGE, "a policy that", *TITLES[group])] for group in GROUPS)
     assert first == second
+
+
+RULES: list[dict[str, Any]] = misspelt_rules.stored()
+RULE_TITLES = [column["name"] for column in RULES if column["name"] != misspelt_rules.HIDDEN]
+
+
+def told_of_rules(name: str) -> dict[str, str]:
+    """What the page says of one column of misspelt rules, by row."""
+    number = RULE_TITLES.index(name) + 1
+    return {row[0]: row[number] for row in table(PAGE, "a rule that", *RULE_TITLES)}
+
+
+@pytest.mark.both_loops
+@pytest.mark.usefixtures("anyio_backend")
+@pytest.mark.parametrize("case", rule_cases.CASES)
+async def test_a_rule_that_is_misspelt_does_in_hooksdk_what_the_page_says(case: str) -> None:
+    scene = policy_scene.Scene(case)
+    error = None
+    try:
+        await hooksdk_rules.attempt(scene)
+    except Exception as raised:
+        error = raised
+    assert scene.outcome(error) == told_of_rules("hooksdk")[rule_cases.CASES[case]]
+    assert not scene.ran or case in {"allows", "tool"}  # a tool that there is not may yet come
+
+
+@pytest.mark.parametrize("column", RULES, ids=lambda column: column["name"])
+def test_the_page_says_what_was_measured_of_misspelt_rules(column: dict[str, Any]) -> None:
+    shown = "agent-governance-toolkit" if column["name"] == misspelt_rules.HIDDEN else column["name"]
+    assert told_of_rules(shown) == {rule_cases.CASES[case]: said for case, said in column["outcomes"].items()}
+
+
+def test_the_rules_of_every_rival_were_measured_at_the_version_that_the_script_installs() -> None:
+    assert [(column["name"], column["package"]) for column in RULES] == [
+        (rival.name, rival.package) for rival in misspelt_rules.RIVALS
+    ]
+    page = (BENCHMARKS.parent / "docs" / PAGE).read_text("utf-8")
+    for column in RULES[1:]:
+        assert column["version"] in page
+        assert column["measured"] in page
+
+
+def test_the_pages_tell_what_became_of_the_six_misspellings_elsewhere_and_here() -> None:
+    outcomes = {column["name"]: [column["outcomes"][case] for case in rule_cases.SIX] for column in RULES}
+    coming_from = "coming-from/agent-governance-toolkit.md"
+    rows = table(coming_from, "what is wrong", "there", "what happens there")
+    assert [row[2] for row in rows] == outcomes["agent-governance-toolkit"]
+    assert [row[4] for row in rows] == outcomes["hooksdk"]
+    assert outcomes["agent-governance-toolkit"].count("ran") == 5
+    for page in (PAGE, coming_from):
+        assert "five of the six" in (BENCHMARKS.parent / "docs" / page).read_text("utf-8")
 
 
 CHILD = """

@@ -95,6 +95,21 @@ def test_the_python_of_a_page_runs(
         exec(compile("\n" * line + code, str(page), "exec"), vars(page_module))
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "coming-from").glob("*.md")), ids=lambda page: page.stem)
+def test_what_is_ported_prints_what_its_page_says(
+    page: Path, page_module: types.ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, printed = page.read_text(encoding="utf-8"), ""
+    for name in re.findall(r"hooksdk\.adapters\.\w+", text):
+        pytest.importorskip(name, reason=f"the framework of {name} is not installed", exc_type=ImportError)
+    for language, content in re.findall(r"^```(python|text)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        if language == "python":
+            exec(compile(content, str(page), "exec"), vars(page_module))
+            printed = capsys.readouterr().out
+        else:
+            assert printed == content
+
+
 @pytest.mark.parametrize(
     ("path", "line", "code"), [param(*place, code, code=code, name=name) for name, *place, code in DOCSTRINGS]
 )

@@ -69,6 +69,8 @@ class Scene:
     """Does the rival, as it is set here, give a policy a time limit?"""
     silent: bool = False
     """Does its documentation say that `None` is no opinion?"""
+    warned: bool = False
+    """Did Python warn of it?"""
     answered: bool = True
     """Is there a result of the call for the model?"""
 
@@ -138,8 +140,10 @@ class Scene:
             return "no opinion, ran"
         if self.ran and self.case in TIMED and not self.limited:
             return "no limit, ran"
+        if self.ran and error is None:
+            return "ran, and warned" if self.warned else "ran"
         if self.ran:
-            return "ran" if error is None else "ran, then an error"
+            return "ran, then an error"
         if error is None:
             return "blocked" if self.answered else "not run, no result"
         return "error to the host" if self.loaded else "refused at load"
