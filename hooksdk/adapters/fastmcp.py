@@ -11,7 +11,6 @@ import asyncio
 import hashlib
 import logging
 import secrets
-import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context as EmptyContext
@@ -87,7 +86,7 @@ class HookSDK(Middleware):
         approver = None if host.approver is not None else ask_later
         self.options: dict[str, Any] = {"approver": approver, "expose": "auto", **options}
         self._owner_of, self._session_of = owner_of, session_of
-        self._own_id = f"fastmcp-{uuid.uuid4().hex[:12]}"
+        self._own_id = f"fastmcp-{secrets.token_hex(6)}"
         self._clients: dict[str, _Client] = {}
         self._tasks = set[asyncio.Task[None]]()
 
@@ -151,6 +150,8 @@ class HookSDK(Middleware):
         assert context.fastmcp_context is not None
         session_id = (self._session_of or self._usual_session)(context.fastmcp_context)
         while (client := self._clients.get(session_id)) is None or client.closing:
+            if client is not None and client.requests:
+                raise HookSDKError("the session ends, since a record of it could not be stored; call again")
             if client is not None:
                 await client.ended.wait()
             if self._clients.get(session_id) is client:
@@ -221,8 +222,9 @@ class _Client:
         self._run: Run | None = None
         self._lock = anyio.Lock()
         self._known: object = None
-        self._waiting: dict[str, tuple[str, JudgedCall]] = {}
-        """Calls that wait for the client, by the state that it brings back, each with what stands for name and arguments."""
+        self._waiting: list[tuple[str, str, JudgedCall]] = []
+        """Calls that wait for the client, each with the state that it brings back, which FastMCP seals, and with what stands for
+        name and arguments."""
         self.requests = 0
         self.last = anyio.current_time()
         self.settled, self.leave, self.ended = anyio.Event(), anyio.Event(), anyio.Event()
@@ -288,10 +290,11 @@ class _Client:
     ) -> ToolResult | NativeResult:
         """Take a call from its judging to its result, or to a question for the client."""
         same = digest_of([message.name, message.arguments or {}])
-        judged, answer = self._take_waiting(message, same), (message.input_responses or {}).get(QUESTION)
+        judged = self._take_waiting(message.request_state, same)
         if judged is None:
-            call, answer = ToolCall(f"call-{uuid.uuid4().hex[:16]}", message.name, message.arguments or {}), None
-            judged = await run.judge(call)
+            judged, answer = await run.judge(ToolCall(_new("call"), message.name, message.arguments or {})), None
+        else:  # nobody answers what was not asked yet
+            answer = (message.input_responses or {}).get(QUESTION) if judged.pending else None
         while True:
             if (request := judged.pending) is not None:
                 if answer is None and asks_by_result(context):
@@ -305,8 +308,10 @@ class _Client:
                 return await judged.execute(native=native)
             except ApprovalPending:
                 if isinstance(native.pause, _Pause):
-                    await self._wait(same, same, judged)
-                    return native.pause.value
+                    asked = native.pause.value.input_required
+                    state = asked.request_state or _new("state")
+                    await self._wait(state, same, judged)
+                    return InputRequiredToolResult(asked.model_copy(update={"request_state": state}))
                 if judged.pending is None:
                     raise
             except StoreError as problem:
@@ -315,28 +320,29 @@ class _Client:
                 logger.warning("'%s' ran, and what plugins keep of it was not stored: %s", message.name, problem)
                 return judged.result
 
-    def _take_waiting(self, message: types.CallToolRequestParams, same: str) -> JudgedCall | None:
+    def _take_waiting(self, state: str | None, same: str) -> JudgedCall | None:
         """The call that is made again, if this is one."""
-        if message.request_state is None and message.input_responses is None:
-            return None
-        for state in (message.request_state, same):
-            if state is not None and (kept := self._waiting.get(state)) is not None and kept[0] == same:
-                del self._waiting[state]
-                return kept[1]
+        for one in self._waiting:
+            if one[:2] == (state, same):
+                self._waiting.remove(one)
+                return one[2]
         return None
 
     async def _wait(self, state: str, same: str, judged: JudgedCall) -> None:
-        given_up = self._waiting.pop(state, None)
-        self._waiting[state] = same, judged
+        self._waiting.append((state, same, judged))
         if len(self._waiting) > MOST_WAITING:
-            given_up = self._waiting.pop(next(iter(self._waiting)))
-        if given_up is not None:
-            await given_up[1].refuse("it was not made again in time")
+            _, _, oldest = self._waiting.pop(0)
+            await oldest.refuse("it was not made again in time")
 
     async def _ask_by_result(self, judged: JudgedCall, request: ApprovalRequest, same: str) -> NativeResult:
-        state = f"hooksdk-{secrets.token_urlsafe(24)}"
+        state = _new("state")
         await self._wait(state, same, judged)
         return question_result(request, state)
+
+
+def _new(kind: str) -> str:
+    """An id that nobody guesses."""
+    return f"hooksdk-{kind}-{secrets.token_hex(16)}"
 
 
 def _has_session(context: Context) -> bool:

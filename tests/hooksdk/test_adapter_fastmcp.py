@@ -9,14 +9,17 @@ pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
 import mcp_types as types
 from fastmcp import Client, Context, FastMCP
 from fastmcp.client.elicitation import ElicitResult
+from fastmcp.client.transports import PythonStdioTransport
 from fastmcp.exceptions import McpError, ToolError
 from fastmcp.server.auth.providers.jwt import StaticTokenVerifier
 from fastmcp.server.transforms.search import BM25SearchTransform
@@ -361,6 +364,20 @@ async def test_a_client_that_shows_no_questions_is_refused_and_told_so(mode: Any
     assert deleted == []
 
 
+async def test_the_question_has_one_form_in_both_protocols():
+    forms: list[Any] = []
+
+    async def answer(message: str, response_type: Any, params: Any, context: Any) -> Any:
+        forms.append((message, params.requested_schema))
+        return {"value": "allow"}
+
+    async with served(files([]), AsksFirst) as mcp:
+        for mode in MODES:
+            async with Client(mcp, mode=mode, elicitation_handler=answer) as client:
+                await client.call_tool("delete_file", {"path": "a"})
+    assert forms[0] == forms[1]
+
+
 async def test_a_server_that_calls_its_own_tool_has_nobody_to_ask():
     deleted: list[str] = []
     async with served(files(deleted), AsksFirst) as mcp:
@@ -529,12 +546,13 @@ async def test_a_tool_that_asks_its_client_by_a_result_goes_on_and_is_seen_once(
     assert [(one.status, one.result.text) for one in seen.of(AfterToolCall)] == [("ok", "hello ann")]
 
 
-async def test_a_tool_that_asks_is_itself_asked_about_once():
-    class AsksForAll:
-        @hooks.before_tool_call
-        def judge(self, event: BeforeToolCall) -> Ask:
-            return Ask("May it?")
+class AsksForAll:
+    @hooks.before_tool_call
+    def judge(self, event: BeforeToolCall) -> Ask:
+        return Ask("May it?")
 
+
+async def test_a_tool_that_asks_is_itself_asked_about_once():
     asked: list[str] = []
 
     async def answer(message: str, response_type: Any, params: Any, context: Any) -> Any:
@@ -546,6 +564,39 @@ async def test_a_tool_that_asks_is_itself_asked_about_once():
     async with served(mcp, AsksForAll), Client(mcp, elicitation_handler=answer) as client:
         assert "hello ann" in text_of(await client.call_tool("greet"))
     assert asked == ["May this call run?", "Which name?"]
+
+
+async def test_the_yes_for_a_tool_that_asks_is_that_clients_alone():
+    """Two clients that nothing tells apart: what one has approved does not run for the other."""
+    mcp = FastMCP[Any]("hall")
+    told = asking_tool(mcp)
+    handler = person()
+    async with (
+        served(mcp, AsksForAll),
+        Client(mcp, elicitation_handler=handler) as ann,
+        Client(mcp, elicitation_handler=handler) as bob,
+    ):
+        first: Any = await ann.session.call_tool("greet", {}, allow_input_required=True)
+        second: Any = await ann.session.call_tool(
+            "greet", {}, allow_input_required=True, input_responses=YES, request_state=first.request_state
+        )
+        assert [*second.input_requests] == ["name"]
+        answers: Any = {**YES, "name": types.ElicitResult(action="accept", content={"value": "bob"})}
+        stolen: Any = await bob.session.call_tool("greet", {}, allow_input_required=True, input_responses=answers)
+        assert [*stolen.input_requests] == ["hooksdk_approval"]
+        assert told == []
+        state = second.request_state
+        await ann.session.call_tool("greet", {}, input_responses=answers, request_state=state)
+    assert told == ["bob"]
+
+
+async def test_two_equal_calls_of_a_tool_that_asks_go_on_each():
+    mcp, seen = FastMCP[Any]("hall"), recorder("after_tool_call")
+    told = asking_tool(mcp)
+    async with served(mcp, seen), Client(mcp, elicitation_handler=person("ann")) as client:
+        await asyncio.gather(*(client.call_tool("greet") for _ in range(3)))
+    assert told == ["ann"] * 3
+    assert [one.status for one in seen.of(AfterToolCall)] == ["ok"] * 3
 
 
 async def test_a_tool_asks_the_client_while_it_runs():
@@ -644,7 +695,8 @@ async def test_many_first_requests_at_once_open_one_session():
     assert (len(seen.of(AgentEnd)), len(seen.of(AfterToolCall))) == (1, 20)
 
 
-async def test_a_request_that_is_cancelled_cancels_its_call_alone():
+@pytest.mark.parametrize("lazy", [False, True])
+async def test_a_request_that_is_cancelled_cancels_its_call_alone(lazy: bool):
     started, seen = anyio.Event(), recorder("after_tool_call")
     mcp = files([])
     left: list[str] = []
@@ -660,7 +712,11 @@ async def test_a_request_that_is_cancelled_cancels_its_call_alone():
         return ""
 
     assert wait
-    async with served(mcp, seen) as mcp, Client(mcp) as client:
+    options: Any = {"store": MemoryStore(), "config": Config(allow=[]), "folder": os.devnull}
+    async with AsyncExitStack() as stack:
+        host = LazyHost([seen], **options) if lazy else await stack.enter_async_context(Host([seen], **options))
+        mcp.add_middleware(await stack.enter_async_context(aclosing(HookSDK(host))))
+        client = await stack.enter_async_context(Client(mcp))
         call = asyncio.create_task(client.call_tool("wait"))
         await started.wait()
         call.cancel()
@@ -670,6 +726,48 @@ async def test_a_request_that_is_cancelled_cancels_its_call_alone():
         assert left == ["tool"]
         assert (await client.call_tool("size_of", {"path": "a"})).data == {"bytes": 1}
     assert [one.status for one in seen.of(AfterToolCall)] == ["error", "ok"]
+
+
+SERVER = """
+from fastmcp import FastMCP
+from hooksdk import MemoryStore, hooks
+from hooksdk.adapters.fastmcp import HookSDK
+from hooksdk.hooks import AgentEnd
+from hooksdk.sync import LazyHost
+
+
+class Notes:
+    @hooks.agent_end
+    def note(self, event: AgentEnd) -> None:
+        with open("ended", "a") as file:
+            file.write(event.reason)
+
+
+mcp = FastMCP("files")
+mcp.add_middleware(HookSDK(LazyHost([Notes], config={"allow": []}, store=MemoryStore())))
+
+
+@mcp.tool
+def ping() -> str:
+    return "pong"
+
+
+if __name__ == "__main__":
+    mcp.run(show_banner=False)
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_run_of_a_server_over_stdio_ends_with_its_client(tmp_path: Path, mode: Any):
+    (tmp_path / "server.py").write_text(SERVER)
+    transport = PythonStdioTransport(tmp_path / "server.py", cwd=str(tmp_path), python_cmd=sys.executable)
+    async with Client(transport, mode=mode) as client:
+        assert (await client.call_tool("ping")).data == "pong"
+    with anyio.fail_after(20):
+        await transport.close()
+        while not (tmp_path / "ended").exists():
+            await anyio.sleep(0.05)
+    assert (tmp_path / "ended").read_text() == "completed"
 
 
 # Hosts
