@@ -101,7 +101,7 @@ class Conversation:
         async with self._lock:
             if self.run is None:
                 self.session = await self._opened()
-                approver = None if self._all.host.approver is not None else _ask_later
+                approver = None if self._all.host.approver is not None else ask_later
                 options: dict[str, Any] = {"approver": approver, **self._all.options}
                 run = self.session.run(prompt, **options)
                 await run.__aenter__()
@@ -205,12 +205,7 @@ class Conversations:
     """The runs of a framework's agent that are open, by session."""
 
     def __init__(self, host: SomeHost, core: Sequence[str], options: Mapping[str, Any]) -> None:
-        if isinstance(host, type) or not hasattr(host, "hold"):
-            refuse("HookSDK(host)", host, "a Host that is open, or a LazyHost", "Plugins go into Host([MyPlugin])")
-        known = inspect.signature(Session.run).parameters.keys() - {"self", "input", "format", "transcript"}
-        for name in options.keys() - known:
-            raise WrongArgument("HookSDK(...)", f"it takes no option {name!r}.{did_you_mean(name, sorted(known))}")
-        check_list("HookSDK(core=...)", core, "tool patterns", "Write such as core=['read_file']")
+        check_hook_sdk(host, core, options)
         self.host, self.core, self.options = host, core, options
         self.open: dict[str, Conversation] = {}
 
@@ -234,6 +229,21 @@ class Conversations:
         except BaseException:
             await conversation.end()
             raise
+
+
+def check_hook_sdk(host: SomeHost, core: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Raises where `HookSDK(...)` was given what no adapter takes. `options` are to be those of `Session.run`."""
+    if isinstance(host, type) or not hasattr(host, "hold"):
+        refuse("HookSDK(host)", host, "a Host that is open, or a LazyHost", "Plugins go into Host([MyPlugin])")
+    known = inspect.signature(Session.run).parameters.keys() - {"self", "input", "format", "transcript"}
+    for name in options.keys() - known:
+        raise WrongArgument("HookSDK(...)", f"it takes no option {name!r}.{did_you_mean(name, sorted(known))}")
+    check_list("HookSDK(core=...)", core, "tool patterns", "Write such as core=['read_file']")
+
+
+async def ask_later(_request: ApprovalRequest) -> Later:
+    """The approver of a run whose framework asks."""
+    return Later()
 
 
 def plain_call(host: SomeHost, entry: str, other: str, function: Callable[..., Any], *args: Any) -> Any:
@@ -263,7 +273,3 @@ def read_decision(answer: Any) -> Approval:
     except (AttributeError, KeyError, TypeError, ValueError):
         kind, message = "", "the answer was neither an approval nor a refusal"
     return Approval(True) if kind == "approve" else Approval(False, str(message or ""))
-
-
-async def _ask_later(_request: ApprovalRequest) -> Later:
-    return Later()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
-from hooksdk import MemoryStore, Tool
+from hooksdk import Host, MemoryStore, Tool
 from hooksdk.approvals import Later
 from hooksdk.config import Config
 from hooksdk.testing import Driver, Program, ScriptedApprover, ScriptedModel, call
@@ -57,6 +58,29 @@ async def test_the_same_file_in_a_framework(framework: str):
     pytest.importorskip(f"hooksdk.adapters.{framework}", reason=f"{framework} is not installed", exc_type=ImportError)
     driver = getattr(importlib.import_module(f"tests.hooksdk.{framework}_driver"), FRAMEWORKS[framework])
     await denies_asks_and_trims(driver(), approver=None)
+
+
+async def test_the_same_file_in_front_of_a_server_whose_conversations_nobody_sees():
+    """Denied and asked; what is trimmed is up to the client."""
+    fastmcp = pytest.importorskip("fastmcp", reason="fastmcp is not installed")
+    adapter = importlib.import_module("hooksdk.adapters.fastmcp")
+    driver = importlib.import_module("tests.hooksdk.fastmcp_driver")
+    deleted: list[str] = []
+    server = fastmcp.FastMCP("files", tools=[*map(driver.ServedTool.of, tools(deleted))])
+    host = Host([keeper()], store=MemoryStore(), config=Config(allow=[]), folder=str(EXAMPLE.parent))
+
+    async def person(message: str, *_: object) -> dict[str, str]:
+        return {"value": "allow" if "a.txt" in message else "deny"}
+
+    async with host, aclosing(adapter.HookSDK(host)) as hooked:
+        server.add_middleware(hooked)
+        async with fastmcp.Client(server, elicitation_handler=person) as client:
+            told = [
+                str((await client.call_tool("delete_file", {"path": path}, raise_on_error=False)).content)
+                for path in ("a.toml", "a.txt", "b.txt")
+            ]
+    assert ["settings stay" in told[0], "deleted a.txt" in told[1], "said no" in told[2]] == [True] * 3
+    assert deleted == ["a.txt"]
 
 
 @pytest.mark.parametrize("driver", OWN)

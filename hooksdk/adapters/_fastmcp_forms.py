@@ -1,0 +1,160 @@
+"""The forms of FastMCP's that the adapter reads and writes: tools, results, and the question to the person at a client."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import mcp_types as types
+from fastmcp.server.context import Context
+from fastmcp.server.elicitation import AcceptedElicitation
+from fastmcp.tools import InputRequiredToolResult
+from fastmcp.tools import Tool as NativeTool
+from fastmcp.tools import ToolResult as NativeResult
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
+
+from hooksdk.approvals import Approval, ApprovalRequest
+from hooksdk.calls import ToolResult
+from hooksdk.desk.console import MAX_ARGUMENTS, MAX_CHARS, MAX_QUESTIONS, clip_visibly, visible
+from hooksdk.tasks import describe
+from hooksdk.tools import Annotations, Tool
+from hooksdk.values import as_object, canonical
+
+logger = logging.getLogger("hooksdk")
+QUESTION = "hooksdk_approval"
+"""The name of the question in an `InputRequiredResult`."""
+ALLOW, DENY = "allow", "deny"
+_block: TypeAdapter[types.ContentBlock] = TypeAdapter(types.ContentBlock)
+_SCHEMA: types.ElicitRequestedSchema = {
+    "type": "object",
+    "properties": {"value": {"type": "string", "title": "May this call run?", "enum": [ALLOW, DENY]}},
+    "required": ["value"],
+}
+"""The same that `ctx.elicit` makes."""
+_NO = Approval(False, "the person at the client said no")
+_YES = Approval(True, by="the person at the client")
+
+
+def asks_by_result(context: Context) -> bool:
+    """True where a client can show questions and gets no requests: a question is a result, and its answer comes with the
+    call, made again."""
+    request = context.request_context
+    return request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS and _can_show(context)
+
+
+def _can_show(context: Context) -> bool:
+    if context.request_context is None:
+        return False
+    said = context.session.client_capabilities
+    forms = said.elicitation if said else None
+    return forms is not None and (forms.form is not None or forms.url is None)
+
+
+async def ask_client(context: Context, request: ApprovalRequest) -> Approval:
+    """What the person at a client answers that gets requests."""
+    if not _can_show(context):
+        return Approval(False, "it needs a person's approval, and this client shows no questions (elicitation)")
+    with anyio.move_on_after(request.timeout):
+        try:
+            answer = await context.elicit(_message(request), [ALLOW, DENY], response_title="May this call run?")
+        except Exception as error:
+            logger.warning("a client could not be asked about a call: %s", describe(error))
+            return Approval(False, "the person at the client could not be asked")
+        return _YES if isinstance(answer, AcceptedElicitation) and answer.data == ALLOW else _NO
+    return Approval(False, f"nobody approved it within {request.timeout:g} s")
+
+
+def read_answer(answer: types.InputResponse) -> Approval:
+    """What a client has brought with its call: anything but a yes is a no."""
+    is_yes = isinstance(answer, types.ElicitResult) and answer.action == "accept" and answer.content == {"value": ALLOW}
+    return _YES if is_yes else _NO
+
+
+def _message(request: ApprovalRequest) -> str:
+    """The question as a client shows it: others' words cannot look like lines of ours."""
+
+    def line(label: str, text: str) -> str:
+        return f"{label}: {visible(clip_visibly(request.mask(text), MAX_CHARS))}"
+
+    lines = ["May this call run?"]
+    for question in request.questions[:MAX_QUESTIONS]:
+        lines.append(line(f"{question.plugin} asks ({question.severity})", question.title))
+        if question.description:
+            lines.append(line("  because", question.description))
+    lines.append(line("tool", request.tool.id))
+    arguments = as_object(request.mask(request.arguments))
+    for name, value in [*arguments.items()][:MAX_ARGUMENTS]:
+        lines.append(line(f"argument {visible(clip_visibly(name, 80))}", canonical(value)))
+    if len(arguments) > MAX_ARGUMENTS:
+        lines.append(f"… and {len(arguments) - MAX_ARGUMENTS:,} more arguments")
+    return "\n".join(lines)
+
+
+def question_result(request: ApprovalRequest, state: str) -> InputRequiredToolResult:
+    """The question as a result, for a client that brings the answer with the call, made again."""
+    form = types.ElicitRequestFormParams(message=_message(request), requested_schema=_SCHEMA)
+    asked = types.InputRequiredResult(input_requests={QUESTION: types.ElicitRequest(params=form)}, request_state=state)
+    return InputRequiredToolResult(asked)
+
+
+def listed(offered: Sequence[Tool], natives: Sequence[NativeTool]) -> list[NativeTool]:
+    """FastMCP's own objects where they are offered, and definitions of what plugins add."""
+    names = {one.name for one in natives}
+    own = {one.name for one in offered if one.name in names and one.source != "plugin" and not one.bridge}
+    return [*(one for one in natives if one.name in own), *(_definition(one) for one in offered if one.name not in own)]
+
+
+def _definition(tool: Tool) -> NativeTool:
+    said = tool.annotations
+    hints = types.ToolAnnotations(
+        read_only_hint=said.read_only, destructive_hint=said.destructive, idempotent_hint=said.idempotent,
+        open_world_hint=said.open_world,
+    )  # fmt: skip
+    return NativeTool(
+        name=tool.name, title=tool.label or None, description=tool.description, annotations=hints if said != Annotations() else None,
+        parameters={"type": "object", "properties": {}, **(tool.parameters or {})},
+    )  # fmt: skip
+
+
+def read_result(value: object) -> ToolResult:
+    """What FastMCP's tool answered, as plugins see it."""
+    if isinstance(value, ToolResult):
+        return value
+    if not isinstance(value, NativeResult):  # a task, whose result nobody has yet
+        return ToolResult(f"a {type(value).__name__}")
+    blocks = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in value.content]
+    return ToolResult(blocks=blocks, structured=value.structured_content, meta=value.meta, is_error=value.is_error)
+
+
+def changed_result(result: ToolResult, output_schema: dict[str, Any] | None) -> NativeResult:
+    """A result that is not the tool's own. Clients refuse one without the structured form that the tool has promised: what
+    has none is an error, unless the promise is a plain text."""
+    meta, is_error = result.meta, result.is_error
+    structured: dict[str, Any] | None = as_object(result.structured) or None
+    if structured is None and output_schema is not None and not is_error:
+        text = as_object(as_object(output_schema.get("properties")).get("result"))
+        if output_schema.get("x-fastmcp-wrap-result") and text.get("type") == "string":
+            structured, meta = {"result": result.text}, {**(meta or {}), "fastmcp": {"wrap_result": True}}
+        else:
+            is_error = True
+    return NativeResult(
+        content=[*map(_content, result.blocks)], structured_content=structured, meta=meta, is_error=is_error
+    )
+
+
+def _content(block: dict[str, Any]) -> types.ContentBlock:
+    try:
+        return _block.validate_python(block)
+    except ValidationError:  # a plugin's own
+        text = block.get("text")
+        return types.TextContent(
+            text=text if isinstance(text, str) else f"[content of type {block.get('type', 'unknown')}]"
+        )
+
+
+def refusal(text: str) -> NativeResult:
+    """An error that the model reads."""
+    return NativeResult(content=[types.TextContent(text=text)], is_error=True)
