@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from hooksdk.testing import conformance_cases  # noqa: E402 - the path comes first
 from tests.hooksdk.fastmcp_driver import FastMCPDriver  # noqa: E402 - the path comes first
+from tests.hooksdk.gateway_driver import GatewayDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.langchain_driver import LangChainDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.loop_drivers import JudgeDriver, RunAgentDriver, SyncDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.openai_agents_driver import OpenAIAgentsDriver  # noqa: E402 - the path comes first
@@ -38,6 +39,7 @@ OWN: dict[str, Mapping[str, str]] = {
     "[`run_agent`](agent.md)": RunAgentDriver.cannot,
     "[a loop of your own](../how-to/embed-a-host.md)": JudgeDriver.cannot,
     "[`hooksdk.sync`](../how-to/sync-and-notebooks.md)": SyncDriver.cannot,
+    "[the gateway](../how-to/gateway.md)": GatewayDriver.cannot,
 }
 FRAMEWORKS: dict[str, tuple[str, Mapping[str, str]]] = {
     "[LangChain](../how-to/langchain.md)": ("langchain", LangChainDriver.cannot),

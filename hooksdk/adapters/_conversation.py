@@ -22,6 +22,8 @@ from hooksdk.tools import Tool
 
 FORMAT = get_format("openai-chat")
 """Plugins see one format in every framework."""
+NO_LIMIT = 7 * 24 * 3600.0
+"""Seconds that a framework's tool may take here: its own limit counts."""
 Texts = Mapping[tuple[str, int], str]
 """By call id, and which of the results with this id: the text of each result that is trimmed."""
 
@@ -76,7 +78,7 @@ def native_tool(name: str, description: str, parameters: Mapping[str, Any], sour
 
     return Tool(
         name=name, description=description, parameters=parameters, source=source, owner=owner, execute=execute,
-        core=False, keeps_secrets=False,
+        timeout=NO_LIMIT, core=False, keeps_secrets=False,
     )  # fmt: skip
 
 
@@ -88,7 +90,7 @@ class Conversation:
         self._all, self.id = conversations, session_id
         self._outer = inside.get()
         self._lock = anyio.Lock()
-        self._known: object = None
+        self._known: Sequence[Any] | None = None
         self.session: Session
         self.run: Run | None = None
         self.working = 0
@@ -119,9 +121,10 @@ class Conversation:
         """The run, with these tools; the same are resolved once."""
         run = await self.begin()
         async with self._lock:
-            if self._known != [*map(id, natives)]:
+            known = self._known
+            if known is None or [*map(id, known)] != [*map(id, natives)]:
                 await run.resolve_tools([*map(make, natives)], core=self._all.core)
-                self._known = [*map(id, natives)]
+                self._known = [*natives]
         return run
 
     async def whole(self, prompt: object, play: Callable[[], Awaitable[Any]]) -> Any:

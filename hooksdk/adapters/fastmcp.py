@@ -29,7 +29,7 @@ from fastmcp.tools import ToolResult as NativeResult
 from fastmcp.utilities.versions import dedupe_with_versions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from hooksdk.adapters._conversation import Native, SomeHost, ask_later, check_hook_sdk
+from hooksdk.adapters._conversation import NO_LIMIT, Native, SomeHost, ask_later, check_hook_sdk
 from hooksdk.adapters._fastmcp_forms import (
     QUESTION,
     ask_client,
@@ -53,8 +53,6 @@ __all__ = ["HookSDK"]
 
 logger = logging.getLogger("hooksdk")
 OwnerOf = Callable[[NativeTool], tuple[Any, str]]
-NO_LIMIT = 7 * 24 * 3600.0
-"""Seconds that a tool may take here: FastMCP's own limit counts."""
 MOST_WAITING = 200
 """Calls of a client that may wait for its answers; of more, the newest."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
@@ -15,14 +14,8 @@ from pydantic import PrivateAttr
 
 from hooksdk import Host, Tool
 from hooksdk.adapters.fastmcp import HookSDK
-from hooksdk.formats import Message
-from hooksdk.formats.openai_chat import OpenAIChat
-from hooksdk.testing import Answer, Program
-
-CHAT = OpenAIChat()
-NO_CONVERSATION = "a server sees calls alone: the conversation, and with it trims and contexts, is the client's"
-NO_PAUSE = "the person at the client is asked while the call waits: nothing pauses"
-NO_MODEL = "the model is the client's, and so is the end of its turns"
+from hooksdk.testing import Program
+from tests.hooksdk.client_loop import AT_A_CLIENT, ClientLoop
 
 
 class ServedTool(NativeTool):
@@ -42,37 +35,13 @@ class ServedTool(NativeTool):
         return NativeResult(content=await value if hasattr(value, "__await__") else value)
 
 
-class FastMCPDriver:
-    """The agent is a plain loop at the client: each conversation is a client of its own, of the protocol that has sessions."""
+class FastMCPDriver(ClientLoop):
+    """Each conversation is a client of its own, of the protocol that has sessions."""
 
     cannot: Mapping[str, str] = {
-        "a_revealed_tool_is_offered_from_the_next_request_on": "a client is listed the same tools as long as it stays",
-        "a_prefetched_tool_is_offered": "a server is not told what the user has asked",
-        "a_trim_shows_from_the_next_run_on": NO_CONVERSATION,
-        "a_trim_lasts_in_the_frameworks_store": NO_CONVERSATION,
-        "a_result_can_be_trimmed_within_the_run": NO_CONVERSATION,
-        "a_trimmed_result_keeps_its_bytes": NO_CONVERSATION,
-        "a_history_from_before_is_taken_over": NO_CONVERSATION,
-        "a_fork_keeps_its_trims": NO_CONVERSATION,
-        "a_filtered_history_keeps_its_trims": NO_CONVERSATION,
-        "a_program_that_starts_again_keeps_the_trims": NO_CONVERSATION,
-        "context_that_a_plugin_adds_is_read_and_not_stored": NO_CONVERSATION,
-        "an_approved_call_runs_asked_once": NO_PAUSE,
-        "a_refused_call_does_not_run_and_is_seen": NO_PAUSE,
-        "an_approval_outlives_the_program": NO_PAUSE,
-        "two_calls_wait_at_once": NO_PAUSE,
-        "a_policy_that_was_tightened_meanwhile_holds": NO_PAUSE,
-        "a_cancelled_tool_is_seen_before_the_runs_end": "the run is the client's session: a cancelled call does not end it",
-        "a_run_cancelled_in_the_model_ends_as_cancelled": NO_MODEL,
-        "an_error_of_the_model_ends_the_run_as_error": NO_MODEL,
-        "streaming_passes_the_same_hooks": NO_MODEL,
-        "a_second_run_while_one_is_open_is_refused": "a client may make any number of calls at once, all in its one run",
+        **AT_A_CLIENT,
         "plain_code_passes_the_same_hooks": "FastMCP serves in an event loop, for plain code, too",
-        "a_run_that_a_plugin_blocks_does_not_begin": "the client is told so by the protocol's own error",
     }
-
-    def __init__(self) -> None:
-        self.lists: dict[str, list[Message]] = {}
 
     @asynccontextmanager
     async def start(self, program: Program) -> AsyncGenerator[None]:
@@ -96,41 +65,13 @@ class FastMCPDriver:
                 self.open[conversation] = await self.clients.enter_async_context(client)
             return self.open[conversation]
 
-    async def ask(self, prompt: str, conversation: str = "c") -> Answer:
-        client, messages = await self._client(conversation), self.lists.setdefault(conversation, [])
-        messages.append(CHAT.user(prompt))
-        while True:
-            tools = [
-                Tool(name=one.name, description=one.description or "", parameters=one.input_schema)
-                for one in await client.list_tools()
-            ]
-            reply = (await self.program.model.reply(messages, CHAT.tools(tools))).message
-            messages.append(dict(reply))
-            if not (calls := CHAT.calls(reply)):
-                return Answer(text=CHAT.text(reply))
-            for call in calls:
-                arguments: Any = json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments
-                result = await client.call_tool(call.name, arguments, raise_on_error=False)
-                text = "\n".join(one.text for one in result.content if one.type == "text")
-                messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
+    async def listed(self, conversation: str) -> Sequence[Tool]:
+        client = await self._client(conversation)
+        return [
+            Tool(name=one.name, description=one.description or "", parameters=one.input_schema)
+            for one in await client.list_tools()
+        ]
 
-    async def answer(self, granted: Mapping[str, bool], conversation: str = "c") -> Answer:
-        raise NotImplementedError
-
-    async def stream(self, prompt: str, conversation: str = "c") -> Answer:
-        raise NotImplementedError
-
-    def ask_plainly(self, prompt: str, conversation: str = "c") -> Answer:
-        raise NotImplementedError
-
-    async def stored(self, conversation: str = "c") -> Sequence[str]:
-        return [str(one["content"]) for one in self.lists[conversation] if one["role"] == "tool"]
-
-    async def adopt(self, messages: Sequence[Message], conversation: str = "c") -> None:
-        self.lists[conversation] = [dict(one) for one in messages]
-
-    async def cut(self, turns: int, conversation: str = "c") -> None:
-        raise NotImplementedError
-
-    async def forget(self, turns: int, conversation: str = "c") -> None:
-        raise NotImplementedError
+    async def called(self, conversation: str, name: str, arguments: dict[str, Any]) -> Sequence[Any]:
+        client = await self._client(conversation)
+        return (await client.call_tool(name, arguments, raise_on_error=False)).content

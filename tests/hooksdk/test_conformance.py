@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hooksdk.testing import ConformanceCase, Driver, conformance_cases
+from tests.hooksdk.gateway_driver import GatewayDriver
 from tests.hooksdk.loop_drivers import JudgeDriver, RunAgentDriver, SyncDriver
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
@@ -36,6 +37,12 @@ async def test_plain_code(case: ConformanceCase, request: pytest.FixtureRequest)
     await hold(case, SyncDriver(), request)
 
 
-@pytest.mark.parametrize("driver", [RunAgentDriver, JudgeDriver, SyncDriver])
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_the_gateway(case: ConformanceCase, request: pytest.FixtureRequest):
+    await hold(case, GatewayDriver(), request)
+
+
+@pytest.mark.parametrize("driver", [RunAgentDriver, JudgeDriver, SyncDriver, GatewayDriver])
 async def test_every_reason_is_of_a_case(driver: type[Driver]):
     assert set(driver.cannot) <= set(map(str, CASES))

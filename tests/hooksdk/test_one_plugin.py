@@ -12,9 +12,10 @@ import pytest
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
-from hooksdk import Host, MemoryStore, Tool
+from hooksdk import Host, MemoryStore, Tool, hooks
 from hooksdk.approvals import Later
 from hooksdk.config import Config
+from hooksdk.hooks import AfterToolsResolved
 from hooksdk.testing import Driver, Program, ScriptedApprover, ScriptedModel, call
 from tests.hooksdk.loop_drivers import JudgeDriver, RunAgentDriver, SyncDriver
 
@@ -112,3 +113,28 @@ async def denies_asks_and_trims(playing: Driver, approver: Any) -> None:
     async with playing.start(second):
         assert (await playing.answer({yes: True, no: False})).text == "done"
     assert deleted == ["a.txt"]
+
+
+class LooksAtLimits:
+    limits: list[float] = []
+
+    @hooks.after_tools_resolved
+    def look(self, event: AfterToolsResolved) -> None:
+        self.limits.extend(tool.timeout for tool in event.offered)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+async def test_a_tool_of_a_framework_may_take_as_long_as_that_lets_it(framework: str):
+    pytest.importorskip(f"hooksdk.adapters.{framework}", reason=f"{framework} is not installed", exc_type=ImportError)
+    driver = getattr(importlib.import_module(f"tests.hooksdk.{framework}_driver"), FRAMEWORKS[framework])()
+    LooksAtLimits.limits.clear()
+    options: Any = {
+        "plugins": [LooksAtLimits],
+        "config": Config(allow=[]),
+        "store": MemoryStore(),
+        "folder": str(EXAMPLE.parent),
+    }
+    async with driver.start(Program(host=options, tools=tools([]), model=ScriptedModel(["done"]))):
+        await driver.ask("hello")
+    assert len(LooksAtLimits.limits) == 2
+    assert min(LooksAtLimits.limits) > 24 * 3600
