@@ -1,6 +1,6 @@
 """One plugin for every framework: a policy, an observer and a trimmer. It knows of none of them.
 
-In your own loop it is `Host(plugins=[Keeper])`, in LangChain, the OpenAI Agents SDK, Google's ADK and pydantic-ai `HookSDK(LazyHost([Keeper]))`.
+In your own loop it is `Host(plugins=[Keeper])`, in LangChain, the OpenAI Agents SDK, Google's ADK, Claude's SDK and pydantic-ai `HookSDK(LazyHost([Keeper]))`.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ PAGE = ROOT / "docs" / "reference" / "adapters.md"
 sys.path.insert(0, str(ROOT))
 
 from hooksdk.testing import conformance_cases  # noqa: E402 - the path comes first
+from tests.hooksdk.claude_sdk_driver import ClaudeSDKDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.langchain_driver import LangChainDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.loop_drivers import JudgeDriver, RunAgentDriver, SyncDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.openai_agents_driver import OpenAIAgentsDriver  # noqa: E402 - the path comes first
@@ -43,6 +44,7 @@ FRAMEWORKS: dict[str, tuple[str, Mapping[str, str]]] = {
     "[OpenAI Agents](../how-to/openai-agents.md)": ("openai-agents", OpenAIAgentsDriver.cannot),
     "[pydantic-ai](../how-to/pydantic-ai.md)": ("pydantic-ai-slim", PydanticAIDriver.cannot),
     "[Google ADK](../how-to/google-adk.md)": ("google-adk", cannot_of("google_adk")),
+    "[Claude Agent SDK](../how-to/claude-sdk.md)": ("claude-agent-sdk", ClaudeSDKDriver.cannot),
 }
 BEGIN = """# Adapters
 
