@@ -225,6 +225,33 @@ async def test_a_sub_agents_calls_are_judged_in_a_session_below_with_its_type_as
     assert [one.reason for one in seen.of(AgentEnd)] == ["completed", "completed"]
 
 
+async def test_a_sub_agent_in_the_background_is_judged_after_the_stop_of_the_agent_that_began_it(tmp_path: Path):
+    def script(turn: Turn) -> Any:
+        if "list for me" in turn.prompt:
+            texts = [result.text for result in turn.results]
+            return "listed" if "AKIA1" in str(texts) else LIST if texts else call("Bash", command="sleep 1")
+        if turn.results or turn.number > 1:
+            return "done"
+        return call("Agent", description="list", prompt="list for me", subagent_type="lister", run_in_background=True)
+
+    lister = AgentDefinition(description="Lists.", prompt="List.", tools=["Bash"])
+    seen = recorder(*SEEN)
+    async with (
+        open_host(seen) as host,
+        served(tmp_path, script, tools=["Bash", "Task"], agents={"lister": lister}) as (_, options),
+        HookSDK(host).client(options) as client,
+    ):
+        await ask(client)
+        assert [one.reason for one in seen.of(AgentEnd)] == ["completed"]
+        with anyio.fail_after(30):
+            async for message in client.receive_messages():
+                if isinstance(message, ResultMessage):  # of what Claude made of the sub-agent's answer
+                    break
+    assert sorted(told(seen)) == [("Agent", "ok"), ("Bash", "ok"), ("Bash", "ok")]
+    assert {one.reason for one in seen.of(AgentEnd)} == {"completed"}
+    assert len(seen.of(AgentEnd)) == len(seen.of(AgentStart))
+
+
 async def test_a_prompt_that_is_blocked_never_reaches_the_model(tmp_path: Path):
     class Closed:
         @hooks.agent_start
