@@ -1,6 +1,6 @@
 """One plugin for every framework: a policy, an observer and a trimmer. It knows of none of them.
 
-In your own loop it is `Host(plugins=[Keeper])`, in LangChain, the OpenAI Agents SDK, Google's ADK and pydantic-ai `HookSDK(LazyHost([Keeper]))`;
+In your own loop it is `Host(plugins=[Keeper])`, in LangChain, the OpenAI Agents SDK, Google's ADK, Claude's SDK, Strands and pydantic-ai `HookSDK(LazyHost([Keeper]))`;
 in front of a FastMCP server as well, where nothing is trimmed: the conversation is the client's.
 """
 

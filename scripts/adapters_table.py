@@ -18,6 +18,7 @@ PAGE = ROOT / "docs" / "reference" / "adapters.md"
 sys.path.insert(0, str(ROOT))
 
 from hooksdk.testing import conformance_cases  # noqa: E402 - the path comes first
+from tests.hooksdk.claude_sdk_driver import ClaudeSDKDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.fastmcp_driver import FastMCPDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.gateway_driver import GatewayDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.langchain_driver import LangChainDriver  # noqa: E402 - the path comes first
@@ -48,6 +49,7 @@ FRAMEWORKS: dict[str, tuple[str, Mapping[str, str]]] = {
     "[Google ADK](../how-to/google-adk.md)": ("google-adk", cannot_of("google_adk")),
     "[Strands](../how-to/strands.md)": ("strands-agents", cannot_of("strands")),
     "[FastMCP](../how-to/fastmcp.md)": ("fastmcp", FastMCPDriver.cannot),
+    "[Claude Agent SDK](../how-to/claude-sdk.md)": ("claude-agent-sdk", ClaudeSDKDriver.cannot),
 }
 BEGIN = """# Adapters
 

@@ -98,15 +98,19 @@ class Conversation:
         self.paused = ""
         """Why it pauses when none is."""
 
-    async def begin(self, prompt: object = None) -> Run:
-        """Its run, opened where it is not."""
+    async def begin(self, prompt: object = None, **more: Any) -> Run:
+        """Its run, opened where it is not. `more` are options of `Session.run` that are of this run alone."""
         async with self._lock:
             if self.run is None:
                 self.session = await self._opened()
                 approver = None if self._all.host.approver is not None else ask_later
-                options: dict[str, Any] = {"approver": approver, **self._all.options}
+                options: dict[str, Any] = {"approver": approver, **self._all.options, **more}
                 run = self.session.run(prompt, **options)
-                await run.__aenter__()
+                try:
+                    await run.__aenter__()
+                except BaseException:
+                    await self._close()
+                    raise
                 self.run = run
             return self.run
 
@@ -184,8 +188,12 @@ class Conversation:
             await run.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
             return self._trimmed()
         finally:
-            if self._outer is not None:
-                await self.session.close()
+            await self._close()
+
+    async def _close(self) -> None:
+        """A sub-agent's session lives as long as its run; the host holds the others."""
+        if self._outer is not None:
+            await self.session.close()
 
     def _trimmed(self) -> Texts:
         ids = {info.call_id for info in self.session.results.list() if info.trimmed}

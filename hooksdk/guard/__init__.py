@@ -7,11 +7,12 @@ without a socket. It needs a system with Unix sockets.
 from __future__ import annotations
 
 from hooksdk.guard._agents import AGENTS, Agent, HookEvent, UnreadableHook, Verdict, read_event, tool_of
+from hooksdk.guard._calls import AgentCalls
 from hooksdk.guard._judge import Judge, JudgeStatus, judge_status, serve
 from hooksdk.guard._settings import GuardConfig, guard_problems
 from hooksdk.guard._starter import starter_policy
 
 __all__ = [
-    "AGENTS", "Agent", "GuardConfig", "HookEvent", "Judge", "JudgeStatus", "UnreadableHook", "Verdict", "guard_problems", "judge_status", "read_event", "serve",
+    "AGENTS", "Agent", "AgentCalls", "GuardConfig", "HookEvent", "Judge", "JudgeStatus", "UnreadableHook", "Verdict", "guard_problems", "judge_status", "read_event", "serve",
     "starter_policy", "tool_of",
 ]  # fmt: skip

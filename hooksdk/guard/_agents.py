@@ -43,7 +43,7 @@ class HookEvent:
     call_id: str = ""
     """The agent's own id of the call; empty where it has none."""
     result: Any = None
-    """What the tool answered, in its own shape."""
+    """What the tool answered, in its own shape; of a call that failed, what went wrong."""
     failed: bool = False
     prompt: str = ""
     server: str = ""
@@ -63,6 +63,8 @@ class Verdict:
     """Why it may not happen."""
     ask: str = ""
     """What a person is to be asked first."""
+    allow: str = ""
+    """Who has said yes to it, so that the agent does not ask once more. Read by Claude Code."""
     arguments: Mapping[str, Any] | None = None
     """With which arguments the call is to run instead."""
     result: Any = None
@@ -111,10 +113,15 @@ def read_event(agent_name: str, payload: object) -> HookEvent:
         if not is_object(arguments):
             # An argument that nobody can read is no reason to let the call pass.
             raise UnreadableHook(agent_name, f"its hook {name} has a tool_input that is no object")
-    server, own_name = _server_of(str(tool or ""), as_object(payload.get("mcp_context")))
+    context = {**as_object(payload.get("mcp_context"))}
+    if server_name := _text(
+        as_object(payload.get("mcp_server")), "name"
+    ):  # Claude Code's, whose prefix can be left out
+        context = {} if str(tool).startswith("mcp__") else {"server_name": server_name, "tool_name": tool}
+    server, own_name = _server_of(str(tool or ""), context)
     return HookEvent(
         agent=agent_name, kind=kind, name=str(name), session=str(session), folder=Path(str(folder)), tool=str(tool or ""),
-        server=server, own_name=own_name, arguments=as_object(arguments), call_id=_text(payload, "tool_use_id"), result=payload.get("tool_response"),
+        server=server, own_name=own_name, arguments=as_object(arguments), call_id=_text(payload, "tool_use_id"), result=payload.get("tool_response", payload.get("error")),
         failed="Failure" in str(name), prompt=_text(payload, "prompt"), helper=_text(payload, "agent_id"),
         helper_type=_text(payload, "agent_type"),
     )  # fmt: skip
@@ -139,9 +146,10 @@ def _in_claudes_words(event: HookEvent, verdict: Verdict) -> Output:
         return {"decision": "block", "reason": verdict.deny} if verdict.deny and event.kind == "prompt" else {}
     output: dict[str, Any] = {}
     if event.kind == "before_call":
-        decision = "deny" if verdict.deny else "ask" if verdict.ask else ""
+        decision = "deny" if verdict.deny else "ask" if verdict.ask else "allow" if verdict.allow else ""
         if decision:
-            output = {"permissionDecision": decision, "permissionDecisionReason": verdict.deny or verdict.ask}
+            reason = verdict.deny or verdict.ask or f"{verdict.allow} said yes"
+            output = {"permissionDecision": decision, "permissionDecisionReason": reason}
         if verdict.arguments is not None and not verdict.deny:
             output["updatedInput"] = verdict.arguments
     elif event.kind == "after_call" and verdict.result is not None:
@@ -214,10 +222,10 @@ def tool_of(agent_name: str, name: str, server: str = "", own_name: str = "") ->
 
 
 def texts_in(value: Any) -> list[str]:
-    """All texts in a JSON value, in their order."""
+    """All texts in a JSON value, in their order, but for what a block of content says of its kind."""
     if isinstance(value, str):
         return [value]
-    parts = value.values() if is_object(value) else as_list(value)
+    parts = [each for key, each in value.items() if not _is_kind(key, each)] if is_object(value) else as_list(value)
     return [text for each in parts for text in texts_in(each)]
 
 
@@ -226,5 +234,10 @@ def with_texts(value: Any, texts: list[str]) -> Any:
     if isinstance(value, str):
         return texts.pop(0)
     if is_object(value):
-        return {key: with_texts(each, texts) for key, each in value.items()}
+        return {key: each if _is_kind(key, each) else with_texts(each, texts) for key, each in value.items()}
     return [with_texts(each, texts) for each in value] if is_list(value) else value
+
+
+def _is_kind(key: str, value: Any) -> bool:
+    """True for `"type": "text"` and the like, which nobody is to change; any other `type` may be a text of the tool's."""
+    return key == "type" and value in ("text", "image", "audio", "resource", "resource_link")

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import final
 
 import anyio
 from anyio.abc import TaskStatus
 
 from hooksdk.approvals import Approval, ApprovalRequest, Later, digest_of
-from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import PolicyFailed, RunBlocked, SessionClosed
-from hooksdk.guard._agents import AGENTS, HookEvent, Verdict, texts_in, tool_of, with_texts
+from hooksdk.guard._agents import AGENTS, HookEvent, Verdict
+from hooksdk.guard._calls import AgentCalls
 from hooksdk.host import Host
-from hooksdk.run import JudgedCall, Run
+from hooksdk.run import Run
 from hooksdk.session import Session
-from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
-
-SECRET = re.compile(r"\{\{\s*secret:")
-MOST_CALLS = 500
-"""Calls of a session whose results may still come; of more, the newest. An agent's call that failed elsewhere never has one."""
 
 
 @final
@@ -45,13 +39,9 @@ class AgentSession:
         name = f"guard-{event.agent}-{event.session}"
         self.session = parent.child(f"{parent.id}/{event.helper}") if parent else host.session(name)
         self._run: Run | None = None
-        self._tools: dict[str, Tool] = {}
-        self._calls: dict[str, JudgedCall] = {}
-        """Those that may run, by the agent's id of them."""
+        self._calls = AgentCalls(event.agent)
         self._waiting: dict[str, str] = {}
         """Ids of calls that wait for the desk, by what stands for name and arguments: made again, a call has its id."""
-        self._ran: set[str] = set()
-        """Ids of calls that have run without the guard's knowing: nobody is asked about them any more."""
         self._step = _Step()
         """The next one, or the one that is being taken."""
         self._news = anyio.Event()
@@ -85,7 +75,7 @@ class AgentSession:
         )  # fmt: skip
         try:
             async with run:
-                await run.resolve_tools(self._tools.values())
+                await run.resolve_tools(self._calls.tools)
                 self._run = run
                 step.done.set()
                 step = await self._receive()
@@ -128,10 +118,10 @@ class AgentSession:
             blocked = await self.be_ready(event)
             if blocked.deny:
                 return blocked
-            work: Callable[[HookEvent], Awaitable[Verdict]] = (
-                self._judge if event.kind == "before_call" else self._take_result
-            )
-            return await work(event)
+            if event.kind == "before_call":
+                return await self._judge(event)
+            assert self._run is not None
+            return await self._calls.take_result(self._run, event)
         return Verdict()
 
     async def be_ready(self, event: HookEvent) -> Verdict:
@@ -166,67 +156,27 @@ class AgentSession:
 
     async def _know(self, event: HookEvent) -> None:
         """Have the tool in the catalog: an agent does not say which ones it has."""
-        if event.tool in self._tools:
-            return
-        self._tools[event.tool] = tool_of(event.agent, event.tool, event.server, event.own_name)
         assert self._run is not None
-        await self._run.resolve_tools(self._tools.values())
+        if self._calls.know(event):
+            await self._run.resolve_tools(self._calls.tools)
 
     async def _ask(self, request: ApprovalRequest) -> Approval | Later:
-        if request.call.id in self._ran:
+        if self._calls.has_run(request.call.id):
             return Approval(True, by=f"{self._agent.title}, which has run it")
         return Later() if self._asks else await self._desk.ask(request, wait=0, is_over=self._is_over)
 
     async def _judge(self, event: HookEvent) -> Verdict:
         assert self._run is not None
-        if any(SECRET.search(text) for text in texts_in(event.arguments)):
-            return Verdict(
-                deny=f"'{event.tool}' was not run: {self._agent.title}'s own tools are given no secrets by name."
-            )
         same = digest_of([event.tool, event.arguments])
         call_id = self._waiting.pop(same, "") or event.call_id or same
-        judged = await self._run.judge(ToolCall(call_id, event.tool, event.arguments))
-        if judged.result is not None:
-            return Verdict(deny=judged.result.text)
-        changed = judged.arguments if judged.arguments != dict(event.arguments) else None
+        judged = await self._calls.judge(self._run, event, call_id)
         if judged.pending is not None and not self._asks:
             self._waiting[same] = call_id
             record = await self._desk.records_in(judged.pending.store).find(judged.pending)
             number = f"{record.number}" if record else "N"
             how = f"A person says yes with `hooksdk approvals grant {number}`, and then the same call goes through."
             return Verdict(deny=f"{judged.pending.title}: it waits for a person. {how}")
-        self._remember(event.call_id or same, judged)
-        return Verdict(ask=judged.pending.title if judged.pending else "", arguments=changed)
-
-    def _remember(self, key: str, judged: JudgedCall) -> None:
-        self._calls[key] = judged
-        while len(self._calls) > MOST_CALLS:
-            self._calls.pop(next(iter(self._calls)))
-
-    async def _take_result(self, event: HookEvent) -> Verdict:
-        """Give the tool's answer to the plugins, and the model what they make of it, in the tool's own shape."""
-        assert self._run is not None
-        key = event.call_id or digest_of([event.tool, event.arguments])
-        judged = self._calls.pop(key, None)
-        if judged is None:  # judged by a guard that has died since
-            self._ran.add(key)
-            judged = await self._run.judge(ToolCall(key, event.tool, event.arguments))
-            self._ran.discard(key)
-        if judged.pending is not None:  # the person at the agent said yes, since it has run
-            await judged.approve(Approval(True, by=f"the person at {self._agent.title}"))
-        if judged.result is not None or judged.pending is not None:
-            logger.warning("'%s' has run in %s, although the rules of now refuse it", event.tool, event.agent)
-            return Verdict()
-        texts = texts_in(event.result)
-        blocks = [{"type": "text", "text": text} for text in texts]
-        result = await judged.supply(ToolResult(blocks=blocks, is_error=event.failed) if blocks else "")
-        shown = [str(block.get("text", "")) for block in result.blocks if block.get("type") == "text"]
-        if shown == texts or not texts:
-            return Verdict()
-        if len(shown) != len(texts):  # one text in the place of several: the longest place takes it
-            place = max(range(len(texts)), key=lambda at: len(texts[at]))
-            shown = [result.text if at == place else "" for at in range(len(texts))]
-        return Verdict(result=with_texts(event.result, shown))
+        return self._calls.let_run(event, judged)
 
 
 class _Step:

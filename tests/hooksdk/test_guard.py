@@ -53,6 +53,8 @@ class Shouts:
 
     @hooks.transform_tool_result
     def redact(self, event):
+        if "one of all" in event.result.text:
+            return Replace("short")
         if "AKIA" not in event.result.text:
             return None
         blocks = [{**one, "text": one["text"].replace("AKIA", "[key]")} for one in event.result.blocks]
@@ -197,6 +199,7 @@ async def test_calls_at_once_are_judged_one_by_one(project: Path):
         ({"stdout": "a AKIA b", "stderr": "", "interrupted": False}, {"stdout": "a [key] b", "stderr": "", "interrupted": False}),
         ([{"type": "text", "text": "AKIA"}], [{"type": "text", "text": "[key]"}]),
         ("AKIA", "[key]"),
+        ([{"type": "text", "text": "one of all"}, {"type": "text", "text": "b"}], [{"type": "text", "text": "short"}, {"type": "text", "text": ""}]),
     ],
 )  # fmt: skip
 async def test_what_the_model_reads_is_changed_in_the_tools_own_shape(project: Path, response: Any, shown: Any):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,18 +90,52 @@ async def test_the_same_file_in_a_loop_of_hooksdks(driver: type[Driver]):
     await denies_asks_and_trims(driver(), approver=ScriptedApprover(Later()))
 
 
-async def denies_asks_and_trims(playing: Driver, approver: Any) -> None:
-    plugin, store, deleted = keeper(), MemoryStore(), list[str]()
+async def test_the_same_file_in_the_sdk_whose_own_program_asks_in_place_and_keeps_its_messages():
+    pytest.importorskip("hooksdk.adapters.claude_sdk", reason="claude_sdk is not installed", exc_type=ImportError)
+    from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny
 
-    def program(*script: Any) -> Program:
-        config = Config(allow=[])
-        host: Any = {
-            "plugins": [plugin], "store": store, "config": config, "approver": approver, "folder": str(EXAMPLE.parent)
-        }  # fmt: skip
-        return Program(host=host, tools=tools(deleted), model=ScriptedModel(script))
+    from tests.hooksdk.claude_sdk_driver import ClaudeSDKDriver
+
+    asked: list[str] = []
+
+    async def person(
+        name: str, arguments: dict[str, Any], context: Any
+    ) -> PermissionResultAllow | PermissionResultDeny:
+        if name == "list_files":
+            return PermissionResultAllow()
+        asked.append(context.decision_reason)
+        return PermissionResultAllow() if arguments["path"] == "a.txt" else PermissionResultDeny(message="keep it")
+
+    playing, deleted = ClaudeSDKDriver(), list[str]()
+    playing.more = {"can_use_tool": person, "allowed_tools": []}
+    asks = [call("delete_file", path="a.txt"), call("delete_file", path="b.txt")]
+    script = [[call("list_files", path="."), call("delete_file", path="a.toml")], "listed", asks, "done"]
+    whole = program(keeper(), MemoryStore(), None, deleted, *script)
+    async with playing.start(whole):
+        assert (await playing.ask("list and delete")).text == "listed"
+        assert "settings stay" in str(whole.model.turns[1].messages)
+        assert (await playing.ask("delete two more")).text == "done"
+    assert (asked, deleted) == (["Delete a.txt?", "Delete b.txt?"], ["a.txt"])
+
+
+def program(plugin: Any, store: Any, approver: Any, deleted: list[str], *script: Any) -> Program:
+    config = Config(allow=[])
+    host: Any = {
+        "plugins": [plugin],
+        "store": store,
+        "config": config,
+        "approver": approver,
+        "folder": str(EXAMPLE.parent),
+    }
+    return Program(host=host, tools=tools(deleted), model=ScriptedModel(script))
+
+
+async def denies_asks_and_trims(playing: Driver, approver: Any) -> None:
+    deleted: list[str] = []
+    plays = partial(program, keeper(), MemoryStore(), approver, deleted)
 
     asks = [call("delete_file", path="a.txt"), call("delete_file", path="b.txt")]
-    first = program([call("list_files", path="."), call("delete_file", path="a.toml")], "listed", asks)
+    first = plays([call("list_files", path="."), call("delete_file", path="a.toml")], "listed", asks)
     async with playing.start(first):
         assert (await playing.ask("list and delete")).text == "listed"
         assert "settings stay" in str(first.model.turns[1].messages)
@@ -109,7 +144,7 @@ async def denies_asks_and_trims(playing: Driver, approver: Any) -> None:
     trimmed = [one for one in first.model.turns[2].messages if one["role"] == "tool"]
     assert "read already" in trimmed[0]["content"]
     assert len(trimmed[0]["content"]) < 200
-    second = program("done")
+    second = plays("done")
     async with playing.start(second):
         assert (await playing.answer({yes: True, no: False})).text == "done"
     assert deleted == ["a.txt"]

@@ -1,0 +1,127 @@
+"""The calls of one agent, from the hook before each to the hook after it."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import final
+
+from hooksdk.approvals import Approval, digest_of
+from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.guard._agents import AGENTS, HookEvent, Verdict, texts_in, tool_of, with_texts
+from hooksdk.run import JudgedCall, Run
+from hooksdk.tools import Tool
+
+logger = logging.getLogger("hooksdk")
+
+SECRET = re.compile(r"\{\{\s*secret:")
+MOST_CALLS = 500
+"""Calls of a session whose results may still come; of more, the newest. An agent's call that failed elsewhere never has one."""
+
+
+@final
+class AgentCalls:
+    """The calls that an agent runs itself, judged and told to the plugins by its hooks, in whichever run you have for it.
+
+    Before a call: `judge`, then `let_run` where nothing speaks against it. After it: `take_result`. An agent does not say which
+    tools it has: those of `tools` are to be resolved in the run before its call is judged.
+    """
+
+    def __init__(self, agent: str) -> None:
+        self._agent = AGENTS[agent]
+        self.tools: list[Tool] = []
+        """Those that were called so far; the same list all the time."""
+        self._open: dict[str, JudgedCall] = {}
+        """Those that may run, by the agent's id of them."""
+        self._ran: set[str] = set()
+
+    @property
+    def open(self) -> bool:
+        """True while a call that may run has no result."""
+        return bool(self._open)
+
+    def know(self, event: HookEvent) -> bool:
+        """Have the tool of this call in `tools`; True if it is new there."""
+        is_new = all(tool.name != event.tool for tool in self.tools)
+        if is_new:
+            self.tools.append(tool_of(event.agent, event.tool, event.server, event.own_name))
+        return is_new
+
+    def has_run(self, call_id: str) -> bool:
+        """True for a call that has run without a word before: nobody is asked about it any more."""
+        return call_id in self._ran
+
+    async def judge(self, run: Run, event: HookEvent, call_id: str = "") -> JudgedCall:
+        """What the plugins say of a call that is about to run. `call_id` is by what they know it, in the place of the agent's id."""
+        judged = await run.judge(ToolCall(call_id or _key(event), event.tool, event.arguments))
+        if judged.result is None and any(SECRET.search(text) for text in texts_in(judged.arguments)):
+            refusal = f"'{event.tool}' was not run: {self._agent.title}'s own tools are given no secrets by name."
+            await judged.refuse(text=refusal)
+        return judged
+
+    def let_run(self, event: HookEvent, judged: JudgedCall) -> Verdict:
+        """What is answered to the hook of a call that was judged: a refusal, a question, other arguments, or nothing."""
+        if judged.result is not None:
+            return Verdict(deny=judged.result.text)
+        self._open[_key(event)] = judged
+        while len(self._open) > MOST_CALLS:
+            self._open.pop(next(iter(self._open)))
+        changed = judged.arguments if judged.arguments != dict(event.arguments) else None
+        return Verdict(ask=judged.pending.title if judged.pending else "", arguments=changed)
+
+    async def take_result(self, run: Run, event: HookEvent) -> Verdict:
+        """Give the tool's answer to the plugins, and the model what they make of it, in the tool's own shape."""
+        key = _key(event)
+        judged = self._open.pop(key, None)
+        if judged is None:  # judged by a guard that has died since
+            self._ran.add(key)
+            judged = await run.judge(ToolCall(key, event.tool, event.arguments))
+            self._ran.discard(key)
+        if judged.pending is not None:  # the person at the agent said yes, since it has run
+            await judged.approve(Approval(True, by=f"the person at {self._agent.title}"))
+        if judged.result is not None or judged.pending is not None:
+            logger.warning("'%s' has run in %s, although the rules of now refuse it", event.tool, event.agent)
+            return Verdict()
+        texts = texts_in(event.result)
+        blocks = [{"type": "text", "text": text} for text in texts]
+        answered = ToolResult(blocks=blocks, is_error=event.failed) if blocks else ToolResult("", is_error=event.failed)
+        result = await judged.supply(answered)
+        shown = [str(block.get("text", "")) for block in result.blocks if block.get("type") == "text"]
+        if shown == texts or not texts or event.failed:  # no agent lets a hook change what a failure says
+            return Verdict()
+        if len(shown) != len(texts):
+            return _instead(event, result.text)
+        return Verdict(result=with_texts(event.result, shown))
+
+    @staticmethod
+    def withhold(event: HookEvent, reason: str) -> Verdict:
+        """The answer to the hook after a call whose result nobody could look through: the model reads why in its place."""
+        return Verdict() if event.failed else _instead(event, f"The result is withheld: {reason}")
+
+    async def leave(self, *, problem: str = "") -> None:
+        """The agent has gone on: whoever was asked about a call that has no result has said no to it. `problem` is what became of
+        the others, which have begun; without it they are told as not run when their run ends."""
+        while self._open:
+            _, judged = self._open.popitem()
+            if judged.pending is not None:
+                await judged.refuse(by=f"the person at {self._agent.title}")
+            elif problem and judged.result is None:
+                await judged.supply(ToolResult.error(problem))
+
+    def clear(self) -> None:
+        """Forget the calls that have no result; their run tells what became of them."""
+        self._open.clear()
+
+
+def _instead(event: HookEvent, text: str) -> Verdict:
+    """One text in the place of all in a result: the longest place takes it."""
+    texts = texts_in(event.result)
+    if not texts:
+        return Verdict()
+    place = max(range(len(texts)), key=lambda at: len(texts[at]))
+    shown = [text if at == place else "" for at in range(len(texts))]
+    return Verdict(result=with_texts(event.result, shown))
+
+
+def _key(event: HookEvent) -> str:
+    return event.call_id or digest_of([event.tool, event.arguments])
