@@ -18,7 +18,6 @@ PAGE = ROOT / "docs" / "reference" / "adapters.md"
 sys.path.insert(0, str(ROOT))
 
 from hooksdk.testing import conformance_cases  # noqa: E402 - the path comes first
-from tests.hooksdk.claude_sdk_driver import ClaudeSDKDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.fastmcp_driver import FastMCPDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.gateway_driver import GatewayDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.langchain_driver import LangChainDriver  # noqa: E402 - the path comes first
@@ -30,9 +29,17 @@ from tests.hooksdk.pydantic_ai_driver import PydanticAIDriver  # noqa: E402 - th
 def cannot_of(module: str) -> Mapping[str, str]:
     """What a driver cannot hold whose framework is not installed here (scripts/frameworks)."""
     source = ROOT / "tests" / "hooksdk" / f"{module}_driver.py"
+    reasons: dict[str, ast.expr] = {}
     for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "cannot" and node.value is not None:
-            return ast.literal_eval(node.value)
+        if isinstance(node, ast.Assign):
+            reasons.update((ast.unparse(target), node.value) for target in node.targets)
+        if (
+            isinstance(node, ast.AnnAssign)
+            and ast.unparse(node.target) == "cannot"
+            and isinstance(node.value, ast.Dict)
+        ):
+            values = [reasons.get(ast.unparse(value), value) for value in node.value.values]
+            return ast.literal_eval(ast.Dict(node.value.keys, values))
     raise LookupError(f"{source} says nowhere what its framework cannot hold")
 
 
@@ -49,7 +56,7 @@ FRAMEWORKS: dict[str, tuple[str, Mapping[str, str]]] = {
     "[Google ADK](../how-to/google-adk.md)": ("google-adk", cannot_of("google_adk")),
     "[Strands](../how-to/strands.md)": ("strands-agents", cannot_of("strands")),
     "[FastMCP](../how-to/fastmcp.md)": ("fastmcp", FastMCPDriver.cannot),
-    "[Claude Agent SDK](../how-to/claude-sdk.md)": ("claude-agent-sdk", ClaudeSDKDriver.cannot),
+    "[Claude Agent SDK](../how-to/claude-sdk.md)": ("claude-agent-sdk", cannot_of("claude_sdk")),
 }
 BEGIN = """# Adapters
 

@@ -7,7 +7,6 @@ import importlib.util
 import pytest
 
 pytest.importorskip("fastmcp", reason="hooksdk[fastmcp] is not installed")
-pytest.importorskip("claude_agent_sdk", reason="hooksdk[claude-sdk] is not installed")
 pytest.importorskip("langchain", reason="hooksdk[langchain] is not installed")
 pytest.importorskip("agents", reason="hooksdk[openai-agents] is not installed")
 pytest.importorskip("pydantic_ai", reason="hooksdk[pydantic-ai] is not installed")
