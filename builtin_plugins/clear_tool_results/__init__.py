@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
+from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from hooksdk import PluginState, hooks
-from hooksdk.costs import PRICES, Clearing, Prices, TrimCost
-from hooksdk.hooks import AgentEnd, BeforeModelCall, Trim
+from hooksdk.costs import PRICES, Clearing, TrimCost, cache_prices, usage_of
+from hooksdk.hooks import AfterModelCall, AgentEnd, BeforeModelCall, Trim
 from hooksdk.transcript import Results
 
 __all__ = ["ClearToolResults"]
 
 DEFAULTS = Clearing()
+ENOUGH = 4_096
+"""Tokens before a trim from which on the usage shows whether the cache held them."""
+MISSES = 2
+"""After so many drains in a row whose beginnings were not read, the cache is taken to hold whole prompts alone."""
 logger = logging.getLogger("hooksdk")
 
 
@@ -30,17 +36,18 @@ class ClearToolResults:
         tokens, or half of the context window where that is less."""
         keep: NonNegativeInt = DEFAULTS.keep
         """The newest results that stay. Those of disposable tools neither count nor stay."""
-        clear_at_least: NonNegativeInt = DEFAULTS.clear_at_least
-        """Tokens that clearing must save."""
+        clear_at_least: NonNegativeInt | None = DEFAULTS.clear_at_least
+        """Tokens that clearing must save. Unset: what the provider's cache makes worth its while."""
         exclude_tools: list[str] = Field(default_factory=list)
         """Tools whose results stay, by name."""
         protect: NonNegativeInt = DEFAULTS.protect
         """Tokens at the end of the conversation in which results stay."""
-        cache_read: NonNegativeFloat = PRICES.read
-        """The price of a token that the provider's cache holds, where one without a cache is 1."""
-        cache_write: NonNegativeFloat = PRICES.write
+        cache_read: NonNegativeFloat | None = None
+        """The price of a token that the provider's cache holds, where one without a cache is 1. Unset, as the next two: the
+        provider's own."""
+        cache_write: NonNegativeFloat | None = None
         """The price of a token that is written to the cache."""
-        cache_life: NonNegativeFloat = PRICES.life
+        cache_life: NonNegativeFloat | None = None
         """Seconds without a request after which the cache is gone. 0: there is none to lose."""
 
     def __init__(self, config: Config, state: PluginState) -> None:
@@ -48,7 +55,14 @@ class ClearToolResults:
             trigger=config.trigger, keep=config.keep, clear_at_least=config.clear_at_least,
             exclude_tools=frozenset(config.exclude_tools), protect=config.protect,
         )  # fmt: skip
-        self._prices = Prices(read=config.cache_read, write=config.cache_write, life=config.cache_life)
+        given = {"read": config.cache_read, "write": config.cache_write, "life": config.cache_life}
+        self._given = {name: value for name, value in given.items() if value is not None}
+        self._prices = replace(PRICES, **self._given)
+        self._expected = deque[int]()
+        """For each request that no reply is known of yet: tokens that the cache should hold behind a trim, 0 without one."""
+        self._held = 0
+        """The same for the next request, of what was trimmed at the run's end."""
+        self._misses = 0
         self._state = state
         self._context_window: int | None = None
         self._cached: int | None = None
@@ -60,12 +74,36 @@ class ClearToolResults:
     def clear_before_request(self, event: BeforeModelCall) -> Trim | None:
         """Applied before this request is sent."""
         self._context_window = event.context_window
+        beginnings = not self._state.get("whole_prompts", False)
+        self._prices = replace(cache_prices(event.info.provider), beginnings=beginnings, **self._given)
         choice = self._choose(event.results)
         sizes = event.results.message_tokens()
+        held = self._held_before(choice, event.results)
+        self._expected.append(min(filter(None, (held, self._held)), default=0))
+        self._held = 0
         self._cached = len(sizes)
         self._last_request = time.time()
         self._tell_too_long(sum(sizes) - (choice[1].saved if choice else 0), event)
         return Trim(choice[0], _reason(choice[1]), small=True) if choice else None
+
+    def _held_before(self, choice: tuple[list[str], TrimCost] | None, results: Results) -> int:
+        """Tokens before the first trim, which a cache of beginnings holds on; 0 where nothing is trimmed."""
+        if choice is None:
+            return 0
+        first = min(info.position for info in results.list() if info.handle in choice[0])
+        return sum(results.message_tokens()[: first if self._cached is None else min(first, self._cached)])
+
+    @hooks.after_model_call
+    def learn(self, event: AfterModelCall) -> None:
+        """See in the provider's count whether its cache held what stands before a trim. Where only the last message has a mark it
+        does not: then a drain is reckoned with the whole prompt."""
+        expected = self._expected.popleft() if self._expected else 0
+        usage = usage_of(event.usage)
+        if usage is None or expected < ENOUGH or not usage.written:
+            return
+        self._misses = self._misses + 1 if usage.read < expected / 2 else 0
+        if self._misses == MISSES:
+            self._state["whole_prompts"] = True
 
     def _tell_too_long(self, tokens: int, event: BeforeModelCall) -> None:
         """Say it once where the request is too long with everything cleared that may be."""
@@ -83,7 +121,9 @@ class ClearToolResults:
     async def clear_after_run(self, event: AgentEnd) -> None:
         """Drained with everything that was queued in the run."""
         self._state["last_request"] = self._last_request
+        self._expected.clear()  # a request that failed had no reply
         choice = self._choose(event.transcript)
+        self._held = self._held_before(choice, event.transcript)
         for handle in choice[0] if choice else ():
             await event.transcript.trim(handle, reason=_reason(choice[1]) if choice else "", small=True)
 

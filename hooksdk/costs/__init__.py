@@ -16,7 +16,16 @@ from __future__ import annotations
 
 from hooksdk.costs._caches import MarkedCache, NoCache, PrefixCache, PromptCache
 from hooksdk.costs._clearing import Clearing
-from hooksdk.costs._estimate import PRICES, Prices, TrimCost, estimate, estimate_change
+from hooksdk.costs._estimate import (
+    NO_CACHE_PRICES,
+    PREFIX_PRICES,
+    PRICES,
+    Prices,
+    TrimCost,
+    cache_prices,
+    estimate,
+    estimate_change,
+)
 from hooksdk.costs._replay import (
     Bill,
     Marks,
@@ -32,6 +41,8 @@ from hooksdk.costs._replay import (
 from hooksdk.costs._usage import Usage, usage_of
 
 __all__ = [
+    "NO_CACHE_PRICES",
+    "PREFIX_PRICES",
     "PRICES",
     "Bill",
     "Clearing",
@@ -47,6 +58,7 @@ __all__ = [
     "Usage",
     "at_each_agent_end",
     "at_each_request",
+    "cache_prices",
     "clearing",
     "estimate",
     "estimate_change",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Protocol, final
 
-from hooksdk.costs._estimate import PRICES, Prices
+from hooksdk.costs._estimate import NO_CACHE_PRICES, PREFIX_PRICES, PRICES, Prices
 from hooksdk.costs._usage import Usage
 from hooksdk.formats.prompt_cache import LOOK_BACK, CacheBlock
 
@@ -59,10 +59,6 @@ class MarkedCache:
         )
 
 
-PREFIX_PRICES = Prices(read=0.1, write=1)
-"""Of OpenAI's newer models and Gemini's; gpt-4.1 takes .25, gpt-4o .5."""
-
-
 @final
 class PrefixCache:
     """OpenAI's, and what Gemini calls implicit: whatever a request begins with as an earlier one did, in steps of 128 tokens
@@ -104,7 +100,7 @@ class NoCache:
     """A provider without one."""
 
     def __init__(self) -> None:
-        self.prices = Prices(read=1, write=1, life=0)
+        self.prices = NO_CACHE_PRICES
 
     def send(self, request: Sequence[CacheBlock], now: float = 0) -> Usage:
         del now

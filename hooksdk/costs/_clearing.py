@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,10 @@ TRIGGER = 16_000
 """Tokens of a conversation from which on results are cleared by default, where the context window is not smaller still."""
 UNKNOWN_WINDOW = 200_000
 """The context window of a model that the host says nothing of, in tokens."""
+GROWTH = 100
+"""Tokens of results that each request of a conversation brings, about (the transcripts of `benchmarks/trim_cost.py`)."""
+BEHIND = 450
+"""Tokens that stand behind what is cleared, about: the newest result and what was said since."""
 URGENT = 0.8
 """The share of the context window from which on clearing no longer waits until it pays: a request that is too long fails."""
 
@@ -33,8 +38,9 @@ class Clearing:
     tokens, or half of the context window where that is less."""
     keep: int = 1
     """The newest results that stay. Disposable ones go first: they neither count nor stay."""
-    clear_at_least: int = 300
-    """Tokens that clearing must save."""
+    clear_at_least: int | None = None
+    """Tokens that clearing must save. None: what the cache makes worth its while, 1,017 tokens with Anthropic's prices, 900 with
+    OpenAI's, 0 without a cache, many thousand where the cache holds no beginnings; at most a tenth of the context window."""
     exclude_tools: Collection[str] = ()
     """Tools whose results stay, by name."""
     protect: int = 0
@@ -45,7 +51,7 @@ class Clearing:
         numbers = {
             "trigger": trigger,
             "keep": self.keep,
-            "clear_at_least": self.clear_at_least,
+            "clear_at_least": self.clear_at_least or 0,
             "protect": self.protect,
         }
         for name, value in numbers.items():
@@ -79,7 +85,7 @@ class Clearing:
         queued = [info for info in results if info.queued]
         lost_from, lost = tail_costs(queued, message_tokens, cached=cached, age=age, prices=prices)[0]
         requests = max(info.turns_ago for info in results)
-        least = 1 if urgent else max(self.clear_at_least, 1)
+        least = 1 if urgent else max(self._least(tokens, context_window, prices), 1)
         best: tuple[float, int, TrimCost] | None = None
         for position, cost in tail_costs([*candidates, *queued], message_tokens, cached=cached, age=age, prices=prices):
             if position > lost_from:  # everything from there on was free already
@@ -93,6 +99,17 @@ class Clearing:
         if best is None:
             return None
         return [info.handle for info in candidates if info.position >= best[1]], best[2]
+
+    def _least(self, tokens: int, context_window: int | None, prices: Prices) -> float:
+        if self.clear_at_least is not None:
+            return self.clear_at_least
+        if not prices.read:
+            return 0
+        # The economic order quantity (Harris, 1913): a drain costs so much once, what is not cleared costs `read` in each
+        # request, and there are more results in each.
+        behind = BEHIND if prices.beginnings else tokens
+        quantity = math.sqrt(2 * GROWTH * behind * max(prices.write - prices.read, 0) / prices.read)
+        return min(quantity, (context_window or UNKNOWN_WINDOW) / 10)
 
     def _trigger(self, context_window: int | None) -> float:
         window = context_window or UNKNOWN_WINDOW

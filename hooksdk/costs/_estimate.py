@@ -32,6 +32,10 @@ class Prices:
     """A token that it does not hold yet, and holds from then on."""
     life: float = 300
     """Seconds without a request after which the cache is gone."""
+    beginnings: bool = True
+    """True where the cache still holds what stands before a trim: OpenAI's and Gemini's do, and Anthropic's with marks of
+    hooksdk's (`hooksdk.formats.prompt_cache`). False for Anthropic's with a mark on the last message alone: a trim far back
+    costs the whole prompt there."""
 
     def __post_init__(self) -> None:
         for name, value in (("read", self.read), ("write", self.write), ("life", self.life)):
@@ -41,6 +45,18 @@ class Prices:
 
 PRICES = Prices()
 """The default prices."""
+PREFIX_PRICES = Prices(read=0.1, write=1)
+"""Of OpenAI's newer models and Gemini's; gpt-4.1 takes .25, gpt-4o .5.
+https://platform.openai.com/docs/guides/prompt-caching, https://ai.google.dev/gemini-api/docs/caching"""
+NO_CACHE_PRICES = Prices(read=1, write=1, life=0)
+"""Where there is no cache, so that no trim costs anything."""
+_BY_PROVIDER = {"openai": PREFIX_PRICES, "google": PREFIX_PRICES, "gemini": PREFIX_PRICES}
+
+
+def cache_prices(provider: str | None) -> Prices:
+    """What the provider of this name (`session.run(provider=...)`) takes for its cache. Of one that is not known the dearest:
+    Anthropic's."""
+    return _BY_PROVIDER.get((provider or "").lower(), PRICES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +75,8 @@ class TrimCost:
     saved: int
     """Tokens that each request is smaller from then on."""
     behind: int
-    """Tokens that stay behind the first trim: those that the cache holds now and must be written to it again."""
+    """Tokens that the cache holds now and must be written to it again: those behind the first trim, or all that stay, where
+    the cache holds no beginnings."""
     cold: bool = False
     """True when the cache has outlived its life, so that the next request writes everything to it anyway."""
     prices: Prices = PRICES
@@ -111,7 +128,8 @@ def estimate_change(
     """What a drain cost and saved: from the sizes of the messages before it and after it."""
     first = next((at for at, (one, other) in enumerate(zip(before, after, strict=True)) if one != other), len(after))
     saved = sum(before[first:]) - sum(after[first:])
-    return TrimCost(saved=saved, behind=sum(after[first:]), cold=age >= prices.life, prices=prices)
+    behind = sum(after[first:] if prices.beginnings else after)
+    return TrimCost(saved=saved, behind=behind, cold=age >= prices.life, prices=prices)
 
 
 def tail_costs(
@@ -125,6 +143,7 @@ def tail_costs(
     """For every position where a result begins the drain: what the trims from there on cost together. The earliest comes
     first; without results there is one that saves nothing."""
     in_cache = len(message_tokens) if cached is None else cached
+    held = sum(message_tokens[:in_cache])
     saved: dict[int, int] = {}
     for info in results:
         if not info.trimmed and info.position < len(message_tokens):
@@ -138,5 +157,6 @@ def tail_costs(
         end = position
         total += saved[position]
         behind -= saved[position]  # in the cache or not: what is not sent need not be written
-        answers.append((position, TrimCost(saved=total, behind=max(behind, 0), cold=cold, prices=prices)))
+        again = behind if prices.beginnings else held - total
+        answers.append((position, TrimCost(saved=total, behind=max(again, 0), cold=cold, prices=prices)))
     return answers[::-1] or [(len(message_tokens), TrimCost(saved=0, behind=0, cold=cold, prices=prices))]

@@ -12,7 +12,7 @@ from hooksdk import MemoryStore, Session, hooks, tool
 from hooksdk.errors import ConfigError
 from hooksdk.hooks import Trace
 from hooksdk.records import Record, TrimDrained
-from hooksdk.testing import Played, call, open_session, play
+from hooksdk.testing import Played, Reply, ScriptedModel, call, open_session, play
 
 pytestmark = pytest.mark.anyio
 
@@ -181,3 +181,33 @@ async def test_a_setting_that_cannot_be_is_refused(settings: dict[str, Any]) -> 
     with pytest.raises(ConfigError, match=next(iter(settings))):
         async with open_session(PLUGIN, config=config(**settings)):
             pass
+
+
+SEEN = {"input_tokens": 10, "cache_read_input_tokens": 50_000, "cache_creation_input_tokens": 5_000}
+MISSED = {**SEEN, "cache_read_input_tokens": 0}
+
+
+@pytest.mark.parametrize(("usage", "clears"), [(SEEN, 10), (MISSED, 8)])
+async def test_where_the_cache_holds_no_beginnings_it_learns_to_clear_seldom(usage: Any, clears: int) -> None:
+    """An answer of the cache counts from the next run on: observers are told of a reply in the background."""
+    async with open_session(PLUGIN, tools=[fetch], config=config(clear_at_least=None)) as session:
+        await play(session, ["Ask."], prompt="A long question. " * 1_500)
+        for page in range(11):
+            await play(session, [call("fetch", page=page), Reply("Read.", usage=usage)])
+        assert len(trimmed(session)) == clears
+
+
+def fetch_line(page: int) -> str:
+    """Fetch a line."""
+    return LONG[:3_900]
+
+
+@pytest.mark.parametrize(("provider", "clears"), [("anthropic", 0), ("OpenAI", 1), (None, 0)])
+async def test_the_providers_own_prices_decide(provider: str | None, clears: int) -> None:
+    """Where the cache is written for nothing, clearing pays for less."""
+    async with open_session(PLUGIN, tools=[fetch_line], config=config(trigger=100, clear_at_least=None)) as session:
+        for script in ([call("fetch_line", page=1), call("fetch_line", page=2), "Read."], *[["Yes."]] * 20):
+            model: Any = ScriptedModel(script)
+            model.provider = provider
+            await play(session, model)
+        assert len(trimmed(session)) == clears

@@ -56,7 +56,7 @@ async def test_as_json_it_says_what_was_read_and_written(tmp_path: Path) -> None
     assert (whole["policy"], whole["bill_share"], whole["trims"]) == ("untrimmed", 1, 0)
     assert whole["bill"] == pytest.approx(0.1 * whole["read"] + 2 * whole["written"])
     assert whole["tokens"] == whole["read"] + whole["written"]
-    assert (cleared["policy"], cleared["trims"]) == ("clear_tool_results", 5)
+    assert (cleared["policy"], cleared["trims"]) == ("clear_tool_results", 4)
     assert least["bill"] <= cleared["bill"] < whole["bill"]
 
 

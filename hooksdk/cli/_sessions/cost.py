@@ -64,7 +64,12 @@ def cost(
     ] = RULE.trigger,
     keep: Annotated[int, typer.Option(min=0, help="clear_tool_results: results that stay.")] = RULE.keep,
     clear_at_least: Annotated[
-        int, typer.Option(min=0, help="clear_tool_results: tokens that clearing must save.")
+        int | None,
+        typer.Option(
+            min=0,
+            help="clear_tool_results: tokens that clearing must save.",
+            show_default="what the cache makes worth it",
+        ),
     ] = RULE.clear_at_least,
     context_window: Annotated[
         int | None, typer.Option(min=1, metavar="TOKENS", help="The model's context window.")
