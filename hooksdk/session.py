@@ -122,21 +122,20 @@ class Session(AsyncOnly):
 
     @property
     def results(self) -> Results:
-        """The session's tool results, to list, read and trim. What is queued here is applied at the open run's end, or by
-        `drain()`."""
-        return MaskedResults(self._need_transcript(), "host", mask=self._secrets)
+        """The session's tool results, to list, read and trim: at once, or at the end of the run that is open."""
+        return MaskedResults(self._need_transcript(), "host", mask=self._secrets, settle=self._settle)
 
     async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
         """Shorten a tool result for the model, by its handle or call id: applied at once, or at the end of the run that is
         open. Raises `UnknownResult`."""
-        return await self._applied(await self.results.trim(reference, replacement, reason=reason))
+        return await self.results.trim(reference, replacement, reason=reason)
 
     async def restore(self, reference: str) -> TrimReceipt:
         """Let the model see a trimmed result whole again: at once, or from the end of the open run on. Raises
         `UnknownResult`."""
-        return await self._applied(await self.results.restore(reference))
+        return await self.results.restore(reference)
 
-    async def _applied(self, receipt: TrimReceipt) -> TrimReceipt:
+    async def _settle(self, receipt: TrimReceipt) -> TrimReceipt:
         if receipt.status != "queued" or self._open_run.claimed:
             return receipt
         report = await self.drain()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from hooksdk._masking.mask import SecretMask
@@ -21,12 +21,29 @@ class _Masked(Results):
         return await super().trim(reference, summary, reason=self.mask.text(reason), small=small)
 
 
-class MaskedResults(_Masked):
-    """The session's tool results; what a trim leaves in their place holds no value of a secret."""
+async def _as_queued(receipt: TrimReceipt) -> TrimReceipt:
+    return receipt
 
-    def __init__(self, transcript: Transcript, owner: str, *, mask: SecretMask, **options: Any) -> None:
+
+class MaskedResults(_Masked):
+    """The session's tool results; what a trim leaves in their place holds no value of a secret. `settle` is handed each receipt:
+    it applies what is queued where nothing waits for a run's end."""
+
+    def __init__(
+        self, transcript: Transcript, owner: str, *, mask: SecretMask,
+        settle: Callable[[TrimReceipt], Awaitable[TrimReceipt]] = _as_queued, **options: Any,
+    ) -> None:  # fmt: skip
         super().__init__(transcript, owner, **options)
         self.mask = mask
+        self._settle = settle
+
+    async def trim(
+        self, reference: str, replacement: str | None = None, *, reason: str = "", small: bool = False
+    ) -> TrimReceipt:
+        return await self._settle(await super().trim(reference, replacement, reason=reason, small=small))
+
+    async def restore(self, reference: str) -> TrimReceipt:
+        return await self._settle(await super().restore(reference))
 
 
 class MaskedEditor(_Masked, TranscriptEditor):  # pyright: ignore[reportGeneralTypeIssues] - final for others' subclasses

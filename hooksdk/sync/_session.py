@@ -63,8 +63,7 @@ class Session(Opened[session_side.Session]):
 
     @property
     def results(self) -> Results:
-        """The session's tool results, to list, read and trim. What is queued here is applied at the open run's end, or by
-        `drain()`."""
+        """The session's tool results, to list, read and trim: at once, or at the end of the run that is open."""
         return Results(self._read("results"), self.portal)
 
     def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:

@@ -13,7 +13,8 @@ import pytest
 from builtin_plugins.tool_results import ToolResults
 from hooksdk import Host, JsonlStore, MemoryStore, Run, Session, Tool, ToolCall, ToolResult
 from hooksdk.testing import open_session
-from hooksdk.transcript import Store
+from hooksdk.transcript import Results, Store
+from tests.hooksdk.transcripts import opened
 from tests.stage import reply
 
 pytestmark = pytest.mark.anyio
@@ -135,11 +136,11 @@ async def test_a_trim_that_came_too_late_for_a_compaction_is_told_in_the_next_li
 
 async def test_a_trim_of_a_result_that_was_changed_meanwhile_is_told_in_the_next_listing(tmp_path: Path):
     store = JsonlStore(tmp_path)
-    async with a_session(store) as session:
-        async with a_run(session) as model:
-            await model.fetch(LONG)
-            await model.run.record(reply(text="I have read it."))
-        assert (await session.results.trim("r1")).status == "queued"
+    async with a_session(store) as session, a_run(session) as model:
+        await model.fetch(LONG)
+        await model.run.record(reply(text="I have read it."))
+    async with opened(store, "s") as transcript:
+        assert (await Results(transcript, "p").trim("r1")).status == "queued"
     (path,) = tmp_path.glob("*.messages.jsonl")
     path.write_text(path.read_text().replace("brown fox", "white fox"))
     async with a_session(store) as session, a_run(session) as model:

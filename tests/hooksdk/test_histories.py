@@ -693,7 +693,7 @@ async def test_every_real_transcript_is_imported_trimmed_and_sent_on() -> None:
             async with host.session(path.stem) as session:
                 await session.load(history.messages, history.format)
                 for info in session.results.list()[:2]:
-                    trimmed += info.trimmable and (await session.results.trim(info.handle)).status == "queued"
+                    trimmed += info.trimmable and (await session.results.trim(info.handle)).status == "applied"
                 await session.drain()
                 async with session.run() as run:
                     await run.record({"role": "user", "content": "Go on."})

@@ -14,6 +14,7 @@ import pytest
 from hooksdk import Approval, ApprovalRequest, Host, Session, ToolCall, ToolResult, hooks
 from hooksdk.hooks import AfterToolCall, AgentEnd, Ask, BeforeToolCall
 from hooksdk.testing import open_host
+from hooksdk.transcript import Results
 from tests.stage import USER, OwnStore, make, reply
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
@@ -92,14 +93,15 @@ class Waiting:
 
 
 async def begin(waiting: Waiting, session: Session) -> None:
-    """A run before, whose one result is trimmed: the trim waits for the next drain."""
+    """A run before, whose one result is trimmed; as after a crash, the trim waits for the next drain."""
     async with session.run() as run:
         await run.resolve_tools([make(execute=waiting.work)])
         call = ToolCall("c1", "read_file", {})
         await run.record([USER, reply(call)])
         await run.call_tool(call)
         await run.record(reply(text="I have read it"))
-    assert (await session.results.trim("r1")).status == "queued"
+    waits = Results(session._need_transcript(), "host")  # pyright: ignore[reportPrivateUsage]
+    assert (await waits.trim("r1")).status == "queued"
     waiting.ends.clear()
     waiting.after.clear()
     waiting.on = True

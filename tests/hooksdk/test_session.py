@@ -440,9 +440,10 @@ async def test_a_trim_while_a_run_is_open_waits_for_its_end() -> None:
         assert session.results.list()[0].trimmed
 
 
-async def test_what_was_queued_between_runs_is_drained_when_the_host_says_so() -> None:
+async def test_a_trim_between_runs_is_applied_at_once() -> None:
     async with open_host() as host, host.session("s") as session:
         await answered(session, "long " * 200)
-        await session.results.trim("r1")
-        assert [trim.status for trim in (await session.drain()).trims] == ["applied"]
+        assert (await session.results.trim("r1")).status == "applied"
+        assert session.results.list()[0].trimmed
+        assert (await session.results.restore("r1")).status == "applied"
         assert (await session.drain()).trims == ()
