@@ -214,7 +214,7 @@ class TrimReceipt:
         async with open_session(tools=[poem]) as session:
             await play(session, [call("poem"), "Beautiful."])
             receipt = await session.results.trim("r1", "a sonnet")
-        assert (receipt.handle, receipt.status, receipt.characters_before) == ("r1", "queued", 2000)
+        assert (receipt.handle, receipt.status, receipt.characters_before) == ("r1", "applied", 2000)
 
     anyio.run(main)
     ```
