@@ -120,6 +120,27 @@ async def idle(size: int, data: Path) -> dict[str, Any]:
     return row
 
 
+async def sessions(data: Path, queries: int) -> dict[str, Any]:
+    """The share of the right tools that are shown, with a session for each prompt and with one for all; and in how many requests
+    the tools were others than in the last one."""
+    catalog, asked = load(data, "livemcp", queries)
+    own = tools_of(data / "livemcp" / "catalog.jsonl")
+    tools = [tool.copy(name=one["id"]) for tool, one in zip(own, catalog, strict=True)]
+    ranker = WARM.of(tools)
+    row: dict[str, Any] = {"tools": len(tools), "prompts": len(asked)}
+    for kind in ("fresh", "one", "called"):
+        state, shown, before, changes, shares = PluginState(), list[str](), list[str](), 0, list[float]()
+        for one in asked:
+            reach = Reach(ToolSearch.Config(), PluginState() if kind == "fresh" else state)
+            shown = await reach.prefetch(tools, [one["query"]], lambda: ranker)
+            shares.append(share_of_right(shown, one))
+            changes, before = changes + (shown != before), shown
+            for name in (name for name in shown if kind == "called" and name in one["gold"]):
+                reach.used(name)
+        row[kind] = {"found": statistics.fmean(shares), "changes": changes}
+    return row
+
+
 def show(measured: dict[str, Any]) -> None:
     if table := measured.get("shares"):
         print(f"| tools | {' | '.join(f'{budget:,}' for budget in BUDGETS)} |\n|---|{'---|' * len(BUDGETS)}")
@@ -143,6 +164,12 @@ def show(measured: dict[str, Any]) -> None:
             f"| {one['tools']:,} | {one['direct']:,} | {one['bridge']['median']:,.0f} | {one['prefetch']['median']:,.0f} "
             f"| {one['prefetch']['most']:,} | {one['milliseconds']:.1f} |"
         )
+    print(
+        "\n| tools in the catalog | prompts | a session each | one session | one, and what was right is called |\n|---|---|---|---|---|"
+    )
+    one = measured["sessions"]
+    cells = (f"{one[kind]['found']:.3f} ({one[kind]['changes']} changes)" for kind in ("fresh", "one", "called"))
+    print(f"| {one['tools']:,} | {one['prompts']} | {' | '.join(cells)} |")
     print("\n| tools in the catalog | prompts | nothing shown | tools shown, mean |\n|---|---|---|---|")
     for one in measured["idle"]:
         for name in ("even", "odd"):
@@ -154,6 +181,7 @@ async def measure(data: Path, queries: int) -> dict[str, Any]:
     return {
         "shares": await shares(data, queries) if queries else {},
         "requests": [await request(size, data, 60) for size in SIZES],
+        "sessions": await sessions(data, 60),
         "idle": [await idle(size, data) for size in SIZES],
     }
 

@@ -56,6 +56,10 @@ UNKNOWN_WINDOW_TOKENS = 20_000
 logger = logging.getLogger("hooksdk")
 
 
+INDEX_SECONDS = 300.0
+"""How long a run waits for the index of its catalog: 100,000 tools take some 20 s. It is made once for all sessions."""
+
+
 @dataclass(slots=True)
 class _Shared:
     """What all sessions of a host have in common: equal catalogs are indexed once, worker processes stay warm."""
@@ -103,7 +107,7 @@ class ToolSearch:
         self._streak = Streak()
         self._reach = Reach(config, state)
 
-    @hooks.assemble_tools.last
+    @hooks.assemble_tools.last(timeout=INDEX_SECONDS)
     async def offer_bridge(self, event: AssembleTools) -> Search | None:
         """Defer the deferrable tools when they are worth it."""
         self._streak.begin(event.run_id, event.attempt)

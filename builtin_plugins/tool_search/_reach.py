@@ -1,6 +1,6 @@
 """What is shown directly beside the bridge: the tools nearest to what the user asked, and those that a search found well or
-a call used. The set grows within a session, in one order, until its budget is full, so that what stands before it in a
-request, and a provider's cache of it, stay as they are."""
+a call used. What is new stands at the end; for it makes room, where the budget is full, what was shown for earlier prompts and
+never called. The rest stays in its order, and with it a provider's cache of what stands before the first change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any
 
-import anyio
 import anyio.to_thread
 
 from builtin_plugins.tool_search._config import Config
@@ -20,9 +19,6 @@ from hooksdk import PluginState, Tool
 
 logger = logging.getLogger("hooksdk.tool_search")
 
-SECONDS = 10.0
-"""How long a run waits for its prompt to be searched: the first search of a very large catalog makes its index, which goes
-on in its thread and is there for the next one."""
 DEEPER = 3
 """So many times as many hits are looked at as are wanted: those that do not fit the budget are passed over."""
 MAX_STEPS = 8
@@ -45,6 +41,8 @@ class Reach:
         self._hidden: Mapping[str, Tool] = {}
         """What may be shown, by name: the granted tools that the bridge stands for."""
         self._shown: list[str] = []
+        self._called: dict[str, None] = dict.fromkeys(state.get("called", list[str]()))
+        """Those that were called, the last one last."""
         self._waiting: dict[str, None] = {}
         """Names to reveal before the next model call, those that were called first."""
 
@@ -54,22 +52,45 @@ class Reach:
         self._waiting.clear()
 
     async def prefetch(self, tools: Sequence[Tool], prompts: Sequence[str], ranker: Callable[[], Ranker]) -> list[str]:
-        """The names to show of these hidden tools: what was shown before and is still there, and what fits the prompts,
-        the newest first. Without a search where that fails or takes too long."""
+        """The names to show of these hidden tools: what was shown before, and behind it what fits the prompts, the newest first.
+        Without a search where that fails."""
         self._hidden = {tool.name: tool for tool in tools}
-        remembered: list[str] = [name for name in self._state.get("shown", list[str]()) if name in self._hidden]
+        before: list[str] = [name for name in self._state.get("shown", list[str]()) if name in self._hidden]
         self._shown = []
-        for name in remembered:
+        for name in before:
             self._show(name)
         if self._count and prompts and self._budget:
-            wanted: list[str] = await self._searched(prompts, ranker)
-            taken = 0
-            for name in wanted:
-                taken += name in self._shown or self._show(name)
-                if taken == self._count:
-                    break
+            self._make_room(await self._searched(prompts, ranker))
         self._remember()
         return [*self._shown]
+
+    def _make_room(self, wanted: Sequence[str]) -> None:
+        """Show the best of these that the budget takes beside what was called, and no more of what was not than it takes then."""
+        stay = self._kept()
+        room = self._budget - sum(self._hidden[name].tokens for name in stay)
+        chosen = [name for name in wanted if name in stay]
+        for name in wanted:
+            if len(chosen) >= self._count:
+                break
+            if name not in stay and self._hidden[name].tokens <= room:
+                room -= self._hidden[name].tokens
+                chosen.append(name)
+        new = [name for name in chosen if name not in self._shown]
+        gone = set[str]()
+        for name in (name for name in self._shown if name not in stay and name not in chosen):
+            if sum(self._hidden[one].tokens for one in (*self._shown, *new) if one not in gone) > self._budget:
+                gone.add(name)
+        self._shown = [*(name for name in self._shown if name not in gone), *new]
+
+    def _kept(self) -> set[str]:
+        """What was called, the last ones, as far as they take half of the budget: the rest is for what is asked now."""
+        kept, tokens = set[str](), 0
+        for name in reversed([name for name in self._called if name in self._shown]):
+            tokens += self._hidden[name].tokens
+            if tokens > self._budget / 2:
+                break
+            kept.add(name)
+        return kept
 
     async def _searched(self, prompts: Sequence[str], ranker: Callable[[], Ranker]) -> list[str]:
         hidden, depth = self._hidden, self._count * DEEPER
@@ -78,9 +99,7 @@ class Reach:
             return [name for name in nearest(ranker(), prompts, depth) if name in hidden]
 
         try:
-            with anyio.move_on_after(SECONDS):
-                return await anyio.to_thread.run_sync(search, abandon_on_cancel=True)
-            logger.warning("tool_search: nothing is prefetched, since the search of the prompt took over %g s", SECONDS)
+            return await anyio.to_thread.run_sync(search, abandon_on_cancel=True)
         except Exception:
             logger.warning("tool_search: nothing is prefetched, since the search of the prompt failed", exc_info=True)
         return []
@@ -93,6 +112,10 @@ class Reach:
 
     def used(self, name: str) -> None:
         """A tool was called, whatever came of it."""
+        if name in self._hidden:
+            self._called.pop(name, None)
+            self._called[name] = None
+            self._remember()
         self._wait([name], first=True)
 
     def _wait(self, names: Iterable[str], *, first: bool = False) -> None:
@@ -116,8 +139,9 @@ class Reach:
         return True
 
     def _remember(self) -> None:
-        if self._state.get("shown", list[str]()) != self._shown:
-            self._state["shown"] = [*self._shown]
+        for key, names in (("shown", self._shown), ("called", [name for name in self._called if name in self._shown])):
+            if self._state.get(key, list[str]()) != names:
+                self._state[key] = [*names]
 
 
 def nearest(ranker: Ranker, prompts: Sequence[str], count: int) -> list[str]:
