@@ -24,6 +24,9 @@ logger = logging.getLogger("hooksdk")
 T = TypeVar("T")
 P = TypeVarTuple("P")
 
+FILE_WORK = threading.BoundedSemaphore(64)
+"""How many sessions read and write their files at the same time: a thousand that are asked at once need no thousand
+descriptors."""
 VERSION = 1
 """Of the journal's header. A file of a higher version is refused."""
 
@@ -49,16 +52,8 @@ class JsonlLog:
         self._loaded = False
         self.is_open = True
         self._messages = AppendFile(base.with_name(base.name + ".messages.jsonl"), session_id)
-        try:
-            self._journal = AppendFile(base.with_name(base.name + ".journal.jsonl"), session_id)
-            try:
-                self.existed = self._begin()
-            except BaseException:
-                self._journal.close()
-                raise
-        except BaseException:
-            self._messages.close()
-            raise
+        self._journal = AppendFile(base.with_name(base.name + ".journal.jsonl"), session_id)
+        self.existed = self._begin()
 
     def _begin(self) -> bool:
         """Write the header into a new journal, or one whose header was torn. True for a session that existed."""
@@ -79,7 +74,7 @@ class JsonlLog:
 
     async def _alone(self, work: Callable[[*P], T], *args: *P) -> T:
         def locked() -> T:
-            with self._busy:
+            with FILE_WORK, self._busy:
                 if not self.is_open:
                     raise StoreError(f"session '{self.session_id}'", "it was closed")
                 return work(*args)
@@ -191,8 +186,6 @@ class JsonlLog:
         with self._busy:
             if self.is_open:
                 self.is_open = False
-                self._messages.close()
-                self._journal.close()
                 self._lease.release()
 
 

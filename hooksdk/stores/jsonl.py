@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import re
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, final
 
@@ -23,7 +22,7 @@ from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
 from hooksdk.stores._append_file import AppendFile
 from hooksdk.stores._beginnings import read_beginning, session_of
-from hooksdk.stores._jsonl_log import VERSION, JsonlLog, with_header
+from hooksdk.stores._jsonl_log import FILE_WORK, VERSION, JsonlLog, with_header
 from hooksdk.stores._values import ValueFile
 from hooksdk.stores.files import with_advice
 from hooksdk.stores.locks import Lease
@@ -72,7 +71,8 @@ class JsonlStore:
         lease = await self._take_lease(base, session_id, wait)
 
         def open_files() -> None:
-            opened.append(JsonlLog(base, session_id, lease, threads, materialized=self._materialize))
+            with FILE_WORK:
+                opened.append(JsonlLog(base, session_id, lease, threads, materialized=self._materialize))
 
         try:
             await run_shielded(in_thread, open_files)
@@ -220,14 +220,9 @@ class JsonlStore:
 
 def _look(base: Path, session_id: str) -> tuple[list[Message], list[Entry]]:
     """Both files without their lock. The journal first: the messages that it speaks of were stored before it was written."""
-    with ExitStack() as stack:
-        files: list[AppendFile] = []
-        for kind in ("journal", "messages"):
-            path = base.with_name(f"{base.name}.{kind}.jsonl")
-            if not path.exists():
-                raise unknown_session(session_id)
-            files.append(AppendFile(path, session_id, read_only=True))
-            stack.callback(files[-1].close)
-        journal, messages = files
-        entries = with_header(journal)[1:]
-        return messages.read(), entries
+    paths = [base.with_name(f"{base.name}.{kind}.jsonl") for kind in ("journal", "messages")]
+    if not all(path.exists() for path in paths):
+        raise unknown_session(session_id)
+    journal, messages = (AppendFile(path, session_id, read_only=True) for path in paths)
+    entries = with_header(journal)[1:]
+    return messages.read(), entries
