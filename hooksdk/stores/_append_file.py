@@ -24,6 +24,7 @@ from hooksdk.stores.files import BINARY, advice_for, sync, sync_directory, with_
 from hooksdk.transcript import encode_for
 
 logger = logging.getLogger("hooksdk")
+_BLANK = ord(" ")
 CHUNK = 1 << 20
 """How many bytes are read at a time where not all are needed at once."""
 
@@ -49,6 +50,14 @@ def read_from(fd: int, offset: int) -> bytes:
     while more := read_at(fd, CHUNK, offset + len(data)):
         data += more
     return data
+
+
+def _lines_in(data: bytes, start: int, stop: int) -> Iterator[tuple[bytes, int]]:
+    """Each line of a part of a file, with where the next begins."""
+    while start < stop:
+        end = data.find(b"\n", start, stop)
+        end, start, before = (stop, stop, start) if end < 0 else (end, end + 1, start)
+        yield data[before:end], start
 
 
 @final
@@ -157,19 +166,17 @@ class AppendFile:
                 data = read_from(fd, self._size)
         except OSError as error:
             raise self._unreadable(error) from error
-        step: list[tuple[dict[str, Any], bytes, int]] = []
-        start, number, before = 0, len(self._lines), self._size
+        start = begun = 0
+        number, before = len(self._lines), self._size
         while (end := data.find(b"\n", start)) >= 0:
-            line, start, number = data[start:end], end + 1, number + 1
-            if line.strip():
-                step.append((parse_line(self.path, line, number), line, before + start))
-            if not line.startswith(b" "):
-                self._take(step, take)
-                step = []
-                self._size = before + start
+            is_last, start = data[start] != _BLANK, end + 1
+            if is_last:
+                number = self._take(data, begun, start, number, take)
+                begun, self._size = start, before + start
+        self._judge(data, begun, start, number)
         tail = data[start:]
-        if tail and is_whole(self.path, tail, number + 1):
-            self._take([*step, (parse_line(self.path, tail, number + 1), tail, before + len(data))], take)
+        if tail and is_whole(self.path, tail, number + data.count(b"\n", begun) + 1):
+            self._take(data, begun, len(data), number, take)
             self._size, self._join = before + len(data), b"\n"
         self._torn = before + len(data) - self._size
         if self._torn and not self._read_only:  # a reader may meet a line that its holder is writing now
@@ -179,11 +186,23 @@ class AppendFile:
             self._lines = self._earlier
 
     def _take(
-        self, step: Sequence[tuple[dict[str, Any], bytes, int]], take: Callable[[dict[str, Any], int], None]
-    ) -> None:
-        for value, line, end in step:
-            self._lines.add(line, end)
-            take(value, len(line))
+        self, data: bytes, start: int, stop: int, number: int, take: Callable[[dict[str, Any], int], None]
+    ) -> int:
+        """Give the lines of one step, which begins where `_size` is, one by one: a step may be as long as the file. Answers the
+        number of the last."""
+        before = self._size - start
+        for line, end in _lines_in(data, start, stop):
+            number += 1
+            if line.strip():
+                value = parse_line(self.path, line, number)
+                self._lines.add(line, before + end)
+                take(value, len(line))
+        return number
+
+    def _judge(self, data: bytes, start: int, stop: int, number: int) -> None:
+        for each, (line, _) in enumerate(_lines_in(data, start, stop), number + 1):
+            if line.strip():
+                parse_line(self.path, line, each)
 
     def covered(self) -> Covered | None:
         """What was read and appended so far, for a later `begin`; None while its end is not whole."""
