@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import os
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -233,6 +234,8 @@ class AppendFile:
         self._size += len(self._join)
         self._add_lines(step)
         self._join = b""
+        if sys.platform == "win32":  # a file's time may change once more when it is closed
+            stamp = self._now()
         self._stamp = stamp if stamp[:1] == (self._size,) else ()
 
     def _write(self, fd: int, data: bytes) -> tuple[int, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,11 +26,21 @@ logger = logging.getLogger("hooksdk")
 T = TypeVar("T")
 P = TypeVarTuple("P")
 
-FILE_WORK = threading.BoundedSemaphore(64)
-"""How many sessions read and write their files at the same time: a thousand that are asked at once need no thousand
-descriptors."""
 VERSION = 1
 """Of the journal's header. A file of a higher version is refused."""
+AT_WORK = 64
+"""How many sessions read and write their files at the same time: a thousand that are asked at once need no thousand
+descriptors."""
+_workers = threading.BoundedSemaphore(AT_WORK)
+
+
+def _all_are_free() -> None:
+    global _workers  # noqa: PLW0603 - the threads that were at work are not in a forked child
+    _workers = threading.BoundedSemaphore(AT_WORK)
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_all_are_free)
 
 
 @final
@@ -51,9 +63,10 @@ class JsonlLog:
         self._first: list[Entry] | None = None
         self._loaded = False
         self.is_open = True
-        self._messages = AppendFile(base.with_name(base.name + ".messages.jsonl"), session_id)
-        self._journal = AppendFile(base.with_name(base.name + ".journal.jsonl"), session_id)
-        self.existed = self._begin()
+        with _workers:
+            self._messages = AppendFile(base.with_name(base.name + ".messages.jsonl"), session_id)
+            self._journal = AppendFile(base.with_name(base.name + ".journal.jsonl"), session_id)
+            self.existed = self._begin()
 
     def _begin(self) -> bool:
         """Write the header into a new journal, or one whose header was torn. True for a session that existed."""
@@ -74,7 +87,7 @@ class JsonlLog:
 
     async def _alone(self, work: Callable[[*P], T], *args: *P) -> T:
         def locked() -> T:
-            with FILE_WORK, self._busy:
+            with _workers, self._busy:
                 if not self.is_open:
                     raise StoreError(f"session '{self.session_id}'", "it was closed")
                 return work(*args)

@@ -22,7 +22,7 @@ from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
 from hooksdk.stores._append_file import AppendFile
 from hooksdk.stores._beginnings import read_beginning, session_of
-from hooksdk.stores._jsonl_log import FILE_WORK, VERSION, JsonlLog, with_header
+from hooksdk.stores._jsonl_log import VERSION, JsonlLog, with_header
 from hooksdk.stores._values import ValueFile
 from hooksdk.stores.files import with_advice
 from hooksdk.stores.locks import Lease
@@ -71,8 +71,7 @@ class JsonlStore:
         lease = await self._take_lease(base, session_id, wait)
 
         def open_files() -> None:
-            with FILE_WORK:
-                opened.append(JsonlLog(base, session_id, lease, threads, materialized=self._materialize))
+            opened.append(JsonlLog(base, session_id, lease, threads, materialized=self._materialize))
 
         try:
             await run_shielded(in_thread, open_files)

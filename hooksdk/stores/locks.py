@@ -140,6 +140,7 @@ class _Holder:
             return None
         if token > self.token:
             _write(self._fd, token)
+            sync(self._fd)
             self.token = token
         try:
             beside = _place_beside(path)
@@ -167,7 +168,9 @@ class _Holder:
         if self._leases:
             self.sweep()
         elif self in _holders.get(self._folder, ()):
-            _holders[self._folder].remove(self)
+            others = [holder for holder in _holders.pop(self._folder) if holder is not self]
+            if others:
+                _holders[self._folder] = others
             self.close()
 
     def sweep(self) -> None:
@@ -197,7 +200,8 @@ _Folder = tuple[int, int, int]
 """The process, which a fork changes, and a folder's device and inode."""
 _holders: dict[_Folder, list[_Holder]] = {}
 _alone = threading.RLock()
-_PAUSES = (0.001, 0.004, 0.016)
+_PAUSES = (0.001, 0.004, 0.016, 0.064)
+"""Seconds before a lock is tried again that is taken in passing."""
 
 
 def _after_fork_in_child() -> None:
@@ -207,7 +211,7 @@ def _after_fork_in_child() -> None:
     _alone.release()
 
 
-if hasattr(os, "register_at_fork"):
+if sys.platform != "win32":
     os.register_at_fork(before=_alone.acquire, after_in_parent=_alone.release, after_in_child=_after_fork_in_child)
 
 
@@ -230,14 +234,13 @@ def _take_in(folder: _Folder, path: Path) -> Lease | None:
             if lease := holder.add(path, token):
                 os.close(fd)
                 return lease
-        if (
-            os.fstat(fd).st_nlink > 1
-        ):  # the others are free, or of other sessions: they are not to be locked with this one
-            other = _put(path, token, locked=True)
-            os.close(fd)
-            fd = other
+        if os.fstat(fd).st_nlink > 1:  # other sessions of a killed process have it, too
+            own = _put(path, token, locked=True)
+            os.close(fd)  # before the disk is waited for: these are busy as long as it is locked
+            fd = own
         else:
             _write(fd, token)
+        sync(fd)
         return _Holder(folder, fd, token).lease(path)
     except BaseException:
         os.close(fd)
@@ -268,7 +271,7 @@ def _open_locked(path: Path) -> tuple[int, int] | None:
 
 def _is_same(fd: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(fd), path.stat())
+        return os.fstat(fd).st_ino == path.stat().st_ino
     except FileNotFoundError:
         return False
 
@@ -287,7 +290,7 @@ def _put(path: Path, token: int, *, locked: bool = False) -> int:
     try:
         if locked and not lock(fd):
             raise BlockingIOError(errno.EAGAIN, "somebody locked a new file", str(beside))
-        _write(fd, token, synced=locked)
+        _write(fd, token)
         beside.replace(path)
     except BaseException:
         os.close(fd)
@@ -296,11 +299,9 @@ def _put(path: Path, token: int, *, locked: bool = False) -> int:
     return fd
 
 
-def _write(fd: int, token: int, *, synced: bool = True) -> None:
+def _write(fd: int, token: int) -> None:
     os.lseek(fd, 0, os.SEEK_SET)
     write_all(fd, b"%020d %-12d\n" % (token, os.getpid()))  # of one length, so that no longer one shows behind
-    if synced:
-        sync(fd)
 
 
 def _make_durable(lease: Lease) -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,25 @@ if child == 0:
     free = [Lease.take(lease.path) for lease in leases]
     print(*answers, *free, os.getpid(), flush=True)
     sys.stdin.read()
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+FORKS_AT_WORK = """
+import os, sys, anyio
+from hooksdk.stores import JsonlStore, _jsonl_log, locks
+
+async def main():
+    log = await JsonlStore(sys.argv[1]).open_session("child")
+    await log.append_messages([{"n": 1}])
+    print((await log.read())[0], flush=True)
+
+for _ in range(_jsonl_log.AT_WORK):
+    _jsonl_log._workers.acquire()
+child = os.fork()
+if child == 0:
+    anyio.run(main)
     os._exit(0)
 os.waitpid(child, 0)
 """
@@ -171,6 +190,37 @@ def test_all_sessions_of_a_killed_process_are_free_at_once_and_for_different_hol
         mine.release()
 
 
+AFTER_A_KILL = """
+import sys
+from pathlib import Path
+from hooksdk.stores.locks import Lease
+print("ready", flush=True)
+sys.stdin.readline()
+leases = []
+for name in sys.argv[2:]:
+    while (lease := Lease.take(Path(sys.argv[1]) / f"{name}.lock")) is None:
+        pass
+    leases.append(lease)
+print(len(leases), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_processes_that_take_over_at_once_what_a_killed_one_had_each_hold_their_own(tmp_path: Path) -> None:
+    names = [f"s{number}" for number in range(120)]
+    with running(HOLDS, tmp_path, *names) as (process, _):
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with ExitStack() as stack:
+        heirs = [stack.enter_context(running(AFTER_A_KILL, tmp_path, *names[n::3]))[0] for n in range(3)]
+        for heir in heirs:
+            assert heir.stdin is not None
+            heir.stdin.write("go\n")
+            heir.stdin.flush()
+        assert [heir.stdout and heir.stdout.readline() for heir in heirs] == ["40\n"] * 3
+        assert held(tmp_path) == sorted(names)
+
+
 def test_a_suspended_process_holds_its_sessions(tmp_path: Path) -> None:
     with running(HOLDS, tmp_path, *NAMES) as (process, _):
         process.send_signal(signal.SIGSTOP)
@@ -187,6 +237,11 @@ def test_a_forked_child_neither_writes_nor_frees_nor_keeps_a_session(tmp_path: P
         os.kill(int(words[6]), 0)  # the child lives on
         for lease in taken(tmp_path, *NAMES):
             lease.release()
+
+
+async def test_a_child_that_is_forked_while_all_sessions_are_at_work_opens_its_own(tmp_path: Path) -> None:
+    done = await anyio.run_process([sys.executable, "-c", FORKS_AT_WORK, str(tmp_path)], stderr=None)
+    assert done.stdout.decode() == "[{'n': 1}]\n"
 
 
 def test_a_process_of_0_2_0_sees_what_is_held_here_and_is_seen(tmp_path: Path) -> None:
