@@ -2,7 +2,8 @@
 
 A drain of one trim beside one raw append and fsync with 0.5, 2 and 20 MB stored; recording 1,000 messages one by one beside raw
 appends of the same bytes; opening 10 to 100,000 messages without and with the index that the first opening leaves, with the
-memory that it takes beside the files' size, and what the session is asked for then. "cpu" is processor time of the process.
+memory that it takes beside the files' size, and what the session is asked for then; the same openings in SQLite. "json.loads"
+is that of all messages, one by one; "cpu" is processor time of the process.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ import argparse
 import asyncio
 import json
 import os
+import sqlite3
 import statistics
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message, get_format
-from hooksdk.stores import JsonlStore
+from hooksdk.stores import JsonlStore, SqlStore, Store
 from hooksdk.transcript import Results, Transcript
 
 FORM = get_format("openai-chat")
@@ -34,7 +36,7 @@ def turn(number: int, length: int) -> list[Message]:
     return [FORM.reply("", [call]), *FORM.result_messages([(call, ToolResult(f"{number} ".ljust(length, "x")))])]
 
 
-async def opened(store: JsonlStore) -> Transcript:
+async def opened(store: Store) -> Transcript:
     transcript = await Transcript.open(await store.open_session("s"), "s")
     await transcript.use_format(FORM)
     return transcript
@@ -105,11 +107,10 @@ class Clock:
         return time.perf_counter() - self._wall, time.process_time() - self._cpu
 
 
-async def opening_times(store: JsonlStore, *, index: bool, tries: int) -> tuple[float, float]:
+async def opening_times(store: Store, tries: int, forget: Callable[[], object]) -> tuple[float, float]:
     times: list[tuple[float, float]] = []
     for _ in range(tries):
-        for path in () if index else store.directory.glob("*.index"):
-            path.unlink()
+        forget()
         clock = Clock()
         transcript = await opened(store)
         times.append(clock.stop())
@@ -117,23 +118,64 @@ async def opening_times(store: JsonlStore, *, index: bool, tries: int) -> tuple[
     return fastest(times)
 
 
-async def opening(folder: Path, count: int, length: int) -> list[Row]:
-    store, tries = JsonlStore(folder), 5 if count <= 1_000 else 2
+def judging(lines: Sequence[bytes]) -> float:
+    clock = Clock()
+    for line in lines:
+        json.loads(line)
+    return clock.stop()[1]
+
+
+async def openings(store: Store, count: int, length: int, forget: Callable[[], object]) -> tuple[Row, Transcript]:
+    """A session of so many messages, opened after the index was forgotten and with it. Answers it, open, as well."""
+    tries = 5 if count <= 1_000 else 2
     transcript = await opened(store)
     turns = [message for number in range(1, count // 2) for message in turn(number, length)]
     await transcript.append([FORM.user("go"), *turns, FORM.reply("done")])
     await transcript.close()
     del turns
-    first, again = [await opening_times(store, index=index, tries=tries) for index in (False, True)]
+    lines = [json.dumps(message, ensure_ascii=False).encode() for message in (await store.read_session("s"))[0]]
+    judged, size = judging(lines), sum(map(len, lines))
+    del lines
+    first, again = [await opening_times(store, tries, each) for each in (forget, lambda: None)]
+    forget()
     tracemalloc.start()
+    transcript = await opened(store)
+    first_peak = tracemalloc.get_traced_memory()[1]
+    await transcript.close()
+    del transcript
+    tracemalloc.reset_peak()
     transcript = await opened(store)
     memory, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    size = stored(folder)
     row = {
-        "messages": count, "MB": size / MEGABYTE, "first open s": first[0], "cpu": first[1], "open s": again[0],
-        "open cpu": again[1], "memory / file": memory / size, "peak / file": peak / size,
+        "messages": count, "MB": size / MEGABYTE, "json.loads s": judged, "first open s": first[0], "cpu": first[1],
+        "open s": again[0], "open cpu": again[1], "first peak / size": first_peak / size, "memory / size": memory / size,
+        "peak / size": peak / size,
     }  # fmt: skip
+    return row, transcript
+
+
+async def opening_rows(file: Path, count: int, length: int) -> Row:
+    store = SqlStore(f"sqlite:///{file}")
+
+    def forget() -> None:
+        with sqlite3.connect(file) as connection:
+            connection.execute("DELETE FROM hooksdk_indexes")
+        connection.close()
+
+    row, transcript = await openings(store, count, length, forget)
+    await transcript.close()
+    await store.aclose()
+    return row
+
+
+async def opening(folder: Path, count: int, length: int) -> list[Row]:
+    def forget() -> None:
+        for path in folder.glob("*.index"):
+            path.unlink()
+
+    row, transcript = await openings(JsonlStore(folder), count, length, forget)
+    size = stored(folder)
     work: Row = {"messages": count, "MB": size / MEGABYTE}
     clock = Clock()
     view = transcript.view
@@ -157,7 +199,13 @@ async def opening(folder: Path, count: int, length: int) -> list[Row]:
 
 
 async def main(as_json: bool) -> None:
-    titles = ("A trim, queued and drained", "Recording one by one", "Opening", "Then, processor ms")
+    titles = (
+        "A trim, queued and drained",
+        "Recording one by one",
+        "Opening",
+        "Then, processor ms",
+        "Opening in SQLite",
+    )
     tables: dict[str, list[Row]] = {title: [] for title in titles}
     with tempfile.TemporaryDirectory() as folder:
         for megabytes in (0.5, 2, 20):
@@ -165,6 +213,7 @@ async def main(as_json: bool) -> None:
         tables["Recording one by one"].append(await recording(Path(folder) / "record"))
         for count, length in ((10, 300), (1_000, 300), (10_000, 300), (10_000, 2_000), (100_000, 300)):
             rows = await opening(Path(folder) / f"open{count}-{length}", count, length)
+            rows.append(await opening_rows(Path(folder) / f"open{count}-{length}.db", count, length))
             for title, row in zip(titles[2:], rows, strict=True):
                 tables[title].append(row)
     print(json.dumps(tables, indent=2)) if as_json else show(tables)

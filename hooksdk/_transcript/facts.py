@@ -61,8 +61,9 @@ class Words:
 
     def number(self, text: str) -> int:
         """The number of a text, which is added where it is new."""
-        number = self._numbers.setdefault(text, len(self.texts))
-        if number == len(self.texts):
+        number = self._numbers.get(text)
+        if number is None:
+            number = self._numbers[text] = len(self.texts)
             self.texts.append(text)
         return number
 

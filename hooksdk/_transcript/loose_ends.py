@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hooksdk.formats import HasLooseEnds, Message, MessageFormat
+from hooksdk.formats import Message, MessageFormat
 
 
 def is_loose_end(message: Message, message_format: MessageFormat) -> bool:
     """True for a message of the model that is refused where nothing else of its reply follows."""
-    return isinstance(message_format, HasLooseEnds) and message_format.is_loose_end(message)
+    # An `isinstance` of `HasLooseEnds` for each reply took a third of the time in which a long session is opened.
+    method = getattr(message_format, "is_loose_end", None)
+    return method is not None and method(message)
 
 
 def without_loose_ends(messages: Sequence[Message], message_format: MessageFormat) -> list[Message]:

@@ -12,22 +12,22 @@ import hashlib
 import json
 import logging
 import os
-import threading
+import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 from hooksdk.errors import StoreError, TranscriptChanged
 from hooksdk.stores._lines import LineTable, is_whole, parse_line
-from hooksdk.stores.files import BINARY, sync, sync_directory, with_advice, write_all
+from hooksdk.stores.files import BINARY, advice_for, sync, sync_directory, with_advice, write_all
 from hooksdk.transcript import encode_for
 
 logger = logging.getLogger("hooksdk")
+_BLANK = ord(" ")
 CHUNK = 1 << 20
 """How many bytes are read at a time where not all are needed at once."""
-_seeking = threading.Lock()
 
 
 def read_at(fd: int, size: int, offset: int) -> bytes:
@@ -41,9 +41,8 @@ def read_at(fd: int, size: int, offset: int) -> bytes:
 def _read_once(fd: int, size: int, offset: int) -> bytes:
     if hasattr(os, "pread"):
         return os.pread(fd, size, offset)
-    with _seeking:  # two threads share the place at which an open file is read
-        os.lseek(fd, offset, os.SEEK_SET)
-        return os.read(fd, size)
+    os.lseek(fd, offset, os.SEEK_SET)
+    return os.read(fd, size)
 
 
 def read_from(fd: int, offset: int) -> bytes:
@@ -52,6 +51,14 @@ def read_from(fd: int, offset: int) -> bytes:
     while more := read_at(fd, CHUNK, offset + len(data)):
         data += more
     return data
+
+
+def _lines_in(data: bytes, start: int, stop: int) -> Iterator[tuple[bytes, int]]:
+    """Each line of a part of a file, with where the next begins."""
+    while start < stop:
+        end = data.find(b"\n", start, stop)
+        end, start, before = (stop, stop, start) if end < 0 else (end, end + 1, start)
+        yield data[before:end], start
 
 
 @final
@@ -79,7 +86,8 @@ class StoredLines:
 
 @final
 class AppendFile:
-    """One file of JSON objects, a line each, that only grows."""
+    """One file of JSON objects, a line each, that only grows. It is open while it is read or written and no longer: a
+    descriptor for each session that waits for its user would soon be all that a process may have."""
 
     def __init__(self, path: Path, session_id: str, *, read_only: bool = False) -> None:
         self.path = path
@@ -89,10 +97,10 @@ class AppendFile:
         self._lines = self._earlier = LineTable()
         try:
             fresh = not read_only and not path.exists()
-            flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_APPEND | os.O_CREAT
-            self._fd = os.open(path, flags | BINARY, 0o600)
-            if fresh:
-                sync_directory(path.parent)
+            with self._open(os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT) as fd:
+                self._inode = os.fstat(fd).st_ino
+                if fresh:
+                    sync_directory(path.parent)
         except OSError as error:
             raise StoreError(str(path), f"cannot be opened: {with_advice(error)}") from error
         self._forget()
@@ -110,8 +118,16 @@ class AppendFile:
         """How many bytes of it are whole steps."""
         return self._size
 
-    def _look(self) -> tuple[int, ...]:
-        stat = self.path.stat()
+    @contextlib.contextmanager
+    def _open(self, flags: int = os.O_RDONLY) -> Generator[int]:
+        fd = os.open(self.path, flags | BINARY, 0o600)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _look(self, fd: int | None = None) -> tuple[int, ...]:
+        stat = self.path.stat() if fd is None else os.fstat(fd)
         return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
     # Reading
@@ -133,10 +149,11 @@ class AppendFile:
             if covered is None or covered.size > self._stamp[0]:
                 return False
             digest = hashlib.sha256()
-            for offset in range(0, covered.size, CHUNK):
-                digest.update(read_at(self._fd, min(CHUNK, covered.size - offset), offset))
+            with self._open() as fd:
+                for offset in range(0, covered.size, CHUNK):
+                    digest.update(read_at(fd, min(CHUNK, covered.size - offset), offset))
         except OSError as error:
-            raise StoreError(str(self.path), f"cannot be read: {error}") from error
+            raise self._unreadable(error) from error
         if digest.hexdigest() != covered.digest:
             return False
         self._size, self._lines, self._hash = covered.size, covered.lines, digest
@@ -146,22 +163,21 @@ class AppendFile:
         """Give each object of the complete steps that follow, with its size in bytes. Raises `StoreError` for damage other
         than a torn end."""
         try:
-            data = read_from(self._fd, self._size)
+            with self._open() as fd:
+                data = read_from(fd, self._size)
         except OSError as error:
-            raise StoreError(str(self.path), f"cannot be read: {error}") from error
-        step: list[tuple[dict[str, Any], bytes, int]] = []
-        start, number, before = 0, len(self._lines), self._size
+            raise self._unreadable(error) from error
+        start = begun = 0
+        number, before = len(self._lines), self._size
         while (end := data.find(b"\n", start)) >= 0:
-            line, start, number = data[start:end], end + 1, number + 1
-            if line.strip():
-                step.append((parse_line(self.path, line, number), line, before + start))
-            if not line.startswith(b" "):
-                self._take(step, take)
-                step = []
-                self._size = before + start
+            is_last, start = data[start] != _BLANK, end + 1
+            if is_last:
+                number = self._take(data, begun, start, number, take)
+                begun, self._size = start, before + start
+        self._judge(data, begun, start, number)
         tail = data[start:]
-        if tail and is_whole(self.path, tail, number + 1):
-            self._take([*step, (parse_line(self.path, tail, number + 1), tail, before + len(data))], take)
+        if tail and is_whole(self.path, tail, number + data.count(b"\n", begun) + 1):
+            self._take(data, begun, len(data), number, take)
             self._size, self._join = before + len(data), b"\n"
         self._torn = before + len(data) - self._size
         if self._torn and not self._read_only:  # a reader may meet a line that its holder is writing now
@@ -171,11 +187,23 @@ class AppendFile:
             self._lines = self._earlier
 
     def _take(
-        self, step: Sequence[tuple[dict[str, Any], bytes, int]], take: Callable[[dict[str, Any], int], None]
-    ) -> None:
-        for value, line, end in step:
-            self._lines.add(line, end)
-            take(value, len(line))
+        self, data: bytes, start: int, stop: int, number: int, take: Callable[[dict[str, Any], int], None]
+    ) -> int:
+        """Give the lines of one step, which begins where `_size` is, one by one: a step may be as long as the file. Answers the
+        number of the last."""
+        before = self._size - start
+        for line, end in _lines_in(data, start, stop):
+            number += 1
+            if line.strip():
+                value = parse_line(self.path, line, number)
+                self._lines.add(line, before + end)
+                take(value, len(line))
+        return number
+
+    def _judge(self, data: bytes, start: int, stop: int, number: int) -> None:
+        for each, (line, _) in enumerate(_lines_in(data, start, stop), number + 1):
+            if line.strip():
+                parse_line(self.path, line, each)
 
     def covered(self) -> Covered | None:
         """What was read and appended so far, for a later `begin`; None while its end is not whole."""
@@ -194,24 +222,39 @@ class AppendFile:
             return
         lines = [encode_for(str(self.path), value) + b"\n" for value in values]
         step = b"".join([b" " + line for line in lines[:-1]] + lines[-1:])
-        self.verify()
         try:
-            if self._torn:
-                self._cut()
-            if self._renamed:  # until then a power cut may bring the old file back, without what is appended here
-                sync_directory(self.path.parent)
-                self._renamed = False
-            write_all(self._fd, self._join + step)
-            stamp = self._now()  # at once: an edit by somebody else while the disk is waited for shall show
-            sync(self._fd)
+            with self._open(os.O_RDWR | os.O_APPEND) as fd:
+                self._compare(fd)
+                stamp = self._write(fd, self._join + step)
+        except FileNotFoundError as error:
+            raise self._gone(error) from error
         except OSError as error:
-            self._take_back()
             raise StoreError(str(self.path), f"cannot be written: {with_advice(error)}") from error
         self._hash.update(self._join + step)
         self._size += len(self._join)
         self._add_lines(step)
         self._join = b""
+        if sys.platform == "win32":  # a file's time may change once more when it is closed
+            stamp = self._now()
         self._stamp = stamp if stamp[:1] == (self._size,) else ()
+
+    def _write(self, fd: int, data: bytes) -> tuple[int, ...]:
+        try:
+            if self._torn:
+                self._cut(fd)
+            if self._renamed:  # until then a power cut may bring the old file back, without what is appended here
+                sync_directory(self.path.parent)
+                self._renamed = False
+            write_all(fd, data)
+            stamp = self._now()  # at once: an edit by somebody else while the disk is waited for shall show
+            sync(fd)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._torn = max(os.fstat(fd).st_size - self._size, 0)
+                self._stamp = self._now()
+                self._cut(fd)
+            raise
+        return stamp
 
     def _add_lines(self, data: bytes) -> None:
         for line in data.split(b"\n")[:-1]:
@@ -223,33 +266,28 @@ class AppendFile:
         data = b"".join(encode_for(str(self.path), value) + b"\n" for value in values)
         beside = self.path.with_name(f".{self.path.name}.tmp")
         try:
-            fd = os.open(beside, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | BINARY, 0o600)
+            fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY, 0o600)
             try:
                 write_all(fd, data)
                 os.fsync(fd)
                 _rename(beside, self.path, fd)
+                self._inode = os.fstat(fd).st_ino
             except OSError:
-                os.close(fd)
                 beside.unlink(missing_ok=True)
                 raise
+            finally:
+                os.close(fd)
         except OSError as error:
             raise StoreError(str(self.path), f"cannot be written anew: {with_advice(error)}") from error
-        os.close(self._fd)
-        self._fd, self._renamed = fd, True
+        self._renamed = True
         self._forget()
         self._add_lines(data)
         self._hash.update(data)
         self._stamp = self._now()
 
-    def _take_back(self) -> None:
-        with contextlib.suppress(OSError):
-            self._torn = max(os.fstat(self._fd).st_size - self._size, 0)
-            self._stamp = self._now()
-            self._cut()
-
-    def _cut(self) -> None:
-        os.ftruncate(self._fd, self._size)
-        sync(self._fd)
+    def _cut(self, fd: int) -> None:
+        os.ftruncate(fd, self._size)
+        sync(fd)
         self._torn = 0
         self._stamp = self._now()
 
@@ -264,16 +302,29 @@ class AppendFile:
         inode, size or times are not those after the last append: a drain shall not cost more in a longer session.
         """
         try:
-            stamp = self._look()
-            if stamp == self._stamp:
-                return
-            data = read_from(self._fd, 0)
+            if self._look() != self._stamp:
+                with self._open() as fd:
+                    self._compare(fd)
+        except FileNotFoundError as error:
+            raise self._gone(error) from error
         except OSError as error:
-            raise TranscriptChanged(self.session_id, 0, f"{self.path} cannot be read any more: {error}") from error
+            raise self._unreadable(error) from error
+
+    def _compare(self, fd: int) -> None:
+        stamp = self._look(fd)
+        if stamp == self._stamp:
+            return
+        data = read_from(fd, 0)
         same = hashlib.sha256(memoryview(data)[: self._size]).digest() == self._hash.digest()
-        if not same or len(data) != self._size + self._torn or os.fstat(self._fd).st_ino != stamp[3]:
+        if not same or len(data) != self._size + self._torn or stamp[3] != self._inode:
             raise self._changed(self._lines.first_change(data))
         self._stamp = stamp
+
+    def _unreadable(self, error: OSError) -> StoreError:
+        return StoreError(str(self.path), f"cannot be read: {error}{advice_for(error)}")
+
+    def _gone(self, error: OSError) -> TranscriptChanged:
+        return TranscriptChanged(self.session_id, 0, f"{self.path} cannot be read any more: {error}")
 
     def _changed(self, line: int) -> TranscriptChanged:
         advice = "Close the session and open it again to go on from what is stored now"
@@ -287,20 +338,16 @@ class AppendFile:
             begin = table.start(start)
             until = max(start + 1, bisect_right(table.ends, begin + CHUNK, start, stop))
             try:
-                data = read_at(self._fd, table.start(until) - begin, begin)
+                with self._open() as fd:
+                    data = read_at(fd, table.start(until) - begin, begin)
             except OSError as error:
-                raise StoreError(str(self.path), f"cannot be read: {error}") from error
+                raise self._unreadable(error) from error
             for number in range(start, until):
                 line = data[table.start(number) - begin : table.ends[number] - begin]
                 if not table.fits(number, line):
                     raise self._changed(number)
                 yield json.loads(line.decode())
             start = until
-
-    def close(self) -> None:
-        """No more reading and writing."""
-        fd, self._fd = self._fd, -1
-        os.close(fd)
 
 
 def _rename(old: Path, new: Path, fd: int) -> None:

@@ -43,6 +43,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             space TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (space, key))""",
     ),
     ("ALTER TABLE hooksdk_sessions ADD COLUMN changed DOUBLE PRECISION",),
+    ("CREATE TABLE hooksdk_indexes (key TEXT PRIMARY KEY, body BYTEA NOT NULL)",),
 )
 """The statements that lead from each version of the tables to the next. What was released is never changed: add one."""
 

@@ -1,5 +1,5 @@
-"""What a reader found out about a long file, kept beside it for the next one. Never needed: where it does not fit the file to
-the byte it is not used, and the file is read whole.
+"""What a reader found out about a long session, kept beside its file or rows for the next one. Never needed: where it does not
+fit them to the byte it is not used, and all is read.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,13 +48,13 @@ def write_index(path: Path, session_id: str, index: Index) -> None:
     that cannot take it is no problem."""
     size, digest, lines = index.covered.size, index.covered.digest, index.covered.lines
     header = {**_header(session_id), "size": size, "sha256": digest, "lines": len(lines)}
-    data = json.dumps(header).encode() + b"\n" + lines.ends.tobytes() + lines.marks.tobytes() + index.note
+    data = _seal(header, lines.ends.tobytes() + lines.marks.tobytes() + index.note)
     beside = path.with_name(f".{path.name}.tmp")
     try:
         no_link = getattr(os, "O_NOFOLLOW", 0)  # one that somebody put there would lead to another file
         fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY | no_link, 0o600)
         try:
-            write_all(fd, data + hashlib.sha256(data).digest())
+            write_all(fd, data)
         finally:
             os.close(fd)
         beside.replace(path)
@@ -64,15 +65,8 @@ def write_index(path: Path, session_id: str, index: Index) -> None:
 def read_index(path: Path, session_id: str) -> Index | None:
     """The index of a session; None where there is none that is whole and of this kind of machine."""
     try:
-        data = path.read_bytes()
-        body = memoryview(data)[:-_DIGEST]
-        if hashlib.sha256(body).digest() != data[-_DIGEST:]:
-            return None
-        start = data.index(b"\n") + 1
-        header: dict[str, Any] = json.loads(data[:start])
-        if any(header.get(key) != value for key, value in _header(session_id).items()):
-            return None
-        lines, count = LineTable(), int(header["lines"])
+        header, body = _unseal(path.read_bytes(), _header(session_id))
+        lines, count, start = LineTable(), int(header["lines"]), 0
         for column in (lines.ends, lines.marks):
             column.frombytes(body[start : start + count * column.itemsize])
             start += count * column.itemsize
@@ -81,3 +75,47 @@ def read_index(path: Path, session_id: str) -> Index | None:
         return Index(Covered(int(header["size"]), str(header["sha256"]), lines), bytes(body[start:]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return None
+
+
+def index_of_rows(session_id: str, rows: Sequence[bytes], note: bytes) -> bytes:
+    """The index of a session whose messages are these rows."""
+    return _seal({**_row_header(session_id), "rows": len(rows), "sha256": _digest_of(rows)}, note)
+
+
+def note_on_rows(index: bytes, session_id: str, rows: Sequence[bytes]) -> tuple[int, bytes] | None:
+    """How many of the rows an index covers, and what it says of them; None for one that does not fit."""
+    try:
+        header, note = _unseal(index, _row_header(session_id))
+        count = int(header["rows"])
+        fits = 0 < count <= len(rows) and header["sha256"] == _digest_of(rows[:count])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return (count, bytes(note)) if fits else None
+
+
+def _row_header(session_id: str) -> dict[str, Any]:
+    return {"hooksdk": "index of rows", "version": VERSION, "session": session_id}
+
+
+def _digest_of(rows: Sequence[bytes]) -> str:
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(b"%d\n%b" % (len(row), row))
+    return digest.hexdigest()
+
+
+def _seal(header: dict[str, Any], body: bytes) -> bytes:
+    data = json.dumps(header).encode() + b"\n" + body
+    return data + hashlib.sha256(data).digest()
+
+
+def _unseal(data: bytes, expected: dict[str, Any]) -> tuple[dict[str, Any], memoryview]:
+    """Header and body of what was sealed. Raises `ValueError` for what is not whole or not what is expected."""
+    whole = memoryview(data)[:-_DIGEST]
+    start = data.index(b"\n") + 1
+    if hashlib.sha256(whole).digest() != data[-_DIGEST:]:
+        raise ValueError("an index that is not whole")
+    header: dict[str, Any] = json.loads(data[:start])
+    if any(header.get(key) != value for key, value in expected.items()):
+        raise ValueError("an index of something else")
+    return header, whole[start:]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -26,6 +28,19 @@ P = TypeVarTuple("P")
 
 VERSION = 1
 """Of the journal's header. A file of a higher version is refused."""
+AT_WORK = 64
+"""How many sessions read and write their files at the same time: a thousand that are asked at once need no thousand
+descriptors."""
+_workers = threading.BoundedSemaphore(AT_WORK)
+
+
+def _all_are_free() -> None:
+    global _workers  # noqa: PLW0603 - the threads that were at work are not in a forked child
+    _workers = threading.BoundedSemaphore(AT_WORK)
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_all_are_free)
 
 
 @final
@@ -48,17 +63,10 @@ class JsonlLog:
         self._first: list[Entry] | None = None
         self._loaded = False
         self.is_open = True
-        self._messages = AppendFile(base.with_name(base.name + ".messages.jsonl"), session_id)
-        try:
+        with _workers:
+            self._messages = AppendFile(base.with_name(base.name + ".messages.jsonl"), session_id)
             self._journal = AppendFile(base.with_name(base.name + ".journal.jsonl"), session_id)
-            try:
-                self.existed = self._begin()
-            except BaseException:
-                self._journal.close()
-                raise
-        except BaseException:
-            self._messages.close()
-            raise
+            self.existed = self._begin()
 
     def _begin(self) -> bool:
         """Write the header into a new journal, or one whose header was torn. True for a session that existed."""
@@ -79,7 +87,7 @@ class JsonlLog:
 
     async def _alone(self, work: Callable[[*P], T], *args: *P) -> T:
         def locked() -> T:
-            with self._busy:
+            with _workers, self._busy:
                 if not self.is_open:
                     raise StoreError(f"session '{self.session_id}'", "it was closed")
                 return work(*args)
@@ -191,8 +199,6 @@ class JsonlLog:
         with self._busy:
             if self.is_open:
                 self.is_open = False
-                self._messages.close()
-                self._journal.close()
                 self._lease.release()
 
 

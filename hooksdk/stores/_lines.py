@@ -11,11 +11,18 @@ from typing import Any, cast, final
 
 from hooksdk.errors import StoreError
 
+_DECODER = json.JSONDecoder()
+"""Without the steps around it that make `json.loads` twice as slow for a short line."""
+
 
 def parse_line(path: Path, line: bytes, number: int) -> dict[str, Any]:
     """The object of a whole line. Raises `StoreError` with its place."""
     try:
-        value = json.loads(line.decode())
+        text = line.decode()
+        bare = text.strip(" ")
+        value, end = _DECODER.raw_decode(bare)
+        if end != len(bare):
+            value = json.loads(text)
     except (ValueError, RecursionError) as error:
         glued = " (two lines glued together?)" if b"}{" in line else ""
         glued = " (a block of zeros)" if b"\0" in line else glued

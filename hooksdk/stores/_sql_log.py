@@ -13,6 +13,7 @@ import anyio
 from hooksdk.errors import HookSDKError, SessionBusy, StoreError, TranscriptChanged
 from hooksdk.formats import Message
 from hooksdk.stores import _holders
+from hooksdk.stores._index import index_of_rows, is_due, note_on_rows
 from hooksdk.stores.jsonl import file_name
 from hooksdk.tasks import in_thread, run_shielded
 from hooksdk.transcript import EncodedMessages, Entry, MessageReader, MessageSource, encode_for
@@ -28,6 +29,12 @@ RENEW = "UPDATE hooksdk_sessions SET expires = {now} + :lease WHERE key = :key A
 WRITTEN = "UPDATE hooksdk_sessions SET changed = {now} WHERE key = :key"
 RELEASE = """
 UPDATE hooksdk_sessions SET expires = NULL, holder = NULL WHERE key = :key AND token = :token AND holder = :holder"""
+INDEX = "SELECT body FROM hooksdk_indexes WHERE key = :key"
+KEEP_INDEX = """
+INSERT INTO hooksdk_indexes (key, body) VALUES (:key, :body) ON CONFLICT (key) DO UPDATE SET body = excluded.body"""
+PAGE = 5_000
+"""Rows that are read at a time under the lease: as objects of the database's driver they take twice what they hold."""
+ALL = 1 << 62
 
 
 @final
@@ -36,7 +43,8 @@ class Table:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.select = f"SELECT position, body FROM hooksdk_{name} WHERE key = :key ORDER BY position"
+        self.select = f"""
+            SELECT position, body FROM hooksdk_{name} WHERE key = :key AND position >= :start ORDER BY position LIMIT :limit"""
         self.end = f"SELECT coalesce(max(position) + 1, 0) FROM hooksdk_{name} WHERE key = :key"
         self.cut = f"DELETE FROM hooksdk_{name} WHERE key = :key AND position >= :length"
         self.insert = f"INSERT INTO hooksdk_{name} (key, position, body) VALUES (:key, :position, :body)"
@@ -66,13 +74,20 @@ class SqlLog:
         self._alone = anyio.Lock()
         self._encoded = EncodedMessages([])
         """The messages as they were read and appended: a database cannot be asked without waiting."""
+        self._loaded = False
+        self._size = self._covered = 0
+        """Of the messages, and of those that the index covers."""
         self._doubtful = False
         """A write was begun, and whether it was stored is not known: its rows are cut off before anything else is done."""
         self._rewriting = False
         """That write puts another journal in the place of the stored one: what is there then counts."""
 
     async def _hold(
-        self, step: Callable[[Transaction], Awaitable[T]], committed: Callable[[T], None] = lambda _: None
+        self,
+        step: Callable[[Transaction], Awaitable[T]],
+        committed: Callable[[T], None] = lambda _: None,
+        *,
+        patient: bool = True,
     ) -> T:
         """Run a step in one transaction with a look at the lease, which is renewed; `committed` is told of its answer."""
 
@@ -97,7 +112,7 @@ class SqlLog:
             async with self._alone:
                 if not self.is_open:
                     raise StoreError(f"session '{self.session_id}'", "it was closed")
-                answer = await self._database.transaction(held)
+                answer = await self._database.transaction(held, patient=patient)
                 self._doubtful = self._rewriting = False
                 committed(answer)
                 return answer
@@ -115,30 +130,48 @@ class SqlLog:
 
         return await self._hold(look, count)
 
-    index_is_due = False
+    @property
+    def index_is_due(self) -> bool:
+        """True when the next opening would have to judge much."""
+        return self._loaded and is_due(self._size, self._covered)
 
     async def read_lazily(self, reader: MessageReader) -> MessageSource:
-        """Show the journal and the messages to a reader. They stay in memory as they are stored. Raises `StoreError`."""
+        """Show the journal and the messages to a reader; of those that an index covers nothing but their hash is looked at.
+        They stay in memory as they are stored. Raises `StoreError`."""
 
-        async def look(transaction: Transaction) -> tuple[list[bytes], list[Entry]]:
-            return await read_encoded(transaction, self.session_id)
+        async def look(transaction: Transaction) -> tuple[list[bytes], list[Entry], bytes]:
+            index = (await transaction.execute(INDEX, self.row)).scalar() or b""
+            return *(await read_encoded(transaction, self.session_id, PAGE)), bytes(index)
 
-        def count(read: tuple[list[bytes], list[Entry]]) -> None:
+        def count(read: tuple[list[bytes], list[Entry], bytes]) -> None:
             self._encoded = EncodedMessages(read[0])
             self._lengths = {MESSAGES: len(read[0]), JOURNAL: len(read[1])}
 
-        lines, journal = await self._hold(look, count)
+        lines, journal, index = await self._hold(look, count)
 
         def show() -> None:
-            reader.begin(journal, None)
-            for position, line in enumerate(lines):
+            known, note = note_on_rows(index, self.session_id, lines) or (0, None)
+            if reader.begin(journal, note) != known:
+                known = reader.begin(journal, None)
+            for position, line in enumerate(lines[known:], known):
                 reader.take(_parse_body(line, MESSAGES, self.session_id, position), len(line))
+            self._size, self._covered = sum(map(len, lines)), sum(map(len, lines[:known]))
+            self._loaded = True
 
         await in_thread(show)
         return self._encoded
 
     async def keep_index(self, index: bytes, count: int) -> None:
-        """Do nothing: no row is kept for it."""
+        """Keep an index beside the messages, if these are as many."""
+        lines, size = self._encoded.lines[:], self._size
+        if count != len(lines):
+            return
+        row = {**self.row, "body": await in_thread(index_of_rows, self.session_id, lines, index)}
+
+        def kept(_: object) -> None:
+            self._covered = size
+
+        await self._hold(lambda transaction: transaction.execute(KEEP_INDEX, row), kept, patient=False)
 
     async def append_messages(self, messages: Sequence[Message]) -> None:
         """Store more messages."""
@@ -163,6 +196,7 @@ class SqlLog:
             self._lengths[table] += len(lines)
             if table is MESSAGES:
                 self._encoded.lines.extend(lines)
+                self._size += sum(map(len, lines))
 
         if lines or verify:
             await self._hold(store, count)
@@ -222,22 +256,27 @@ async def read_rows(transaction: Transaction, session_id: str) -> tuple[list[Mes
     return await in_thread(_parse, lines, MESSAGES, session_id), journal
 
 
-async def read_encoded(transaction: Transaction, session_id: str) -> tuple[list[bytes], list[Entry]]:
+async def read_encoded(transaction: Transaction, session_id: str, page: int = ALL) -> tuple[list[bytes], list[Entry]]:
     """Both sequences, the messages as their JSON. The journal first: the messages that it speaks of were stored before it was
-    written."""
-    row = {"key": file_name(session_id)}
-    journal = await transaction.execute(JOURNAL.select, row)
-    messages = await transaction.execute(MESSAGES.select, row)
-
-    def read() -> tuple[list[bytes], list[Entry]]:
-        entries = _parse(_bodies(journal.all(), JOURNAL, session_id), JOURNAL, session_id)
-        return _bodies(messages.all(), MESSAGES, session_id), entries
-
-    return await in_thread(read)
+    written. Who does not hold the session reads all at once: of several pages some may be deleted meanwhile."""
+    journal = await _read_bodies(transaction, session_id, JOURNAL, ALL)
+    entries = await in_thread(_parse, journal, JOURNAL, session_id)
+    return await _read_bodies(transaction, session_id, MESSAGES, page), entries
 
 
-def _bodies(rows: Sequence[Any], table: Table, session_id: str) -> list[bytes]:
-    for expected, (position, _) in enumerate(rows):
+async def _read_bodies(transaction: Transaction, session_id: str, table: Table, page: int) -> list[bytes]:
+    lines: list[bytes] = []
+    is_end = False
+    while not is_end:
+        row = {"key": file_name(session_id), "start": len(lines), "limit": page}
+        rows = (await transaction.execute(table.select, row)).all()
+        lines += await in_thread(_bodies, rows, table, session_id, len(lines))
+        is_end = len(rows) < page
+    return lines
+
+
+def _bodies(rows: Sequence[Any], table: Table, session_id: str, start: int) -> list[bytes]:
+    for expected, (position, _) in enumerate(rows, start):
         if position != expected:
             where = _place(table, session_id, expected)
             raise StoreError(where, f"this row is missing; the next is {position}. Nothing was changed")

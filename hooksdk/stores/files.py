@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hooksdk.errors import StoreError
 
-__all__ = ["BINARY", "replace_file", "sync", "sync_directory", "with_advice", "write_all"]
+__all__ = ["BINARY", "advice_for", "replace_file", "sync", "sync_directory", "with_advice", "write_all"]
 
 BINARY: int = getattr(os, "O_BINARY", 0)
 """What `os.open` needs on Windows, so that bytes stay as they are."""
@@ -46,14 +46,22 @@ def sync(fd: int) -> None:
 
 
 def with_advice(error: Exception) -> str:
-    """What went wrong, what became of the stored content, and what to do where that is known."""
+    """What went wrong with a write, what became of the stored content, and what to do where that is known."""
+    return f"{error}. What was stored before is whole{advice_for(error)}"
+
+
+def advice_for(error: Exception) -> str:
+    """What to do about it, as a sentence more; empty where that is not known."""
+    too_many = ". Close files or connections that this process has open, or allow it more (`ulimit -n`), then try again"
     advice = {
+        errno.EMFILE: too_many,
+        errno.ENFILE: too_many,
         errno.ENOSPC: ". Free some space on this disk, then try again",
         errno.EDQUOT: ". Free some space within the quota, then try again",
         errno.EROFS: ". Make the disk writable, or copy the folder to one that is: an open session is written to",
     }
     number = error.errno if isinstance(error, OSError) else None
-    return f"{error}. What was stored before is whole{advice.get(number or 0, '')}"
+    return advice.get(number or 0, "")
 
 
 def sync_directory(path: Path) -> None:

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import re
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, final
 
@@ -220,14 +219,9 @@ class JsonlStore:
 
 def _look(base: Path, session_id: str) -> tuple[list[Message], list[Entry]]:
     """Both files without their lock. The journal first: the messages that it speaks of were stored before it was written."""
-    with ExitStack() as stack:
-        files: list[AppendFile] = []
-        for kind in ("journal", "messages"):
-            path = base.with_name(f"{base.name}.{kind}.jsonl")
-            if not path.exists():
-                raise unknown_session(session_id)
-            files.append(AppendFile(path, session_id, read_only=True))
-            stack.callback(files[-1].close)
-        journal, messages = files
-        entries = with_header(journal)[1:]
-        return messages.read(), entries
+    paths = [base.with_name(f"{base.name}.{kind}.jsonl") for kind in ("journal", "messages")]
+    if not all(path.exists() for path in paths):
+        raise unknown_session(session_id)
+    journal, messages = (AppendFile(path, session_id, read_only=True) for path in paths)
+    entries = with_header(journal)[1:]
+    return messages.read(), entries

@@ -49,7 +49,7 @@ WITH picked AS MATERIALIZED (
     SELECT key FROM hooksdk_sessions WHERE expires <= {now} ORDER BY expires LIMIT :limit {skip_locked})
 UPDATE hooksdk_sessions SET token = token + 1, holder = :holder, expires = {now} + :lease
 FROM picked WHERE hooksdk_sessions.key = picked.key RETURNING hooksdk_sessions.name"""
-DELETE = [f"DELETE FROM hooksdk_{name} WHERE key = :key" for name in ("messages", "journal", "sessions")]
+DELETE = [f"DELETE FROM hooksdk_{name} WHERE key = :key" for name in ("messages", "journal", "indexes", "sessions")]
 BEGINNINGS = "SELECT name, changed, (SELECT body FROM hooksdk_journal AS last WHERE last.key = hooksdk_sessions.key ORDER BY position DESC LIMIT 1)" + "".join(
     f", (SELECT body FROM hooksdk_{table} AS line WHERE line.key = hooksdk_sessions.key AND position = {position}"
     f" AND length(body) <= {MOST_BYTES})"

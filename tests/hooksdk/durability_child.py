@@ -20,10 +20,11 @@ from transcripts import OPENAI, body, call, history, opened
 
 from hooksdk.calls import ToolResult
 from hooksdk.errors import StoreError
-from hooksdk.stores import JsonlStore, SqlStore, Store
+from hooksdk.stores import JsonlStore, SqlStore, Store, _index
 from hooksdk.transcript import Results
 
 MakeStore = Callable[[], Store]
+_index.MIN_BYTES = 1  # every session counts as a long one, and may be killed while its index is written
 
 
 def maker(place: str, lease: float) -> MakeStore:
@@ -71,7 +72,8 @@ def kills(place: str, times: int, seed: int) -> dict[str, int]:
 
 async def _work(make: MakeStore, session: str, writer: int) -> None:
     """Never ends by itself. What it tells through the pipe is what it was told itself."""
-    async with opened(make(), session, wait=60) as transcript:
+    store = make()
+    async with opened(store, "beside", wait=60), opened(store, session, wait=60) as transcript:
         while True:
             number = len(transcript.list_results()) + 1
             if not transcript.messages:

@@ -38,7 +38,6 @@ def test_a_file_cut_at_any_byte_opens_with_all_complete_lines_and_can_be_continu
     file.read()
     for number in range(30):
         file.append([{"n": number, "text": "é😀"}])
-    file.close()
     data, cut = whole.read_bytes(), tmp_path / "cut"
     for offset in range(len(data) + 1):
         cut.write_bytes(data[:offset])
@@ -49,7 +48,6 @@ def test_a_file_cut_at_any_byte_opens_with_all_complete_lines_and_can_be_continu
         assert [each["n"] for each in kept] == list(range(complete))
         file.append([{"n": "next"}])
         file.verify()
-        file.close()
         assert [json.loads(line)["n"] for line in cut.read_bytes().splitlines()] == [*range(complete), "next"]
 
 
@@ -60,13 +58,11 @@ def test_a_step_of_several_lines_is_kept_whole_or_not_at_all(tmp_path: Path) -> 
     file.append([{"n": 0}])
     first = whole.stat().st_size
     file.append([{"n": 1}, {"n": 2}, {"n": 3}])
-    file.close()
     data, cut = whole.read_bytes(), tmp_path / "cut"
     for offset in range(first, len(data) + 1):
         cut.write_bytes(data[:offset])
         file = AppendFile(cut, "s")
         assert len(file.read()) == (4 if offset >= len(data) - 1 else 1)
-        file.close()
 
 
 STATES = [{}, {"seen": [1]}, {"seen": [1, 2]}, {"seen": [1, 2, 3]}]

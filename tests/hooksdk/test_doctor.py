@@ -321,8 +321,10 @@ def test_an_open_session_is_a_notice_and_a_closed_one_is_nothing(tmp_path: Path)
 HELD = """
 import os, sys
 from pathlib import Path
-from hooksdk.stores.locks import Lease
-lease = Lease.take(Path(sys.argv[1]))
+from hooksdk.stores.locks import lock
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)  # as 0.2.0 did, whose children kept it
+assert lock(fd)
+os.write(fd, b"%020d %-12d\\n" % (1, os.getpid()))
 child = os.fork()
 if child == 0:
     sys.stdin.read()

@@ -194,7 +194,7 @@ async def test_whichever_step_of_the_new_file_fails_the_session_opens_and_what_i
     def failing(name: str) -> Callable[..., Any]:
         def operation(*arguments: Any, **named: Any) -> Any:
             nonlocal countdown
-            countdown -= 1
+            countdown -= name != "open" or bool(arguments[1] & os.O_CREAT)
             if countdown == 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return real[name](*arguments, **named)

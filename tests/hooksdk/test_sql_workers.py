@@ -390,7 +390,7 @@ async def test_older_tables_are_brought_up_to_date_and_newer_ones_left_alone(
             for store in (worker(), worker()):
                 group.start_soon(store.list_sessions)
         assert list(await worker()._rows("SELECT note FROM hooksdk_sessions")) == ["new"]
-    with pytest.raises(StoreError, match=r"made by a newer hooksdk \(version 3, known up to 2\)\. Nothing was changed"):
+    with pytest.raises(StoreError, match=r"made by a newer hooksdk \(version 4, known up to 3\)\. Nothing was changed"):
         await worker().list_sessions()
 
 
