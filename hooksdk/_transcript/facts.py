@@ -27,7 +27,7 @@ from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats.content import size_of
 from hooksdk.formats.kit import answered_ids
 
-FACTS_VERSION: Final = 2
+FACTS_VERSION: Final = 3
 """Of what is said about a message. Raise it when a format finds other calls or results in the same message, or when sizes are
 estimated otherwise: what an earlier version kept is not used then."""
 
