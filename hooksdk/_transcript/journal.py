@@ -64,7 +64,8 @@ class Ledger(Turns):
         """By position: the fingerprints of everything that ever stood in the view."""
         self.states: dict[str, dict[str, Any]] = {}
         self._unknown: set[str] = set()
-        self._stored_ids: tuple[object, Mapping[str, str]] = None, {}
+        self._stored_ids: tuple[int, Mapping[str, str]] = -1, {}
+        """How many messages there were when it was looked what the view's ids are, and these."""
 
     @classmethod
     def replay(
@@ -182,6 +183,7 @@ class Ledger(Turns):
         # Messages may have been lost since, by hand or by a backup: then nothing that is still there may be hidden.
         if "hash" not in entry or self.last_hash(upto) == entry["hash"]:
             self.base, self.upto = entry["base"], min(upto, self.count)
+            self._stored_ids = -1, {}
             self._kept_by_compaction = frozenset(place for place in self.base if isinstance(place, int))
         else:
             logger.warning(
@@ -324,9 +326,8 @@ class Ledger(Turns):
 
     def stored_ids(self) -> Mapping[str, str]:
         """The ids of the calls that the view has under other ids, by these."""
-        key = self.count, self.upto, len(self.base)
-        if self._stored_ids[0] != key:
-            self._stored_ids = key, renamed_calls(self.as_shown(), self.need_format())
+        if self._stored_ids[0] != self.count:
+            self._stored_ids = self.count, renamed_calls(self.as_shown(), self.need_format())
         return self._stored_ids[1]
 
     def stored_call(self, call: ToolCall) -> ToolCall:
