@@ -279,7 +279,7 @@ class ResultRow:
     @property
     def note(self) -> str:
         """What a trim puts in its place at least."""
-        return note(self.handle, self.tool, self.characters, self.is_error)
+        return note(self.handle, self.tool, self.characters, is_error=self.is_error, in_session=self.table.in_session)
 
     @property
     def marks(self) -> Marks:
@@ -306,6 +306,9 @@ class ResultRow:
 @final
 class ResultRows(Sequence[ResultRow]):
     """All results, oldest first."""
+
+    in_session = True
+    """False for those of a plain list, which no tool gets back."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts

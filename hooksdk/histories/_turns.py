@@ -11,6 +11,9 @@ from hooksdk.formats.kit import clean_text
 from hooksdk.values import JsonObject, as_object, compact
 
 THINKING = ("thinking", "redacted_thinking")
+UNSIGNED = "skip_thought_signature_validator"
+"""Google's own word for the signature of a call that another model made: Gemini 3 refuses a call without one in a turn that
+goes on. https://ai.google.dev/gemini-api/docs/thought-signatures"""
 
 
 @dataclass

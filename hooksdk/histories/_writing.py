@@ -9,7 +9,7 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message, get_format
 from hooksdk.formats.content import blocks_of, content_text
 from hooksdk.formats.sending import sendable
-from hooksdk.histories._turns import THINKING, Losses, Turn, media_words, text_block
+from hooksdk.histories._turns import THINKING, UNSIGNED, Losses, Turn, media_words, text_block
 from hooksdk.values import JsonObject, as_list, as_object, is_list
 
 _MEDIA = ("image", "document")
@@ -28,9 +28,6 @@ _TAKEN_OF_TOOLS: dict[str, tuple[str, ...]] = {
     "openai-responses": (*_IMAGES, _PDF),
     "gemini": ("image/png", "image/jpeg", "image/webp", _PDF),
 }
-_UNSIGNED = "skip_thought_signature_validator"
-"""Google's own word for a call that another model made: Gemini 3 refuses one without a signature in the newest turn.
-https://ai.google.dev/gemini-api/docs/thought-signatures"""
 
 
 class Writer:
@@ -180,13 +177,13 @@ class Writer:
         return {"type": "input_file", **({"file_url": url} if url else {"filename": title, "file_data": address})}
 
     def _sign_newest(self) -> None:
-        """Let Gemini 3 take the calls of the newest turn."""
+        """Let Gemini 3 take the calls of a turn that goes on: those behind the user's last words, if an answer is to come."""
         for message in reversed(self._messages):
             call = next((part for part in message["parts"] if "functionCall" in part), None)
             if call is not None:
-                call["thoughtSignature"] = _UNSIGNED
+                call["thoughtSignature"] = UNSIGNED
                 self._losses.note("the newest calls have the signature that Google names for calls of another model")
-            elif message["role"] == "user" and not self._form.results(message):
+            elif not self._form.results(message):
                 break
 
 

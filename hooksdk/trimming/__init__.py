@@ -160,6 +160,8 @@ def _first_difference(whole: list[Message], other: list[Message]) -> int:
 def _ledger(messages: Sequence[GivenMessage], format: str | MessageFormat | None) -> Ledger:  # noqa: A002
     try:
         whole, message_format = _checked(messages, format)
-        return Ledger.replay(whole, (), message_format)
+        ledger = Ledger.replay(whole, (), message_format)
     except MismatchError as error:
         raise ConfigError("messages", (f"message {error.position}: {error}",)) from None
+    ledger.records.in_session = False
+    return ledger
