@@ -40,7 +40,7 @@ from hooksdk._transcript.trims import (
 )
 from hooksdk.calls import ResultInfo, ToolCall
 from hooksdk.formats import HasRules, Message, MessageFormat
-from hooksdk.formats.sending import renamed_calls, sendable
+from hooksdk.formats.sending import CallIds, renamed_calls, sendable
 
 
 class Ledger(Turns):
@@ -329,6 +329,17 @@ class Ledger(Turns):
         if self._stored_ids[0] != self.count:
             self._stored_ids = self.count, renamed_calls(self.as_shown(), self.need_format())
         return self._stored_ids[1]
+
+    def result_sent_as(self, call_id: str) -> ResultRow | None:
+        """The result that the model sees under this id, where its stored one is another."""
+        if self.format is None or not self.records.in_session or call_id not in self.stored_ids():
+            return None
+        names = CallIds(self.format)
+        for place, message in self.shown():
+            _, sent = names.of_message(message, self.format)
+            if isinstance(place, int) and call_id in sent and self.records.at(place):
+                return self.records.at(place)[sent.index(call_id)]
+        return None
 
     def stored_call(self, call: ToolCall) -> ToolCall:
         """A host's call as it is stored, where it is an open one under the id that the view has."""

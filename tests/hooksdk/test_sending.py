@@ -15,11 +15,11 @@ from test_formats_properties import TRANSCRIPTS, transcript
 from transcripts import ALL, ANTHROPIC, GEMINI, OPENAI, RESPONSES, House, body, texts_of
 
 from hooksdk import Host, ToolCall, ToolResult
-from hooksdk.errors import ConfigError
+from hooksdk.errors import ConfigError, UnknownResult
 from hooksdk.formats import FORMATS, Message, MessageFormat
 from hooksdk.formats.sending import sendable
 from hooksdk.testing import open_session
-from hooksdk.trimming import list_results, problem, repair
+from hooksdk.trimming import list_results, problem, read, repair
 from tests.stage import make
 
 pytestmark = pytest.mark.anyio
@@ -102,6 +102,18 @@ async def test_trims_go_by_the_stored_ids(form: MessageFormat) -> None:
             assert [text.endswith("the second") for text in texts_of(form, prepared)] == [False, True, False]
             assert list(prepared.trimmed) == [(KIMI, 1)] == list(session.trimmed)
             assert [info.call_id for info in session.results.list()] == [KIMI, KIMI, "last"]
+
+
+@EVERY
+async def test_the_model_finds_a_result_by_the_id_that_it_sees(form: MessageFormat) -> None:
+    async with open_session() as session:
+        await session.load(conversation(form, (KIMI,), (KIMI, "b"), ("last",)), form)
+        seen = ids_in(form, session.view)[1]
+        assert [session.results.read(each) for each in seen[1:]] == [body(20), body(21), body(30)]
+        with pytest.raises(UnknownResult, match="no tool result goes by"):
+            session.results.read(f"{KIMI}-9")
+    with pytest.raises(UnknownResult):
+        read(conversation(form, (KIMI,), (KIMI,)), seen[1], form)
 
 
 @EVERY
