@@ -20,7 +20,7 @@ from hooksdk._run.call import call_once, end_calls
 from hooksdk._run.compaction import Compaction
 from hooksdk._run.judged import JudgedCall, judge_call
 from hooksdk._run.masked import MaskedEditor
-from hooksdk._run.messages import PreparedMessages, before_model_call, drain_trims, take_messages
+from hooksdk._run.messages import PreparedMessages, before_model_call, call_of, drain_trims, take_messages
 from hooksdk._run.parts import RunParts
 from hooksdk._run.prompts import prompt_text
 from hooksdk._run.room import record_again
@@ -34,7 +34,7 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import AsyncOnly, PolicyFailed, RunBlocked, check
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, SdkObject
-from hooksdk.formats.intake import as_tools, call_in, messages_in, usage_in
+from hooksdk.formats.intake import as_tools, messages_in, usage_in
 from hooksdk.formats.kit import replies_in
 from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.records import (
@@ -224,7 +224,7 @@ class Run(AsyncOnly):
         await self._transcript.close_turn("not run: no result came before the next model call")
         if self._parts.drain_early:
             await drain_trims(self._state)
-        prepared = await before_model_call(self._state)
+        prepared = await before_model_call(self._state, follow=follow)
         self._state.asked_model = True
         self._state.stats.sent(prepared)
         await self._state.trace(ModelCalled(messages=len(prepared), characters=self._state.stats.message_characters))
@@ -289,8 +289,7 @@ class Run(AsyncOnly):
         resumed, is not run again: that result is the answer, and while somebody else makes the same call, the one that comes of
         that. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
         self._state.check_open()
-        if type(call) is not ToolCall:
-            call = call_in(call, self.pending, "run.call_tool(...)")
+        call = call_of(self._state, call, "run.call_tool(...)")
         return await call_once(self._state, CallInProgress(call, runs_at_once=True, only=only))
 
     async def judge(
@@ -300,7 +299,7 @@ class Run(AsyncOnly):
         One that was judged before is judged again, with the arguments of then, and what was approved of it is not asked again.
         `only` is as for `call_tool`."""
         self._state.check_open()
-        return await judge_call(self._state, CallInProgress(call_in(call, self.pending, "run.judge(...)"), only=only))
+        return await judge_call(self._state, CallInProgress(call_of(self._state, call, "run.judge(...)"), only=only))
 
     # Between turns
 

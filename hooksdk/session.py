@@ -23,6 +23,7 @@ from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
+from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.storage import as_store_errors
 from hooksdk.approvals import Approver
 from hooksdk.calls import TrimReceipt
@@ -111,7 +112,7 @@ class Session(AsyncOnly):
 
     @property
     def view(self) -> list[Message]:
-        """The messages as the model sees them: compacted, and with the applied trims; fresh copies."""
+        """The messages as the model sees them: compacted, with the applied trims, and with ids that its provider takes."""
         return self._need_transcript().view
 
     @property
@@ -124,6 +125,11 @@ class Session(AsyncOnly):
     def results(self) -> Results:
         """The session's tool results, to list, read and trim: at once, or at the end of the run that is open."""
         return MaskedResults(self._need_transcript(), "host", mask=self._secrets, settle=self._settle)
+
+    @property
+    def trimmed(self) -> Mapping[tuple[str, int], str]:
+        """By call id, and which of the results with this id in the view: the text in the place of each trimmed result."""
+        return self._need_transcript().ask(Ledger.trimmed_results)
 
     async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
         """Shorten a tool result for the model, by its handle or call id: applied at once, or at the end of the run that is
@@ -164,7 +170,8 @@ class Session(AsyncOnly):
             )
             raise ConfigError("messages", (problem,))
         message_format = get_format(guess_format(messages) if format is None else format)
-        whole = repair(messages_in(messages, message_format, "session.load(...)").messages, message_format)
+        given = messages_in(messages, message_format, "session.load(...)").messages
+        whole = repair(given, message_format, only_pairs=True)
         if self._secrets.active:
             whole = [self._secrets.value(message) for message in whole]
         await transcript.use_format(message_format)

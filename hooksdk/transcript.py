@@ -35,6 +35,7 @@ from hooksdk._transcript.trims import DrainedTrim, DrainReport
 from hooksdk.calls import ResultInfo, ToolResult, TrimReceipt
 from hooksdk.errors import FenceClosed
 from hooksdk.formats import Message, MessageFormat
+from hooksdk.formats.sending import sendable
 
 __all__ = [
     "NO_RESULT",
@@ -78,7 +79,7 @@ OnQueued = Callable[[Literal["trim", "restore"], TrimReceipt], Awaitable[None]]
 
 def view(messages: Sequence[Message], journal: Iterable[Entry], message_format: MessageFormat) -> list[Message]:
     """What the model sees of stored messages and journal: fresh copies, the same for the same input."""
-    return [message for _, message in Ledger.replay(messages, journal, message_format).shown(copied=True)]
+    return sendable(Ledger.replay(messages, journal, message_format).copies(), message_format)
 
 
 class Results:

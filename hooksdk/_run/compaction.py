@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import final
 
 from hooksdk._masking.mask import SecretMask
+from hooksdk._transcript.journal import Ledger
 from hooksdk.formats import GivenMessage, get_format
 from hooksdk.formats.intake import messages_in
 from hooksdk.transcript import Transcript
@@ -24,6 +25,7 @@ class Compaction:
         message_format = self._transcript.format or get_format("openai-chat")
         whole = messages_in(messages, message_format, "compaction.replace(...)").messages
         if self._mask.active:
-            stored = self._transcript.view  # what is in it stays as it is, or its results would count as gone
+            # What is in the view stays as it is, or its results would count as gone.
+            stored = [*self._transcript.ask(Ledger.as_shown), *self._transcript.view]
             whole = [one if one in stored else self._mask.value(one) for one in whole]
         await self._transcript.compact(whole)

@@ -54,11 +54,14 @@ class MaskedEditor(_Masked, TranscriptEditor):  # pyright: ignore[reportGeneralT
         self.mask = mask
 
 
-def mask_messages(messages: Sequence[Message], stored: Sequence[Message], mask: SecretMask) -> list[Message]:
-    """A host's list, to be compared with the view `stored`: what is new without values, and what is known as it was
-    stored. That may be with a value, from before the value was known, or without it while the host's own has it."""
-    earlier = [
-        ours if theirs == ours or mask.value(theirs) == mask.value(ours) else theirs
-        for theirs, ours in zip(messages, stored, strict=False)
-    ]
-    return [*earlier, *map(mask.value, messages[len(stored) :])]
+def mask_messages(messages: Sequence[Message], views: Sequence[Sequence[Message]], mask: SecretMask) -> list[Message]:
+    """A host's list, to be compared with what is shown, in each of the ways in which it may have it: what is new without values,
+    and what is known as it was stored. That may be with a value, from before the value was known, or without it while the
+    host's own has it."""
+    whole = list(messages)
+    known = max(map(len, views))
+    for view in views:
+        for at, (theirs, ours) in enumerate(zip(messages, view, strict=False)):
+            if theirs == ours or mask.value(theirs) == mask.value(ours):
+                whole[at] = ours
+    return [*whole[:known], *map(mask.value, whole[known:])]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import final
 
 from hooksdk import hooks, schema
@@ -13,10 +13,12 @@ from hooksdk._run.tools import reveal
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.sizes import message_tokens
+from hooksdk.calls import ToolCall
 from hooksdk.costs import estimate_change
 from hooksdk.errors import UnknownResult
 from hooksdk.formats import GivenMessage, Message, ProviderJson
-from hooksdk.formats.intake import messages_in
+from hooksdk.formats.intake import call_in, messages_in
+from hooksdk.formats.sending import sendable
 from hooksdk.records import TrimDrained
 from hooksdk.transcript import Transcript
 
@@ -38,9 +40,15 @@ class PreparedMessages(list[ProviderJson]):
 
     @cached_property
     def trimmed(self) -> Mapping[tuple[str, int], str]:
-        """By call id, and which of the results with this id in the list (0, unless ids repeat): the text that is in the place of
-        each trimmed result, for this request and all later ones. Ask before the run goes on."""
+        """By call id, as it is stored, and which of the results with this id in the list (0, unless ids repeat): the text that is
+        in the place of each trimmed result, for this request and all later ones. Ask before the run goes on."""
         return self._transcript.ask(Ledger.trimmed_results)
+
+
+def call_of(state: RunState, given: object, where: str) -> ToolCall:
+    """A call as the host has it, under the id that it has in the transcript."""
+    transcript = state.parts.transcript
+    return transcript.ask(partial(Ledger.stored_call, call=call_in(given, transcript.pending, where)))
 
 
 async def take_messages(state: RunState, messages: Sequence[GivenMessage], *, follow: bool) -> Sequence[Message]:
@@ -48,18 +56,18 @@ async def take_messages(state: RunState, messages: Sequence[GivenMessage], *, fo
     transcript = state.parts.transcript
     whole = messages_in(messages, state.parts.format, "run.prepare_messages(...)").messages
     if state.secrets.active:
-        whole = mask_messages(whole, transcript.view, state.secrets)
+        whole = mask_messages(whole, (transcript.ask(Ledger.as_shown), transcript.view), state.secrets)
     return whole[await transcript.match(whole, follow=follow) :]
 
 
-async def before_model_call(state: RunState) -> PreparedMessages:
+async def before_model_call(state: RunState, *, follow: bool = False) -> PreparedMessages:
     """The view, with the plugins' edits for this request. Each handler sees what the ones before it left; one that fails
-    is skipped."""
+    is skipped. Ids and the like are mended at the end, since plugins know the stored ones; with `follow` they are the host's."""
     base: list[Message] | None = None
     context: list[str] = []
 
     def messages() -> list[Message]:
-        edited = state.parts.transcript.view if base is None else base
+        edited = state.parts.transcript.ask(Ledger.copies) if base is None else base
         for text in context:
             edited = state.parts.format.add_context(edited, text)
         return edited
@@ -87,6 +95,8 @@ async def before_model_call(state: RunState) -> PreparedMessages:
             await outcome.use(lambda answer, plugin=plugin: _trim(state, answer, plugin))
         outcome.log()
     prepared = state.secrets.value(messages())
+    if not follow:
+        prepared = sendable(prepared, state.parts.format)
     return PreparedMessages(prepared, context, replaced=base is not None, transcript=state.parts.transcript)
 
 

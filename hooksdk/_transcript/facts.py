@@ -27,7 +27,7 @@ from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats.content import size_of
 from hooksdk.formats.kit import answered_ids
 
-FACTS_VERSION: Final = 2
+FACTS_VERSION: Final = 3
 """Of what is said about a message. Raise it when a format finds other calls or results in the same message, or when sizes are
 estimated otherwise: what an earlier version kept is not used then."""
 
@@ -280,7 +280,7 @@ class ResultRow:
     @property
     def note(self) -> str:
         """What a trim puts in its place at least."""
-        return note(self.handle, self.tool, self.characters, self.is_error)
+        return note(self.handle, self.tool, self.characters, is_error=self.is_error, in_session=self.table.in_session)
 
     @property
     def marks(self) -> Marks:
@@ -307,6 +307,9 @@ class ResultRow:
 @final
 class ResultRows(Sequence[ResultRow]):
     """All results, oldest first."""
+
+    in_session = True
+    """False for those of a plain list, which no tool gets back."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts

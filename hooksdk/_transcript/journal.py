@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hooksdk import schema
@@ -39,7 +39,8 @@ from hooksdk._transcript.trims import (
     saves_enough,
 )
 from hooksdk.calls import ResultInfo, ToolCall
-from hooksdk.formats import Message, MessageFormat
+from hooksdk.formats import HasRules, Message, MessageFormat
+from hooksdk.formats.sending import CallIds, renamed_calls, sendable
 
 
 class Ledger(Turns):
@@ -63,6 +64,8 @@ class Ledger(Turns):
         """By position: the fingerprints of everything that ever stood in the view."""
         self.states: dict[str, dict[str, Any]] = {}
         self._unknown: set[str] = set()
+        self._stored_ids: tuple[int, Mapping[str, str]] = -1, {}
+        """How many messages there were when it was looked what the view's ids are, and these."""
 
     @classmethod
     def replay(
@@ -170,13 +173,17 @@ class Ledger(Turns):
         self.trimmed_messages[position] = message
         if position < len(self.tokens_at):
             self.tokens_at[position] = -1
-        self.shown_before.setdefault(position, set()).add(schema.fingerprint(message))
+        before = self.shown_before.setdefault(position, set())
+        before.add(schema.fingerprint(message))
+        if isinstance(self.format, HasRules) and (mended := self.format.mend(message)[0]) is not message:
+            before.add(schema.fingerprint(mended))
 
     def _apply_compact(self, entry: Entry) -> None:
         upto = int(entry["upto"])
         # Messages may have been lost since, by hand or by a backup: then nothing that is still there may be hidden.
         if "hash" not in entry or self.last_hash(upto) == entry["hash"]:
             self.base, self.upto = entry["base"], min(upto, self.count)
+            self._stored_ids = -1, {}
             self._kept_by_compaction = frozenset(place for place in self.base if isinstance(place, int))
         else:
             logger.warning(
@@ -303,10 +310,52 @@ class Ledger(Turns):
                 times[result.call_id] += 1
         return found
 
+    def as_shown(self) -> list[Message]:
+        """The same without the places."""
+        return [message for _, message in self.shown()]
+
+    def copies(self) -> list[Message]:
+        """The same as copies that are the caller's own."""
+        return [message for _, message in self.shown(copied=True)]
+
     @property
     def view(self) -> list[Message]:
-        """What the model sees. The ledger's own messages: copy before handing them out."""
-        return [message for _, message in self.shown()]
+        """What the model is sent: what is shown, as its provider takes it. The ledger's own messages: copy before handing them
+        out."""
+        return sendable(self.as_shown(), self.format) if self.format else self.as_shown()
+
+    def stored_ids(self) -> Mapping[str, str]:
+        """The ids of the calls that the view has under other ids, by these."""
+        if self._stored_ids[0] != self.count:
+            self._stored_ids = self.count, renamed_calls(self.as_shown(), self.need_format())
+        return self._stored_ids[1]
+
+    def result_sent_as(self, call_id: str) -> ResultRow | None:
+        """The result that the model sees under this id, where its stored one is another."""
+        if self.format is None or not self.records.in_session or call_id not in self.stored_ids():
+            return None
+        names = CallIds(self.format)
+        for place, message in self.shown():
+            _, sent = names.of_message(message, self.format)
+            if isinstance(place, int) and call_id in sent and self.records.at(place):
+                return self.records.at(place)[sent.index(call_id)]
+        return None
+
+    def stored_call(self, call: ToolCall) -> ToolCall:
+        """A host's call as it is stored, where it is an open one under the id that the view has."""
+        waiting = {slot.id for slot in self.slots if slot.open}
+        stored = None if not waiting or call.id in waiting else self.stored_ids().get(call.id)
+        return ToolCall(stored, call.name, call.arguments) if stored in waiting and stored else call
+
+    def with_stored_ids(self, message: Message) -> Message:
+        """A message of a host's, with the ids of the stored calls where it has those of the view."""
+        message_format = self.need_format()
+        if not isinstance(message_format, HasRules) or not (renamed := self.stored_ids()):
+            return message
+        calls = message_format.calls(message) if message_format.is_reply(message) else ()
+        ids = [call.id for call in calls] or [result.call_id for result in message_format.results(message)]
+        stored = [renamed.get(each, each) for each in ids]
+        return message if stored == ids else message_format.with_call_ids(message, stored)
 
 
 def _marks_of(entry: Entry) -> Marks:

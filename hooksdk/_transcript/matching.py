@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from hooksdk import schema
 from hooksdk._transcript.changes import same
 from hooksdk._transcript.encoding import EncodedMessage, as_stored
 from hooksdk._transcript.facts import ResultRow, Slot, read_message
 from hooksdk._transcript.journal import Ledger
-from hooksdk.formats import FoundResult, Message, MessageFormat
+from hooksdk.formats import FoundResult, HasRules, Message, MessageFormat
 from hooksdk.formats.kit import with_call_ids, with_readable_arguments
+from hooksdk.formats.sending import opening_at
 
 
 class MismatchError(ValueError):
@@ -73,17 +74,42 @@ def compare(messages: Sequence[Message], ledger: Ledger) -> int:
 
 
 def fits(theirs: Message, place: Message | int, ours: Message, ledger: Ledger) -> bool:
-    """True for the message at this place, which is shown as `ours`: as it is stored, as it is shown, or as it was before."""
-    if same(theirs, ours):
+    """True for the message at this place, which is shown as `ours`: as it is stored, as it is shown, or as it was before, each
+    as it was sent, too."""
+    if same(theirs, ours) or _fits(theirs, place, ours, ledger):
         return True
-    if not isinstance(place, int):
-        return _is_any(theirs, [ours], set())
-    ways = [ours, ledger.messages[place]]
-    shown_before = ledger.shown_before.get(place, set())
-    return _is_any(theirs, ways, shown_before) or _same_results(theirs, ways, place, ledger)
+    with_our_ids = ledger.with_stored_ids(theirs)
+    return with_our_ids is not theirs and _fits(with_our_ids, place, ours, ledger)
 
 
-def _is_any(message: Message, ways: Sequence[Message], fingerprints: set[str]) -> bool:
+def is_shown(theirs: Message, ours: Message, ledger: Ledger) -> bool:
+    """True for what is shown as `ours`, or sent so."""
+    return same(theirs, ours) or _is_any(ledger.with_stored_ids(theirs), _with_mended([ours], ledger), ())
+
+
+def without_opening(messages: Sequence[Message], ledger: Ledger) -> list[Message]:
+    """A host's list without the message that the view has before all stored ones, where the provider wants it."""
+    message_format = ledger.need_format()
+    opening = opening_at(ledger.as_shown(), message_format)[1]
+    at, _ = opening_at(messages, message_format)
+    is_ours = opening is not None and at < len(messages) and same(messages[at], opening)
+    return [*messages[:at], *messages[at + 1 :]] if is_ours else list(messages)
+
+
+def _with_mended(ways: Sequence[Message], ledger: Ledger) -> list[Message]:
+    form = ledger.need_format()
+    return [*ways, *(form.mend(each)[0] for each in ways)] if isinstance(form, HasRules) else list(ways)
+
+
+def _fits(theirs: Message, place: Message | int, ours: Message, ledger: Ledger) -> bool:
+    ways = [ours] if not isinstance(place, int) else [ours, ledger.messages[place]]
+    shown_before = ledger.shown_before.get(place, set()) if isinstance(place, int) else ()
+    if _is_any(theirs, _with_mended(ways, ledger), shown_before):
+        return True
+    return isinstance(place, int) and _same_results(theirs, ways, place, ledger)
+
+
+def _is_any(message: Message, ways: Sequence[Message], fingerprints: Container[str]) -> bool:
     try:
         text = schema.canonical(message)
         return any(schema.canonical(each) == text for each in ways) or schema.fingerprint(message) in fingerprints

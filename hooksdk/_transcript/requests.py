@@ -106,6 +106,8 @@ def find_record(ledger: Ledger, reference: str) -> ResultRow:
         more = f" and {len(same_id) - 10} more" if len(same_id) > 10 else ""
         problem = f"{len(same_id)} results have this call id: {handles}{more}. Use one of these handles"
         raise UnknownResult(reference, problem)
+    if record := ledger.result_sent_as(reference):
+        return record
     if not records:
         raise UnknownResult(reference[:200], "there is no tool result in this session yet")
     last = records[-100:]

@@ -21,7 +21,7 @@ from hooksdk._transcript.facts import Slot, read_message
 from hooksdk._transcript.following import plan_following
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
-from hooksdk._transcript.matching import MismatchError, compare
+from hooksdk._transcript.matching import MismatchError, compare, without_opening
 from hooksdk._transcript.pairing import NO_RESULT, plan_append
 from hooksdk._transcript.reading import keep_index, read_ledger, shorten_journal
 from hooksdk._transcript.requests import Plan, find_record
@@ -32,6 +32,7 @@ from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.formats.content import result_of
+from hooksdk.formats.sending import sendable
 from hooksdk.tools import Tool
 
 T = TypeVar("T")
@@ -163,8 +164,9 @@ class Transcript:
 
     @property
     def view(self) -> list[Message]:
-        """What the model sees: the newest compaction and what came after it, with the applied trims. Fresh copies."""
-        return [message for _, message in self._ledger.shown(copied=True)]
+        """What the model is sent: the newest compaction and what came after it, with the applied trims. Fresh copies."""
+        whole = self._ledger.copies()
+        return sendable(whole, self._ledger.format) if self._ledger.format else whole
 
     def newest(self) -> Iterator[Message]:
         """The messages of the view, the newest first: not to be changed."""
@@ -190,15 +192,16 @@ class Transcript:
         shown before), and what follows is appended. Answers how many were known. Else the view is to `follow` the list, or
         `TranscriptChanged` is raised."""
         messages = without_loose_ends(messages, self._need_format())
+        ours = without_opening(messages, self._ledger)
         await self._flush()
         try:
-            count = compare(messages, self._ledger)
+            count = compare(ours, self._ledger)
         except MismatchError:
             if not follow:
                 raise
-            count = await self._follow(messages)
-        await self._append(messages[count:])
-        return count
+            count = await self._follow(ours)
+        await self._append(ours[count:])
+        return count + len(messages) - len(ours)
 
     async def _follow(self, messages: Sequence[Message]) -> int:
         entry, count = plan_following(self._ledger, messages)
@@ -286,9 +289,8 @@ class Transcript:
         await self._store(self._result_messages(waiting))
         if ledger.orphans:
             names = ", ".join(sorted({orphan[0].id for orphan in ledger.orphans}))[:200]
-            logger.warning(
-                "left out of session %r: results of calls that no recorded reply made (%s)", self.session_id, names
-            )
+            problem = "left out of session %r: results of calls that no recorded reply made (%s)"
+            logger.warning(problem, self.session_id, names)
             await self._journal({"kind": "dropped"})
         return missing
 

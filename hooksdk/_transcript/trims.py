@@ -61,16 +61,14 @@ def clean(text: str, max_chars: int) -> str:
     return clip(NOTE.sub("(", encodable(text).strip()), max_chars)
 
 
-def note(handle: str, tool: str, characters: int, is_error: bool) -> str:
+def note(handle: str, tool: str, characters: int, *, is_error: bool, in_session: bool) -> str:
     """The host's own words for a trimmed result. Plain ASCII without quotes: as long in JSON as in characters.
 
-    An error still begins with "Error": in some formats nothing else says that it is one.
+    Only a session can have the tool that gets it back. An error still begins with "Error": in some formats nothing else says that it is one.
     """
     name = re.sub(r"[^A-Za-z0-9_.:/-]", "_", tool)[:64] or "a tool"
-    return (
-        f"{'Error: ' if is_error else ''}[Result {handle} of {name} was trimmed: {characters:,} characters. "
-        f"Where recall-tool-result is offered, its id {handle} gets it back.]"
-    )
+    recall = f" Where recall-tool-result is offered, its id {handle} gets it back." if in_session else ""
+    return f"{'Error: ' if is_error else ''}[Result {handle} of {name} was trimmed: {characters:,} characters.{recall}]"
 
 
 def saves_enough(before: int, after: int, least: int = MIN_TOKENS_SAVED) -> bool:

@@ -186,7 +186,7 @@ class Conversation:
             run.pause(self.paused)
         try:
             await run.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
-            return self._trimmed()
+            return self.session.trimmed
         finally:
             await self._close()
 
@@ -194,17 +194,6 @@ class Conversation:
         """A sub-agent's session lives as long as its run; the host holds the others."""
         if self._outer is not None:
             await self.session.close()
-
-    def _trimmed(self) -> Texts:
-        ids = {info.call_id for info in self.session.results.list() if info.trimmed}
-        found: dict[tuple[str, int], str] = {}
-        times = Counter[str]()
-        for message in self.session.view if ids else ():
-            for result in FORMAT.results(message):
-                if result.call_id in ids:
-                    found[result.call_id, times[result.call_id]] = result.text
-                times[result.call_id] += 1
-        return found
 
 
 inside: ContextVar[tuple[Conversation, str] | None] = ContextVar("hooksdk conversation", default=None)

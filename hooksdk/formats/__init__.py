@@ -9,6 +9,7 @@ from hooksdk.formats._base import (
     GivenTool,
     GivenTools,
     HasLooseEnds,
+    HasRules,
     Message,
     MessageFormat,
     ProviderJson,
@@ -16,7 +17,7 @@ from hooksdk.formats._base import (
 from hooksdk.values import SdkObject
 
 __all__ = [
-    "FORMATS", "FoundResult", "GivenMessage", "GivenTool", "GivenTools", "HasLooseEnds", "Message", "MessageFormat", "ProviderJson",
+    "FORMATS", "FoundResult", "GivenMessage", "GivenTool", "GivenTools", "HasLooseEnds", "HasRules", "Message", "MessageFormat", "ProviderJson",
     "SdkObject", "get_format",
 ]  # fmt: skip
 

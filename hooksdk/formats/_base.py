@@ -123,3 +123,30 @@ class HasLooseEnds(Protocol):
     def is_loose_end(self, message: Message) -> bool:
         """True for a message of the model that the provider refuses where nothing else of the same reply follows."""
         ...
+
+
+@runtime_checkable
+class HasRules(Protocol):
+    """What a `MessageFormat` may have besides, where its provider refuses more than calls without results. Then the view is
+    mended by it, and `hooksdk.trimming.problem` tells of it."""
+
+    wants_unique_ids: bool
+    """True where it is known that the provider refuses two calls of one id. They are told apart in any case."""
+
+    def sendable_id(self, call_id: str, suffix: str = "") -> str | None:
+        """The id with which a call of this id can be sent: the same where that is fine, and with `suffix` at its end where
+        another call has it already. None where the message holds no id."""
+        ...
+
+    def with_call_ids(self, message: Message, ids: Sequence[str]) -> Message:
+        """A copy whose calls, or results, go by these ids, in their order."""
+        ...
+
+    def mend(self, message: Message) -> tuple[Message, str]:
+        """The message as the provider takes it, and what it would refuse; the very message and no words where it would
+        refuse nothing."""
+        ...
+
+    def opening(self, first: Message) -> Message | None:
+        """What the provider wants to stand before this first message of the conversation; None where it may begin so."""
+        ...

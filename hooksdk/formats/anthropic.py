@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats._base import FoundResult, Message, ProviderJson
 from hooksdk.formats.content import cache_marks, content_text, kind_in_words, prose
-from hooksdk.formats.kit import NO_MESSAGE, as_text, clean_text, input_of, make_call, media_of, parameters_for, parts_of
+from hooksdk.formats.kit import (
+    BEGINNING,
+    NO_CONTENT,
+    NO_MESSAGE,
+    as_text,
+    clean_text,
+    fitting_id,
+    input_of,
+    make_call,
+    media_of,
+    named,
+    parameters_for,
+    parts_of,
+)
 from hooksdk.tools import Tool
 from hooksdk.values import as_list, as_object, is_list, is_object
 
@@ -21,6 +35,9 @@ _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _IMAGE_LIMIT = 5 * 1024 * 1024
 """Characters of base64 that the API takes for one image; one that is longer would make every later request fail."""
 _PDF = "application/pdf"
+_OTHERS_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
+"""What no id of a call may hold: https://github.com/LibreChat-AI/agents/pull/153 has the API's words."""
+_THINKING = ("thinking", "redacted_thinking")
 
 
 class Anthropic:
@@ -34,6 +51,8 @@ class Anthropic:
     name: str = "anthropic"
     grouped: bool = True
     joined: bool = True
+    wants_unique_ids: bool = True
+    """`tool_use` ids must be unique: https://github.com/anthropics/claude-code/issues/28515."""
 
     def check(self, message: object) -> str | None:
         if not is_object(message):
@@ -57,6 +76,39 @@ class Anthropic:
 
     def is_reply(self, message: Message) -> bool:
         return message.get("role") == "assistant"
+
+    def is_loose_end(self, message: Message) -> bool:
+        """True for thinking alone: the final block of a reply cannot be `thinking`, as the API says."""
+        blocks = as_list(message.get("content"))
+        return bool(blocks) and all(as_object(block).get("type") in _THINKING for block in blocks)
+
+    def sendable_id(self, call_id: str, suffix: str = "") -> str:
+        return fitting_id(call_id, suffix, others=_OTHERS_IN_IDS)
+
+    def with_call_ids(self, message: Message, ids: Sequence[str]) -> Message:
+        kind, key = ("tool_use", "id") if self.is_reply(message) else ("tool_result", "tool_use_id")
+
+        def with_id(block: Any, call_id: str) -> Any | None:
+            return {**block, key: call_id} if as_object(block).get("type") == kind else None
+
+        return {**message, "content": named(as_list(message.get("content")), ids, with_id)}
+
+    def mend(self, message: Message) -> tuple[Message, str]:
+        """Content must not be empty, and no text in it blank: https://github.com/anthropics/claude-code/issues/59812 and 23369.
+        Thinking needs the signature that the API gave it: https://docs.claude.com/en/docs/build-with-claude/extended-thinking."""
+        content = message.get("content")
+        if isinstance(content, str):
+            return (message, "") if content.strip() else ({**message, "content": NO_CONTENT}, "its content is blank")
+        mended = [_mended(block, self.is_reply(message)) for block in as_list(content)]
+        blocks = [block for block, _ in mended if block is not None]
+        why = next((why for _, why in mended if why), "" if blocks else "its content is empty")
+        if not why:
+            return message, ""
+        return {**message, "content": blocks or [{"type": "text", "text": NO_CONTENT}]}, why
+
+    def opening(self, first: Message) -> Message | None:
+        """A user speaks first: https://github.com/livekit/agents/pull/669."""
+        return self.user(BEGINNING) if self.is_reply(first) else None
 
     def calls(self, message: Message) -> list[ToolCall]:
         blocks = [as_object(each) for each in as_list(message.get("content"))] if self.is_reply(message) else []
@@ -196,6 +248,38 @@ def _why_not(content: object) -> str | None:
         if as_object(block.get("citations")).get("enabled") is True:
             return f"it holds a {block_type} that may be cited: citations refer to its position"
     return None
+
+
+def _mended(value: object, is_reply: bool) -> tuple[Any, str]:
+    """A block as the API takes it, None where it takes none of it, and what is wrong with it."""
+    block = as_object(value)
+    block_type, content = block.get("type"), block.get("content")
+    if block_type == "text" and not str(block.get("text")).strip():
+        return None, "it has a blank text"
+    if block_type == "thinking" and not (is_reply and block.get("signature")):
+        return None, "it has thinking without the signature of Anthropic's API"
+    if block_type != "tool_result":
+        return value, ""
+    parts = [part for part in as_list(content) if _mended(part, False)[0] is not None]
+    if block.get("is_error") is not True:
+        return (
+            (value, "")
+            if len(parts) == len(as_list(content))
+            else ({**block, "content": parts}, "a result has a blank text")
+        )
+    if is_list(content) and not (parts and len(parts) == len(content) and all(map(_is_text, parts))):
+        text = _sendable(content_text(parts), is_error=True)
+        return {
+            **block,
+            "content": [{"type": "text", "text": text}],
+        }, "a result that is an error must have text, and nothing else"
+    if not content or not str(content).strip():
+        return {**block, "content": NO_MESSAGE}, "a result that is an error must have text"
+    return value, ""
+
+
+def _is_text(part: object) -> bool:
+    return as_object(part).get("type") == "text"
 
 
 def _sendable(text: str, *, is_error: bool) -> str:

@@ -10,12 +10,16 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats._base import FoundResult, Message, ProviderJson
 from hooksdk.formats.content import content_text, kind_in_words
 from hooksdk.formats.kit import (
+    BEGINNING,
+    NO_CONTENT,
     NO_MESSAGE,
     as_text,
     clean_text,
+    fitting_id,
     input_of,
     make_call,
     media_of,
+    named,
     parameters_for,
     parts_of,
     to_json,
@@ -46,6 +50,7 @@ class Gemini:
     name: str = "gemini"
     grouped: bool = True
     joined: bool = False
+    wants_unique_ids: bool = False
 
     def check(self, message: object) -> str | None:
         if not is_object(message):
@@ -63,6 +68,35 @@ class Gemini:
 
     def is_reply(self, message: Message) -> bool:
         return message.get("role") == "model"
+
+    def sendable_id(self, call_id: str, suffix: str = "") -> str | None:
+        return None if call_id.startswith(_NO_ID) else fitting_id(call_id, suffix)
+
+    def with_call_ids(self, message: Message, ids: Sequence[str]) -> Message:
+        keys = (
+            ("functionCall", "function_call") if self.is_reply(message) else ("functionResponse", "function_response")
+        )
+
+        def with_id(part: Any, call_id: str) -> Any | None:
+            key = next((key for key in keys if _either(part, key)), None)
+            if key is None:
+                return None
+            return {**part, key: {**part[key], "id": call_id}} if part[key].get("id") else part
+
+        return {**message, "parts": named(as_list(message.get("parts")), ids, with_id)}
+
+    def mend(self, message: Message) -> tuple[Message, str]:
+        """No content without parts, and no part of empty text: https://github.com/google-gemini/gemini-cli/issues/26956 has
+        what becomes of lists with such holes. Empty text beside a signature is Gemini's own, and stays."""
+        parts: list[Any] = [part for part in as_list(message.get("parts")) if part != {"text": ""}]
+        if parts and len(parts) == len(as_list(message.get("parts"))):
+            return message, ""
+        why = "it has a part of empty text" if message.get("parts") else "it has no parts"
+        return {**message, "parts": parts or [{"text": NO_CONTENT}]}, why
+
+    def opening(self, first: Message) -> Message | None:
+        """No call comes first: https://github.com/google-gemini/gemini-cli/issues/26486."""
+        return self.user(BEGINNING) if self.calls(first) else None
 
     def calls(self, message: Message) -> list[ToolCall]:
         calls: list[ToolCall] = []

@@ -20,13 +20,17 @@ from hooksdk.tools import Tool
 from hooksdk.values import UNREADABLE, JsonObject, as_object, is_list, is_object
 
 __all__ = [
-    "NO_MESSAGE", "SAYS_ERROR", "AnyCall", "answered_ids", "as_text", "clean_text", "encodable", "input_of", "make_call",
-    "media_of", "parameters_for", "parts_of", "replies_in", "text_with_error", "to_json", "with_call_ids", "with_context",
-    "with_readable_arguments",
+    "BEGINNING", "NO_CONTENT", "NO_MESSAGE", "SAYS_ERROR", "AnyCall", "answered_ids", "as_text", "clean_text", "encodable",
+    "fitting_id", "input_of", "make_call", "media_of", "named", "parameters_for", "parts_of", "replies_in", "text_with_error",
+    "to_json", "with_call_ids", "with_context", "with_readable_arguments",
 ]  # fmt: skip
 
 NO_MESSAGE = "The tool failed without a message."
 """Stands where an error result has no text; an empty error is refused by Anthropic and tells a model nothing."""
+NO_CONTENT = "(no content)"
+"""Stands where a message has nothing in it, which providers refuse: a list that is sent has as many messages as one that is stored."""
+BEGINNING = "(The conversation begins with the model's words.)"
+"""Stands where a conversation begins with a reply and the provider wants a user first."""
 
 _ARGUMENTS = {"input", "arguments", "args"}
 """Where the formats have the arguments of a call."""
@@ -143,6 +147,24 @@ def with_call_ids(results: Sequence[FoundResult], open_calls: Iterable[ToolCall]
         return list(results)
     ids = answered_ids([(result.call_id, result.name) for result in results], open_calls)
     return [replace(result, call_id=call_id) for result, call_id in zip(results, ids, strict=True)]
+
+
+def fitting_id(call_id: str, suffix: str, *, most: int | None = None, others: re.Pattern[str] | None = None) -> str:
+    """The id with `suffix`, cut to `most` characters, with an underscore for what `others` finds."""
+    stem = clean_text(others.sub("_", call_id) if others else call_id) or "call"
+    return f"{stem if most is None else stem[: most - len(suffix)]}{suffix}"
+
+
+def named(parts: Iterable[Any], ids: Iterable[str], with_id: Callable[[Any, str], Any | None]) -> list[Any]:
+    """The parts, with the next of the ids in each for which `with_id` answers a copy."""
+    names = list(ids)
+    whole: list[Any] = []
+    for part in parts:
+        copy = with_id(part, names[0]) if names else None
+        if copy is not None:
+            del names[0]
+        whole.append(part if copy is None else copy)
+    return whole
 
 
 class AnyCall(Protocol):

@@ -11,7 +11,9 @@ from hooksdk.formats.content import cache_marks, content_text, kind_in_words, pr
 from hooksdk.formats.kit import (
     SAYS_ERROR,
     clean_text,
+    fitting_id,
     make_call,
+    named,
     parameters_for,
     text_with_error,
     to_json,
@@ -24,9 +26,15 @@ __all__ = ["OpenAIChat"]
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _ANSWERS = ("tool", "function")
+_INSTEAD = {"tool_calls", "function_call", "refusal", "audio"}
+"""What a reply may have instead of content."""
 _PARTS = ("text", "refusal", "image_url", "input_audio", "file")
 """Types of parts inside a result that a trim may replace."""
 _FOREIGN = ("tool_use", "tool_result")
+_THINKING = ("thinking", "redacted_thinking", "reasoning")
+_MOST_IN_ID = 40
+"""Characters of a call's id: https://github.com/agno-agi/agno/issues/5382. OpenAI itself was seen to take more since
+(https://github.com/vercel/ai/pull/17233); others that speak this format do not."""
 _LEGACY = "function_call:"
 """Starts the id of a call in the deprecated `function_call` form, which has none: the function's name follows."""
 
@@ -42,6 +50,8 @@ class OpenAIChat:
     name: str = "openai-chat"
     grouped: bool = False
     joined: bool = False
+    wants_unique_ids: bool = False
+    """OpenAI's models were seen to use an id again; servers that hand the messages to another provider refuse it."""
 
     def check(self, message: object) -> str | None:
         """Why this is not a message of the format, or None. A tool message may have no content: servers differ."""
@@ -59,6 +69,43 @@ class OpenAIChat:
 
     def is_reply(self, message: Message) -> bool:
         return message.get("role") == "assistant"
+
+    def sendable_id(self, call_id: str, suffix: str = "") -> str | None:
+        return None if call_id.startswith(_LEGACY) else fitting_id(call_id, suffix, most=_MOST_IN_ID)
+
+    def with_call_ids(self, message: Message, ids: Sequence[str]) -> Message:
+        if not self.is_reply(message):
+            return {**message, "tool_call_id": ids[0]} if message.get("role") == "tool" else message
+        tool_calls = named(
+            as_list(message.get("tool_calls")),
+            ids,
+            lambda call, call_id: {**call, "id": call_id} if as_object(call) else None,
+        )
+        return {**message, "tool_calls": tool_calls} if tool_calls else message
+
+    def mend(self, message: Message) -> tuple[Message, str]:
+        """No list may be empty (https://github.com/openai/openai-node/pull/1341), a reply needs content or calls, a result
+        content, and thinking has no place: the API names the types of parts that it takes."""
+        mended, why = dict(message), ""
+        if is_list(message.get("tool_calls")) and not message["tool_calls"]:
+            del mended["tool_calls"]
+            why = "its 'tool_calls' are an empty list"
+        content = message.get("content")
+        if is_list(content):
+            parts = [part for part in as_list(content) if as_object(part).get("type") not in _THINKING]
+            if len(parts) < len(content):
+                mended["content"], why = parts, "it has thinking, which this format has no part for"
+            if not parts:
+                content, why = None, why or "its content is an empty list"
+        if content is None and not any(mended.get(key) for key in _INSTEAD):
+            mended["content"], why = "", why or "it has no content"
+        elif content is None and is_list(mended.get("content")):
+            mended["content"] = None
+        return (mended, why) if why else (message, "")
+
+    def opening(self, first: Message) -> Message | None:
+        """None: any may come first."""
+        del first
 
     def calls(self, message: Message) -> list[ToolCall]:
         if not self.is_reply(message):

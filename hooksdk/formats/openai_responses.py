@@ -12,6 +12,7 @@ from hooksdk.formats.kit import (
     SAYS_ERROR,
     as_text,
     clean_text,
+    fitting_id,
     make_call,
     media_of,
     parameters_for,
@@ -43,6 +44,11 @@ _FOREIGN = {
 }
 _IMAGES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 _PDF = "application/pdf"
+_MOST_IN_ID = 64
+"""Characters of a `call_id`: https://github.com/openai/codex/issues/14355."""
+_ITEM_IDS = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc"}
+"""What the `id` of an item must begin with."""
+_THINKING = ("thinking", "redacted_thinking", "reasoning")
 
 
 class OpenAIResponses:
@@ -57,6 +63,7 @@ class OpenAIResponses:
     name: str = "openai-responses"
     grouped: bool = False
     joined: bool = True
+    wants_unique_ids: bool = False
 
     def check(self, message: object) -> str | None:
         if not is_object(message):
@@ -85,6 +92,40 @@ class OpenAIResponses:
     def is_loose_end(self, message: Message) -> bool:
         """True for reasoning: the API refuses it without the item that it led to."""
         return _item_type(message) == "reasoning"
+
+    def sendable_id(self, call_id: str, suffix: str = "") -> str:
+        prefix = _CUSTOM if call_id.startswith(_CUSTOM) else ""
+        return prefix + fitting_id(call_id.removeprefix(prefix), suffix, most=_MOST_IN_ID)
+
+    def with_call_ids(self, message: Message, ids: Sequence[str]) -> Message:
+        return {**message, "call_id": ids[0].removeprefix(_CUSTOM)} if ids else message
+
+    def mend(self, message: Message) -> tuple[Message, str]:
+        """Parts are named after who speaks, thinking has no place among them, and an item's own `id` begins with its kind, or
+        is left out: the API's errors name the values that it takes."""
+        mended, why = dict(message), ""
+        begins = _ITEM_IDS.get(str(message.get("type") or "message"), "")
+        if not str(message.get("id") or begins).startswith(begins):
+            del mended["id"]
+            why = f"its 'id' does not begin with '{begins}'"
+        content = message.get("content")
+        if not isinstance(message.get("role"), str) or not is_list(content):
+            return (mended, why) if why else (message, "")
+        wrong, right = ("input_text", "output_text") if self.is_reply(message) else ("output_text", "input_text")
+        parts: list[Any] = [part for part in as_list(content) if as_object(part).get("type") not in _THINKING]
+        if len(parts) < len(content):
+            why = why or "it has thinking, which belongs into an item of reasoning"
+        if any(as_object(part).get("type") == wrong for part in parts):
+            why = why or f"the text of a message of role '{message['role']}' is '{right}', not '{wrong}'"
+            parts = [
+                {"type": right, "text": part["text"]} if as_object(part).get("type") == wrong else part
+                for part in parts
+            ]
+        return ({**mended, "content": parts or ""}, why) if why else (message, "")
+
+    def opening(self, first: Message) -> Message | None:
+        """None: any may come first."""
+        del first
 
     def calls(self, message: Message) -> list[ToolCall]:
         item_type = _item_type(message)

@@ -25,23 +25,27 @@ from pathlib import Path
 from typing import Any
 
 from hooksdk.errors import ConfigError, did_you_mean
-from hooksdk.formats import Message
-from hooksdk.histories import _claude_code, _gemini, _langchain, _openai_responses, _openclaw, _pydantic_ai
+from hooksdk.formats import FORMATS, Message
+from hooksdk.histories import (
+    _claude_code,
+    _gemini,
+    _langchain,
+    _openai_chat,
+    _openai_responses,
+    _openclaw,
+    _pydantic_ai,
+)
 from hooksdk.histories._draft import Draft
-from hooksdk.histories._native import as_they_are, recognise_anthropic, recognise_openai
+from hooksdk.histories._native import as_they_are, convert_anthropic, recognise_anthropic, recognise_openai
 from hooksdk.histories._source import HistoryError, Source, open_source
 
 __all__ = ["SOURCES", "History", "HistoryError", "read_history"]
-
-_TARGETS = ("openai-chat", "anthropic")
-"""The formats that a draft writes."""
 
 
 @dataclass(frozen=True)
 class _Reader:
     recognise: Callable[[Source], str]
-    convert: Callable[[Source, Draft], None] | None
-    """None where nothing but the source's own format is offered."""
+    convert: Callable[[Source, Draft], None]
     target: Callable[[Source], str]
     own: str = ""
     """The format of ours that the source is in, if there is one: into that one it is read as it is."""
@@ -62,8 +66,8 @@ _READERS = {
     "gemini": _Reader(_gemini.recognise, _gemini.convert, _always(_gemini.TARGET), own="gemini"),
     "openai-responses": _RESPONSES,
     "openai-agents": _RESPONSES,
-    "anthropic": _Reader(recognise_anthropic, None, _always("anthropic"), own="anthropic"),
-    "openai-chat": _Reader(recognise_openai, None, _always("openai-chat"), own="openai-chat"),
+    "anthropic": _Reader(recognise_anthropic, convert_anthropic, _always("anthropic"), own="anthropic"),
+    "openai-chat": _Reader(recognise_openai, _openai_chat.convert, _always("openai-chat"), own="openai-chat"),
 }
 """In the order of guessing: the shapes that nothing else has come first."""
 SOURCES = tuple(_READERS)
@@ -89,6 +93,8 @@ class History:
     """What they were read as: one of `SOURCES`."""
     notes: tuple[str, ...]
     """How the source was guessed, what was repaired, and what was left out."""
+    system: str = ""
+    """What the operator says, where the format has no message for it (`gemini`): it belongs into the request."""
 
 
 def read_history(
@@ -99,9 +105,9 @@ def read_history(
 ) -> History:
     """Read a file (JSON, or one item a line; its path, or opened in binary mode) or objects. `format` is one of `SOURCES`; None guesses it, and a note tells why.
 
-    `into` is the format of the messages: `openai-chat` or `anthropic`, by default the one of the two that loses less of this
-    source; or the source's own format, which keeps everything (`openai-responses`, `gemini`). Calls without a result get an
-    error result, except those that the history ends with. Raises `HistoryError` with file and line of what cannot be read.
+    `into` is the format of the messages, one of `hooksdk.formats.FORMATS`: by default `openai-chat` or `anthropic`, the one of
+    the two that loses less of this source. The source's own format keeps everything. Calls without a result get an error
+    result, except those that the history ends with. Raises `HistoryError` with file and line of what cannot be read.
     """
     if format is not None and format not in _READERS:
         problem = f"'{format}' is no source of histories: take one of {', '.join(SOURCES)}."
@@ -111,17 +117,16 @@ def read_history(
     name, reason = (format, "") if format is not None else _guess(items)
     reader = _READERS[name]
     target = into or reader.target(items)
-    offered = list(dict.fromkeys([*(_TARGETS if reader.convert else ()), *([reader.own] if reader.own else ())]))
-    if target not in offered:
-        problem = f"a history of '{name}' cannot be read into '{target}'. Take {' or '.join(offered)}"
+    if target not in FORMATS:
+        problem = f"a history of '{name}' cannot be read into '{target}'. Take {' or '.join(FORMATS)}"
         raise ConfigError("into", (problem,))
-    notes = [*([f"read as {name}: {reason}"] if reason else []), *items.notes]
-    if reader.convert is None or target == reader.own:
+    notes, beside = [*([f"read as {name}: {reason}"] if reason else []), *items.notes], ""
+    if target == reader.own:
         messages = as_they_are(items, target, notes)
     else:
         draft = Draft(target)
         reader.convert(items, draft)
-        messages = draft.messages()
+        messages, beside = draft.messages(), draft.beside
         notes += draft.notes
     if not messages:
         raise HistoryError(
@@ -129,7 +134,7 @@ def read_history(
             f"there is no message in it for a model ({'; '.join(notes)})",
             "Pass another one",
         )
-    return History(messages, target, name, tuple(notes))
+    return History(messages, target, name, tuple(notes), beside)
 
 
 def _refuse_trace(source: Source) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hooksdk.histories._draft import Draft, call_block, json_text, media_block, text_block
+from hooksdk.histories._draft import Draft
 from hooksdk.histories._source import Source
+from hooksdk.histories._turns import UNSIGNED, call_block, json_text, media_block, text_block
 from hooksdk.values import JsonObject, as_list, as_object, is_object
 
 TARGET = "openai-chat"
@@ -38,7 +39,7 @@ def convert(source: Source, draft: Draft) -> None:
                 _get(part, "functionCall", "function_call"),
                 _get(part, "functionResponse", "function_response"),
             )
-            if _get(part, "thoughtSignature", "thought_signature"):
+            if _get(part, "thoughtSignature", "thought_signature") not in (None, "", UNSIGNED):
                 draft.lose("thought signatures")
             if part.get("thought"):
                 draft.lose("thoughts")

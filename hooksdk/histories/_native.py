@@ -5,9 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 from hooksdk.formats import Message, MessageFormat, get_format
+from hooksdk.formats.content import prose
 from hooksdk.formats.kit import encodable
-from hooksdk.histories._draft import Draft, text_block
+from hooksdk.formats.sending import refusals, sendable
+from hooksdk.histories._draft import Draft
 from hooksdk.histories._source import HistoryError, Source
+from hooksdk.histories._turns import text_block
 from hooksdk.transcript import MismatchError, check_message, pair_results, without_loose_ends
 from hooksdk.values import JsonObject, as_list, as_object
 
@@ -36,13 +39,12 @@ def recognise_openai(source: Source) -> str:
 def as_they_are(source: Source, target: str, notes: list[str]) -> list[Message]:
     """The messages themselves, with a result for each call. Raises `HistoryError` with the place of one that is wrong."""
     form = get_format(target)
+    messages = checked(source, form)
     try:
-        messages = [check_message(encodable(message), form, index) for index, message in enumerate(source.items)]
         tied = without_loose_ends(messages, form)
         whole = pair_results(tied, form)
     except MismatchError as error:
-        advice = "Correct this item, or name another format"
-        raise HistoryError(source.place(error.position), str(error), advice) from None
+        raise _wrong(source, error) from None
     if len(tied) < len(messages):
         notes.append(f"left out: reasoning of replies that were cut off ({len(messages) - len(tied)})")
     if missing := len(whole) - len(tied):
@@ -53,6 +55,10 @@ def as_they_are(source: Source, target: str, notes: list[str]) -> list[Message]:
             put(draft, message)
         notes += ["the results of each reply are put into one message", *draft.notes]
         whole = draft.messages()
+    if refused := [f"message {at}: {why}" for at, why in refusals(whole, form)]:
+        more = f", and {len(refused) - 1} more" if len(refused) > 1 else ""
+        notes.append(f"mended what the provider would refuse ({refused[0]}{more})")
+        whole = sendable(whole, form)
     for key in ("system", "instructions", "systemInstruction", "system_instruction"):
         if not source.head.get(key):
             continue
@@ -62,6 +68,26 @@ def as_they_are(source: Source, target: str, notes: list[str]) -> list[Message]:
         else:
             notes.append(f"left out: '{key}' beside the messages, which belongs into the request")
     return whole
+
+
+def checked(source: Source, form: MessageFormat) -> list[Message]:
+    """The items as messages of the format. Raises `HistoryError` with the place of one that is none."""
+    try:
+        return [check_message(encodable(message), form, index) for index, message in enumerate(source.items)]
+    except MismatchError as error:
+        raise _wrong(source, error) from None
+
+
+def _wrong(source: Source, error: MismatchError) -> HistoryError:
+    return HistoryError(source.place(error.position), str(error), "Correct this item, or name another format")
+
+
+def convert_anthropic(source: Source, draft: Draft) -> None:
+    """Message by message, what stands beside them first."""
+    system = source.head.get("system")
+    draft.system(system if isinstance(system, str) else prose(system))
+    for index, message in enumerate(checked(source, get_format("anthropic"))):
+        put(draft, message, place=source.place(index))
 
 
 def _apart(messages: list[Message], form: MessageFormat) -> bool:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hooksdk.histories._draft import Draft, call_block, json_text, media_block, text_block
+from hooksdk.formats.kit import SAYS_ERROR
+from hooksdk.histories._draft import Draft
 from hooksdk.histories._source import Source
+from hooksdk.histories._turns import call_block, json_text, media_block, text_block
 from hooksdk.values import JsonObject, as_list, as_object, is_list
 
 TARGET = "openai-chat"
@@ -47,12 +49,15 @@ def convert(source: Source, draft: Draft) -> None:
         elif item_type.endswith("_call") and "call_id" in item:
             arguments: Any = next((item[word] for word in _IN_CALLS if word in item), None)
             arguments = {"input": arguments} if item_type == "custom_tool_call" else arguments
+            if item_type == "custom_tool_call":
+                draft.note("a custom tool's call is a function's here, with its text under 'input'")
             name = item.get("name") or item_type.removesuffix("_call")
             draft.reply([call_block(item["call_id"], name, arguments)], key)
         elif item_type.endswith("_call_output") and "call_id" in item:
             output = item.get("output")
             content = _blocks(output, draft) if is_list(output) else json_text(output)
-            draft.result(str(item["call_id"]), content, place=source.place(index))
+            is_error = isinstance(content, str) and SAYS_ERROR.match(content) is not None
+            draft.result(str(item["call_id"]), content, is_error=is_error, place=source.place(index))
         elif "type" in item and item_type != "message":
             draft.lose(f"items of type '{item_type}'")
         else:
@@ -82,7 +87,7 @@ def _blocks(content: object, draft: Draft) -> list[JsonObject]:
         elif isinstance(url, str) and part_type in ("input_image", "computer_screenshot"):
             blocks.append(media_block("image/png", url=url))
         elif isinstance(url, str):
-            blocks.append(media_block("application/pdf", url=url))
+            blocks.append(media_block("application/pdf", url=url, title=str(part.get("filename") or "")))
         else:
             draft.lose(f"parts of type '{part_type}', which OpenAI keeps under an id")
             blocks.append(text_block(f"[{part_type} {part.get('filename') or part.get('file_id') or ''}]"))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hooksdk.histories._draft import Draft, call_block, json_text, media_block, text_block
+from hooksdk.histories._draft import Draft
 from hooksdk.histories._source import Source
+from hooksdk.histories._turns import call_block, json_text, media_block, text_block
 from hooksdk.values import JsonObject, as_list, as_object
 
 TARGET = "anthropic"

@@ -53,7 +53,7 @@ class Session(Opened[session_side.Session]):
 
     @property
     def view(self) -> list[Message]:
-        """The messages as the model sees them: compacted, and with the applied trims; fresh copies."""
+        """The messages as the model sees them: compacted, with the applied trims, and with ids that its provider takes."""
         return self._read("view")
 
     @property
@@ -65,6 +65,11 @@ class Session(Opened[session_side.Session]):
     def results(self) -> Results:
         """The session's tool results, to list, read and trim: at once, or at the end of the run that is open."""
         return Results(self._read("results"), self.portal)
+
+    @property
+    def trimmed(self) -> Mapping[tuple[str, int], str]:
+        """By call id, and which of the results with this id in the view: the text in the place of each trimmed result."""
+        return self._read("trimmed")
 
     def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
         """Shorten a tool result for the model, by its handle or call id: applied at once, or at the end of the run that is

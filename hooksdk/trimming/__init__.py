@@ -25,6 +25,7 @@ from hooksdk.calls import ResultInfo, ToolResult
 from hooksdk.errors import ConfigError, HookSDKError, check_list
 from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
 from hooksdk.formats.content import result_of
+from hooksdk.formats.sending import refusals, sendable
 from hooksdk.transcript import (
     Ledger,
     MismatchError,
@@ -80,13 +81,14 @@ def trim(
         if entry is not None:
             ledger.apply(entry)
     ledger.apply({"kind": "drain", "done": [[n, trim.status] for n, trim in ledger.judge().items()]})
-    return [schema.clone(message) for message in ledger.view]
+    return [schema.clone(message) for message in ledger.as_shown()]
 
 
 def problem(messages: Sequence[GivenMessage], format: str | MessageFormat | None = None) -> str | None:  # noqa: A002
-    """Why a provider would refuse this list, with the place: a message that is not of the format, a result without its call,
-    a call whose result is missing before the conversation goes on, reasoning that nothing follows. None where nothing is
-    wrong."""
+    """Why the provider would refuse this list, with the place: a message that is not of the format, a result without its call,
+    a call whose result is missing before the conversation goes on, reasoning that nothing follows; and what is known of this
+    provider besides: ids of calls, empty content, thinking of another provider, a reply at the beginning. None where nothing
+    is known to be wrong."""
     try:
         whole, message_format = _checked(messages, format)
         tied = without_loose_ends(whole, message_format)
@@ -95,23 +97,31 @@ def problem(messages: Sequence[GivenMessage], format: str | MessageFormat | None
         return f"message {error.position}: {error}"
     if len(tied) < len(whole):
         return f"message {_first_difference(whole, tied)}: its reply was cut off, and it cannot be sent without what follows"
-    return (
-        None
-        if len(fixed) == len(whole)
-        else f"message {_first_difference(whole, fixed)}: a call before it has no result"
-    )
+    if len(fixed) > len(whole):
+        return f"message {_first_difference(whole, fixed)}: a call before it has no result"
+    return next((f"message {position}: {why}" for position, why in refusals(whole, message_format)), None)
 
 
-def repair(messages: Sequence[GivenMessage], format: str | MessageFormat | None = None) -> list[Message]:  # noqa: A002
-    """A new list in which every call has a result: one that has none, although the conversation goes on, gets an error.
-    Results of one turn are put into one message where the format wants that, and reasoning of a reply that was cut off
-    behind it is left out. Raises `ConfigError` with the place of what cannot be repaired, such as a result without its call.
+def repair(
+    messages: Sequence[GivenMessage],
+    format: str | MessageFormat | None = None,  # noqa: A002
+    *,
+    only_pairs: bool = False,
+) -> list[Message]:
+    """A new list without anything that `problem` tells of. A call that has no result, although the conversation goes on, gets
+    an error. Results of one turn are put into one message where the format wants that, and reasoning of a reply that was cut
+    off behind it is left out. Ids that were used before get others, empty content a few words.
+
+    With `only_pairs` ids and content stay as they are, as in a session, which mends its view. Raises `ConfigError` with the
+    place of what cannot be repaired, such as a result without its call.
     """
     try:
         whole, message_format = _checked(messages, format)
-        return pair_results(gather_results(without_loose_ends(whole, message_format), message_format), message_format)
+        tied = gather_results(without_loose_ends(whole, message_format), message_format)
+        paired = pair_results(tied, message_format)
     except MismatchError as error:
         raise ConfigError("messages", (f"message {error.position}: {error}",)) from None
+    return paired if only_pairs else sendable(paired, message_format)
 
 
 def guess_format(messages: Sequence[GivenMessage]) -> str:
@@ -150,6 +160,8 @@ def _first_difference(whole: list[Message], other: list[Message]) -> int:
 def _ledger(messages: Sequence[GivenMessage], format: str | MessageFormat | None) -> Ledger:  # noqa: A002
     try:
         whole, message_format = _checked(messages, format)
-        return Ledger.replay(whole, (), message_format)
+        ledger = Ledger.replay(whole, (), message_format)
     except MismatchError as error:
         raise ConfigError("messages", (f"message {error.position}: {error}",)) from None
+    ledger.records.in_session = False
+    return ledger

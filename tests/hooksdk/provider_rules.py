@@ -43,6 +43,33 @@ def violations(form: str, messages: list[Json]) -> list[str]:
     return found
 
 
+def id_violations(form: str, messages: list[Json]) -> list[str]:
+    """What is wrong with the ids of calls. Only Anthropic is known to refuse ids that come again; other servers of the same
+    formats do, so no list of ours has them."""
+    ids = list(_ids(form, messages))
+    pattern = {
+        "anthropic": r"[a-zA-Z0-9_-]+",
+        "openai-chat": r".{1,40}",
+        "openai-responses": r".{1,64}",
+        "gemini": r".+",
+    }
+    wrong = [f"{call_id!r} does not match" for call_id in ids if not re.fullmatch(pattern[form], call_id, re.DOTALL)]
+    return [*wrong, *(f"{call_id!r} comes {times} times" for call_id, times in Counter(ids).items() if times > 1)]
+
+
+def _ids(form: str, messages: list[Json]) -> Iterator[str]:
+    for message in messages:
+        for part in cast("list[Json]", message.get("parts") or []):
+            if "id" in (part.get("functionCall") or {}):
+                yield part["functionCall"]["id"]
+        for call in cast("list[Json]", message.get("tool_calls") or []):
+            yield call["id"]
+        if form == "anthropic" and is_list(message.get("content")):
+            yield from (block["id"] for block in message["content"] if block["type"] == "tool_use")
+        if message.get("type") == "function_call":
+            yield message["call_id"]
+
+
 def _openai(messages: list[Json]) -> Iterator[str]:
     waiting: Counter[str] = Counter()
     function: str | None = None

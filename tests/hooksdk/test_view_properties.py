@@ -8,13 +8,13 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from provider_rules import violations
+from provider_rules import id_violations, violations
 from transcripts import ALL, statuses, view_size
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FORMATS, Message, MessageFormat
 from hooksdk.stores import MemoryStore, SessionLog
-from hooksdk.transcript import DrainReport, Results, Transcript, view
+from hooksdk.transcript import DrainReport, Ledger, Results, Transcript, view
 
 IDS = ["same", "call_1", "r1"]
 SESSIONS = st.integers(0, 1)
@@ -138,6 +138,7 @@ class Play:
         transcript, expected = self.transcripts[number], self.expected[number]
         shown = transcript.view
         assert violations(self.form.name, shown) == []
+        assert id_violations(self.form.name, shown) == []
         texts = self.texts(shown)
         wanted = [expected.shown.get(index, text) for index, text in enumerate(expected.whole)]
         assert texts == (wanted[len(wanted) - len(texts) :] if expected.compacted else wanted)
@@ -152,7 +153,7 @@ class Play:
         for info in transcript.list_results():
             await Results(transcript, "p").restore(info.handle)
         await transcript.drain()
-        messages, shown = transcript.messages, transcript.view
+        messages, shown = transcript.messages, transcript.ask(Ledger.copies)
         later = [message for message in shown if self.form.results(message)]
         assert all(message in messages for message in later)
         if not self.expected[number].compacted:

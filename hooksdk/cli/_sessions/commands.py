@@ -172,7 +172,7 @@ def import_command(
     ] = None,
     into: Annotated[
         str | None,
-        typer.Option("--into", metavar="FORMAT", help="openai-chat, anthropic, or the source's own format."),
+        typer.Option("--into", metavar="FORMAT", help="openai-chat, anthropic, openai-responses or gemini."),
     ] = None,
     session: Annotated[
         str | None, typer.Option("--session", metavar="ID", help="The new session; by default the file's name.")

@@ -1,0 +1,120 @@
+"""A list as its provider takes it: what it would refuse besides calls without results is mended, and told.
+
+The rules of each format, and where each is from, stand at the format (`HasRules`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import final
+
+from hooksdk.formats._base import HasRules, Message, MessageFormat
+
+__all__ = ["CallIds", "opening_at", "refusals", "renamed_calls", "sendable"]
+
+
+@final
+class CallIds:
+    """Ids for calls with which their provider takes them: an id that it would refuse, or that an earlier call has, becomes
+    another one. Which one depends on the calls before it alone, so that the next request begins with the same bytes.
+
+    ```python
+    from hooksdk.formats import get_format
+    from hooksdk.formats.sending import CallIds
+
+    ids = CallIds(get_format("anthropic"))
+    assert [ids.of_call("call_0"), ids.of_result("call_0")] == ["call_0", "call_0"]
+    assert [ids.of_call("call_0"), ids.of_result("call_0")] == ["call_0-2", "call_0-2"]
+    assert ids.of_call("functions.read:0") == "functions_read_0"
+    ```
+    """
+
+    def __init__(self, message_format: MessageFormat) -> None:
+        self._rules = message_format if isinstance(message_format, HasRules) else None
+        self._taken = set[str]()
+        self._repeats = Counter[str]()
+        self._open: dict[str, deque[str]] = {}
+        self._answering = False
+
+    def of_call(self, call_id: str) -> str:
+        """The id of the next call."""
+        if self._answering:
+            self._open, self._answering = {}, False
+        stem = self._rules.sendable_id(call_id) if self._rules else None
+        if self._rules is None or stem is None:
+            return call_id
+        sent = stem
+        while sent in self._taken:
+            self._repeats[stem] += 1
+            sent = self._rules.sendable_id(call_id, f"-{self._repeats[stem] + 1}") or sent
+        self._taken.add(sent)
+        self._open.setdefault(call_id, deque()).append(sent)
+        return sent
+
+    def of_result(self, call_id: str) -> str:
+        """The id of the next result: that of the call which it answers, the first of its id in the newest reply."""
+        self._answering = True
+        waiting = self._open.get(call_id)
+        return waiting.popleft() if waiting else call_id
+
+    def of_message(self, message: Message, message_format: MessageFormat) -> tuple[list[str], list[str]]:
+        """The ids in the next message, of its calls or of its results: as they are, and as they are sent."""
+        if message_format.is_reply(message):
+            ids = [call.id for call in message_format.calls(message)]
+            return ids, [self.of_call(each) for each in ids]
+        ids = [result.call_id for result in message_format.results(message)]
+        return ids, [self.of_result(each) for each in ids]
+
+
+def sendable(messages: Iterable[Message], message_format: MessageFormat) -> list[Message]:
+    """The messages as the provider takes them; those that it takes as they are, are the very same. A message may be put before
+    them (`opening_at`)."""
+    whole = list(messages)
+    if not isinstance(message_format, HasRules):
+        return whole
+    names = CallIds(message_format)
+    for at, message in enumerate(whole):
+        ids, sent = names.of_message(message, message_format)
+        whole[at] = message_format.mend(message if ids == sent else message_format.with_call_ids(message, sent))[0]
+    at, opening = opening_at(whole, message_format)
+    return whole if opening is None else [*whole[:at], opening, *whole[at:]]
+
+
+def opening_at(messages: Sequence[Message], message_format: MessageFormat) -> tuple[int, Message | None]:
+    """Where the conversation begins, behind what the operator says, and the message that the provider wants there first."""
+    at = next(
+        (at for at, each in enumerate(messages) if each.get("role") not in ("system", "developer")), len(messages)
+    )
+    if at == len(messages) or not isinstance(message_format, HasRules):
+        return at, None
+    return at, message_format.opening(messages[at])
+
+
+def renamed_calls(messages: Iterable[Message], message_format: MessageFormat) -> dict[str, str]:
+    """For the calls whose ids are changed by `sendable`: their own ids, by the ones that are sent."""
+    names, renamed = CallIds(message_format), dict[str, str]()
+    for message in messages:
+        ids, sent = names.of_message(message, message_format)
+        if ids != sent and message_format.is_reply(message):
+            renamed.update({name: call_id for call_id, name in zip(ids, sent, strict=True) if name != call_id})
+    return renamed
+
+
+def refusals(messages: Sequence[Message], message_format: MessageFormat) -> Iterator[tuple[int, str]]:
+    """What the provider is known to refuse in these messages, each with the position of its message."""
+    if not isinstance(message_format, HasRules):
+        return
+    at, opening = opening_at(messages, message_format)
+    if opening is not None:
+        yield at, "a user must speak before it"
+    first: dict[str, int] = {}
+    for at, message in enumerate(messages):
+        for call in message_format.calls(message) if message_format.is_reply(message) else ():
+            if message_format.sendable_id(call.id) not in (None, call.id):
+                yield at, f"the id of call '{call.id}' is too long, or has characters that the provider does not take"
+            elif message_format.wants_unique_ids and call.id in first:
+                yield at, f"message {first[call.id]} has a call with the id '{call.id}' already"
+            first.setdefault(call.id, at)
+        if why := message_format.mend(message)[1]:
+            yield at, why
