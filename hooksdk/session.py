@@ -26,6 +26,7 @@ from hooksdk._tasks.shielding import run_shielded
 from hooksdk._transcript.storage import as_store_errors
 from hooksdk.approvals import Approver
 from hooksdk.calls import TrimReceipt
+from hooksdk.costs import Request, requests_in
 from hooksdk.errors import AsyncOnly, ConfigError, FenceClosed, PluginRefused, SessionClosed, check_list, check_text
 from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
 from hooksdk.formats.intake import messages_in
@@ -125,6 +126,11 @@ class Session(AsyncOnly):
         """The session's tool results, to list, read and trim. What is queued here is applied at the open run's end, or by
         `drain()`."""
         return MaskedResults(self._need_transcript(), "host", mask=self._secrets)
+
+    @property
+    def requests(self) -> list[Request]:
+        """What each of its requests used, where the provider counted: `PriceList.spent` says what that cost so far."""
+        return self._need_transcript().ask(lambda ledger: requests_in(ledger.used))
 
     async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
         """Shorten a tool result for the model, by its handle or call id: applied at once, or at the end of the run that is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 from hooksdk import hooks, schema
 from hooksdk._run.masked import mask_messages
@@ -13,12 +13,13 @@ from hooksdk._run.tools import reveal
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.sizes import message_tokens
-from hooksdk.costs import estimate_change
+from hooksdk.costs import Request, estimate_change, model_name, usage_of
 from hooksdk.errors import UnknownResult
 from hooksdk.formats import GivenMessage, Message, ProviderJson
 from hooksdk.formats.intake import messages_in
+from hooksdk.hooks import RunInfo
 from hooksdk.records import TrimDrained
-from hooksdk.transcript import Transcript
+from hooksdk.transcript import Entry, Transcript
 
 
 @final
@@ -50,6 +51,12 @@ async def take_messages(state: RunState, messages: Sequence[GivenMessage], *, fo
     if state.secrets.active:
         whole = mask_messages(whole, transcript.view, state.secrets)
     return whole[await transcript.match(whole, follow=follow) :]
+
+
+def used_by(info: RunInfo, counts: Mapping[str, Any] | None) -> Entry | None:
+    """What the journal keeps of a reply's usage; None where the provider counts nothing."""
+    usage = usage_of(counts)
+    return usage and Request(model=model_name(info.provider, info.model), usage=usage, run_id=info.run_id).entry()
 
 
 async def before_model_call(state: RunState) -> PreparedMessages:

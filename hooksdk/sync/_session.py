@@ -11,6 +11,7 @@ from hooksdk import session as session_side
 from hooksdk.agent import DEFAULT_LIMITS, Limits, OnText, Outcome
 from hooksdk.calls import TrimReceipt
 from hooksdk.config import Config
+from hooksdk.costs import Request
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat
 from hooksdk.hooks import SessionEndReason
 from hooksdk.host import Plugin, T
@@ -66,6 +67,11 @@ class Session(Opened[session_side.Session]):
         """The session's tool results, to list, read and trim. What is queued here is applied at the open run's end, or by
         `drain()`."""
         return Results(self._read("results"), self.portal)
+
+    @property
+    def requests(self) -> list[Request]:
+        """What each of its requests used, where the provider counted: `PriceList.spent` says what that cost so far."""
+        return self._read("requests")
 
     def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
         """Shorten a tool result for the model, by its handle or call id: applied at once, or at the end of the run that is
