@@ -12,7 +12,7 @@ from hooksdk.costs._clearing import Clearing
 from hooksdk.costs._estimate import PRICES, Prices
 from hooksdk.costs._usage import Usage
 from hooksdk.formats import Message, MessageFormat
-from hooksdk.formats.prompt_cache import CacheBlock, choose_marks
+from hooksdk.formats.prompt_cache import LONG_TOKENS, CacheBlock, choose_marks
 from hooksdk.transcript import Ledger, message_tokens, plan_trim
 
 
@@ -193,7 +193,8 @@ def request_of(
             info = results[at] if at < len(results) else None
             blocks.append(CacheBlock(
                 key=(key, at), tokens=tokens if at == count - 1 else 0, section=section, message=position, result=info is not None,
-                long=info is not None and info.trimmable, trimmed=info is not None and info.trimmed,
+                long=info is not None and not info.trimmed and info.tokens >= LONG_TOKENS,
+                trimmed=info is not None and info.trimmed,
             ))  # fmt: skip
     return blocks
 
