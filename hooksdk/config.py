@@ -36,6 +36,7 @@ from hooksdk._config.watch import FileWatch
 from hooksdk._config.words import printable_entry, trust_advice
 from hooksdk._firing.hook import Grant
 from hooksdk._tasks.background import logger
+from hooksdk.costs import check_prices
 from hooksdk.errors import ConfigError, HookSDKError, did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import HOOKS
 
@@ -73,6 +74,7 @@ __all__ = [
 Tables = Mapping[str, Callable[[object], Sequence[str]]]
 """What is wrong with a table of the configuration, by the table's name."""
 Seconds = Annotated[float, Field(gt=0)]
+_QUOTED = (("store",), ("prices",))  # what is wrong is quoted already, a store without its password
 
 
 class Notice(str):
@@ -171,6 +173,8 @@ class Config(_Strict):
     """What clients of `hooksdk gateway` are shown, and who may do what: `hooksdk.gateway.GatewayConfig.of(config)` reads it."""
     guard: dict[str, Any] = Field(default_factory=dict[str, Any])
     """How long `hooksdk guard` keeps sessions: `hooksdk.guard.GuardConfig.of(config)` reads it. Only the user's own counts."""
+    prices: Annotated[dict[str, Any], pydantic.AfterValidator(check_prices)] = Field(default_factory=dict[str, Any])
+    """Dollars for a million tokens of a model, by `PROVIDER:NAME`: `hooksdk.costs.PriceList(config.prices)` reads it."""
     plugins: Annotated[dict[str, PluginConfig], pydantic.AfterValidator(_Sections)] = Field(default_factory=dict)
     _merged: Merged | None = PrivateAttr(default=None)
     """What a project's file had to do with it, where that counts later on."""
@@ -363,7 +367,7 @@ def _validate(data: Mapping[str, Any], where: str, tables: Tables | None) -> Con
         problems = [
             _unknown_setting([str(part) for part in one["loc"]], is_table=isinstance(one["input"], Mapping))
             if one["type"] == "extra_forbidden"
-            else problem_text(one, quote_value=one["loc"] != ("store",))  # it is quoted already, without a password
+            else problem_text(one, quote_value=one["loc"] not in _QUOTED)
             + _where_plugins_are_told([str(part) for part in one["loc"]])
             for one in error.errors()
             if one["loc"][0] not in (tables or {})

@@ -106,6 +106,7 @@ class RunStarted(Record):
 
     trigger: str
     model: str | None = None
+    provider: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

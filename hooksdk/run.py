@@ -20,7 +20,14 @@ from hooksdk._run.call import call_once, end_calls
 from hooksdk._run.compaction import Compaction
 from hooksdk._run.judged import JudgedCall, judge_call
 from hooksdk._run.masked import MaskedEditor
-from hooksdk._run.messages import PreparedMessages, before_model_call, call_of, drain_trims, take_messages
+from hooksdk._run.messages import (
+    PreparedMessages,
+    before_model_call,
+    call_of,
+    drain_trims,
+    take_messages,
+    used_by,
+)
 from hooksdk._run.parts import RunParts
 from hooksdk._run.prompts import prompt_text
 from hooksdk._run.room import record_again
@@ -146,7 +153,7 @@ class Run(AsyncOnly):
             await self._agent_start()
             await self._transcript.use_format(self._parts.format, model=self.info.model, folder=self.info.workspace_dir)
             await self._around.enter(self._state, "around_run", lambda: hooks.AroundRun(info=self.info))
-            started = RunStarted(trigger=self.info.trigger, model=self.info.model)
+            started = RunStarted(trigger=self.info.trigger, model=self.info.model, provider=self.info.provider)
             await self._state.trace(started, lambda: Content(text=prompt_text(self._state.input, self._parts.format)))
         except BaseException as error:
             self._around.leave()
@@ -247,7 +254,7 @@ class Run(AsyncOnly):
         check("run.record(stop_reason=...)", stop_reason, (str, type(None)), "text")
         if self._state.secrets.active:
             messages = [self._state.secrets.value(one) for one in messages]
-        await self._transcript.append(messages)
+        await self._transcript.append(messages, used_by(self.info, counts))
         await self._show_replies(messages, counts, stop_reason)
         await self._parts.states.save()
 

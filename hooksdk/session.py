@@ -27,6 +27,7 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.storage import as_store_errors
 from hooksdk.approvals import Approver
 from hooksdk.calls import TrimReceipt
+from hooksdk.costs import Request, requests_in
 from hooksdk.errors import AsyncOnly, ConfigError, FenceClosed, PluginRefused, SessionClosed, check_list, check_text
 from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
 from hooksdk.formats.intake import messages_in
@@ -130,6 +131,11 @@ class Session(AsyncOnly):
     def trimmed(self) -> Mapping[tuple[str, int], str]:
         """By call id, and which of the results with this id in the view: the text in the place of each trimmed result."""
         return self._need_transcript().ask(Ledger.trimmed_results)
+
+    @property
+    def requests(self) -> list[Request]:
+        """What each of its requests used, where the provider counted: `PriceList.spent` says what that cost so far."""
+        return self._need_transcript().ask(lambda ledger: requests_in(ledger.used))
 
     async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
         """Shorten a tool result for the model, by its handle or call id: applied at once, or at the end of the run that is

@@ -163,6 +163,12 @@ def _gateway(setting: Setting) -> Any:
     return {**own, **setting.project} if setting.may_widen("says who may use which tools of the gateway") else own
 
 
+def _prices(setting: Setting) -> Any:
+    own: dict[str, Any] = setting.own or {}
+    why = "what runs cost, and any limit in money, would be reckoned with these"
+    return {**own, **setting.project} if setting.may_widen(why) else own
+
+
 def _guard(setting: Setting) -> Any:
     return setting.overrule("it is about all projects, so it stands in the user's file")
 
@@ -188,6 +194,7 @@ SETTINGS: dict[str, tuple[Effect, Rule]] = {
     "timeouts": ("widens", _timeouts),
     "gateway": ("widens", _gateway),
     "guard": ("neutral", _guard),
+    "prices": ("widens", _prices),
 }
 """How a project's settings meet the user's. What neither stands here nor is a plugin's section widens."""
 PLUGIN_SETTINGS: dict[str, tuple[Effect, Rule]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from typing import final
+from typing import Any, final
 
 from hooksdk import hooks, schema
 from hooksdk._run.masked import mask_messages
@@ -14,13 +14,14 @@ from hooksdk._tasks.background import logger
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.sizes import message_tokens
 from hooksdk.calls import ToolCall
-from hooksdk.costs import estimate_change
+from hooksdk.costs import Request, estimate_change, model_name, usage_of
 from hooksdk.errors import UnknownResult
 from hooksdk.formats import GivenMessage, Message, ProviderJson
 from hooksdk.formats.intake import call_in, messages_in
 from hooksdk.formats.sending import sendable
+from hooksdk.hooks import RunInfo
 from hooksdk.records import TrimDrained
-from hooksdk.transcript import Transcript
+from hooksdk.transcript import Entry, Transcript
 
 
 @final
@@ -58,6 +59,12 @@ async def take_messages(state: RunState, messages: Sequence[GivenMessage], *, fo
     if state.secrets.active:
         whole = mask_messages(whole, (transcript.ask(Ledger.as_shown), transcript.view), state.secrets)
     return whole[await transcript.match(whole, follow=follow) :]
+
+
+def used_by(info: RunInfo, counts: Mapping[str, Any] | None) -> Entry | None:
+    """What the journal keeps of a reply's usage; None where the provider counts nothing."""
+    usage = usage_of(counts)
+    return usage and Request(model=model_name(info.provider, info.model), usage=usage, run_id=info.run_id).entry()
 
 
 async def before_model_call(state: RunState, *, follow: bool = False) -> PreparedMessages:

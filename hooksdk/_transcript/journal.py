@@ -13,6 +13,7 @@ applies both in their original order, and a ledger that is rebuilt equals the on
 | trim, restore | n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason |
 | drain | done `[[n, status], ...]`: one entry applies everything that was queued |
 | compact | base (messages, and positions of stored ones that stay), upto (stored messages that the base stands for), hash (of the last of these) |
+| used | what a request used: model, run, tokens (`costs.Usage` without zeros); m counts the reply, too |
 | state | plugin, change (`changes.py`: what is new in it), or state (the whole of it) |
 """
 
@@ -63,6 +64,8 @@ class Ledger(Turns):
         self.shown_before: dict[int, set[str]] = {}
         """By position: the fingerprints of everything that ever stood in the view."""
         self.states: dict[str, dict[str, Any]] = {}
+        self.used: list[Entry] = []
+        """What requests used, as the journal has it; `hooksdk.costs` reads it."""
         self._unknown: set[str] = set()
         self._stored_ids: tuple[int, Mapping[str, str]] = -1, {}
         """How many messages there were when it was looked what the view's ids are, and these."""
@@ -118,6 +121,9 @@ class Ledger(Turns):
     def _apply_state(self, entry: Entry) -> None:
         name = entry["plugin"]
         self.states[name] = entry["state"] if "state" in entry else changed(self.states.get(name, {}), entry["change"])
+
+    def _apply_used(self, entry: Entry) -> None:
+        self.used.append(entry)
 
     def _slot_at(self, entry: Entry) -> Slot | None:
         reply, order = int(entry["reply"]), int(entry["order"])

@@ -179,12 +179,14 @@ class Transcript:
         return sum(schema.estimate_tokens(message) for _, message in self._ledger.shown())
 
     @_exclusive
-    async def append(self, messages: Sequence[Message]) -> None:
-        """Store messages; durable when this returns. Raises `TranscriptChanged` for one that is not of the format.
+    async def append(self, messages: Sequence[Message], used: Entry | None = None) -> None:
+        """Store messages, and what a reply among them `used`; durable when this returns. Raises `TranscriptChanged` for one that is not of the format.
 
         A reply opens its calls; a result answers its call. A result that `answer` recorded already is not stored twice. When
         the conversation goes on although calls are open, these get an error result first: no request may lack one."""
         await self._append(messages)
+        if used is not None:
+            await self._journal({"kind": "used", **used})
 
     @_exclusive
     async def match(self, messages: Sequence[Message], *, follow: bool = False) -> int:

@@ -42,6 +42,10 @@ Store = Annotated[
         "configuration says, or in the state folder.",
     ),
 ]
+StorePlace = Annotated[
+    str | None,
+    typer.Option("--store", metavar="FOLDER|URL", help="Where the sessions are; by default the configuration's store."),
+]
 Mcp = Annotated[
     list[Path] | None,
     typer.Option(

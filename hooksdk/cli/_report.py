@@ -17,6 +17,7 @@ from hooksdk.cli._sessions.history import read_as_sent
 from hooksdk.cli._sessions.ids import place_of
 from hooksdk.cli._sessions.look import Damaged, with_session
 from hooksdk.cli._traces import configured_files, session_records
+from hooksdk.costs import PriceList
 from hooksdk.errors import HookSDKError, StoreError, did_you_mean
 from hooksdk.histories import HistoryError
 from hooksdk.report import NoTrace, Report, StoredSession, build, is_page, read_trace, render
@@ -66,7 +67,7 @@ def report(options: ReportOptions) -> int:
         _check_run(records, options.run_id)
     try:
         made = build(records, sessions, title=found.name if not sessions and records is None else "", sources=found.sources,
-                     run_id=options.run_id)  # fmt: skip
+                     run_id=options.run_id, prices=PriceList(project_config(options.project).prices))  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, HookSDKError) or not sessions:
             raise

@@ -1,6 +1,7 @@
 """Whether trims pay: a trim makes every later request smaller, and the provider's prompt cache begin anew where it stands.
 
-`estimate` weighs the two, `Clearing` decides with it what to clear, and `replay` tells what a whole history would have cost.
+`estimate` weighs the two, `Clearing` decides with it what to clear, `replay` tells what a whole history would have cost, and
+`PriceList` says what tokens cost in money.
 
 ```python
 from hooksdk.costs import Prices, replay
@@ -14,7 +15,7 @@ assert (bill.requests, bill.read) == (1, 0)
 
 from __future__ import annotations
 
-from hooksdk.costs._caches import MarkedCache, NoCache, PrefixCache, PromptCache
+from hooksdk.costs._caches import MarkedCache, NoCache, PrefixCache, PromptCache, cache_of
 from hooksdk.costs._clearing import Clearing
 from hooksdk.costs._estimate import (
     NO_CACHE_PRICES,
@@ -26,6 +27,7 @@ from hooksdk.costs._estimate import (
     estimate,
     estimate_change,
 )
+from hooksdk.costs._money import ModelCost, Price, PriceList, Spent, check_prices, in_dollars
 from hooksdk.costs._replay import (
     Bill,
     Marks,
@@ -38,6 +40,8 @@ from hooksdk.costs._replay import (
     never,
     replay,
 )
+from hooksdk.costs._requests import Request, model_name, requests_in
+from hooksdk.costs._stored import CacheReading, cache_readings, replay_as_stored
 from hooksdk.costs._usage import Usage, usage_of
 
 __all__ = [
@@ -45,25 +49,38 @@ __all__ = [
     "PREFIX_PRICES",
     "PRICES",
     "Bill",
+    "CacheReading",
     "Clearing",
     "MarkedCache",
     "Marks",
+    "ModelCost",
     "Moment",
     "NoCache",
     "Policy",
     "PrefixCache",
+    "Price",
+    "PriceList",
     "Prices",
     "PromptCache",
+    "Request",
+    "Spent",
     "TrimCost",
     "Usage",
     "at_each_agent_end",
     "at_each_request",
+    "cache_of",
     "cache_prices",
+    "cache_readings",
+    "check_prices",
     "clearing",
     "estimate",
     "estimate_change",
+    "in_dollars",
     "mark_last",
+    "model_name",
     "never",
     "replay",
+    "replay_as_stored",
+    "requests_in",
     "usage_of",
 ]

@@ -107,6 +107,29 @@ class NoCache:
         return Usage(fresh=sum(block.tokens for block in request))
 
 
+def cache_of(model: str, prices: Prices | None = None) -> PromptCache | None:
+    """The cache that the provider of this model has, by `PROVIDER:NAME` or the name alone, with nothing in it; None where no rule
+    of it is known. `prices` beat those that come with the cache.
+
+    ```python
+    from hooksdk.costs import MarkedCache, cache_of
+
+    assert isinstance(cache_of("anthropic:claude-sonnet-4-5"), MarkedCache)
+    assert cache_of("acme:small") is None
+    ```
+    """
+    provider, _, name = model.rpartition(":")
+    if "claude" in name or provider == "anthropic":
+        return MarkedCache(prices or PRICES)
+    if name.rpartition("/")[2].startswith(_WITH_PREFIXES):
+        return PrefixCache(prices or PREFIX_PRICES)
+    return None
+
+
+_WITH_PREFIXES = ("gpt-", "chatgpt-", "o1", "o3", "o4", "gemini-")
+"""How names of OpenAI's and Google's models begin: servers of others that speak OpenAI's API have other models."""
+
+
 def _sizes(request: Sequence[CacheBlock]) -> list[int]:
     """The tokens up to the end of each block."""
     total, sizes = 0, list[int]()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
+from typing import final
 
 from hooksdk.calls import ResultInfo
 from hooksdk.costs._caches import PrefixCache, PromptCache
@@ -11,7 +12,7 @@ from hooksdk.costs._clearing import Clearing
 from hooksdk.costs._estimate import PRICES, Prices
 from hooksdk.costs._usage import Usage
 from hooksdk.formats import Message, MessageFormat
-from hooksdk.formats.prompt_cache import CacheBlock, choose_marks
+from hooksdk.formats.prompt_cache import LONG_TOKENS, CacheBlock, choose_marks
 from hooksdk.transcript import Ledger, message_tokens, plan_trim
 
 
@@ -113,9 +114,8 @@ def replay(
     within a run the cache stays warm. `lossless` leaves out what trims cost: with `at_each_request` that is the least which
     trims could bring the bill down to."""
     ledger = Ledger(message_format)
-    provider = cache or PrefixCache(prices, least=0, step=1)
-    marked: set[Hashable] = set()
-    used, requests, trims, drains, cached = Usage(), 0, 0, 0, 0
+    sender = Sender(cache or PrefixCache(prices, least=0, step=1), marks)
+    requests, trims, drains, cached = 0, 0, 0, 0
     now = last_request = 0.0
 
     def ask(*, agent_end: bool) -> None:
@@ -138,24 +138,44 @@ def replay(
     for position, message in enumerate(messages):
         if message_format.is_reply(message):
             ask(agent_end=False)
-            blocks = _request(ledger, messages[:position], message_format, lossless=lossless)
-            for at in marks(blocks, marked) if blocks else ():
-                blocks[at].life = "5m"
-                marked.add(blocks[at].key)
-            used += provider.send(blocks, now)
+            sender.send(request_of(ledger, messages[:position], message_format, lossless=lossless), now)
             requests, cached, last_request = requests + 1, position, now
         ledger.add(message)
         if _ends_run(messages, position, message_format):
             ask(agent_end=True)
             now += pause
-    return Bill(
-        requests=requests, tokens=used.prompt, read=used.read, written=used.written, fresh=used.fresh, trims=trims,
-        drains=drains, prices=provider.prices,
-    )  # fmt: skip
+    return sender.bill(requests, trims, drains)
 
 
-def _request(
-    ledger: Ledger, messages: Sequence[Message], message_format: MessageFormat, *, lossless: bool
+@final
+class Sender:
+    """Marks requests as they are sent, and adds up what the cache makes of them."""
+
+    def __init__(self, cache: PromptCache, marks: Marks = choose_marks) -> None:
+        self._cache, self._marks = cache, marks
+        self._marked: set[Hashable] = set()
+        self.used = Usage()
+
+    def send(self, blocks: list[CacheBlock], now: float) -> Usage:
+        """One request."""
+        for at in self._marks(blocks, self._marked) if blocks else ():
+            blocks[at].life = "5m"
+            self._marked.add(blocks[at].key)
+        used = self._cache.send(blocks, now)
+        self.used += used
+        return used
+
+    def bill(self, requests: int, trims: int, drains: int) -> Bill:
+        """Of all so far."""
+        used = self.used
+        return Bill(
+            requests=requests, tokens=used.prompt, read=used.read, written=used.written, fresh=used.fresh, trims=trims,
+            drains=drains, prices=self._cache.prices,
+        )  # fmt: skip
+
+
+def request_of(
+    ledger: Ledger, messages: Sequence[Message], message_format: MessageFormat, *, lossless: bool = False
 ) -> list[CacheBlock]:
     """The blocks of the view; a message's last block has all of its tokens."""
     infos: dict[int, list[ResultInfo]] = {}
@@ -173,7 +193,8 @@ def _request(
             info = results[at] if at < len(results) else None
             blocks.append(CacheBlock(
                 key=(key, at), tokens=tokens if at == count - 1 else 0, section=section, message=position, result=info is not None,
-                long=info is not None and info.trimmable, trimmed=info is not None and info.trimmed,
+                long=info is not None and not info.trimmed and info.tokens >= LONG_TOKENS,
+                trimmed=info is not None and info.trimmed,
             ))  # fmt: skip
     return blocks
 

@@ -19,6 +19,8 @@ class Usage:
     """Those that the provider's cache held."""
     written: int = 0
     """Those that it took, where the provider charges for that: Anthropic alone says so."""
+    written_1h: int = 0
+    """Of `written`, those that it keeps for an hour, which costs more."""
     output: int = 0
     """Tokens of the replies, thinking among them."""
 
@@ -30,7 +32,7 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             fresh=self.fresh + other.fresh, read=self.read + other.read, written=self.written + other.written,
-            output=self.output + other.output,
+            written_1h=self.written_1h + other.written_1h, output=self.output + other.output,
         )  # fmt: skip
 
 
@@ -55,10 +57,11 @@ def usage_of(counts: Mapping[str, Any] | None) -> Usage | None:
     if read is None:
         details = as_object(counts.get("prompt_tokens_details")) or as_object(counts.get("input_tokens_details"))
         read = _count(details, "cached_tokens") or _count(counts, "cachedContentTokenCount") or 0
-    fresh = (prompt or 0) if apart else max((prompt or 0) - read, 0)
+    hour = _count(as_object(counts.get("cache_creation")), "ephemeral_1h_input_tokens") or 0
     return Usage(
-        fresh=fresh, read=read, written=written, output=(output or 0) + (_count(counts, "thoughtsTokenCount") or 0)
-    )
+        fresh=(prompt or 0) if apart else max((prompt or 0) - read, 0), read=read, written=written, written_1h=min(hour, written),
+        output=(output or 0) + (_count(counts, "thoughtsTokenCount") or 0),
+    )  # fmt: skip
 
 
 def _count(counts: Mapping[str, Any], *names: str) -> int | None:

@@ -18,7 +18,7 @@ from hooksdk.errors import refuse
 from hooksdk.formats.content import NOTE, content_text, size_of
 from hooksdk.values import as_list, as_object, is_list, is_object
 
-__all__ = ["LOOK_BACK", "MOST_MARKS", "CacheBlock", "CacheMarks", "choose_marks", "request_blocks"]
+__all__ = ["LONG_TOKENS", "LOOK_BACK", "MOST_MARKS", "CacheBlock", "CacheMarks", "choose_marks", "request_blocks"]
 
 MOST_MARKS = 4
 """How many marks one request may have."""

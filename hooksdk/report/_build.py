@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hooksdk.costs import PriceList
 from hooksdk.errors import HookSDKError
 from hooksdk.formats import get_format
 from hooksdk.report._join import explain_trims, join
@@ -58,18 +59,21 @@ def build(
     title: str = "",
     sources: Sequence[str] = (),
     run_id: str | None = None,
+    prices: PriceList | None = None,
 ) -> Report:
     """The content of a page. `trace` is the records of [trace_file](trace_file.md), as `json.loads` reads its lines; with
-    `run_id` only that run is shown. `sources` are sentences that say what it is made from. Raises what `StoredSession.ledger`
+    `run_id` only that run is shown. `sources` are sentences that say what it is made from. `prices` say what was paid; by default those of
+    the package `genai-prices`, where it is installed. Raises what `StoredSession.ledger`
     raises."""
-    runs = [] if trace is None else read_runs(trace)
+    prices = PriceList() if prices is None else prices
+    runs = [] if trace is None else read_runs(trace, prices)
     if run_id is not None:
         runs = [run for run in runs if run.run_id == run_id]
     shown = runs[-RUNS_SHOWN:]
     room = Room()
     read: list[Session] = []
     for stored in sessions:
-        session, ledger = read_stored(stored, room)
+        session, ledger = read_stored(stored, room, prices)
         read.append(session)
         own = [run for run in shown if run.session_id == stored.session_id]
         join(own, ledger, stored.journal, room)

@@ -154,6 +154,25 @@ class Shares:
 
 
 @dataclass(kw_only=True)
+class Paid:
+    """What the requests to one model used and cost, as its provider counted them."""
+
+    model: str
+    requests: int
+    prompt: int
+    """Tokens of the prompts, those from the cache among them."""
+    read: int
+    written: int
+    output: int
+    dollars: float | None
+    """None where nobody knows a price."""
+    without_cache: float | None
+    """What the same tokens would have cost without a cache."""
+    source: str
+    """Whose price it is and of which day, or why there is none."""
+
+
+@dataclass(kw_only=True)
 class Run:
     """One run of a session, from the trace."""
 
@@ -171,6 +190,7 @@ class Run:
     attempts: int
     requests: int
     usage: dict[str, float]
+    paid: list[Paid]
     calls: int
     by_status: dict[str, int]
     asked: int
@@ -300,6 +320,10 @@ class Session:
     trims: list[TrimLine]
     searches: list[Search]
     requests: int
+    paid: list[Paid]
+    """Empty where no usage is stored with it."""
+    cache: list[str]
+    """Where the provider's cache held much less than it should have, or more: a sentence each."""
     bills: list[Bill]
     """Empty where they would take too long, or where the format is a host's own."""
 

@@ -13,6 +13,7 @@ from hooksdk.costs import usage_of
 from hooksdk.report import _sections as sections
 from hooksdk.report._html import Child, Html, escaped, join, tag
 from hooksdk.report._model import Report, Run, Session
+from hooksdk.report._paid import paid_section
 from hooksdk.report._timeline import timeline
 from hooksdk.report._words import badge, code, counted, duration, moment, percent, section, table, tile, tiles
 
@@ -164,7 +165,8 @@ def _session(session: Session, *, with_trims: bool) -> Html:
     note = f"{session.format or 'no format yet'} · {counted(session.count, 'message')} · {counted(session.results, 'tool result')}"
     return section(
         2, join("Session ", code(session.session_id)), sections.searches(session),
-        sections.trims(session.trims) if with_trims else None, sections.bills(session), sections.transcript(session), note=note,
+        sections.trims(session.trims) if with_trims else None,
+        paid_section(session.paid, session.cache), sections.bills(session), sections.transcript(session), note=note,
     )  # fmt: skip
 
 

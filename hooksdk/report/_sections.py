@@ -19,6 +19,7 @@ from hooksdk.report._model import (
     Step,
     TrimLine,
 )
+from hooksdk.report._paid import paid_words
 from hooksdk.report._timeline import approval_words, tone_of, word_of
 from hooksdk.report._words import badge, code, counted, offset, percent, quote, section, table
 
@@ -218,6 +219,8 @@ def _pays(line: TrimLine) -> str:
 def run_cost(run: Run) -> Html | None:
     """What the model used, as its provider told it."""
     rows: list[Sequence[Child]] = [(name.replace("_", " "), f"{value:,.0f}") for name, value in run.usage.items()]
+    if run.paid:
+        rows.append(("in money", paid_words(run.paid)))
     if run.requests and run.catalogs:
         first = run.catalogs[-1]
         rows.append(("tool definitions of all requests, as offered", f"{first.tokens_offered * run.requests:,}"))
@@ -236,8 +239,8 @@ def bills(session: Session) -> Html | None:
     if not session.requests:
         return None
     if not session.bills:
-        words = f"With {session.count:,} messages this takes long. Of an exported session "
-        note = join(words, code("hooksdk sessions cost FILE"), " works it out.")
+        words = f"With {session.count:,} messages this takes long: "
+        note = join(words, code("hooksdk sessions cost ID"), " works it out.")
         return section(3, "Cost of the prompts", note=note)
     if session.bills[-1].share > WORTH_IT:
         note = f"{counted(session.requests, 'request')}, {session.bills[0].tokens:,} tokens of prompts. Trims could save next to nothing of it."

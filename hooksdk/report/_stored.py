@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hooksdk import schema
-from hooksdk.costs import PRICES, at_each_request, clearing, never, replay
+from hooksdk.costs import PRICES, PriceList, at_each_request, cache_readings, clearing, never, replay, requests_in
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 from hooksdk.formats.content import describe_part
 from hooksdk.records import searches_in
 from hooksdk.report import _model as model
+from hooksdk.report._paid import read_paid
 from hooksdk.report._texts import Room, arguments_text, as_text, as_texts
 from hooksdk.transcript import Entry, Ledger, ResultRow
 from hooksdk.values import as_list, as_object
@@ -55,7 +56,7 @@ class StoredSession:
         return Ledger.replay(self.messages, entries, form)
 
 
-def read_stored(stored: StoredSession, room: Room) -> tuple[model.Session, Ledger]:
+def read_stored(stored: StoredSession, room: Room, prices: PriceList) -> tuple[model.Session, Ledger]:
     """What a page shows of a session, and its state."""
     ledger = stored.ledger()
     before = sum(map(schema.estimate_tokens, ledger.messages))
@@ -72,6 +73,7 @@ def read_stored(stored: StoredSession, room: Room) -> tuple[model.Session, Ledge
         summary=[reader.in_place(place) for place in ledger.base if not isinstance(place, int)],
         trims=_trims(stored.journal, ledger), searches=_searches(ledger),
         requests=sum(map(ledger.format.is_reply, ledger.messages)) if ledger.format else 0, bills=_bills(ledger),
+        paid=read_paid(requests_in(stored.journal), prices), cache=_cache(ledger, stored.journal),
     )  # fmt: skip
     return session, ledger
 
@@ -179,6 +181,13 @@ def _query(group: Mapping[str, Any]) -> model.Query:
     ]  # fmt: skip
     notes = as_texts([group.get("already_offered"), group.get("weak")])
     return model.Query(query=as_text(group.get("query")), hits=hits, note=" ".join(notes))
+
+
+def _cache(ledger: Ledger, journal: Sequence[Mapping[str, Any]]) -> list[str]:
+    if ledger.format is None or len(ledger.messages) > BILL_MESSAGES:
+        return []
+    readings = cache_readings(ledger.messages, journal, ledger.format)
+    return [f"{one.model}: {one.difference}" for one in readings if one.difference]
 
 
 def _bills(ledger: Ledger) -> list[model.Bill]:

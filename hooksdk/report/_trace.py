@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from hooksdk.costs import PriceList, Request, model_name, usage_of
 from hooksdk.report._model import (
     Approval,
     Catalog,
@@ -19,6 +20,7 @@ from hooksdk.report._model import (
     TrimLine,
     WithheldTools,
 )
+from hooksdk.report._paid import read_paid
 from hooksdk.report._texts import as_count, as_number, as_text, as_texts
 from hooksdk.values import as_object, is_list
 
@@ -29,7 +31,7 @@ OUTSIDE = {"hook", "decision", "trim_queued", "restore_queued", "trim_drained", 
 """Kinds that are worth a section of their own where they stand outside of all runs."""
 
 
-def read_runs(records: Iterable[Record]) -> list[Run]:
+def read_runs(records: Iterable[Record], prices: PriceList) -> list[Run]:
     """The runs of these records, by their begin."""
     by_run: dict[tuple[str, str], list[Record]] = defaultdict(list)
     parents: dict[str, str] = {}
@@ -41,7 +43,7 @@ def read_runs(records: Iterable[Record]) -> list[Run]:
         if run_id or kind in OUTSIDE:
             by_run[session_id, run_id].append(record)
     runs = [
-        _RunReader(session_id, run_id, parents.get(session_id, "")).read(lines)
+        _RunReader(session_id, run_id, parents.get(session_id, "")).read(lines, prices)
         for (session_id, run_id), lines in by_run.items()
     ]
     runs.sort(key=lambda run: run.started)
@@ -73,9 +75,10 @@ class _RunReader:
         self._catalogs: list[Catalog] = []
         self._trims: list[TrimLine] = []
         self._usage: dict[str, float] = defaultdict(float)
+        self._requests: list[Request] = []
         self._facts: dict[str, Any] = {}
 
-    def read(self, records: list[Record]) -> Run:
+    def read(self, records: list[Record], prices: PriceList) -> Run:
         """The run of these records, which are in order."""
         self._start = as_number(records[0].get("time"))
         end = self._start
@@ -97,7 +100,7 @@ class _RunReader:
             number=0, session_id=session_id, run_id=run_id, agent_id=as_text(records[0].get("agent_id")), parent=parent,
             model=self._facts.get("model", ""), trigger=self._facts.get("trigger", ""), started=self._start,
             seconds=seconds, reason=self._facts.get("reason", ""), attempts=self._facts.get("attempts", 1),
-            requests=sum(step.kind == "model" for step in self._steps), usage=dict(self._usage),
+            requests=sum(step.kind == "model" for step in self._steps), usage=dict(self._usage), paid=read_paid(self._requests, prices),
             calls=len(calls), by_status=dict(Counter(step.status or "open" for step in calls)),
             asked=len(approvals), granted=sum(bool(approval.granted) for approval in approvals),
             searches=sum(step.tool in beside and step.status == "ok" for step in calls), shares=_shares(self._steps, seconds),
@@ -120,7 +123,7 @@ class _RunReader:
     # The run
 
     def _take_run_started(self, record: Record, at: float) -> None:
-        self._facts |= {"model": as_text(record.get("model")), "trigger": as_text(record.get("trigger"))}
+        self._facts |= {name: as_text(record.get(name)) for name in ("model", "provider", "trigger")}
         self._with_hooks(self._add("start", at, "the run begins"))
 
     def _take_attempt_started(self, record: Record, at: float) -> None:
@@ -163,6 +166,9 @@ class _RunReader:
         step = self._model or self._add("model", at, "the model")
         self._model = None
         step.seconds = at - step.at
+        if used := usage_of(as_object(record.get("usage"))):
+            model = model_name(self._facts.get("provider"), self._facts.get("model"))
+            self._requests.append(Request(model=model, usage=used, time=self._start + at))
         usage = {
             str(name): as_number(value)
             for name, value in as_object(record.get("usage")).items()

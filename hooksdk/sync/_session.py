@@ -11,6 +11,7 @@ from hooksdk import session as session_side
 from hooksdk.agent import DEFAULT_LIMITS, Limits, OnText, Outcome
 from hooksdk.calls import TrimReceipt
 from hooksdk.config import Config
+from hooksdk.costs import Request
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat
 from hooksdk.hooks import SessionEndReason
 from hooksdk.host import Plugin, T
@@ -70,6 +71,11 @@ class Session(Opened[session_side.Session]):
     def trimmed(self) -> Mapping[tuple[str, int], str]:
         """By call id, and which of the results with this id in the view: the text in the place of each trimmed result."""
         return self._read("trimmed")
+
+    @property
+    def requests(self) -> list[Request]:
+        """What each of its requests used, where the provider counted: `PriceList.spent` says what that cost so far."""
+        return self._read("requests")
 
     def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
         """Shorten a tool result for the model, by its handle or call id: applied at once, or at the end of the run that is

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import anyio
@@ -198,3 +199,19 @@ def test_the_page_is_opened_in_the_browser_that_the_user_has_set(played: Path, t
     done = run(("report", str(played / "trace.jsonl"), "--open"), folder=tmp_path, environment=with_browser)
     assert done.code == 0, done.err
     assert (tmp_path / "opened").read_text().strip() == (tmp_path / "trace.html").as_uri()
+
+
+def test_what_was_paid_stands_on_the_page_by_the_user_s_own_prices(tmp_path: Path) -> None:
+    anyio.run(play_runs, tmp_path)
+    user = tmp_path / "none" / "hooksdk" / "config.toml"
+    user.parent.mkdir(parents=True)
+    user.write_text('[prices."acme:scripted"]\ninput = 1000.0\noutput = 0.0\n')
+    both = ("test", "--store", tmp_path / "sessions", "--trace", tmp_path / "trace.jsonl")
+    report(tmp_path, *both, "-o", "both.html")
+    page = read_page((tmp_path / "both.html").read_text("utf-8"))
+    paid = part(page, "What was paid")
+    ((model, requests, prompts, *_, dollars, bare),) = rows(paid)
+    assert (model, requests, dollars) == ("scripted", "4", bare)
+    assert dollars == f"${int(prompts.replace(',', '')) / 1_000:,.2f}"
+    assert "prices: [prices]." in words(paid)
+    assert re.search(r"in money \$[\d.]+ by \[prices\]", words(part(part(page, "Run 1"), "Cost")))

@@ -86,7 +86,22 @@ async def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(provider:
     assert "you         Add 2 and 3.\n" in done.err
     assert "turn 1   add\n         a=2, b=3\n         ✓ ok, " in done.err
     assert done.complaint.startswith("run         2 turns, 1 call; ")
-    assert re.search(r"; \d+ tokens of schemas; the model used \d+ tokens; session \w+$", done.complaint)
+    assert re.search(
+        r"; \d+ tokens of schemas; the model used \d+ tokens, 0 % of its prompts from the cache; session \w+$",
+        done.complaint,
+    )
+
+
+async def test_the_last_line_says_what_was_paid_and_of_which_day_the_price_is(tmp_path: Path) -> None:
+    async with ScriptedServer(["Fine.", "Still fine."]) as server:
+        model = ["--model", "openai:gpt-5"]
+        done = await hooksdk("run", *model, "How are you?", folder=tmp_path, server=server)
+        told = await hooksdk("run", *model, "--continue", "--json", "And now?", folder=tmp_path, server=server)
+    price = r"\$0\.\d{4} by genai-prices [\d.]+ of 20\d\d-\d\d-\d\d"
+    assert re.search(rf" tokens, 0 % of its prompts from the cache, {price}; session \w+$", done.complaint)
+    cost = told.json()["cost"]
+    assert (cost["requests"], [one["model"] for one in cost["models"]]) == (1, ["openai:gpt-5"]), "of this run alone"
+    assert cost["dollars"] == pytest.approx((1.25 * cost["prompt"] + 10 * cost["output"]) / 1e6)
 
 
 async def test_the_model_is_sent_the_system_message_the_prompt_and_the_key(tmp_path: Path) -> None:
@@ -152,9 +167,10 @@ async def test_json_is_one_document_on_stdout(tmp_path: Path) -> None:
     async with ScriptedServer(add_up) as server:
         done = await hooksdk("run", *MODEL, "--json", "--mcp", servers, "Add.", folder=tmp_path, server=server)
     told = done.json()
-    assert told.keys() == {"schema", "session", "text", "reason", "turns", "attempts", "stats"}
+    assert told.keys() == {"schema", "session", "text", "reason", "turns", "attempts", "stats", "cost"}
     assert (told["schema"], told["text"], told["reason"]) == (1, "The answer is 5.", "completed")
     assert (told["turns"], told["attempts"], told["stats"]["tool_calls"]) == (2, 1, {"ok": 1})
+    assert (told["cost"]["requests"], told["cost"]["dollars"]) == (2, None)
 
 
 @pytest.mark.parametrize("argument", [("-",), ()])

@@ -137,6 +137,8 @@ WRONG = {
     "seconds": ("[timeouts]\nagent_end = 0", "'timeouts.agent_end': Input should be greater than 0 (got 0)"),
     "words for seconds": ('[timeouts]\nagent_end = "soon"', "'timeouts.agent_end': Input should be a valid number"),
     "list": ('deny = "a"', "'deny': Input should be a valid list (got 'a')"),
+    "price": ('[prices."a:b"]\ninptu = 3', "'prices': 'a:b': 'inptu' is not a price. Did you mean 'input'?"),
+    "price without a provider": ("[prices]\nclaude = 3", "'prices': 'claude' is no model: write PROVIDER:NAME"),
     "table": ("plugins = 3", "'plugins': Input should be a valid dictionary (got 3)"),
 }  # fmt: skip
 

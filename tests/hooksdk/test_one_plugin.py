@@ -90,23 +90,21 @@ async def test_the_same_file_in_a_loop_of_hooksdks(driver: type[Driver]):
     await denies_asks_and_trims(driver(), approver=ScriptedApprover(Later()))
 
 
-async def test_the_same_file_in_the_sdk_whose_own_program_asks_in_place_and_keeps_its_messages():
+async def test_the_same_file_in_claude_sdk_whose_own_program_asks_in_place_and_keeps_its_messages():
     pytest.importorskip("hooksdk.adapters.claude_sdk", reason="claude_sdk is not installed", exc_type=ImportError)
-    from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny
-
-    from tests.hooksdk.claude_sdk_driver import ClaudeSDKDriver
-
+    sdk: Any = importlib.import_module("claude_agent_sdk")
+    driver: Any = importlib.import_module("tests.hooksdk.claude_sdk_driver")
     asked: list[str] = []
 
-    async def person(
-        name: str, arguments: dict[str, Any], context: Any
-    ) -> PermissionResultAllow | PermissionResultDeny:
+    async def person(name: str, arguments: dict[str, Any], context: Any) -> Any:
         if name == "list_files":
-            return PermissionResultAllow()
+            return sdk.PermissionResultAllow()
         asked.append(context.decision_reason)
-        return PermissionResultAllow() if arguments["path"] == "a.txt" else PermissionResultDeny(message="keep it")
+        return (
+            sdk.PermissionResultAllow() if arguments["path"] == "a.txt" else sdk.PermissionResultDeny(message="keep it")
+        )
 
-    playing, deleted = ClaudeSDKDriver(), list[str]()
+    playing, deleted = driver.ClaudeSDKDriver(), list[str]()
     playing.more = {"can_use_tool": person, "allowed_tools": []}
     asks = [call("delete_file", path="a.txt"), call("delete_file", path="b.txt")]
     script = [[call("list_files", path="."), call("delete_file", path="a.toml")], "listed", asks, "done"]

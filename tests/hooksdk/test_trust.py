@@ -381,6 +381,7 @@ WIDENING: dict[str, tuple[str, Callable[[Config], Any], Any, Any]] = {
     "a store elsewhere": ('store = "jsonl:/somewhere"', lambda config: config.store, None, "jsonl:/somewhere"),
     "a database elsewhere": ('store = "sqlite:////somewhere"', lambda config: config.store, None, "sqlite:////somewhere"),
     "a database on a server": ('store = "postgresql://h/d"', lambda config: config.store, None, "postgresql://h/d"),
+    "prices": ('[prices."a:b"]\ninput = 0\noutput = 0', lambda config: config.prices, {}, {"a:b": {"input": 0, "output": 0}}),
     "a store next door": ('store = "jsonl:../next"', lambda config: config.store and Path(config.store).name, None, "next"),
 }  # fmt: skip
 

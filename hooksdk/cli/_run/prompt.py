@@ -21,8 +21,10 @@ from hooksdk.cli._run.approver import approver_of
 from hooksdk.cli._run.provider import ATTEMPTS, CommandModel, ModelOptions
 from hooksdk.cli._run.timeline import Prose, Timeline
 from hooksdk.cli._sessions.ids import match_session, new_id, newest
+from hooksdk.cli._spent import spent_json, spent_words
 from hooksdk.cli._traces import trace_files
 from hooksdk.config import without_password
+from hooksdk.costs import PriceList, Spent
 from hooksdk.errors import did_you_mean
 from hooksdk.formats import get_format
 from hooksdk.stores import SqlStore, Store
@@ -83,6 +85,7 @@ def run_prompt(options: RunOptions) -> int:
     if options.as_json:
         document = {"schema": 1, "session": session_id, "text": outcome.text, "reason": outcome.reason}
         document |= {"turns": outcome.turns, "attempts": outcome.attempts, "stats": outcome.stats}
+        document["cost"] = spent_json(played.spent)
         print_json(document)
     elif outcome.text and not (prose.stream is sys.stdout and prose.has_told(outcome.text)):
         print(printable(outcome.text) if sys.stdout and sys.stdout.isatty() else outcome.text)
@@ -95,7 +98,7 @@ def run_prompt(options: RunOptions) -> int:
         command = "report" if played.trace else "sessions show"
         print_line(console, "look", one_line(_look_command(command, options, session_id)))
         print_line(console, "go on", one_line(_resume_command(options, session_id)))
-    print_line(console, "run", one_line(_summary(outcome, session_id)))
+    print_line(console, "run", one_line(_summary(outcome, played.spent, session_id)))
     if outcome.reason == "completed":
         return 0
     if outcome.reason == "paused":
@@ -115,6 +118,8 @@ class _Played:
     """Where it is kept; empty where it is not."""
     trace: str
     """The file that holds its trace, likewise."""
+    spent: Spent
+    """What this run used, and cost."""
 
 
 def _terminal(*, as_json: bool) -> TextIO | None:
@@ -154,6 +159,7 @@ async def _play(options: RunOptions, model: CommandModel, console: Console, pros
                 elif options.session is not None:
                     others = [one for one in await host.store.list_sessions() if one != session_id]
                     print_line(console, "session", one_line(f"{session_id} is new.{did_you_mean(session_id, others)}"))
+                before = len(session.requests)
                 try:
                     outcome = await run_agent(
                         session,
@@ -168,6 +174,7 @@ async def _play(options: RunOptions, model: CommandModel, console: Console, pros
                 except BaseException:
                     is_empty = not session.resumed and not any(map(get_format(model.format).is_reply, session.messages))
                     raise
+                spent = PriceList(host.config.prices).spent(session.requests[before:])
         except BaseException:
             if is_empty:  # nobody goes on with a question that no model has read
                 with anyio.CancelScope(shield=True):
@@ -176,7 +183,7 @@ async def _play(options: RunOptions, model: CommandModel, console: Console, pros
         traces = trace_files(host.plugins)
         return _Played(
             session=session_id, outcome=outcome, transcript=_transcript(host.store, session_id),
-            trace=str(traces[-1]) if traces else "",
+            trace=str(traces[-1]) if traces else "", spent=spent,
         )  # fmt: skip
 
 
@@ -223,7 +230,7 @@ def _place(store: Store) -> str:
     return str(store.directory.resolve()) if isinstance(store, JsonlStore) else "memory: gone when this command ends"
 
 
-def _summary(outcome: Outcome, session_id: str) -> str:
+def _summary(outcome: Outcome, spent: Spent, session_id: str) -> str:
     stats: Mapping[str, Any] = outcome.stats
     statuses: dict[str, int] = stats["tool_calls"]
     others = [f"{count} {status}" for status, count in statuses.items() if status != "ok"]
@@ -234,5 +241,5 @@ def _summary(outcome: Outcome, session_id: str) -> str:
         saved = f"{100 * (direct - offered) // direct} % saved by search"
         schemas = f"{offered:,} of {direct:,} tokens of schemas offered, {saved}"
     used = tokens_of(stats["usage"])
-    model = "the model tells no usage" if used is None else f"the model used {used:,} tokens"
+    model = "the model tells no usage" if used is None else f"the model used {used:,} tokens{spent_words(spent)}"
     return f"{counted(outcome.turns, 'turn')}, {calls}; {schemas}; {model}; session {session_id}"

@@ -7,15 +7,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from hooksdk.cli._options import Json, Project, seconds_of
+from hooksdk.cli._options import Json, Project, StorePlace, seconds_of
 from hooksdk.cli._sessions.cost import cost
 
 sessions_app = typer.Typer(help="Look at stored sessions, and change them.", no_args_is_help=True)
 
-StorePlace = Annotated[
-    str | None,
-    typer.Option("--store", metavar="FOLDER|URL", help="Where the sessions are; by default the configuration's store."),
-]
 SessionId = Annotated[
     str, typer.Argument(metavar="ID", help="As `hooksdk sessions list` shows it; `last` is the newest of this folder.")
 ]

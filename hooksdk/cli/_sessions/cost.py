@@ -1,29 +1,60 @@
-"""`hooksdk sessions cost`: what the requests of a history would have cost under several policies of trims."""
+"""`hooksdk sessions cost`: what the requests of a history cost, and would have cost under several policies of trims."""
 
 from __future__ import annotations
 
+import functools
 import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hooksdk.cli._console import counted, one_line, print_columns, print_json, stdout_console
-from hooksdk.cli._options import Json
+from hooksdk.cli._console import (
+    CommandProblem,
+    counted,
+    one_line,
+    print_columns,
+    print_json,
+    print_line,
+    stdout_console,
+)
+from hooksdk.cli._options import Json, Project, StorePlace
+from hooksdk.cli._project import project_config
 from hooksdk.cli._sessions.history import read_as_sent
+from hooksdk.cli._sessions.look import Look, look_at, with_session
+from hooksdk.cli._spent import spent_json
 from hooksdk.costs import (
     PRICES,
     Bill,
+    CacheReading,
     Clearing,
+    NoCache,
+    Policy,
+    PriceList,
     Prices,
+    PromptCache,
+    Spent,
     at_each_agent_end,
     at_each_request,
+    cache_of,
+    cache_readings,
     clearing,
+    in_dollars,
+    never,
     replay,
+    replay_as_stored,
+    requests_in,
 )
 from hooksdk.formats import Message, get_format
+from hooksdk.transcript import Entry
 
 RULE = Clearing()
+UNTRIMMED = "untrimmed"
+MILLION = 1_000_000
+NOT_KNOWN = "not known: no usage is stored with it, as with all sessions of version 0.2.0 and before"
 
 
 def _amount(value: float | None) -> float | None:
@@ -32,21 +63,58 @@ def _amount(value: float | None) -> float | None:
     return value
 
 
+@dataclass(frozen=True, kw_only=True)
+class _History:
+    """What is to be reckoned."""
+
+    messages: list[Message]
+    format: str
+    facts: dict[str, Any]
+    """What is said of it first in JSON."""
+    notes: Sequence[str] = ()
+    model: str = ""
+    """`PROVIDER:NAME`, or the name; empty where it is not known."""
+    journal: Sequence[Entry] | None = None
+    """Of a stored session."""
+
+
 def cost(
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="A history as sessions import reads it; - for stdin.", allow_dash=True),
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID|FILE",
+            help="A stored session, or a file as sessions import reads it; - for stdin.",
+        ),
     ],
     source: Annotated[
         str | None, typer.Option("--format", metavar="NAME", help="What the file is; guessed by default.")
     ] = None,
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="PROVIDER:NAME",
+            help="By whose prices and in whose cache.",
+            show_default="a session's own",
+        ),
+    ] = "",
     read: Annotated[
-        float,
-        typer.Option(min=0, callback=_amount, help="The price of a token from the cache; one without a cache is 1."),
-    ] = PRICES.read,
+        float | None,
+        typer.Option(
+            min=0,
+            callback=_amount,
+            help="The price of a token from the cache; one without a cache is 1.",
+            show_default=f"the model's, or {PRICES.read}",
+        ),
+    ] = None,
     write: Annotated[
-        float, typer.Option(min=0, callback=_amount, help="The price of a token that is written to the cache.")
-    ] = PRICES.write,
+        float | None,
+        typer.Option(
+            min=0,
+            callback=_amount,
+            help="The price of a token that is written to the cache.",
+            show_default=f"the model's, or {PRICES.write}",
+        ),
+    ] = None,
     life: Annotated[
         float, typer.Option(min=0, callback=_amount, help="Seconds that the cache lives without a request.")
     ] = PRICES.life,
@@ -75,33 +143,113 @@ def cost(
         int | None, typer.Option(min=1, metavar="TOKENS", help="The model's context window.")
     ] = None,
     as_json: Json = False,
+    project: Project = Path(),
+    store: StorePlace = None,
 ) -> None:
-    """Say what the requests of a history would have cost: untrimmed, with everything trimmed, and with clear_tool_results.
+    """Say what the requests of a stored session cost, and would have cost: without the cache, untrimmed, with everything trimmed,
+    and with clear_tool_results. Of a file, the latter.
 
-    The bill counts prompts only, in prices of a token without a cache. Tokens are estimates. The last row is the least that
+    What was paid comes from what the provider counted. The policies count prompts only, and their tokens are estimates: in
+    dollars where a price of the model is known, and in prices of a token without a cache. The last row is the least that
     trims could bring the bill down to: everything is short once the model has read it, and the cache is never lost.
     """
-    history = read_as_sent(file, source)
-    messages, name = history.messages, history.format
-    prices = Prices(read=read, write=write, life=life)
+    history = _history(target, source, project, store)
+    model = model or history.model
+    price_list = PriceList(project_config(project).prices if model else None)
+    price = price_list.price(model) if model else None
+    own = price.prices() if price else PRICES
+    prices = Prices(read=own.read if read is None else read, write=own.write if write is None else write, life=life)
     rule = Clearing(trigger=trigger, keep=keep, clear_at_least=clear_at_least)
-    bills = compare(messages, name, prices=prices, rule=rule, pause=pause, context_window=context_window)
-    whole = bills["untrimmed"]
+    cache = functools.partial(cache_of, model, prices) if cache_of(model) else None
+    bills = compare(
+        history.messages, history.format, prices=prices, rule=rule, pause=pause, context_window=context_window,
+        cache=cache, journal=history.journal, without_cache=bool(model),
+    )  # fmt: skip
+    whole, dollars = bills[UNTRIMMED], price.input / MILLION if price else None
+    document: dict[str, Any] = {
+        **history.facts, "format": history.format, "notes": list(history.notes), "messages": len(history.messages),
+        "requests": whole.requests, "prices": {"read": prices.read, "write": prices.write, "life": prices.life}, "pause": pause,
+    }  # fmt: skip
+    if model:
+        document |= {"model": model, "prices_of": price_list.source(model)}
+    spent, readings = None, list[CacheReading]()
+    if history.journal is not None:
+        spent = price_list.spent(requests_in(history.journal))
+        readings = cache_readings(history.messages, history.journal, get_format(history.format))
+        document["paid"] = spent_json(spent) if spent.requests else None
+        document["cache"] = [
+            {"model": one.model, "expected": one.expected, "read": one.read, "difference": one.difference}
+            for one in readings
+        ]
     if as_json:
-        print_json({
-            "schema": 1, "source": history.source, "format": name, "notes": list(history.notes), "messages": len(messages), "requests": whole.requests,
-            "prices": {"read": prices.read, "write": prices.write, "life": prices.life}, "pause": pause,
-            "policies": [{"policy": policy, **_entry(bill, whole)} for policy, bill in bills.items()],
-        })  # fmt: skip
+        policies = [{"policy": policy, **_entry(bill, whole, dollars)} for policy, bill in bills.items()]
+        print_json({"schema": 1, **document, "policies": policies})
         return
     console = stdout_console()
     console.print(
-        f"{counted(len(messages), 'message')} in format {name}, {counted(whole.requests, 'request')}", soft_wrap=True
+        f"{counted(len(history.messages), 'message')} in format {history.format}, {counted(whole.requests, 'request')}",
+        soft_wrap=True,
     )
     for note in history.notes:
         console.print(f"[yellow]note[/]  {one_line(note)}", soft_wrap=True)
-    headings = ("policy", "tokens", "share", "bill", "share", "trims", "drains")
-    print_columns(headings, [(policy, *cells(bill, whole)) for policy, bill in bills.items()])
+    if spent is not None:
+        _print_paid(spent, readings)
+    if model:
+        print_line(console, "prices", one_line(price_list.source(model)))
+    headings = ["policy", "tokens", "share", "bill", "share", "trims", "drains"]
+    rows = [[policy, *cells(bill, whole)] for policy, bill in bills.items()]
+    if dollars is not None:
+        headings.append("dollars")
+        rows = [[*row, in_dollars(bill.price * dollars)] for row, bill in zip(rows, bills.values(), strict=True)]
+    print_columns(headings, rows)
+
+
+def _history(target: str, source: str | None, project: Path, store: str | None) -> _History:
+    """The file of this name, or else the session. Raises `CommandProblem`, and `HistoryError`."""
+    if target == "-" or Path(target).expanduser().is_file():
+        found = read_as_sent(Path(target).expanduser(), source)
+        return _History(messages=found.messages, format=found.format, facts={"source": found.source}, notes=found.notes)
+    try:
+        session_id, look = with_session(project, store, target, look_at)
+    except CommandProblem as problem:
+        raise CommandProblem(f"{problem} And there is no such file.") from problem
+    if look.format_name is None or look.ledger.format is None:
+        raise CommandProblem(f"session '{session_id}' has no messages yet, or a format that is a host's own")
+    messages = [dict(message) for message in look.messages]
+    return _History(
+        messages=messages, format=look.format_name, facts={"session": session_id}, model=_model_of(look),
+        journal=look.journal,
+    )  # fmt: skip
+
+
+def _model_of(look: Look) -> str:
+    """The model that read most, or with which the session began."""
+    read = Counter[str]()
+    for request in requests_in(look.journal):
+        read[request.model] += request.usage.prompt
+    return read.most_common(1)[0][0] if read else look.about().model
+
+
+def _print_paid(spent: Spent, readings: Sequence[CacheReading]) -> None:
+    console = stdout_console()
+    if not spent.requests:
+        print_line(console, "paid", one_line(NOT_KNOWN))
+        return
+    headings = ("model", "requests", "prompts", "from the cache", "to the cache", "replies", "paid", "without a cache")
+    rows = [
+        (
+            one_line(one.model or "not known"), f"{one.requests:,}", f"{one.usage.prompt:,}", f"{one.usage.read:,}", f"{one.usage.written:,}",
+            f"{one.usage.output:,}", *("no price" if each is None else in_dollars(each) for each in (one.dollars, one.without_cache)),
+        )
+        for one in spent.models
+    ]  # fmt: skip
+    print_columns(headings, rows)
+    for said in (one.difference for one in readings):
+        if said:
+            print_line(console, "[yellow]cache[/]", one_line(said))
+    for one in spent.models[1:] if len(spent.models) > 1 else ():
+        if one.dollars is None or one.source != spent.models[0].source:
+            print_line(console, "prices", one_line(one.source))
 
 
 def compare(
@@ -112,32 +260,48 @@ def compare(
     rule: Clearing = RULE,
     pause: float = 0,
     context_window: int | None = None,
+    cache: Callable[[], PromptCache | None] | None = None,
+    journal: Sequence[Entry] | None = None,
+    without_cache: bool = False,
 ) -> dict[str, Bill]:
-    """The bill of a history under each policy, by its name."""
+    """The bill of a history under each policy, by its name. `cache` makes an empty one of the provider; by default it is one that
+    serves every beginning. With a `journal` there is a row for the trims that are stored, too."""
     form = get_format(format_name)
     own = clearing(rule, prices, context_window)
+
+    def bill(policy: Policy = never, *, lossless: bool = False) -> Bill:
+        return replay(
+            messages, form, policy, prices=prices, cache=cache and cache(), pause=pause, lossless=lossless
+        )  # fmt: skip
+
+    bills = {"untrimmed, without a cache": replay(messages, form, cache=NoCache())} if without_cache else {}
+    bills[UNTRIMMED] = bill()
+    if journal is not None:
+        bills["as it was"] = replay_as_stored(messages, journal, form, prices=prices, cache=cache and cache())
     return {
-        "untrimmed": replay(messages, form, prices=prices, pause=pause),
-        "everything old, at each run's end": replay(messages, form, at_each_agent_end, prices=prices, pause=pause),
-        "everything old, before each request": replay(messages, form, at_each_request, prices=prices, pause=pause),
-        "clear_tool_results": replay(messages, form, own, prices=prices, pause=pause),
-        "the least possible": replay(messages, form, at_each_request, prices=prices, pause=pause, lossless=True),
+        **bills,
+        "everything old, at each run's end": bill(at_each_agent_end),
+        "everything old, before each request": bill(at_each_request),
+        "clear_tool_results": bill(own),
+        "the least possible": bill(at_each_request, lossless=True),
     }
 
 
 def cells(bill: Bill, whole: Bill) -> list[str]:
     """A row of the table without its policy: tokens and bill, each with its share of the untrimmed one."""
-    entry = _entry(bill, whole)
+    entry = _entry(bill, whole, None)
     return [
         f"{bill.tokens:,}", f"{entry['tokens_share']:.3f}", f"{bill.price:,.0f}", f"{entry['bill_share']:.3f}",
         f"{bill.trims:,}", f"{bill.drains:,}",
     ]  # fmt: skip
 
 
-def _entry(bill: Bill, whole: Bill) -> dict[str, Any]:
-    return {
+def _entry(bill: Bill, whole: Bill, dollars: float | None) -> dict[str, Any]:
+    """`dollars` is the price of a token without a cache."""
+    entry = {
         "tokens": bill.tokens, "tokens_share": round(bill.tokens / whole.tokens, 4) if whole.tokens else 1.0,
         "read": bill.read, "written": bill.written, "bill": round(bill.price, 2),
         "bill_share": round(bill.price / whole.price, 4) if whole.price else 1.0,
         "trims": bill.trims, "drains": bill.drains,
     }  # fmt: skip
+    return entry if dollars is None else {**entry, "dollars": bill.price * dollars}
