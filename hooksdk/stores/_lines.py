@@ -19,7 +19,7 @@ def parse_line(path: Path, line: bytes, number: int) -> dict[str, Any]:
     """The object of a whole line. Raises `StoreError` with its place."""
     try:
         text = line.decode()
-        bare = text.strip(" ")
+        bare = text.strip(" \t\r\n")
         value, end = _DECODER.raw_decode(bare)
         if end != len(bare):
             value = json.loads(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import logging
@@ -193,7 +194,8 @@ class _Holder:
 
     def forget(self) -> None:
         """In a forked child: the lock is the parent's, and shall go with it."""
-        os.close(self._fd)
+        with contextlib.suppress(OSError):  # somebody closed all that was open
+            os.close(self._fd)
 
 
 _Folder = tuple[int, int, int]
