@@ -82,7 +82,7 @@ COLUMNS = [
     *(Column(f"OpenAI {read:.2g}".replace("0.", "."), Prices(read=read, write=1), PrefixCache) for read in (0.5, 0.25, 0.1)),
     Column("none", Prices(read=1, write=1), lambda _: NoCache()),
 ]  # fmt: skip
-HEAD = ["policy", *(column.name for column in COLUMNS), "drains", "lost"]
+HEAD = [*(column.name for column in COLUMNS), "drains", "lost"]
 
 
 # Policies
@@ -113,7 +113,7 @@ def beyond(trigger: int, *, keep: int = 3, least: int = 0) -> Policy:
 
 POLICIES: dict[str, Callable[[Prices], Policy]] = {
     "nothing": lambda _: never,
-    **{f"{turns} turns old, each request": lambda _, turns=turns: older_than(turns) for turns in (1, 3, 10)},
+    **{f"{turns} turn{'s' * (turns > 1)} old, each request": lambda _, turns=turns: older_than(turns) for turns in (1, 3, 10)},
     "all that is old, at each run's end": lambda _: at_each_agent_end,
     "over 500 tokens and 3 turns old": lambda _: older_than(3, least=500),
     "Anthropic's and LangChain's defaults: from 100,000, keep 3": lambda _: beyond(100_000),
@@ -326,7 +326,7 @@ def main() -> None:
         messages = long_session(pattern)
         values = len(needed_values(messages))
         print(f"\n{name}: {len(messages)} messages, {values} values that stood in results alone\n")
-        show(HEAD, measure(messages))
+        show([f"{name}: policy", *HEAD], measure(messages))
     if is_served:
         print()
         show(

@@ -254,7 +254,7 @@ class Run(AsyncOnly):
         check("run.record(stop_reason=...)", stop_reason, (str, type(None)), "text")
         if self._state.secrets.active:
             messages = [self._state.secrets.value(one) for one in messages]
-        await self._transcript.append(messages, used_by(self.info, counts))
+        await self._transcript.append(messages, used_by(self._state.info, counts))
         await self._show_replies(messages, counts, stop_reason)
         await self._parts.states.save()
 
