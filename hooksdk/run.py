@@ -15,19 +15,13 @@ from typing import Any, Self, final
 import anyio
 
 from hooksdk import hooks, schema
+from hooksdk._run import messages as messaging
 from hooksdk._run.around import AroundStack
 from hooksdk._run.call import call_once, end_calls
 from hooksdk._run.compaction import Compaction
 from hooksdk._run.judged import JudgedCall, judge_call
 from hooksdk._run.masked import MaskedEditor
-from hooksdk._run.messages import (
-    PreparedMessages,
-    before_model_call,
-    call_of,
-    drain_trims,
-    take_messages,
-    used_by,
-)
+from hooksdk._run.messages import PreparedMessages
 from hooksdk._run.parts import RunParts
 from hooksdk._run.prompts import prompt_text
 from hooksdk._run.room import record_again
@@ -227,11 +221,11 @@ class Run(AsyncOnly):
         their trims, and no compaction is told."""
         self._state.check_transcript()
         if messages is not None:
-            await self._show_replies(await take_messages(self._state, messages, follow=follow))
+            await self._show_replies(await messaging.take_messages(self._state, messages, follow=follow))
         await self._transcript.close_turn("not run: no result came before the next model call")
         if self._parts.drain_early:
-            await drain_trims(self._state)
-        prepared = await before_model_call(self._state, follow=follow)
+            await messaging.drain_trims(self._state)
+        prepared = await messaging.before_model_call(self._state, follow=follow)
         self._state.asked_model = True
         self._state.stats.sent(prepared)
         await self._state.trace(ModelCalled(messages=len(prepared), characters=self._state.stats.message_characters))
@@ -254,7 +248,7 @@ class Run(AsyncOnly):
         check("run.record(stop_reason=...)", stop_reason, (str, type(None)), "text")
         if self._state.secrets.active:
             messages = [self._state.secrets.value(one) for one in messages]
-        await self._transcript.append(messages, used_by(self._state.info, counts))
+        await self._transcript.append(messages, messaging.used_by(self._state.info, counts))
         await self._show_replies(messages, counts, stop_reason)
         await self._parts.states.save()
 
@@ -296,7 +290,7 @@ class Run(AsyncOnly):
         resumed, is not run again: that result is the answer, and while somebody else makes the same call, the one that comes of
         that. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
         self._state.check_open()
-        call = call_of(self._state, call, "run.call_tool(...)")
+        call = messaging.call_of(self._state, call, "run.call_tool(...)")
         return await call_once(self._state, CallInProgress(call, runs_at_once=True, only=only))
 
     async def judge(
@@ -306,7 +300,9 @@ class Run(AsyncOnly):
         One that was judged before is judged again, with the arguments of then, and what was approved of it is not asked again.
         `only` is as for `call_tool`."""
         self._state.check_open()
-        return await judge_call(self._state, CallInProgress(call_of(self._state, call, "run.judge(...)"), only=only))
+        return await judge_call(
+            self._state, CallInProgress(messaging.call_of(self._state, call, "run.judge(...)"), only=only)
+        )
 
     # Between turns
 

@@ -138,21 +138,19 @@ class Session(AsyncOnly):
         return self._need_transcript().ask(lambda ledger: requests_in(ledger.used))
 
     async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
-        """Shorten a tool result for the model, by its handle or call id: applied at once, or at the end of the run that is
-        open. Raises `UnknownResult`."""
+        """Shorten a tool result for the model, by its handle or call id, as `results.trim` does. Raises `UnknownResult`."""
         return await self.results.trim(reference, replacement, reason=reason)
 
     async def restore(self, reference: str) -> TrimReceipt:
-        """Let the model see a trimmed result whole again: at once, or from the end of the open run on. Raises
-        `UnknownResult`."""
+        """Let the model see a trimmed result whole again, as `results.restore` does. Raises `UnknownResult`."""
         return await self.results.restore(reference)
 
     async def _settle(self, receipt: TrimReceipt) -> TrimReceipt:
         if receipt.status != "queued" or self._open_run.claimed:
             return receipt
         report = await self.drain()
-        mine = next((trim for trim in reversed(report.trims) if trim.handle == receipt.handle), None)
-        return replace(receipt, status="applied") if mine is not None and mine.status == "applied" else receipt
+        mine = next((trim.status for trim in reversed(report.trims) if trim.handle == receipt.handle), "")
+        return replace(receipt, status="applied") if mine == "applied" else receipt
 
     async def drain(self) -> DrainReport:
         """Apply every queued trim and restore now. Raises `FenceClosed` while a run is open: it drains them at its end."""
@@ -171,15 +169,11 @@ class Session(AsyncOnly):
         if self._open_run.claimed:
             raise FenceClosed(self.id)
         if stored := transcript.count:
-            problem = (
-                f"session '{self.id}' has {stored} messages already. Load the history into a session with a new id"
-            )
-            raise ConfigError("messages", (problem,))
+            problem = f"session '{self.id}' has {stored} messages already"
+            raise ConfigError("messages", (f"{problem}. Load the history into a session with a new id",))
         message_format = get_format(guess_format(messages) if format is None else format)
         given = messages_in(messages, message_format, "session.load(...)").messages
-        whole = repair(given, message_format, only_pairs=True)
-        if self._secrets.active:
-            whole = [self._secrets.value(message) for message in whole]
+        whole = [self._secrets.value(message) for message in repair(given, message_format, only_pairs=True)]
         await transcript.use_format(message_format)
         await transcript.append(whole)
 

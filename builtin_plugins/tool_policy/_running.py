@@ -154,6 +154,8 @@ class _Search:
             elif program in JOINING:
                 places = self._places(words, at, JOINING[program])
                 lines = [" ".join(words[place:]) for place in (at + 1, *places)[JOINING[program] :]]
+                if program == "trap":  # its line is one argument, and what comes behind are signals
+                    lines += words[at + 1 :]
                 if any(self._inner_line(line, literally=weakly) for line in lines):
                     return True
                 if self._texts(words[at + 1 :]):  # `-o ProxyCommand='rm x'`

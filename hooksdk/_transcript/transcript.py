@@ -165,8 +165,7 @@ class Transcript:
     @property
     def view(self) -> list[Message]:
         """What the model is sent: the newest compaction and what came after it, with the applied trims. Fresh copies."""
-        whole = self._ledger.copies()
-        return sendable(whole, self._ledger.format) if self._ledger.format else whole
+        return sendable(self._ledger.copies(), self._ledger.format) if self._ledger.format else self._ledger.copies()
 
     def newest(self) -> Iterator[Message]:
         """The messages of the view, the newest first: not to be changed."""
@@ -180,10 +179,9 @@ class Transcript:
 
     @_exclusive
     async def append(self, messages: Sequence[Message], used: Entry | None = None) -> None:
-        """Store messages, and what a reply among them `used`; durable when this returns. Raises `TranscriptChanged` for one that is not of the format.
-
-        A reply opens its calls; a result answers its call. A result that `answer` recorded already is not stored twice. When
-        the conversation goes on although calls are open, these get an error result first: no request may lack one."""
+        """Store messages, and what a reply among them `used`; durable when this returns. A reply opens its calls; a result answers
+        its call, and one that `answer` recorded already is not stored twice. When the conversation goes on although calls are
+        open, these get an error result first. Raises `TranscriptChanged` for a message that is not of the format."""
         await self._append(messages)
         if used is not None:
             await self._journal({"kind": "used", **used})

@@ -78,13 +78,11 @@ class Session(Opened[session_side.Session]):
         return self._read("requests")
 
     def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
-        """Shorten a tool result for the model, by its handle or call id: applied at once, or at the end of the run that is
-        open. Raises `UnknownResult`."""
+        """Shorten a tool result for the model, by its handle or call id, as `results.trim` does. Raises `UnknownResult`."""
         return self._call("trim", reference, replacement, reason=reason)
 
     def restore(self, reference: str) -> TrimReceipt:
-        """Let the model see a trimmed result whole again: at once, or from the end of the open run on. Raises
-        `UnknownResult`."""
+        """Let the model see a trimmed result whole again, as `results.restore` does. Raises `UnknownResult`."""
         return self._call("restore", reference)
 
     def drain(self) -> DrainReport:
