@@ -390,7 +390,12 @@ class Run(AsyncOnly):
             if reason != "paused" and self._transcript.pending:
                 await self._transcript.close_turn(NOT_RUN)
 
-        for step in (close_turn, partial(drain_trims, self._state), self._transcript.publish, self._parts.states.save):
+        for step in (
+            close_turn,
+            partial(messaging.drain_trims, self._state),
+            self._transcript.publish,
+            self._parts.states.save,
+        ):
             try:
                 await step()
             except Exception as problem:
