@@ -81,14 +81,14 @@ def sendable(messages: Iterable[Message], message_format: MessageFormat) -> list
     return whole if opening is None else [*whole[:at], opening, *whole[at:]]
 
 
-def opening_at(messages: Sequence[Message], message_format: MessageFormat) -> tuple[int, Message | None]:
+def opening_at(messages: Iterable[Message], message_format: MessageFormat) -> tuple[int, Message | None]:
     """Where the conversation begins, behind what the operator says, and the message that the provider wants there first."""
-    at = next(
-        (at for at, each in enumerate(messages) if each.get("role") not in ("system", "developer")), len(messages)
-    )
-    if at == len(messages) or not isinstance(message_format, HasRules):
-        return at, None
-    return at, message_format.opening(messages[at])
+    at = 0
+    for message in messages:
+        if message.get("role") not in ("system", "developer"):
+            return at, message_format.opening(message) if isinstance(message_format, HasRules) else None
+        at += 1
+    return at, None
 
 
 def renamed_calls(messages: Iterable[Message], message_format: MessageFormat) -> dict[str, str]:
