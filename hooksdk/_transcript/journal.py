@@ -41,7 +41,7 @@ from hooksdk._transcript.trims import (
 )
 from hooksdk.calls import ResultInfo, ToolCall
 from hooksdk.formats import HasRules, Message, MessageFormat
-from hooksdk.formats.sending import CallIds, renamed_calls, sendable
+from hooksdk.formats.sending import CallIds, call_ids, sendable
 
 
 class Ledger(Turns):
@@ -67,8 +67,8 @@ class Ledger(Turns):
         self.used: list[Entry] = []
         """What requests used, as the journal has it; `hooksdk.costs` reads it."""
         self._unknown: set[str] = set()
-        self._stored_ids: tuple[int, Mapping[str, str]] = -1, {}
-        """How many messages there were when it was looked what the view's ids are, and these."""
+        self._call_ids: tuple[int, list[tuple[str, str]]] = -1, []
+        """How many messages there were when it was looked under which ids the calls are in the view, and these."""
 
     @classmethod
     def replay(
@@ -189,7 +189,7 @@ class Ledger(Turns):
         # Messages may have been lost since, by hand or by a backup: then nothing that is still there may be hidden.
         if "hash" not in entry or self.last_hash(upto) == entry["hash"]:
             self.base, self.upto = entry["base"], min(upto, self.count)
-            self._stored_ids = -1, {}
+            self._call_ids = -1, []
             self._kept_by_compaction = frozenset(place for place in self.base if isinstance(place, int))
         else:
             logger.warning(
@@ -330,11 +330,12 @@ class Ledger(Turns):
         out."""
         return sendable(self.as_shown(), self.format) if self.format else self.as_shown()
 
-    def stored_ids(self) -> Mapping[str, str]:
-        """The ids of the calls that the view has under other ids, by these."""
-        if self._stored_ids[0] != self.count:
-            self._stored_ids = self.count, renamed_calls(self.as_shown(), self.need_format())
-        return self._stored_ids[1]
+    def stored_ids(self, newest: int | None = None) -> Mapping[str, str]:
+        """The ids of the calls (of the `newest` ones alone) that the view has under other ids, by these."""
+        if self._call_ids[0] != self.count:
+            self._call_ids = self.count, call_ids(self.as_shown(), self.need_format())
+        pairs = self._call_ids[1] if newest is None else self._call_ids[1][-newest:]
+        return {sent: call_id for call_id, sent in pairs if sent != call_id}
 
     def result_sent_as(self, call_id: str) -> ResultRow | None:
         """The result that the model sees under this id, where its stored one is another."""
@@ -348,15 +349,17 @@ class Ledger(Turns):
         return None
 
     def stored_call(self, call: ToolCall) -> ToolCall:
-        """A host's call as it is stored, where it is an open one under the id that the view has."""
-        waiting = {slot.id for slot in self.slots if slot.open}
-        stored = None if not waiting or call.id in waiting else self.stored_ids().get(call.id)
-        return ToolCall(stored, call.name, call.arguments) if stored in waiting and stored else call
+        """A host's call as it is stored, where it is one of the newest reply under the id that the view has."""
+        made = {slot.id for slot in self.slots}
+        if not made or call.id in made or call.origin != "model":
+            return call
+        stored = self.stored_ids(len(self.slots)).get(call.id)
+        return call if stored is None else ToolCall(stored, call.name, call.arguments)
 
-    def with_stored_ids(self, message: Message) -> Message:
-        """A message of a host's, with the ids of the stored calls where it has those of the view."""
+    def with_stored_ids(self, message: Message, newest: int | None = None) -> Message:
+        """A message of a host's, with the ids of the stored calls (of the `newest` ones alone) where it has those of the view."""
         message_format = self.need_format()
-        if not isinstance(message_format, HasRules) or not (renamed := self.stored_ids()):
+        if not isinstance(message_format, HasRules) or not (renamed := self.stored_ids(newest)):
             return message
         calls = message_format.calls(message) if message_format.is_reply(message) else ()
         ids = [call.id for call in calls] or [result.call_id for result in message_format.results(message)]

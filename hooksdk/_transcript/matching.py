@@ -90,7 +90,7 @@ def is_shown(theirs: Message, ours: Message, ledger: Ledger) -> bool:
 def without_opening(messages: Sequence[Message], ledger: Ledger) -> list[Message]:
     """A host's list without the message that the view has before all stored ones, where the provider wants it."""
     message_format = ledger.need_format()
-    opening = opening_at(ledger.as_shown(), message_format)[1]
+    opening = opening_at((message for _, message in ledger.shown()), message_format)[1]
     at, _ = opening_at(messages, message_format)
     is_ours = opening is not None and at < len(messages) and same(messages[at], opening)
     return [*messages[:at], *messages[at + 1 :]] if is_ours else list(messages)
@@ -98,7 +98,8 @@ def without_opening(messages: Sequence[Message], ledger: Ledger) -> list[Message
 
 def _with_mended(ways: Sequence[Message], ledger: Ledger) -> list[Message]:
     form = ledger.need_format()
-    return [*ways, *(form.mend(each)[0] for each in ways)] if isinstance(form, HasRules) else list(ways)
+    mended = [form.mend(way)[0] for way in ways] if isinstance(form, HasRules) else []
+    return [*ways, *(each for each, way in zip(mended, ways, strict=False) if each is not way)]
 
 
 def _fits(theirs: Message, place: Message | int, ours: Message, ledger: Ledger) -> bool:

@@ -61,8 +61,8 @@ def _with_our_ids(messages: Sequence[Message], ledger: Ledger) -> list[Message]:
     for at, message in enumerate(whole if waiting else ()):
         if message_format.check(message) or message_format.is_reply(message):
             break
-        if any(result.call_id not in waiting for result in message_format.results(message)):
-            whole[at] = ledger.with_stored_ids(message)
+        if any(result.call_id and result.call_id not in waiting for result in message_format.results(message)):
+            whole[at] = ledger.with_stored_ids(message, len(ledger.slots))
     return whole
 
 

@@ -64,7 +64,8 @@ def clean(text: str, max_chars: int) -> str:
 def note(handle: str, tool: str, characters: int, *, is_error: bool, in_session: bool) -> str:
     """The host's own words for a trimmed result. Plain ASCII without quotes: as long in JSON as in characters.
 
-    Only a session can have the tool that gets it back. An error still begins with "Error": in some formats nothing else says that it is one.
+    Only a session can have the tool that gets it back. An error still begins with "Error": in some formats nothing else says
+    that it is one.
     """
     name = re.sub(r"[^A-Za-z0-9_.:/-]", "_", tool)[:64] or "a tool"
     recall = f" Where recall-tool-result is offered, its id {handle} gets it back." if in_session else ""

@@ -11,7 +11,7 @@ from typing import final
 
 from hooksdk.formats._base import HasRules, Message, MessageFormat
 
-__all__ = ["CallIds", "opening_at", "refusals", "renamed_calls", "sendable"]
+__all__ = ["CallIds", "call_ids", "opening_at", "refusals", "sendable"]
 
 
 @final
@@ -81,24 +81,24 @@ def sendable(messages: Iterable[Message], message_format: MessageFormat) -> list
     return whole if opening is None else [*whole[:at], opening, *whole[at:]]
 
 
-def opening_at(messages: Sequence[Message], message_format: MessageFormat) -> tuple[int, Message | None]:
+def opening_at(messages: Iterable[Message], message_format: MessageFormat) -> tuple[int, Message | None]:
     """Where the conversation begins, behind what the operator says, and the message that the provider wants there first."""
-    at = next(
-        (at for at, each in enumerate(messages) if each.get("role") not in ("system", "developer")), len(messages)
-    )
-    if at == len(messages) or not isinstance(message_format, HasRules):
-        return at, None
-    return at, message_format.opening(messages[at])
+    at = 0
+    for message in messages:
+        if message.get("role") not in ("system", "developer"):
+            return at, message_format.opening(message) if isinstance(message_format, HasRules) else None
+        at += 1
+    return at, None
 
 
-def renamed_calls(messages: Iterable[Message], message_format: MessageFormat) -> dict[str, str]:
-    """For the calls whose ids are changed by `sendable`: their own ids, by the ones that are sent."""
-    names, renamed = CallIds(message_format), dict[str, str]()
+def call_ids(messages: Iterable[Message], message_format: MessageFormat) -> list[tuple[str, str]]:
+    """The ids of all calls, in their order: as they are, and as `sendable` sends them."""
+    names, pairs = CallIds(message_format), list[tuple[str, str]]()
     for message in messages:
         ids, sent = names.of_message(message, message_format)
-        if ids != sent and message_format.is_reply(message):
-            renamed.update({name: call_id for call_id, name in zip(ids, sent, strict=True) if name != call_id})
-    return renamed
+        if message_format.is_reply(message):
+            pairs += zip(ids, sent, strict=True)
+    return pairs
 
 
 def refusals(messages: Sequence[Message], message_format: MessageFormat) -> Iterator[tuple[int, str]]:

@@ -115,7 +115,9 @@ class Draft(Losses):
                 continue
             for use in missing:
                 use.answer = {"content": NO_RESULT, "is_error": True}
-                self.note(f"put in: an error result for call '{use.call.id}' of {use.call.name}, which had none")
+                self._notes.append(
+                    f"put in: an error result for call '{use.call.id}' of {use.call.name}, which had none"
+                )
         writer = Writer(self.target, self)
         messages = writer.write(self._turns)
         self.beside = "\n\n".join(writer.beside)

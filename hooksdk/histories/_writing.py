@@ -58,7 +58,7 @@ class Writer:
         return messages
 
     def _operator(self, blocks: list[JsonObject]) -> None:
-        began = any(message["role"] != "system" for message in self._messages)
+        began = any(message.get("role") != "system" for message in self._messages)
         if self._target in ("anthropic", "gemini") and began:
             self._losses.note("a system message in the middle is the user's here")
             self._messages.append(self._spoken("user", blocks))

@@ -324,3 +324,16 @@ def test_histories_in_a_format_of_ours_are_mended_where_the_provider_would_refus
         "mended what the provider would refuse (message 0: a user must speak before it, and 1 more)",
     )
     check(history)
+
+
+def test_a_reply_comes_first_and_the_operator_speaks_in_the_middle() -> None:
+    call = {**CALL, "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        ANSWER,
+        {"role": "system", "content": "Be brief."},
+    ]
+    for into in FORMATS[1:]:
+        history = read_history(messages, "openai-chat", into=into)
+        check(history)
+        assert told(history.messages, into)[-1][1] == "Be brief."

@@ -15,7 +15,7 @@ from test_formats_properties import TRANSCRIPTS, transcript
 from transcripts import ALL, ANTHROPIC, GEMINI, OPENAI, RESPONSES, House, body, texts_of
 
 from hooksdk import Host, ToolCall, ToolResult
-from hooksdk.errors import ConfigError, UnknownResult
+from hooksdk.errors import ConfigError, TranscriptChanged, UnknownResult
 from hooksdk.formats import FORMATS, Message, MessageFormat
 from hooksdk.formats.sending import sendable
 from hooksdk.testing import open_session
@@ -163,10 +163,23 @@ async def test_an_open_call_is_answered_under_either_id(form: MessageFormat) -> 
                     for call in shown:
                         judged = await run.judge(call) if way == "judge" else None
                         result = await judged.execute() if judged else await run.call_tool(call)
-                        assert "ran with" in (result.text if isinstance(result, ToolResult) else result.result.text)
+                        assert "ran with" in result.text
+                        assert await run.call_tool(call) == result  # and is not run again
                 assert not run.pending
                 assert refused(form, await run.prepare_messages()) == []
             assert ids_in(form, session.messages)[1][-2:] == [KIMI, KIMI]
+
+
+@EVERY
+async def test_an_id_that_an_earlier_call_has_in_the_view_answers_no_open_call(form: MessageFormat) -> None:
+    waiting = form.reply_messages("", [ToolCall(KIMI, "read_file", {"path": "x"})])
+    async with open_session() as session:
+        await session.load([*conversation(form, (KIMI,), (KIMI,)), form.user("Again."), *waiting], form)
+        earlier = [call for message in session.view for call in form.calls(message)][1]
+        async with session.run(format=form) as run:
+            with pytest.raises(TranscriptChanged, match="was made by no reply before it"):
+                await run.record(form.result_messages([(earlier, ToolResult("done"))]))
+            assert len(run.pending) == 1
 
 
 @EVERY
