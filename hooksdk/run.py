@@ -38,14 +38,7 @@ from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, Sd
 from hooksdk.formats.intake import as_tools, messages_in, usage_in
 from hooksdk.formats.kit import replies_in
 from hooksdk.hooks import EndReason, RunInfo
-from hooksdk.records import (
-    AttemptStarted,
-    Content,
-    ModelCalled,
-    ModelReplied,
-    RunEnded,
-    RunStarted,
-)  # fmt: skip
+from hooksdk.records import AttemptStarted, Content, ModelCalled, ModelReplied, RunEnded, RunStarted
 from hooksdk.tools import Tool
 
 __all__ = ["Compaction", "JudgedCall", "PreparedMessages", "Run"]
