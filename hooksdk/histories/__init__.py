@@ -102,17 +102,19 @@ def read_history(
     format: str | None = None,  # noqa: A002 - the command's word
     *,
     into: str | None = None,
+    session: str | None = None,
 ) -> History:
     """Read a file (JSON, or one item a line; its path, or opened in binary mode) or objects. `format` is one of `SOURCES`; None guesses it, and a note tells why.
 
     `into` is the format of the messages, one of `hooksdk.formats.FORMATS`: by default `openai-chat` or `anthropic`, the one of
     the two that loses less of this source. The source's own format keeps everything. Calls without a result get an error
-    result, except those that the history ends with. Raises `HistoryError` with file and line of what cannot be read.
+    result, except those that the history ends with. `session` names one of the conversations of a file that holds several, as
+    databases of openai-agents do. Raises `HistoryError` with file and line of what cannot be read.
     """
     if format is not None and format not in _READERS:
         problem = f"'{format}' is no source of histories: take one of {', '.join(SOURCES)}."
         raise ConfigError("format", (f"{problem}{did_you_mean(format, SOURCES)}",))
-    items = open_source(source)
+    items = open_source(source, session)
     _refuse_trace(items)
     name, reason = (format, "") if format is not None else _guess(items)
     reader = _READERS[name]

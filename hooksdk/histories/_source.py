@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hooksdk import schema
-from hooksdk.errors import HookSDKError
+from hooksdk.errors import HookSDKError, did_you_mean
 from hooksdk.values import JsonObject, as_object, clip, is_list, is_object, kind_of
 
 _DUMP = "Pass plain dicts; most libraries have a function for it, such as model_dump(mode='json')"
@@ -80,10 +80,11 @@ class Source:
         raise self.wrong(index, expected)
 
 
-def open_source(source: object) -> Source:
-    """Read a path or an open file, or take objects: a list, or an object with a list inside. Raises `HistoryError`."""
+def open_source(source: object, session: str | None = None) -> Source:
+    """Read a path or an open file, or take objects: a list, or an object with a list inside. `session` names one of several
+    conversations in a file. Raises `HistoryError`."""
     if isinstance(source, (str, Path)):
-        return _from_file(Path(source))
+        return _from_file(Path(source), session)
     if isinstance(source, BufferedIOBase):
         return _from_content(str(getattr(source, "name", "the history")), source.read())
     return _from_value("", _plain(source))
@@ -105,13 +106,13 @@ def _plain_item(index: int, item: object) -> object:
         raise HistoryError(f"item {index}", str(error), _DUMP) from None
 
 
-def _from_file(path: Path) -> Source:
+def _from_file(path: Path, session: str | None) -> Source:
     try:
         content = path.read_bytes()
     except OSError as error:
         advice = "Check the path; pass JSON text as json.loads(text)"
         raise HistoryError(clip(str(path), 80), f"it cannot be read: {error.strerror}", advice) from None
-    return _from_sqlite(path) if content.startswith(_SQLITE) else _from_content(path.name, content)
+    return _from_sqlite(path, session) if content.startswith(_SQLITE) else _from_content(path.name, content)
 
 
 def _from_content(name: str, content: bytes) -> Source:
@@ -128,8 +129,8 @@ def _from_content(name: str, content: bytes) -> Source:
     return _from_value(name, _whole(name, text)) if whole is None else _from_rows(name, rows, text)
 
 
-def _from_sqlite(path: Path) -> Source:
-    """The items of openai-agents' `SQLiteSession`."""
+def _from_sqlite(path: Path, session: str | None) -> Source:
+    """The items of openai-agents' `SQLiteSession`, which keeps every conversation of a program in one file."""
     import sqlite3
 
     name = path.name
@@ -139,12 +140,14 @@ def _from_sqlite(path: Path) -> Source:
     except sqlite3.Error as error:
         problem = f"it is an SQLite file, but not one of openai-agents' sessions ({error})"
         raise HistoryError(name, problem, "Export the history as JSON") from None
-    sessions = list(dict.fromkeys(str(session) for session, _ in rows))
-    if len(sessions) > 1:
-        listing = ", ".join(f"'{session}'" for session in sessions[:8])
-        advice = f"Pass what one has: await SQLiteSession({sessions[0]!r}, {name!r}).get_items()"
-        raise HistoryError(name, f"it holds {len(sessions)} sessions: {listing}", advice)
-    return _from_value(name, [_parsed(item) for _, item in rows])
+    sessions = list(dict.fromkeys(str(one) for one, _ in rows))
+    if len(sessions) > 1 and session not in sessions:
+        listing = ", ".join(f"'{one}'" for one in sessions[:8])
+        problem = f"it holds {len(sessions)} sessions: {listing}{', ...' if len(sessions) > 8 else ''}"
+        hint = did_you_mean(session, sessions) if session else ""
+        advice = f"Say which: read_history({name!r}, session={sessions[0]!r}), or --session {sessions[0]} of `hooksdk sessions import`"
+        raise HistoryError(name, f"{problem}, and none is '{session}'.{hint}" if session else problem, advice)
+    return _from_value(name, [_parsed(item) for one, item in rows if len(sessions) == 1 or str(one) == session])
 
 
 def _parsed(line: str) -> Any:

@@ -8,6 +8,9 @@ google-genai 3.4, Claude Code 2.1, OpenClaw's session version 3), but for dates 
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
@@ -269,3 +272,13 @@ SAMPLES: dict[str, Any] = {
     "claude-code": CLAUDE_CODE,
     "openclaw": OPENCLAW,
 }
+
+
+def sqlite_file(path: Path, *sessions: str) -> Path:
+    """A file as openai-agents' `SQLiteSession` writes it."""
+    with closing(sqlite3.connect(path)) as database, database:
+        columns = "id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, message_data TEXT NOT NULL"
+        database.execute(f"CREATE TABLE agent_messages ({columns})")
+        rows = [(session, json.dumps(item)) for session in sessions for item in RESPONSES]
+        database.executemany("INSERT INTO agent_messages (session_id, message_data) VALUES (?, ?)", rows)
+    return path

@@ -26,6 +26,7 @@ from history_samples import (
     QUESTION,
     RESPONSES,
     SAMPLES,
+    sqlite_file,
 )
 from provider_rules import PNG, is_list, is_object, neutral, violations
 from test_formats_properties import SHARED, TRANSCRIPTS, transcript
@@ -481,23 +482,17 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         read_history(OPENAI_CHAT, "langchian")
 
 
-def sqlite_file(path: Path, *sessions: str) -> Path:
-    """A file as openai-agents' `SQLiteSession` writes it."""
-    with closing(sqlite3.connect(path)) as database, database:
-        columns = "id INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL, message_data TEXT NOT NULL"
-        database.execute(f"CREATE TABLE agent_messages ({columns})")
-        rows = [(session, json.dumps(item)) for session in sessions for item in RESPONSES]
-        database.executemany("INSERT INTO agent_messages (session_id, message_data) VALUES (?, ?)", rows)
-    return path
-
-
 def test_the_file_of_openai_agents_sessions_is_read(tmp_path: Path) -> None:
     history = read_history(sqlite_file(tmp_path / "one.db", "ann"))
     assert history.messages == read_history(RESPONSES).messages
     with pytest.raises(
-        HistoryError, match=r"two.db: it holds 2 sessions: 'ann', 'bob'. Pass what one has: await SQLite"
+        HistoryError,
+        match=r"two.db: it holds 2 sessions: 'ann', 'bob'. Say which: read_history\('two.db', session='ann'\)",
     ):
         read_history(sqlite_file(tmp_path / "two.db", "ann", "bob"))
+    with pytest.raises(HistoryError, match=r"and none is 'bbo'. Did you mean 'bob'\?"):
+        read_history(tmp_path / "two.db", session="bbo")
+    assert read_history(tmp_path / "two.db", session="bob").messages == history.messages
     with closing(sqlite3.connect(tmp_path / "other.db")) as database, database:
         database.execute("CREATE TABLE notes (id INTEGER)")
     with pytest.raises(HistoryError, match="an SQLite file, but not one of openai-agents' sessions"):

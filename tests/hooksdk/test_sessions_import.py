@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import hooksdk
-from history_samples import CLAUDE_CODE, GEMINI, LONG
+from history_samples import CLAUDE_CODE, GEMINI, LONG, sqlite_file
 
 from hooksdk import Host
 from hooksdk.config import Config
@@ -94,3 +94,12 @@ async def test_what_is_wrong_is_one_line_and_nothing_is_stored(tmp_path: Path, t
     (tmp_path / "hooksdk.toml").write_text('store = "memory"\n')
     done = await hooksdk("sessions", "import", str(transcript), folder=tmp_path)
     assert "the store is in memory, so the session would be gone at once; write --store FOLDER" in done.err
+
+
+async def test_one_conversation_of_a_file_with_several_is_named(tmp_path: Path) -> None:
+    file = sqlite_file(tmp_path / "all.db", "ann", "bob")
+    done = await hooksdk("sessions", "import", str(file), "--store", str(tmp_path / "store"), folder=tmp_path)
+    assert (done.code, "it holds 2 sessions: 'ann', 'bob'" in done.err) == (1, True)
+    arguments = ["--session", "bob", "--store", str(tmp_path / "store"), "--json"]
+    done = await hooksdk("sessions", "import", str(file), *arguments, folder=tmp_path)
+    assert (done.json()["session"], done.json()["source"]) == ("bob", "openai-agents")

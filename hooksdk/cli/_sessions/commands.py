@@ -171,7 +171,12 @@ def import_command(
         typer.Option("--into", metavar="FORMAT", help="openai-chat, anthropic, openai-responses or gemini."),
     ] = None,
     session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="The new session; by default the file's name.")
+        str | None,
+        typer.Option(
+            "--session",
+            metavar="ID",
+            help="The new session, by default the file's name; of a file with several, which one.",
+        ),
     ] = None,
     store: StorePlace = None,
     project: Project = Path(),

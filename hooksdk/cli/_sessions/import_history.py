@@ -35,7 +35,7 @@ def import_session(options: ImportOptions) -> int:
     config = project_config(options.project, options.store)
     if config.store == "memory":
         raise CommandProblem("the store is in memory, so the session would be gone at once; write --store FOLDER")
-    history = read_history(options.file, options.source, into=options.into)
+    history = read_history(options.file, options.source, into=options.into, session=options.session)
     session_id = options.session or options.file.stem
 
     async def record() -> None:
