@@ -102,4 +102,4 @@ async def test_one_conversation_of_a_file_with_several_is_named(tmp_path: Path) 
     assert (done.code, "it holds 2 sessions: 'ann', 'bob'" in done.err) == (1, True)
     arguments = ["--session", "bob", "--store", str(tmp_path / "store"), "--json"]
     done = await hooksdk("sessions", "import", str(file), *arguments, folder=tmp_path)
-    assert (done.json()["session"], done.json()["source"]) == ("bob", "openai-agents")
+    assert (done.json()["session"], done.json()["source"]) == ("bob", "openai-responses")
