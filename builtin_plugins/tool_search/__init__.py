@@ -56,6 +56,8 @@ UNKNOWN_WINDOW_TOKENS = 20_000
 logger = logging.getLogger("hooksdk")
 
 
+MAX_PROMPT = 1_000
+"""Characters of what the user asked that tell which tool a made-up name means."""
 INDEX_SECONDS = 300.0
 """How long a run waits for the index of its catalog: 100,000 tools take some 20 s. It is made once for all sessions."""
 
@@ -106,11 +108,13 @@ class ToolSearch:
         self._unwrapping = Unwrapping(config.nested, answers)
         self._streak = Streak()
         self._reach = Reach(config, state)
+        self._prompt = ""
 
     @hooks.assemble_tools.last(timeout=INDEX_SECONDS)
     async def offer_bridge(self, event: AssembleTools) -> Search | None:
         """Defer the deferrable tools when they are worth it."""
         self._streak.begin(event.run_id, event.attempt)
+        self._prompt = event.prompts[0][:MAX_PROMPT] if event.prompts else ""
         tools = [tool for tool in event.deferrable if not any(pattern.matches(tool) for pattern in self._pinned)]
         self._warn_of_core(event)
         if not self._is_worth_it(tools, event):
@@ -168,7 +172,8 @@ class ToolSearch:
 
     def _scope(self, catalog: Catalog, *, finds: bool = True) -> Scope:
         ranker = (lambda: self._indexes.of([*catalog])) if finds else None
-        return Scope(catalog, self._deferred, self._names, ranker, in_script=self._config.mode == "code")
+        in_script = self._config.mode == "code"
+        return Scope(catalog, self._deferred, self._names, ranker, in_script=in_script, prompt=self._prompt)
 
     @hooks.after_tool_call
     async def end_streak(self, event: AfterToolCall) -> None:

@@ -497,7 +497,8 @@ async def test_a_tool_whose_name_a_second_owner_took_is_refused_by_the_old_name_
         for name, arguments in (("tool_call", CALL_ISSUE), ("create_issue", {"title": "x"})):
             refused = await played.call(name, arguments)
             assert refused.is_error
-            assert "github__create_issue, gitlab__create_issue" in refused.text
+            assert "- github__create_issue(" in refused.text
+            assert "- gitlab__create_issue(" in refused.text
         described = await played.describe("create_issue", "github__create_issue")
         assert list(described["tools"]) == ["github__create_issue"]
 

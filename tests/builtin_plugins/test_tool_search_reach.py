@@ -425,3 +425,11 @@ async def test_what_does_not_fit_the_budget_is_not_revealed_and_the_bridge_still
         assert "ran with" in await called(run, "tool_call", {"name": "bulk", "arguments": {}})
         await run.prepare_messages()
         assert names(run) == before
+
+
+async def test_of_many_tools_that_take_a_made_up_names_arguments_those_are_named_that_the_prompt_means() -> None:
+    verbs = ("wash", "paint", "carry", "weigh", "hide", "mend")
+    tools = [make(f"{verb}_thing", f"{verb} a thing.", "house", required=["thing"], thing="string") for verb in verbs]
+    async with hosted(prefetch=0) as host, host.session() as session, asked(session, "Please weigh it.", tools) as run:
+        answer = await called(run, "do_it", {"thing": "the box"})
+    assert answer.split("\n")[1].startswith("- weigh_thing(thing: string)")

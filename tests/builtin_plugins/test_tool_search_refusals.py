@@ -163,7 +163,10 @@ async def test_a_shared_name_runs_the_one_tool_that_takes_the_arguments() -> Non
         ):
             assert result.text == RAN
         refused = await played.call("tool_call", {"name": "scale", "arguments": {"size": 3}})
-        assert "Use one of kubectl__scale, image__scale." in refused.text
+        assert (
+            "- kubectl__scale(deployment: string, replicas: integer): Scale a deployment.\n- image__scale("
+            in refused.text
+        )
 
 
 @pytest.mark.parametrize(
@@ -214,6 +217,36 @@ async def test_a_made_up_name_is_searched_for_with_the_words_of_its_arguments(th
         assert result.is_error
         assert "- scale(deployment: string, replicas: integer): Scale a deployment." in result.text
         assert 1 <= len(result.text.splitlines()) - 1 <= 3
+
+
+@pytest.mark.parametrize("through", ["tool_call", "itself"])
+async def test_a_made_up_name_with_the_arguments_of_one_tool_is_answered_with_that_tool_first(through: str) -> None:
+    async with searching(TOOLS, Seen) as played:
+        if through == "tool_call":
+            result = await played.call("tool_call", {"name": "do_it", "arguments": ARGUMENTS})
+        else:
+            result = await played.call("do_it", ARGUMENTS)
+    assert result.is_error
+    lines = result.text.split("\n")
+    assert lines[1].startswith("- scale(deployment: string, replicas: integer)")
+
+
+async def test_arguments_of_other_types_speak_for_no_tool() -> None:
+    async with searching(TOOLS, Seen) as played:
+        result = await played.call("do_it", {"deployment": ["web"], "replicas": "three"})
+    assert "- scale(" not in result.text
+
+
+@pytest.mark.parametrize("through", ["tool_call", "itself"])
+async def test_a_name_that_two_owners_share_is_answered_with_both_signatures(through: str) -> None:
+    twins = [make("archive", "Archive it.", owner, required=["title"], title="string") for owner in ("mail", "notes")]
+    async with searching([*CATALOG, *twins], Seen) as played:
+        if through == "tool_call":
+            result = await played.call("tool_call", {"name": "archive", "arguments": {"title": "a"}})
+        else:
+            result = await played.call("archive", {"title": "a"})
+    assert "several tools are called 'archive'" in result.text
+    assert [line.partition("(")[0] for line in result.text.split("\n")[1:]] == ["- mail__archive", "- notes__archive"]
 
 
 async def test_what_is_withheld_is_in_no_refusal() -> None:

@@ -12,7 +12,7 @@ from builtin_plugins.tool_search._names import Names
 from builtin_plugins.tool_search._ranking.words import squeeze
 from builtin_plugins.tool_search._sentences import HOW_TO_CALL, HOW_TO_CALL_IN_SCRIPT
 from builtin_plugins.tool_search.rankers import Ranker
-from hooksdk import Catalog, Tool, ToolError
+from hooksdk import Catalog, Tool, ToolError, schema
 
 LONGEST_NAME = 200
 """Characters of a name that a refusal repeats."""
@@ -55,6 +55,8 @@ class Scope:
     """Finds tools in the place of a name that there is not; without it none are looked for."""
     in_script: bool = False
     """Whether what is deferred is called in a script."""
+    prompt: str = ""
+    """What the user asked last."""
 
     def granted(self, name: str, arguments: Mapping[str, Any] | None = None) -> Tool:
         """The deferred tool that is meant. Raises `Refusal` for a bridge, a tool that is offered directly, one that is
@@ -66,8 +68,8 @@ class Scope:
         if tool is not None:
             offered = f"'{tool.name}' is offered to you directly. Call {tool.name} itself, not through {call}."
             raise refusal(offered, tool)
-        if sharing := self.catalog.sharing(name):
-            raise refusal(f"several tools are called '{name}'. Use one of {', '.join(sharing)}.")
+        if shared := self.shared(name):
+            raise refusal(shared)
         if name in self.catalog.withheld:
             raise refusal(f"'{name}' is withheld from this run ({self.catalog.withheld[name]}). Do not retry.")
         near = self.catalog.suggest(name)
@@ -85,6 +87,11 @@ class Scope:
         advice = advice or (f" Use {self.names.search} to find the exact name." if not hits else "")
         raise refusal(f"{problem}{advice}{self._missing()}{self.lines(hits)}", hits[0] if hits else None)
 
+    def shared(self, name: str) -> str:
+        """What a name reads that several owners' tools share; empty for any other."""
+        tools = [tool for one in self.catalog.sharing(name) if (tool := self.catalog.get(one)) is not None]
+        return f"several tools are called '{name}'.{self.lines(tools)}" if tools else ""
+
     def unknown(self, name: str, arguments: Mapping[str, Any]) -> Refusal:
         """What a direct call of a name reads that no tool has."""
         hits, source = self.hits(name, arguments), self._source(name)
@@ -100,7 +107,8 @@ class Scope:
         return Refusal(text, hits[0] if hits else None)
 
     def hits(self, name: str, arguments: Mapping[str, Any] | None) -> list[Tool]:
-        """The tools that a made-up name and the words of its arguments find, or the words find at the source of that name."""
+        """The tools that a made-up name and the words of its arguments find, or the words find at the source of that name. Those
+        that take exactly these arguments come first: a model invents a name sooner than keys."""
         if self.ranker is None:
             return []
         ranker, words = self.ranker(), " ".join(_words(arguments))[:MAX_WORDS]
@@ -113,7 +121,27 @@ class Scope:
                 found = [hit.id for hit in ranker.search(query, MAX_HITS) if not hit.weak]
                 if found:
                     break
+        if takers := [tool.name for tool in self._takers(arguments) if not owned or tool.name in owned]:
+            ranks = [hit.id for hit in ranker.search(f"{name} {words} {self.prompt}", len(self.catalog))]
+            places = {one: place for place, one in enumerate(ranks)}
+            # Where many take them, the keys tell little: then only those that the words find as well.
+            near = takers if len(takers) <= MAX_HITS else [one for one in takers if one in places]
+            first = sorted(near, key=lambda one: places.get(one, len(ranks)))
+            found = [*dict.fromkeys([*first, *found])]
         return [tool for one in found[:MAX_HITS] if (tool := self.catalog.get(one)) is not None]
+
+    def _takers(self, arguments: Mapping[str, Any] | None) -> list[Tool]:
+        """The tools that require some of these keys, know all of them, and take values of these types."""
+        keys = set(arguments or ())
+        takers: list[Tool] = []
+        for tool in self.catalog if keys else ():
+            parameters: Mapping[str, Any] = tool.parameters or {}
+            required: list[str] = parameters.get("required") or []
+            known: Mapping[str, Any] = parameters.get("properties") or {}
+            fits = required and keys.issuperset(required) and keys.issubset(known) and not tool.bridge
+            if fits and not schema.check(parameters, arguments):
+                takers.append(tool)
+        return takers
 
     def lines(self, hits: list[Tool]) -> str:
         """These tools with their signatures, one a line, and how they are called."""

@@ -90,9 +90,10 @@ class Unwrapping:
             if scope.deferred and shown != name and (bridge in self.answers or bridge == "tool_call"):
                 raise Refusal(f"'{name}' was not run: it is called {shown} here. Call {shown}.")
             raise Refusal(not_offered(name))
-        known = name in catalog.removed_names or catalog.sharing(name)
-        if not scope.deferred or known or scope.names.call in catalog.withheld:
+        if not scope.deferred or name in catalog.removed_names or scope.names.call in catalog.withheld:
             return  # the run has better words for it
+        if shared := scope.shared(name):
+            raise Refusal(f"'{name}' was not run: {shared}")
         raise scope.unknown(name, event.arguments)
 
 
