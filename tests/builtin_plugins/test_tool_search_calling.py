@@ -192,7 +192,7 @@ REFUSED: list[tuple[str, object, str]] = [
     ("a name in other letters", {**CALL, "name": "CREATE_ISSUE"}, "Did you mean create_issue?"),
     ("a name in other letters", {**CALL, "name": "createIssue"}, "Did you mean create_issue?"),
     ("a name in other letters", {**CALL, "name": "create issue"}, "Did you mean create_issue?"),
-    ("a name that two owners share", {"name": "search"}, "'search'. Tools that may fit, called through tool_call:\n- a__search()\n- b__search()"),
+    ("a name that two owners share", {"name": "search"}, "several tools are called 'search'. Tools that may fit, called through tool_call"),
     ("no name", {"arguments": {"title": "x"}}, f"needs the tool's name. {WRITE}"),
     ("no name", {"name": "", "arguments": {}}, "needs the tool's name"),
     ("no name", {"name": None, "arguments": {}}, "needs the tool's name"),
