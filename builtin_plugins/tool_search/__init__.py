@@ -26,7 +26,7 @@ from builtin_plugins.tool_search._names import Names
 from builtin_plugins.tool_search._ranking.indexes import Indexes
 from builtin_plugins.tool_search._ranking.learned import Learning, Memory
 from builtin_plugins.tool_search._reach import Reach
-from builtin_plugins.tool_search._script.sandbox import Sandbox
+from builtin_plugins.tool_search._script.sandbox import Sandbox, why_not
 from builtin_plugins.tool_search._script.tool import code_tool
 from builtin_plugins.tool_search._sentences import (
     DESCRIPTIONS,
@@ -70,6 +70,8 @@ class _Shared:
     memory: Memory = field(default_factory=Memory)
     sandbox: Sandbox = field(default_factory=Sandbox)
     warned_of_core: bool = False
+    sandbox_problem: str | None = None
+    """Why the sandbox does not start; empty where it does, None before it was tried."""
 
 
 class ToolSearch:
@@ -82,6 +84,8 @@ class ToolSearch:
         """What `hooksdk doctor` says: tools that a pattern of `pinned` is near to."""
         patterns = map(ToolPattern, config.pinned)
         yield from (Notice(f"pinned: {line}") for line in near_misses(patterns, tools or (), exact=True))
+        if config.mode == "code" and (problem := why_not()):
+            yield f"mode = 'code': the sandbox does not start ({problem}), so the bridge tools are offered instead"
 
     @classmethod
     @asynccontextmanager
@@ -104,8 +108,8 @@ class ToolSearch:
         self._pinned = [ToolPattern(pattern) for pattern in config.pinned]
         self._deferred: frozenset[str] = frozenset()
         self._names = Names(config.names)
-        answers = {"tool_search": self._find, "tool_describe": self._show} if config.mode == "tools" else {}
-        self._unwrapping = Unwrapping(config.nested, answers)
+        self._in_script = False
+        self._unwrapping = Unwrapping(config.nested, {})
         self._streak = Streak()
         self._reach = Reach(config, state)
         self._prompt = ""
@@ -122,11 +126,14 @@ class ToolSearch:
             self._reach.none()
             return None
         self._deferred = frozenset(tool.name for tool in tools)
+        self._in_script = self._reach.in_script = await self._scripts_run()
+        answers = {} if self._in_script else {"tool_search": self._find, "tool_describe": self._show}
+        self._unwrapping = Unwrapping(self._config.nested, answers)
         if self._config.learn:
             await self._memory.load(self._storage)  # what other processes have learned by now, too
         prefetched = await self._reach.prefetch(tools, event.prompts, lambda: self._indexes.of([*event.catalog]))
         descriptions = self._describe_bridge(tools, event.context_window)
-        if self._config.mode == "code":
+        if self._in_script:
             code = self._code_tool(descriptions, tools)
             hint = self._names.fill(HOW_TO_CALL_IN_SCRIPT)
             return Search(tools=[code], defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
@@ -137,6 +144,19 @@ class ToolSearch:
             bridge = client_tools(owners_in(tools, event.catalog.missing), executors, self._names)
         hint = self._names.fill(HOW_TO_CALL)
         return Search(tools=bridge, defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
+
+    async def _scripts_run(self) -> bool:
+        """Whether calls are made in scripts: in code mode, where the sandbox starts. Else the model would have one tool that always
+        fails."""
+        shared = self._shared
+        if self._config.mode == "code" and shared.sandbox_problem is None:
+            shared.sandbox_problem = await anyio.to_thread.run_sync(why_not)
+            if shared.sandbox_problem:
+                problem = (
+                    "tool_search: the sandbox of code mode does not start (%s): the bridge tools are offered instead"
+                )
+                logger.warning(problem, shared.sandbox_problem)
+        return self._config.mode == "code" and not shared.sandbox_problem
 
     @hooks.before_model_call
     def reveal(self, event: BeforeModelCall) -> Reveal | None:  # noqa: ARG002 - a handler takes its event
@@ -172,8 +192,7 @@ class ToolSearch:
 
     def _scope(self, catalog: Catalog, *, finds: bool = True) -> Scope:
         ranker = (lambda: self._indexes.of([*catalog])) if finds else None
-        in_script = self._config.mode == "code"
-        return Scope(catalog, self._deferred, self._names, ranker, in_script=in_script, prompt=self._prompt)
+        return Scope(catalog, self._deferred, self._names, ranker, in_script=self._in_script, prompt=self._prompt)
 
     @hooks.after_tool_call
     async def end_streak(self, event: AfterToolCall) -> None:
@@ -216,7 +235,7 @@ class ToolSearch:
     def _describe_bridge(self, tools: Sequence[Tool], context_window: int | None) -> dict[str, str]:
         """The offered bridge tools' descriptions for these deferred tools; the first one has the listing."""
         code = ("tool_search_code",)
-        names = code if self._config.mode == "code" else [name for name in DESCRIPTIONS if name not in code]
+        names = code if self._in_script else [name for name in DESCRIPTIONS if name not in code]
         texts = {**{name: self._names.fill(text) for name, text in DESCRIPTIONS.items()}, **self._config.descriptions}
         budget = listing_budget(self._config.listing, context_window)
         return {name: fill(texts[name], tools, budget if name == names[0] else 0) for name in names}

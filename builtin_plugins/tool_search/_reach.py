@@ -36,7 +36,9 @@ class Reach:
     def __init__(self, config: Config, state: PluginState) -> None:
         self._count = config.prefetch
         self._budget = config.prefetch_tokens
-        self._reveals = config.reveal != "off" and config.mode == "tools"  # a script's calls need no schema
+        self._reveals = config.reveal != "off"
+        self.in_script = False
+        """Whether calls are made in scripts, which need no schemas."""
         self._state = state
         self._hidden: Mapping[str, Tool] = {}
         """What may be shown, by name: the granted tools that the bridge stands for."""
@@ -119,7 +121,7 @@ class Reach:
         self._wait([name], first=True)
 
     def _wait(self, names: Iterable[str], *, first: bool = False) -> None:
-        if self._reveals:
+        if self._reveals and not self.in_script:
             new = dict.fromkeys(name for name in names if name in self._hidden and name not in self._shown)
             self._waiting = {**new, **self._waiting} if first else {**self._waiting, **new}
 

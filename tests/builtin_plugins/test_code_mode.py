@@ -106,6 +106,32 @@ async def test_the_bridge_costs_at_most_350_tokens_whatever_the_servers_are_call
         assert offered.tokens <= 350
 
 
+async def test_where_the_sandbox_does_not_start_the_bridge_tools_are_offered_and_the_log_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MONTY_BIN", "/nonexistent")
+    async with searching(mode="code") as played:
+        assert [tool.name for tool in played.run.offered if tool.bridge] == [
+            "tool_search",
+            "tool_describe",
+            "tool_call",
+        ]
+        issue = {"name": "create_issue", "arguments": {"title": "x"}}
+        assert not (await played.call("tool_call", issue)).is_error
+        await played.run.retry()
+        await played.run.resolve_tools(CATALOG)
+    (line,) = [line for line in caplog.messages if "sandbox" in line]
+    assert "the sandbox of code mode does not start (failed to spawn monty worker: /nonexistent" in line
+
+
+def test_doctor_says_that_the_sandbox_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ToolSearch.Config(mode="code")
+    assert [*ToolSearch.diagnose(config, None)] == []
+    monkeypatch.setenv("MONTY_BIN", "/nonexistent")
+    (line,) = ToolSearch.diagnose(config, None)
+    assert "the sandbox does not start" in line
+
+
 async def test_below_the_threshold_nothing_changes() -> None:
     async with coding(enabled="auto") as script:
         assert script.played.offered == [tool.name for tool in CATALOG]

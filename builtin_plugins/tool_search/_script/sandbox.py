@@ -42,6 +42,18 @@ def is_installed() -> bool:
     return importlib.util.find_spec("pydantic_monty") is not None
 
 
+def why_not() -> str:
+    """Why no script can run here, tried with one; empty where it runs."""
+    import pydantic_monty as monty
+
+    try:
+        with monty.Monty(max_processes=1) as pool, pool.checkout() as session:
+            session.feed_run("1")
+    except Exception as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptResult:
     """How a script ended, in the words of its reader."""
