@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from builtin_plugins.tool_search.rankers import Bm25Ranker, Document
+from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, Ranker, load_ranker
 
 
-def _ranker(catalog: list[dict[str, Any]]) -> Bm25Ranker:
-    return Bm25Ranker(
+def _ranker(catalog: list[dict[str, Any]], factory: Callable[[list[Document]], Ranker] = Bm25Ranker) -> Ranker:
+    return factory(
         [
             Document(
                 id=tool["id"],
@@ -24,6 +24,15 @@ def _ranker(catalog: list[dict[str, Any]]) -> Bm25Ranker:
 def rank(catalog: list[dict[str, Any]]) -> Callable[[str, int], list[str]]:
     """Answer the ids that fit best, weak ones too."""
     ranker = _ranker(catalog)
+    return lambda query, limit: [hit.id for hit in ranker.search(query, limit)]
+
+
+def rank_by_meaning(catalog: list[dict[str, Any]]) -> Callable[[str, int], list[str]]:
+    """`rank`, with `ranker = "embeddings"`."""
+    try:
+        ranker = _ranker(catalog, load_ranker("embeddings"))
+    except ValueError as error:
+        raise ImportError(str(error)) from None
     return lambda query, limit: [hit.id for hit in ranker.search(query, limit)]
 
 

@@ -9,5 +9,6 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 _data: Any = import_module("_data")
+scorer: Any = import_module("_scorer")
 DATA: Path = _data.data_folder()
 RETRIEVAL = DATA / "retrieval"

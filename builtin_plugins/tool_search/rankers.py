@@ -1,4 +1,4 @@
-"""Ranking tools for a query: the protocol of a ranker, the two that come with tool search, and how one is chosen.
+"""Ranking tools for a query: the protocol of a ranker, the three that come with tool search, and how one is chosen.
 
 A ranker of your own is a factory that takes the documents of a catalog and answers an object with `search`; name it in
 the configuration as `ranker = "my_package.my_module:make_ranker"`. It is made once for a catalog and shared by all
@@ -23,6 +23,7 @@ from typing import Any, TypeVar, cast
 
 from builtin_plugins.tool_search._ranking.bm25 import Bm25Ranker
 from builtin_plugins.tool_search._ranking.entries import Document, entries
+from builtin_plugins.tool_search._ranking.meaning import MeaningRanker, missing_package
 from builtin_plugins.tool_search._ranking.ranked import Ranked, Ranker
 from builtin_plugins.tool_search._ranking.stems import stem
 from builtin_plugins.tool_search._ranking.words import split_words
@@ -31,6 +32,7 @@ from hooksdk.errors import did_you_mean
 __all__ = [
     "Bm25Ranker",
     "Document",
+    "MeaningRanker",
     "RankBm25Ranker",
     "Ranked",
     "Ranker",
@@ -93,12 +95,17 @@ class RankBm25Ranker:
 
 
 def load_ranker(name: str, vocabulary: Mapping[str, list[str]] | None = None) -> RankerFactory:
-    """The factory that a configuration names: `bm25`, `rank-bm25` or `package.module:factory`. Raises `ValueError`.
+    """The factory that a configuration names: `bm25`, `embeddings`, `rank-bm25` or `package.module:factory`. Raises `ValueError`.
 
-    Where a ranker of your own fails, `bm25` answers in its place. `vocabulary` has a house's own terms, for `bm25`.
+    Where a ranker of your own fails, `bm25` answers in its place. `vocabulary` has a house's own terms, for `bm25` and
+    `embeddings`.
     """
     if name == "bm25":
         return partial(Bm25Ranker, vocabulary=vocabulary) if vocabulary else Bm25Ranker
+    if name == "embeddings":
+        if package := missing_package():
+            raise ValueError(f"'embeddings' needs {package}: pip install 'hooksdk[embeddings]'")
+        return partial(MeaningRanker, vocabulary=vocabulary)
     if name == "rank-bm25":
         try:
             import_module("rank_bm25")
@@ -107,8 +114,10 @@ def load_ranker(name: str, vocabulary: Mapping[str, list[str]] | None = None) ->
         return RankBm25Ranker
     module_name, separator, path = name.partition(":")
     if not (module_name and separator and path):
-        hint = did_you_mean(name, ("bm25", "rank-bm25"))
-        raise ValueError(f"{name!r} is no ranker: write 'bm25', 'rank-bm25' or 'package.module:factory'.{hint}")
+        hint = did_you_mean(name, ("bm25", "embeddings", "rank-bm25"))
+        raise ValueError(
+            f"{name!r} is no ranker: write 'bm25', 'embeddings', 'rank-bm25' or 'package.module:factory'.{hint}"
+        )
     try:
         factory: Any = import_module(module_name)
     except Exception as error:  # whatever a foreign module raises
