@@ -152,7 +152,9 @@ async def test_an_empty_reply_does_not_break_the_next_request(serve: Serve):
         assert (await run_agent(session, model, "one")).text == ""
         assert (await run_agent(session, model, "two")).text == "here again"
         assert [message["content"] for message in session.messages[:2]] == ["one", []]
-    assert [one["content"] for one in setting.server.requests[1].body["messages"]] == ["one", "two"]
+    sent = setting.server.requests[1].body["messages"]
+    said = [{"type": "text", "text": "(no content)"}]
+    assert [(one["role"], one["content"]) for one in sent] == [("user", "one"), ("assistant", said), ("user", "two")]
 
 
 @pytest.mark.parametrize("form", ["anthropic"], indirect=True)
