@@ -293,7 +293,7 @@ async def test_a_ranker_of_ones_own_reads_the_schemas_of_the_tools() -> None:
 @pytest.mark.parametrize(
     ("ranker", "told"),
     [
-        ("bm52", "write 'bm25', 'rank-bm25' or 'package.module:factory'. Did you mean 'bm25'"),
+        ("bm52", "write 'bm25', 'embeddings', 'rank-bm25' or 'package.module:factory'. Did you mean 'bm25'"),
         ("rank_bm25", "Did you mean 'rank-bm25'"),
         ("no_such_package_at_all:make", "'no_such_package_at_all' cannot be imported"),
         (f"{__name__}:Backward", "has no 'Backward'. Did you mean 'Backwards'"),
