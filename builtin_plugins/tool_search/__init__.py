@@ -32,11 +32,14 @@ from builtin_plugins.tool_search._sentences import (
     DESCRIPTIONS,
     HOW_TO_CALL,
     HOW_TO_CALL_IN_SCRIPT,
+    MORE_TOOLS,
+    MORE_TOOLS_IN_SCRIPT,
 )
 from builtin_plugins.tool_search.rankers import load_ranker
 from hooksdk import Catalog, PluginState, Storage, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
 from hooksdk.config import Notice
 from hooksdk.hooks import (
+    AddContext,
     AfterToolCall,
     AssembleTools,
     BeforeModelCall,
@@ -118,6 +121,7 @@ class ToolSearch:
     async def offer_bridge(self, event: AssembleTools) -> Search | None:
         """Defer the deferrable tools when they are worth it."""
         self._streak.begin(event.run_id, event.attempt)
+        self._reach.begin(event.run_id, event.attempt)
         self._prompt = event.prompts[0][:MAX_PROMPT] if event.prompts else ""
         tools = [tool for tool in event.deferrable if not any(pattern.matches(tool) for pattern in self._pinned)]
         self._warn_of_core(event)
@@ -164,9 +168,18 @@ class ToolSearch:
         names = self._reach.revealed()
         return Reveal(names) if names else None
 
+    @hooks.before_model_call
+    def show_signatures(self, event: BeforeModelCall) -> AddContext | None:  # noqa: ARG002 - a handler takes its event
+        """Behind the prompt, at the end of what a provider's cache holds."""
+        rows = self._reach.signatures()
+        heading = self._names.fill(MORE_TOOLS_IN_SCRIPT if self._in_script else MORE_TOOLS)
+        return AddContext("\n".join([heading, *rows.values()])) if rows else None
+
     @hooks.transform_tool_result
     def note_use(self, event: TransformToolResult) -> None:
         """A call of a hidden tool, also one that was refused for its arguments: its schema is worth showing."""
+        if self._reach.answered(event.tool.name if event.tool is not None else event.call.name):
+            event.count("signatures_used", 1)
         if event.tool is not None:
             self._reach.used(event.tool.name)
 
