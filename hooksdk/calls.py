@@ -190,6 +190,9 @@ class ResultInfo:
     small: bool = False
     """True when it is not `trimmable` only because a trim would save little: `trim(..., small=True)` shortens it all the same,
     for a request that would be too long else."""
+    argument: str = ""
+    """The argument of the call that this describes instead of its result, in `results.list(arguments=True)`: its handle is
+    `r17.content`, its `position` that of the call."""
 
     @property
     def trimmable(self) -> bool:

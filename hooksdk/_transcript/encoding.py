@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -15,7 +15,8 @@ from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import StoreError
 from hooksdk.formats import FoundResult, Message
-from hooksdk.values import clip, is_object
+from hooksdk.formats.kit import arguments_of
+from hooksdk.values import clip, is_list, is_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,20 @@ def request_of(call: ToolCall) -> str:
         return schema.canonical([call.name, schema.parse_arguments(call.arguments)])
     except ValueError:
         return repr((call.name, call.arguments))
+
+
+LONG_ARGUMENT = 200
+"""Characters; no note in an argument's place is longer."""
+
+
+def long_arguments(call: ToolCall) -> Iterator[tuple[str, str]]:
+    """The arguments of a call that a note may stand for, each with its text: that of a value which is no text is its JSON."""
+    if isinstance(call.arguments, str) and len(call.arguments) <= LONG_ARGUMENT:
+        return
+    for name, value in (arguments_of(call.arguments) or {}).items():
+        text = value if isinstance(value, str) else encode(value).decode() if is_list(value) or is_object(value) else ""
+        if len(text) > LONG_ARGUMENT:
+            yield name, text
 
 
 def summary_of(call: ToolCall | None) -> str:

@@ -107,12 +107,13 @@ def replay(
     marks: Marks = choose_marks,
     pause: float = 0,
     lossless: bool = False,
+    arguments: bool = False,
 ) -> Bill:
     """Play a history under a policy: one request before every message that the model wrote. `cache` is the provider's; by
     default one with these prices that serves every beginning. `marks` are the request's, where the cache asks for some: by
     default those that our own client places. `pause` is how many seconds pass between the end of a run and the next one;
     within a run the cache stays warm. `lossless` leaves out what trims cost: with `at_each_request` that is the least which
-    trims could bring the bill down to."""
+    trims could bring the bill down to. With `arguments` the policy sees the long arguments of calls as well."""
     ledger = Ledger(message_format)
     sender = Sender(cache or PrefixCache(prices, least=0, step=1), marks)
     requests, trims, drains, cached = 0, 0, 0, 0
@@ -123,7 +124,7 @@ def replay(
         if policy is never:
             return
         moment = Moment(
-            results=[ledger.info(record) for record in ledger.records], message_tokens=message_tokens(ledger),
+            results=ledger.infos(arguments=arguments), message_tokens=message_tokens(ledger),
             cached=cached, agent_end=agent_end, age=now - last_request,
         )  # fmt: skip
         if handles := policy(moment):

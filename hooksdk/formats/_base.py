@@ -126,6 +126,16 @@ class HasLooseEnds(Protocol):
 
 
 @runtime_checkable
+class HasArguments(Protocol):
+    """What a `MessageFormat` may have besides, so that long arguments of old calls can be shortened."""
+
+    def with_arguments(self, message: Message, index: int, arguments: Mapping[str, str]) -> Message:
+        """A copy in which these arguments of call number `index` are the given texts. The others stay, and so does the form
+        in which arguments are written. What the call holds must be an object of JSON, written out or not."""
+        ...
+
+
+@runtime_checkable
 class HasRules(Protocol):
     """What a `MessageFormat` may have besides, where its provider refuses more than calls without results. Then the view is
     mended by it, and `hooksdk.trimming.problem` tells of it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
@@ -16,12 +16,14 @@ from hooksdk.formats.kit import (
     as_text,
     clean_text,
     fitting_id,
+    for_call,
     input_of,
     make_call,
     media_of,
     named,
     parameters_for,
     parts_of,
+    with_arguments,
 )
 from hooksdk.tools import Tool
 from hooksdk.values import as_list, as_object, is_list, is_object
@@ -114,6 +116,14 @@ class Anthropic:
         blocks = [as_object(each) for each in as_list(message.get("content"))] if self.is_reply(message) else []
         used = [block for block in blocks if block.get("type") == "tool_use"]
         return [make_call(block.get("id"), block.get("name"), block.get("input")) for block in used]
+
+    def with_arguments(self, message: Message, index: int, arguments: Mapping[str, str]) -> Message:
+        def changed(block: Any, texts: Mapping[str, str]) -> Any | None:
+            if as_object(block).get("type") != "tool_use":
+                return None
+            return {**block, "input": with_arguments(block.get("input"), texts)} if texts else block
+
+        return {**message, "content": named(as_list(message.get("content")), for_call(index, arguments), changed)}
 
     def results(self, message: Message) -> list[FoundResult]:
         results: list[FoundResult] = []

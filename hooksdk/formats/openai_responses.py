@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
@@ -19,6 +19,7 @@ from hooksdk.formats.kit import (
     parts_of,
     text_with_error,
     to_json,
+    with_arguments,
     with_context,
 )
 from hooksdk.tools import Tool
@@ -136,6 +137,12 @@ class OpenAIResponses:
         arguments = {"input": message.get("input")} if custom else message.get("arguments")
         call_id = f"{_CALLS[item_type]}{call_id}" if isinstance(call_id, str) else ""
         return [make_call(call_id, message.get("name"), arguments)]
+
+    def with_arguments(self, message: Message, index: int, arguments: Mapping[str, str]) -> Message:
+        del index  # an item is one call
+        if _item_type(message) == "custom_tool_call":
+            return {**message, **arguments}
+        return {**message, "arguments": with_arguments(message.get("arguments"), arguments)}
 
     def results(self, message: Message) -> list[FoundResult]:
         item_type = _item_type(message)

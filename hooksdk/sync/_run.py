@@ -26,9 +26,10 @@ class Results(Twin[transcript_side.Results]):
     by its call id. Unknown or ambiguous references raise `UnknownResult` with the nearest handles.
     """
 
-    def list(self) -> Sequence[ResultInfo]:
-        """All results, oldest first, without their bodies."""
-        return self._do("list")
+    def list(self, *, arguments: bool = False) -> Sequence[ResultInfo]:
+        """All results, oldest first, without their bodies. With `arguments` also the long arguments of each call, before its
+        result: they are read, trimmed and restored in the same way, by handles such as `r17.content`."""
+        return self._do("list", arguments=arguments)
 
     def message_tokens(self) -> builtins.list[int]:
         """The size of each stored message as the model sees it, in tokens, at the index that `ResultInfo.position` names:
