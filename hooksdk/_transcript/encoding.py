@@ -101,13 +101,18 @@ def is_same(place: str, stored: object, value: object) -> bool:
 def save_result(result: ToolResult) -> dict[str, Any]:
     """A result as JSON."""
     fields: dict[str, Any] = {"text": result.text, "is_error": result.is_error, "structured": result.structured}
+    if result.references:
+        fields["references"] = [*result.references]
     return fields if result.plain else {**fields, "blocks": result.blocks}
 
 
 def load_result(fields: dict[str, Any]) -> ToolResult:
     """The result that was saved."""
     blocks, structured = fields.get("blocks", ()), fields.get("structured")
-    return ToolResult(fields["text"], is_error=fields["is_error"], blocks=blocks, structured=structured)
+    return ToolResult(
+        fields["text"], is_error=fields["is_error"], blocks=blocks, structured=structured,
+        references=fields.get("references", ()),
+    )  # fmt: skip
 
 
 def plain_result(result: ToolResult) -> ToolResult:

@@ -9,6 +9,7 @@ from hooksdk.formats._base import (
     GivenTool,
     GivenTools,
     HasArguments,
+    HasDeferral,
     HasLooseEnds,
     HasRules,
     Message,
@@ -18,7 +19,7 @@ from hooksdk.formats._base import (
 from hooksdk.values import SdkObject
 
 __all__ = [
-    "FORMATS", "FoundResult", "GivenMessage", "GivenTool", "GivenTools", "HasArguments", "HasLooseEnds", "HasRules", "Message",
+    "FORMATS", "FoundResult", "GivenMessage", "GivenTool", "GivenTools", "HasArguments", "HasDeferral", "HasLooseEnds", "HasRules", "Message",
     "MessageFormat", "ProviderJson", "SdkObject", "get_format",
 ]  # fmt: skip
 
