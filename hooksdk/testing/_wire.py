@@ -46,7 +46,15 @@ def error_event(format_name: str, body: Body) -> str:
     """The same inside a stream."""
     name = "event: error\n" if format_name in ("anthropic", "openai-responses") else ""
     if format_name == "openai-responses":
-        body = {"type": "error", "param": None, "sequence_number": 0, **body["error"]}
+        error = body["error"]
+        code = error["code"] or error["type"]
+        body = {
+            "type": "error",
+            "sequence_number": 0,
+            "code": code,
+            "message": error["message"],
+            "param": error["param"],
+        }
     return f"{name}data: {_line(body)}\n\n"
 
 
