@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,7 +38,7 @@ class OpenAISdkModel(SdkModel):
         )  # fmt: skip
         self.provider = provider
         self._max_tokens = max_tokens
-        self._asks_openai = base_url is None
+        self._asks_openai = not (base_url or os.environ.get("OPENAI_BASE_URL"))  # which the SDK reads, too
 
     def _cache_key(self) -> str | None:
         """The same for all requests of a session, and nothing that says which: ids may name people. None for other servers,

@@ -36,7 +36,12 @@ def model_of(server: ScriptedServer, form: str, **options: Any) -> Model:
 
 def sent(request: SeenRequest) -> list[Json]:
     """The messages of a request."""
-    return request.body["input" if "input" in request.body else "messages"]
+    return messages_of(request.body)
+
+
+def messages_of(body: Json) -> list[Json]:
+    """The messages in the body of a request."""
+    return body["input" if "input" in body else "messages"]
 
 
 class Setting:
