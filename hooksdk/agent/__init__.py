@@ -136,7 +136,7 @@ async def run_agent(
 ) -> Outcome:
     """Run the agent until it answers without calling a tool, or a limit is reached.
 
-    `model` is a model, or the name of one as `"openai:gpt-5"` or `"anthropic:claude-sonnet-5-5"`, whose key is found in the
+    `model` is a model, or the name of one as `get_model` takes it, such as `"openai:gpt-5"`, whose key is found in the
     environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause
     left open. `system` is recorded when the session has no messages yet. `tools` are those of `Run.resolve_tools`: functions,
     `Tool`s, a provider's JSON; or a function that answers them, which is asked again for each attempt. `approver` answers in
@@ -187,7 +187,9 @@ def _check_model(model: object) -> None:
         refuse("run_agent(..., model)", model, wanted, f"Give an instance: {model.__name__}(...)")
     missing = [name for name in ("name", "format", "context_window", "reply") if not hasattr(model, name)]
     if missing:
-        advice = "OpenAIModel(...) and AnthropicModel(...) in hooksdk.models make one over the provider's SDK"
+        advice = (
+            "OpenAIModel(...), OpenAIResponsesModel(...) and AnthropicModel(...) in hooksdk.models make one over an SDK"
+        )
         refuse("run_agent(..., model)", model, f"{wanted}; it has no {', '.join(missing)}", advice)
 
 

@@ -36,7 +36,7 @@ from hooksdk.formats.kit import (
 from hooksdk.tools import Tool
 from hooksdk.values import as_list, as_object, is_list, is_object
 
-__all__ = ["OpenAIResponses"]
+__all__ = ["OpenAIResponses", "as_input"]
 
 _ROLES = ("user", "system", "developer", "assistant")
 _AUTHORS = (*_ROLES, "tool", "human", "ai")
@@ -63,6 +63,10 @@ _MOST_IN_ID = 64
 _ITEM_IDS = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc"}
 """What the `id` of an item must begin with."""
 _THINKING = ("thinking", "redacted_thinking", "reasoning")
+_OUTPUT_ONLY = ("created_by",)
+"""Fields of answers that no item of a request has, by the types of OpenAI's SDK."""
+_MAY_BE_NULL = ("code", "outputs", "result")
+"""Fields of hosted tools' items that a request must have, null or not, by the same types."""
 
 
 class OpenAIResponses:
@@ -250,6 +254,25 @@ class OpenAIResponses:
 
     def tools(self, tools: Sequence[Tool]) -> list[ProviderJson]:
         return [function_of(tool) for tool in tools]
+
+
+def as_input(item: Message) -> Message:
+    """An item of a response's `output` as the next request takes it: without fields that only answers have, without nulls, and
+    reasoning without a `status` ("Unknown parameter: 'input[1].status'", https://github.com/BerriAI/litellm/issues/13420).
+
+    ```python
+    from hooksdk.formats.openai_responses import as_input
+
+    call = {"type": "function_call", "call_id": "call_1", "name": "now", "arguments": "{}", "namespace": "clock"}
+    assert as_input({**call, "caller": None}) == call
+    ```
+    """
+    only_output = (*_OUTPUT_ONLY, "status") if item.get("type") == "reasoning" else _OUTPUT_ONLY
+    return {
+        key: value
+        for key, value in item.items()
+        if key not in only_output and (value is not None or key in _MAY_BE_NULL)
+    }
 
 
 def _item_type(message: Message) -> str:

@@ -26,7 +26,9 @@ _TEMPORARY_STATUSES = (408, 409, 425, 429)
 _PERMANENT_ERRORS = (
     "insufficient_quota",
     "billing",
-    "invalid_request",
+    "invalid_",
+    "context_length",
+    "policy",
     "authentication",
     "permission",
     "not_found",

@@ -294,7 +294,7 @@ def run_agent(
 ) -> Outcome:
     """Run the agent until it answers without calling a tool, or a limit is reached.
 
-    `model` is a model, or the name of one as `"openai:gpt-5"` or `"anthropic:claude-sonnet-5-5"`, whose key is found in the
+    `model` is a model, or the name of one as `get_model` takes it, such as `"openai:gpt-5"`, whose key is found in the
     environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause
     left open. `system` is recorded when the session has no messages yet. `tools` are those of `Run.resolve_tools`: functions,
     `Tool`s, a provider's JSON; or a function that answers them, which is asked again for each attempt. `approver` answers in

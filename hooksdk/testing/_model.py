@@ -178,7 +178,7 @@ class ScriptedModel:
         """The script's reply to these messages."""
         turn = read_turn(self._message_format, len(self.turns) + 1, messages, tools)
         self.turns.append(turn)
-        answer = _as_reply(await self._ask(turn))
+        answer = as_reply(await self._ask(turn))
         calls = [ToolCall(one.id or self._next_id(), one.tool, one.arguments) for one in answer.calls]
         message, *more = self._message_format.reply_messages(answer.text, calls)
         estimate = {
@@ -241,7 +241,8 @@ def _definition(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "description": description, "parameters": parameters}
 
 
-def _as_reply(answer: Answer) -> Reply:
+def as_reply(answer: Answer) -> Reply:
+    """What a script answered, as a reply."""
     if isinstance(answer, Reply):
         return answer
     if isinstance(answer, str):

@@ -11,6 +11,7 @@ from hooksdk.costs import Usage
 from hooksdk.formats import Message
 from hooksdk.testing._pieces import pieces
 from hooksdk.testing._wire_responses import responses_answer, responses_events, responses_messages
+from hooksdk.values import as_list, is_object
 
 Body = dict[str, Any]
 
@@ -34,19 +35,32 @@ def sent_messages(format_name: str, body: Mapping[str, Any]) -> list[Message]:
     return messages
 
 
-def error_body(format_name: str, status: int, text: str, code: str | None = None) -> Body:
+def own_messages(answer: object) -> list[Message]:
+    """The messages of an answer that a script writes in the provider's shape, one or a list; none of any other."""
+    return [answer] if is_object(answer) else [each for each in as_list(answer) if is_object(each)]
+
+
+def error_body(format_name: str, status: int, text: str, code: str | None = None, param: str | None = None) -> Body:
     """The body of a refusal. A code of its own is the type of an error in Anthropic's API, which has no codes."""
     kind = _ERRORS.get(status, "api_error")
     if format_name == "anthropic":
         return {"type": "error", "error": {"type": code or kind, "message": text}}
-    return {"error": {"message": text, "type": kind, "param": None, "code": code}}
+    return {"error": {"message": text, "type": kind, "param": param, "code": code}}
 
 
 def error_event(format_name: str, body: Body) -> str:
     """The same inside a stream."""
     name = "event: error\n" if format_name in ("anthropic", "openai-responses") else ""
     if format_name == "openai-responses":
-        body = {"type": "error", "param": None, "sequence_number": 0, **body["error"]}
+        error = body["error"]
+        code = error["code"] or error["type"]
+        body = {
+            "type": "error",
+            "sequence_number": 0,
+            "code": code,
+            "message": error["message"],
+            "param": error["param"],
+        }
     return f"{name}data: {_line(body)}\n\n"
 
 
