@@ -5,9 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from hooksdk.errors import WrongArgument, check, did_you_mean
-from hooksdk.models._protocol import Model, ModelReply, ModelUnavailable, OnText, StreamingModel, current_session
+from hooksdk.models._protocol import (
+    DeferralRefused,
+    Model,
+    ModelReply,
+    ModelUnavailable,
+    OnText,
+    StreamingModel,
+    current_session,
+)
 
-__all__ = ["Model", "ModelReply", "ModelUnavailable", "OnText", "StreamingModel", "current_session", "get_model"]
+__all__ = [
+    "DeferralRefused",
+    "Model",
+    "ModelReply",
+    "ModelUnavailable",
+    "OnText",
+    "StreamingModel",
+    "current_session",
+    "get_model",
+]
 
 _PROVIDERS = ("openai", "openai-responses", "anthropic")
 _EXAMPLES = "openai:gpt-5, openai-responses:gpt-5 or anthropic:claude-sonnet-5-5"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from hooksdk.models._protocol import OnText, current_session
 from hooksdk.models._shared import SdkModel
+from hooksdk.tools import Deferral
 
 
 class OpenAISdkModel(SdkModel):
@@ -16,6 +17,7 @@ class OpenAISdkModel(SdkModel):
 
     _package = "openai"
     _client_class = "AsyncOpenAI"
+    _default_url = "https://api.openai.com/v1"
 
     def __init__(
         self,
@@ -30,11 +32,12 @@ class OpenAISdkModel(SdkModel):
         timeout: float = 600.0,
         headers: Mapping[str, str] | None = None,
         extra: Mapping[str, Any] | None = None,
+        deferral: Deferral | Literal["auto"] = "auto",
         provider: str = "openai",
     ) -> None:
         super().__init__(
             name, base_url=base_url, api_key=api_key, context_window=context_window, stream=stream, on_text=on_text,
-            timeout=timeout, headers=headers, extra=extra,
+            timeout=timeout, headers=headers, extra=extra, deferral=deferral,
         )  # fmt: skip
         self.provider = provider
         self._max_tokens = max_tokens

@@ -38,7 +38,9 @@ _HOLD_ALL = (
 class OpenAIResponsesModel(OpenAISdkModel):
     """A model behind OpenAI's Responses API or a compatible one.
 
-    The options are those of `OpenAIModel`; `max_tokens` is sent as `max_output_tokens`. An answer has several items, each a
+    The options are those of `OpenAIModel`; `max_tokens` is sent as `max_output_tokens`, and `deferral` is whether requests can
+    declare tools that the model is not shown, for tool search: `auto` as the endpoint and the model are known to take them, or
+    as you say it (`search`, `additions`, `off`). An answer has several items, each a
     message of the session: reasoning, text, calls, and what tools did that the provider runs.
 
     The session holds the history, so nothing is stored at the provider (`store=False`), and reasoning comes encrypted

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hooksdk import schema
+from hooksdk.calls import ToolCall
 from hooksdk.costs import Usage
 from hooksdk.formats import Message
 from hooksdk.testing._pieces import pieces
@@ -38,6 +39,16 @@ def sent_messages(format_name: str, body: Mapping[str, Any]) -> list[Message]:
 def own_messages(answer: object) -> list[Message]:
     """The messages of an answer that a script writes in the provider's shape, one or a list; none of any other."""
     return [answer] if is_object(answer) else [each for each in as_list(answer) if is_object(each)]
+
+
+def as_called(call: ToolCall, format_name: str, body: Body, names: Sequence[str]) -> ToolCall:
+    """The call as a model of this provider makes it: of Responses a search that the client executes, and a tool in a namespace."""
+    if format_name != "openai-responses":
+        return call
+    if call.name == "tool_search" and any(tool.get("type") == "tool_search" for tool in body.get("tools") or ()):
+        return ToolCall(f"tool_search:{call.id}", call.name, call.arguments)
+    inside = [name for name in names if name.rpartition(".")[2] == call.name]
+    return ToolCall(call.id, inside[0], call.arguments) if call.name not in names and len(inside) == 1 else call
 
 
 def error_body(format_name: str, status: int, text: str, code: str | None = None, param: str | None = None) -> Body:

@@ -1,4 +1,5 @@
-"""What OpenAI's Responses API is known to refuse, in its own words, so that no test sends what no provider takes."""
+"""What OpenAI's Responses API and Anthropic's Messages API are known to refuse, in their own words, so that no test sends what no
+provider takes."""
 
 from __future__ import annotations
 
@@ -26,9 +27,42 @@ class Refusal:
     code: str | None = None
 
 
-def responses_refusal(body: Body) -> Refusal | None:
+def refusal_of(format_name: str, body: Body, headers: Mapping[str, str]) -> Refusal | None:
     """What is wrong with this request; None where nothing is that we know of."""
-    return next(_refusals(body), None)
+    if format_name == "anthropic":
+        return next(_anthropic_refusals(body, headers.get("anthropic-beta", "")), None)
+    return next(_refusals(body), None) if format_name == "openai-responses" else None
+
+
+def _anthropic_refusals(body: Body, betas: str) -> Iterator[Refusal]:
+    """The words of references, of tools that are all deferred and of the system's place are the API's
+    (https://github.com/anthropics/claude-code/issues/81863, https://github.com/nearai/ironclaw/pull/7274,
+    https://github.com/earendil-works/pi/pull/9548); that the others are refused is from pydantic-ai 2.68.0 and the SDK's types."""
+    tools = [as_object(tool) for tool in as_list(body.get("tools"))]
+    names = {tool.get("name") for tool in tools}
+    messages = [as_object(message) for message in as_list(body.get("messages"))]
+    for at, message in enumerate(messages):
+        for block in map(as_object, as_list(message.get("content"))):
+            parts = [as_object(part) for part in as_list(block.get("content"))]
+            for part in parts:
+                if part.get("type") == "tool_reference" and part.get("tool_name") not in names:
+                    text = f"Tool reference '{part.get('tool_name')}' not found in available tools"
+                    yield Refusal(text=f"messages.{at}: {text}", code="tool_reference_unresolved")
+            if block.get("type") == "tool_result" and block.get("content") == []:
+                yield Refusal(text=f"messages.{at}: tool_result content must not be empty")
+            if block.get("type") == "tool_addition":
+                added = as_object(block.get("tool")).get("name")
+                if not any(beta in betas for beta in ("mid-conversation-tool-changes-", "inline-tools-")):
+                    yield Refusal(text=f"messages.{at}: 'tool_addition' blocks need a beta that is not on")
+                if added not in names:
+                    yield Refusal(text=f"messages.{at}: Tool reference '{added}' not found in available tools")
+        following = messages[at + 1].get("role") if at + 1 < len(messages) else "assistant"
+        if message.get("role") == "system" and following not in ("assistant", "system"):
+            yield Refusal(text=f"messages.{at}: role 'system' must precede an 'assistant' message or end the array")
+    if tools and all(tool.get("defer_loading") for tool in tools):
+        yield Refusal(text="At least one tool must have defer_loading=false. All tools cannot be deferred.")
+    if any(tool.get("defer_loading") and tool.get("cache_control") for tool in tools):
+        yield Refusal(text="Tools with defer_loading cannot use prompt caching.")
 
 
 def _refusals(body: Body) -> Iterator[Refusal]:

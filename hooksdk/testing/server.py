@@ -45,8 +45,16 @@ from hooksdk.costs import MarkedCache, PrefixCache, PromptCache
 from hooksdk.formats import FORMATS, Message, get_format
 from hooksdk.formats.prompt_cache import request_blocks
 from hooksdk.testing._model import Answer, Reply, Turn, as_reply, read_turn
-from hooksdk.testing._wire import answer_body, answer_events, error_body, error_event, own_messages, sent_messages
-from hooksdk.testing._wire_refusals import responses_refusal
+from hooksdk.testing._wire import (
+    answer_body,
+    answer_events,
+    as_called,
+    error_body,
+    error_event,
+    own_messages,
+    sent_messages,
+)
+from hooksdk.testing._wire_refusals import refusal_of
 
 __all__ = ["Fault", "ScriptedServer", "SeenRequest", "ServerScript", "cut", "garble", "hang", "interrupt", "refuse"]
 
@@ -211,7 +219,7 @@ class ScriptedServer:
         message_format = get_format(format_name)
         with self._one_at_a_time:
             self.requests.append(request)
-            if format_name == "openai-responses" and (refusal := responses_refusal(request.body)):
+            if refusal := refusal_of(format_name, request.body, request.headers):
                 body = error_body(format_name, 400, refusal.text, refusal.code, refusal.param)
                 return refuse(refusal.status), body
             messages = sent_messages(format_name, request.body)
@@ -229,7 +237,15 @@ class ScriptedServer:
                 return fault, error_body(format_name, fault.status, fault.text, fault.code)
             own = own_messages(answer)
             reply = Reply() if own else as_reply(cast("Answer", answer))
-            calls = [ToolCall(one.id or self._next_id(), one.tool, one.arguments) for one in reply.calls]
+            calls = [
+                as_called(
+                    ToolCall(one.id or self._next_id(), one.tool, one.arguments),
+                    format_name,
+                    request.body,
+                    turn.offered,
+                )
+                for one in reply.calls
+            ]
             messages = own or message_format.reply_messages(reply.text, calls)
             used = self._caches[format_name].send(request_blocks(format_name, request.body))
             return fault, answer_body(
