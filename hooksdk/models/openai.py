@@ -125,7 +125,7 @@ class _StreamedReply:
                     self._add_call(call)
             elif name != "role":
                 _join(self.message, name, value)
-        text = delta.get("content")
+        text = delta.get("content") or delta.get("refusal")
         return text if isinstance(text, str) else ""
 
     def _add_call(self, part: Json) -> None:

@@ -9,9 +9,10 @@ Needs `pip install 'hooksdk[openai]'`. The SDK is made for asyncio.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, final
 
+from hooksdk.errors import WrongArgument
 from hooksdk.formats import Message
 from hooksdk.formats.openai_responses import OpenAIResponses, as_input
 from hooksdk.models._openai import OpenAISdkModel
@@ -29,9 +30,10 @@ _ENCRYPTED = ["reasoning.encrypted_content"]
 _NOT_ENCRYPTED = "encrypted content is not supported"
 """Stands in the error of a model that does not reason: https://github.com/pydantic/pydantic-ai/issues/2865."""
 _HOLD_ALL = (
-    "message", "reasoning", "function_call", "custom_tool_call", "tool_search_call", "tool_search_output",
+    "message", "reasoning", "function_call", "custom_tool_call", "tool_search_call", "tool_search_output", "additional_tools",
+    "compaction",
 )  # fmt: skip
-"""Items that are whole without their `id`. By others the provider finds what it keeps of them."""
+"""Items that are whole without their `id`, as Codex sends them. Those of hosted tools must have it."""
 
 
 @final
@@ -51,7 +53,7 @@ class OpenAIResponsesModel(OpenAISdkModel):
     `developer`.
 
     A reply that was cut off has the reason of it, such as `max_output_tokens`, as `stop_reason`. A call that was cut off is
-    recorded with its arguments under `INVALID_JSON`, so that it is refused, never run on half of them.
+    recorded so that it is refused, never run on half of its arguments.
 
     Use it as an async context manager to keep connections open between replies; without, each reply has its own.
     """
@@ -102,6 +104,9 @@ class OpenAIResponsesModel(OpenAISdkModel):
             self._fail(client, error if is_object(error) else {})
         if not is_list(answer.get("output")):
             raise Unreadable(f"the answer is no response: {str(error or answer)[:200]}")
+        if answer.get("status") in ("queued", "in_progress", "cancelled"):
+            problem = f"the answer is '{answer['status']}', and nobody waits for one in the background"
+            raise WrongArgument("OpenAIResponsesModel(extra=...)", problem, "Leave 'background' out of it")
         return _reply(answer)
 
     def _fail(self, client: Any, error: Json) -> NoReturn:
@@ -135,10 +140,11 @@ def _reply(answer: Json) -> ModelReply:
     return ModelReply(message=message, more=more, usage=without(usage) if usage else None, stop_reason=stop_reason)
 
 
-def _without_halves(items: Iterable[Json]) -> Iterable[Json]:
+def _without_halves(items: Sequence[Json]) -> Iterator[Json]:
     """The items of a reply that was cut off. The text of a custom tool cannot say that it is a half, so its call is left out."""
     for item in items:
-        if item.get("status") == "completed" or item.get("type") not in ("function_call", "custom_tool_call"):
+        status = item.get("status") or ("incomplete" if item is items[-1] else "completed")
+        if status == "completed" or item.get("type") not in ("function_call", "custom_tool_call"):
             yield item
         elif item["type"] == "function_call":
             reason = f"the reply was cut off in them: {item.get('arguments', '')}"

@@ -202,13 +202,18 @@ async def test_what_a_request_may_not_have_is_left_out_and_what_servers_add_is_k
     assert second == {"role": "assistant", "content": ""}
 
 
-@pytest.mark.parametrize("form", ["openai-chat"], indirect=True)
-async def test_a_refusal_is_the_text_of_the_reply(serve: Serve):
-    async with (
-        open_session() as session,
-        serve([{"role": "assistant", "content": None, "refusal": "I will not."}]).model() as model,
-    ):
-        assert (await run_agent(session, model, "go")).text == "I will not."
+@pytest.mark.parametrize("form", ["openai-chat", "openai-responses"], indirect=True)
+async def test_a_refusal_is_the_text_of_the_reply_and_told_as_it_comes(serve: Serve, form: str):
+    part = {"type": "refusal", "refusal": "I will not."}
+    refused: Json = {"role": "assistant", "content": None, "refusal": "I will not."}
+    if form == "openai-responses":
+        refused = {"type": "message", "role": "assistant", "content": [part]}
+    told: list[str] = []
+    setting = serve([refused])
+    setting.stream = True
+    async with open_session() as session, setting.model() as model:
+        outcome = await run_agent(session, model, "go", on_text=told.append)
+    assert (len(told) > 1, "".join(told), outcome.text) == (True, "I will not.", "I will not.")
 
 
 @pytest.mark.parametrize("form", ["openai-chat"], indirect=True)

@@ -11,6 +11,7 @@ import pytest
 from hooksdk import Tool
 from hooksdk.agent import ModelReply, ModelUnavailable, run_agent
 from hooksdk.costs import usage_of
+from hooksdk.errors import WrongArgument
 from hooksdk.formats.openai_responses import as_input
 from hooksdk.models import get_model
 from hooksdk.models.openai_responses import OpenAIResponsesModel
@@ -42,6 +43,12 @@ def stream(request: pytest.FixtureRequest) -> bool:
 async def serve(stream: bool) -> AsyncIterator[Serve]:
     async with serving("openai-responses", stream) as begin:
         yield begin
+
+
+def cut_off(items: list[Json]) -> Json:
+    """A response that reached its limit."""
+    details = {"reason": "max_output_tokens"}
+    return {"object": "response", "status": "incomplete", "output": items, "incomplete_details": details}
 
 
 def items_of(reply: ModelReply) -> list[Json]:
@@ -235,17 +242,14 @@ async def test_usage_is_the_providers_and_costs_read_it(serve: Serve):
     assert (used.prompt, used.fresh, used.read, used.written, used.output) == (1_000, 100, 600, 300, 50)
 
 
-async def test_a_refusal_is_the_text_of_the_reply_and_is_streamed(serve: Serve):
-    part = {"type": "refusal", "refusal": "I will not do that."}
-    setting = serve([{**DONE, "content": [part]}] * 2)
+async def test_what_a_session_used_is_known_by_the_provider_and_its_model(serve: Serve):
+    setting = serve(["one", "two"])
     async with open_session() as session, setting.model() as model:
-        assert (await run_agent(session, model, "go")).text == "I will not do that."
-    told: list[str] = []
-    setting.stream = True
-    async with setting.model(on_text=told.append) as model:
-        await model.reply(USER, [])
-    assert (len(told) > 1, "".join(told)) == (True, "I will not do that.")
-    setting.check = lambda: None  # of both kinds
+        for _ in range(2):
+            await run_agent(session, model, "word " * 2_000)
+        first, second = session.requests
+    assert {first.model, second.model} == {"openai:any"}
+    assert (first.usage.read, second.usage.read > 1_000) == (0, True)
 
 
 async def test_texts_of_several_items_are_streamed_on_lines_of_their_own(serve: Serve):
@@ -268,20 +272,24 @@ async def test_an_incomplete_answer_says_why(serve: Serve, reason: str):
 async def test_a_call_that_was_cut_off_is_never_run_on_half_of_its_arguments(serve: Serve, arguments: str):
     deleted: list[Any] = []
     half: Json = {"type": "function_call", "call_id": "call_1", "name": "delete", "arguments": arguments}
-    custom: Json = {"type": "custom_tool_call", "call_id": "call_2", "name": "shell", "input": "rm -r /"}
 
     def script(turn: Turn) -> Any:
-        if turn.number > 1:
-            assert "the reply was cut off" in turn.result.text
-            return [DONE]
-        items = [{**item, "status": "incomplete"} for item in (half, custom)]
-        reason = {"incomplete_details": {"reason": "max_output_tokens"}}
-        return {"object": "response", "status": "incomplete", "output": items, **reason}
+        if turn.number == 1:
+            return cut_off([{**half, "status": "incomplete"}])
+        assert "the reply was cut off" in turn.result.text
+        return [DONE]
 
     tool = Tool(name="delete", description="Delete it.", source="host", execute=deleted.append)  # takes any arguments
     async with open_session() as session, serve(script).model() as model:
         assert (await run_agent(session, model, "go", tools=[tool])).text == "Done."
     assert deleted == []
+
+
+async def test_of_custom_calls_that_were_cut_off_only_the_last_may_be_a_half(serve: Serve):
+    one, half = ({"type": "custom_tool_call", "call_id": each, "name": "sh", "input": "rm -r /"} for each in "ab")
+    async with serve([cut_off([{**one, "status": None}, {**half, "status": None}])]).model() as model:
+        reply = await model.reply(USER, [])
+    assert [item["call_id"] for item in items_of(reply)] == ["a"]
 
 
 async def test_an_answer_without_items_is_an_empty_reply(serve: Serve):
@@ -292,8 +300,7 @@ async def test_an_answer_without_items_is_an_empty_reply(serve: Serve):
 
 
 async def test_a_reply_that_ended_in_its_reasoning_does_not_break_the_next_request(serve: Serve):
-    reason = {"incomplete_details": {"reason": "max_output_tokens"}}
-    setting = serve([{"object": "response", "status": "incomplete", "output": [REASONING], **reason}, "here again"])
+    setting = serve([cut_off([REASONING]), "here again"])
     async with open_session() as session, setting.model() as model:
         assert (await run_agent(session, model, "one")).text == ""
         assert (await run_agent(session, model, "two")).text == "here again"
@@ -336,6 +343,13 @@ async def test_an_answer_that_failed_for_good_is_the_sdks_error(serve: Serve, co
     }
     async with serve([failed]).model() as model:
         with pytest.raises(openai.APIError, match=r"^Not this\.$"):
+            await model.reply(USER, [])
+
+
+@pytest.mark.parametrize("stream", [False], indirect=True)
+async def test_an_answer_in_the_background_is_an_error_that_says_so(serve: Serve):
+    async with serve([{"object": "response", "status": "queued", "output": []}]).model() as model:
+        with pytest.raises(WrongArgument, match=r"extra=.*the answer is 'queued'.*Leave 'background' out"):
             await model.reply(USER, [])
 
 
