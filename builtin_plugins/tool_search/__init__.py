@@ -197,6 +197,8 @@ class ToolSearch:
     @hooks.unwrap_tool_call
     async def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
         """Turn `tool_call` into the call that it stands for, and answer a name that no tool has with those that may fit."""
+        if self._native and event.tool is None and event.call.name == "tool_search":  # as a provider's own search has no name
+            return ToolCall(event.call.id, self._names.search, event.call.arguments)
         try:
             call = self._unwrapping.call(event, self._scope(event.catalog, finds=False))
         except Refusal:
