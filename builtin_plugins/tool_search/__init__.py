@@ -34,12 +34,15 @@ from builtin_plugins.tool_search._sentences import (
     HOW_TO_CALL,
     HOW_TO_CALL_IN_SCRIPT,
     HOW_TO_CALL_NATIVELY,
+    MORE_TOOLS,
+    MORE_TOOLS_IN_SCRIPT,
     NATIVE_SEARCH,
 )
 from builtin_plugins.tool_search.rankers import load_ranker
 from hooksdk import Catalog, PluginState, Storage, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
 from hooksdk.config import Notice
 from hooksdk.hooks import (
+    AddContext,
     AfterToolCall,
     AssembleTools,
     BeforeModelCall,
@@ -125,6 +128,7 @@ class ToolSearch:
     async def offer_bridge(self, event: AssembleTools) -> Search | None:
         """Defer the deferrable tools when they are worth it."""
         self._streak.begin(event.run_id, event.attempt)
+        self._reach.begin(event.run_id, event.attempt)
         self._prompt = event.prompts[0][:MAX_PROMPT] if event.prompts else ""
         tools = [tool for tool in event.deferrable if not any(pattern.matches(tool) for pattern in self._pinned)]
         self._warn_of_core(event)
@@ -133,8 +137,11 @@ class ToolSearch:
             self._reach.none()
             return None
         self._deferred = frozenset(tool.name for tool in tools)
-        self._native = self._is_native(event)
+        self._native = self._reach.native = self._is_native(event)
         if self._native:
+            self._reach.none()
+            if event.deferral == "additions":
+                await self._reach.add(tools, event.prompts, lambda: self._indexes.of([*event.catalog]))
             return self._offer_natively(tools)
         self._in_script = self._reach.in_script = await self._scripts_run()
         answers = {} if self._in_script else {"tool_search": self._find, "tool_describe": self._show}
@@ -162,7 +169,6 @@ class ToolSearch:
 
     def _offer_natively(self, tools: Sequence[Tool]) -> Search:
         self._in_script = False
-        self._reach.none()
         self._unwrapping = Unwrapping(self._config.nested, {"tool_search": self._find})
         description = self._config.descriptions.get("tool_search") or self._names.fill(NATIVE_SEARCH)
         search = native_search(fill(description, tools), self._default_limit, self._search, self._names)
@@ -188,16 +194,27 @@ class ToolSearch:
         names = self._reach.revealed()
         return Reveal(names) if names else None
 
+    @hooks.before_model_call
+    def show_signatures(self, event: BeforeModelCall) -> AddContext | None:  # noqa: ARG002 - a handler takes its event
+        """Behind the prompt, at the end of what a provider's cache holds."""
+        rows = self._reach.signatures()
+        heading = self._names.fill(MORE_TOOLS_IN_SCRIPT if self._in_script else MORE_TOOLS)
+        return AddContext("\n".join([heading, *rows.values()])) if rows else None
+
     @hooks.transform_tool_result
     def note_use(self, event: TransformToolResult) -> None:
         """A call of a hidden tool, also one that was refused for its arguments: its schema is worth showing."""
+        if self._reach.answered(event.tool.name if event.tool is not None else event.call.name):
+            event.count("signatures_used", 1)
         if event.tool is not None:
             self._reach.used(event.tool.name)
 
     @hooks.unwrap_tool_call
     async def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
         """Turn `tool_call` into the call that it stands for, and answer a name that no tool has with those that may fit."""
-        if self._native and event.tool is None and event.call.name == "tool_search":  # as a provider's own search has no name
+        if (
+            self._native and event.tool is None and event.call.name == "tool_search"
+        ):  # as a provider's own search has no name
             return ToolCall(event.call.id, self._names.search, event.call.arguments)
         try:
             call = self._unwrapping.call(event, self._scope(event.catalog, finds=False))

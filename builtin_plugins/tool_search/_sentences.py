@@ -54,6 +54,14 @@ HOW_TO_CALL_IN_SCRIPT = (
     "finds the exact name."
 )
 
+MORE_TOOLS = (
+    "(Not from the user: more tools that may fit what was asked. Call them through tool_call, with name and arguments.)"
+)
+MORE_TOOLS_IN_SCRIPT = (
+    "(Not from the user: more tools that may fit what was asked. Call them in a script for tool_search_code.)"
+)
+"""Above the signatures behind a prompt."""
+
 SOME_HITS = (
     "Searching more will hardly help. Call the best hit through tool_call if it fits; if nothing does, the capability does "
     "not exist here: say so, or go on without it."

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hooksdk import Session, hooks
-from hooksdk.agent import run_agent
+from hooksdk.agent import Limits, run_agent
 from hooksdk.errors import WrongArgument
 from hooksdk.hooks import BeforeToolCall, Block, Trace
 from hooksdk.models.anthropic import AnthropicModel
 from hooksdk.models.openai_responses import OpenAIResponsesModel
-from hooksdk.records import AttemptStarted
+from hooksdk.records import AttemptStarted, Revealed
 from hooksdk.stores import JsonlStore, Store
 from hooksdk.testing import Turn, call, open_session
 from hooksdk.testing.server import ScriptedServer, refuse
@@ -42,6 +43,10 @@ def form(request: pytest.FixtureRequest) -> str:
 
 def create_document(arguments: dict[str, Any]) -> str:
     return f"made {arguments['filename']}"
+
+
+def send(arguments: dict[str, Any]) -> str:
+    return f"sent to {arguments['to']}"
 
 
 DOCUMENT = make("create_document", "Create a Word document.", "word", required=["filename"], filename="string").copy(
@@ -246,6 +251,62 @@ async def test_a_compaction_leaves_no_call_in_a_namespace_that_nothing_declares(
             prepared = await run.prepare_messages()
     called = [item for item in prepared if item.get("type") == "function_call"]
     assert [item.get("namespace") for item in called] == [None]
+
+
+async def test_what_a_prompt_asks_for_is_added_at_the_end_of_the_conversation_and_tools_stay(form: str) -> None:
+    """Prefetch without a change of what a provider's cache holds: no search, and the requests begin alike."""
+    records: list[Any] = []
+
+    class Watch:
+        @hooks.trace
+        def watch(self, event: Trace) -> None:
+            records.append(event.record)
+
+    prompts = ["Create a word document.", "Send an email message to ann.", "Create a word document."]
+    mail = make("send_email", "Send an email message.", "gmail", to="string").copy(execute=send)
+
+    def script(turn: Turn) -> Any:
+        if turn.results:
+            return "Done."
+        wanted = "create_document" if "word" in turn.prompt else "send_email"
+        shown = next(name for name in turn.offered if name.endswith(wanted))
+        return call(shown, filename="a.docx") if wanted == "create_document" else call(shown, to="ann")
+
+    async with a_session(Watch, prefetch=2) as session, ScriptedServer(script) as server:
+        for prompt in prompts:
+            outcome = await run_agent(session, model_of(server, form, "additions"), prompt, tools=[*CATALOG, mail])
+            assert (outcome.text, outcome.turns) == ("Done.", 2)
+    assert len({json.dumps(request.body["tools"]) for request in server.requests}) == 1
+    key = "messages" if form == "anthropic" else "input"
+    bodies = [request.body[key] for request in server.requests]
+    assert all(after[: len(before)] == before for before, after in pairwise(bodies))
+    assert [record.names for record in records if isinstance(record, Revealed)] == [
+        ("create_document",),
+        ("send_email",),
+    ]
+
+
+async def test_a_reply_that_never_came_leaves_an_addition_in_a_place_that_is_taken() -> None:
+    """Anthropic wants it right before a reply or at the end, so it moves behind the next prompt."""
+    async with a_session(prefetch=2) as session, ScriptedServer([refuse(500), "Done."]) as server:
+        model = model_of(server, "anthropic", "additions")
+        with pytest.raises(Exception, match="Refused"):
+            await run_agent(session, model, "Create a word document.", tools=CATALOG, limits=Limits(attempts=1))
+        outcome = await run_agent(session, model, "Create a word document!", tools=CATALOG)
+    assert outcome.text == "Done."
+    assert [message["role"] for message in server.requests[1].body["messages"]] == ["user", "user", "system"]
+
+
+async def test_a_host_that_keeps_its_own_list_is_shown_the_tools_among_its_tools(form: str) -> None:
+    async with (
+        a_session(prefetch=2) as session,
+        session.run("Create a word document.", format=form, deferral="additions") as run,
+    ):
+        await run.resolve_tools(CATALOG)
+        own = [run.format.user("Create a word document.")]
+        assert await run.prepare_messages(own) == own
+        assert [tool.name for tool in run.offered] == ["tool_search", "create_document"]
+        assert await run.prepare_messages(own) == own
 
 
 async def test_an_unknown_endpoint_gets_the_bridge(form: str) -> None:
