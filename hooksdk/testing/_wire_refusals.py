@@ -78,7 +78,8 @@ def _refusals(body: Body) -> Iterator[Refusal]:
     if body.get("store") is False:
         yield from _of_items_that_nobody_stored(items)
     yield from _of_reasoning(items)
-    yield from _of_pairs(items)
+    if not body.get("previous_response_id") and not body.get("conversation"):  # else the provider has the other half
+        yield from _of_pairs(items)
     yield from _of_namespaces(tools, items)
 
 

@@ -87,6 +87,7 @@ FINE: dict[str, Json] = {
     "a call with its namespace": {"input": [USER, SEARCHED, {**CALL, "namespace": "sums"}, OUTPUT], "tools": [SEARCH]},
     "a call of a function that is in a namespace as well": {"input": [USER, CALL, OUTPUT], "tools": [ADD, SUMS]},
     "a deferred function with a search": {"input": [USER], "tools": [LATER, {"type": "tool_search"}]},
+    "an output whose call the provider has": {"input": [OUTPUT], "previous_response_id": "resp_1"},
     "an image that is stored": {"input": [USER, IMAGE]},
 }
 
