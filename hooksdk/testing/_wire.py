@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hooksdk import schema
 from hooksdk.calls import ToolCall
 from hooksdk.costs import Usage
 from hooksdk.formats import Message
+from hooksdk.testing._model import Reply, Turn
 from hooksdk.testing._pieces import pieces
 from hooksdk.testing._wire_responses import responses_answer, responses_events, responses_messages
 from hooksdk.values import as_list, is_object
@@ -41,11 +42,18 @@ def own_messages(answer: object) -> list[Message]:
     return [answer] if is_object(answer) else [each for each in as_list(answer) if is_object(each)]
 
 
-def as_called(call: ToolCall, format_name: str, body: Body, names: Sequence[str]) -> ToolCall:
-    """The call as a model of this provider makes it: of Responses a search that the client executes, and a tool in a namespace."""
+def calls_in(reply: Reply, turn: Turn, body: Body, format_name: str, next_id: Callable[[], str]) -> list[ToolCall]:
+    """The calls of a reply as a model of this provider makes them: of Responses a search that the client executes, and a tool in a
+    namespace."""
+    calls = [ToolCall(one.id or next_id(), one.tool, one.arguments) for one in reply.calls]
     if format_name != "openai-responses":
-        return call
-    if call.name == "tool_search" and any(tool.get("type") == "tool_search" for tool in body.get("tools") or ()):
+        return calls
+    searches = any(tool.get("type") == "tool_search" for tool in body.get("tools") or ())
+    return [_of_responses(call, turn.offered, searches=searches) for call in calls]
+
+
+def _of_responses(call: ToolCall, names: Sequence[str], *, searches: bool) -> ToolCall:
+    if searches and call.name == "tool_search":
         return ToolCall(f"tool_search:{call.id}", call.name, call.arguments)
     inside = [name for name in names if name.rpartition(".")[2] == call.name]
     return ToolCall(call.id, inside[0], call.arguments) if call.name not in names and len(inside) == 1 else call

@@ -33,6 +33,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from types import TracebackType
 from typing import Any, Literal, Self, cast, final
 
@@ -40,7 +41,6 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from hooksdk.calls import ToolCall
 from hooksdk.costs import MarkedCache, PrefixCache, PromptCache
 from hooksdk.formats import FORMATS, Message, get_format
 from hooksdk.formats.prompt_cache import request_blocks
@@ -48,7 +48,7 @@ from hooksdk.testing._model import Answer, Reply, Turn, as_reply, read_turn
 from hooksdk.testing._wire import (
     answer_body,
     answer_events,
-    as_called,
+    calls_in,
     error_body,
     error_event,
     own_messages,
@@ -153,7 +153,7 @@ class ScriptedServer:
             name: MarkedCache() if name == "anthropic" else PrefixCache() for name in FORMATS
         }
         self._errors: list[Exception] = []
-        self._calls = 0
+        self._next_id: Callable[[], str] = map("c{}".format, count(1)).__next__
         self._one_at_a_time = threading.Lock()
         self._portal = anyio.from_thread.BlockingPortal()
         self._http: _Http | None = None
@@ -220,8 +220,7 @@ class ScriptedServer:
         with self._one_at_a_time:
             self.requests.append(request)
             if refusal := refusal_of(format_name, request.body, request.headers):
-                body = error_body(format_name, 400, refusal.text, refusal.code, refusal.param)
-                return refuse(refusal.status), body
+                return refuse(refusal.status), error_body(format_name, 400, refusal.text, refusal.code, refusal.param)
             messages = sent_messages(format_name, request.body)
             turn = read_turn(message_format, len(self.turns) + 1, messages, request.body.get("tools") or ())
             self.turns.append(turn)
@@ -231,21 +230,12 @@ class ScriptedServer:
                 if self._http is not None and not self._http.over.is_set():
                     self._errors.append(error)
                 answer = refuse(400, text=f"The script raised {type(error).__name__}: {error}")
-            fault = answer if isinstance(answer, Fault) else None
-            answer = answer.answer if isinstance(answer, Fault) else answer
+            fault, answer = (answer, answer.answer) if isinstance(answer, Fault) else (None, answer)
             if fault and fault.kind == "refuse":
                 return fault, error_body(format_name, fault.status, fault.text, fault.code)
             own = own_messages(answer)
             reply = Reply() if own else as_reply(cast("Answer", answer))
-            calls = [
-                as_called(
-                    ToolCall(one.id or self._next_id(), one.tool, one.arguments),
-                    format_name,
-                    request.body,
-                    turn.offered,
-                )
-                for one in reply.calls
-            ]
+            calls = calls_in(reply, turn, request.body, format_name, self._next_id)
             messages = own or message_format.reply_messages(reply.text, calls)
             used = self._caches[format_name].send(request_blocks(format_name, request.body))
             return fault, answer_body(
@@ -268,10 +258,6 @@ class ScriptedServer:
         if not task.done():
             task.cancel()
         return task.result()
-
-    def _next_id(self) -> str:
-        self._calls += 1
-        return f"c{self._calls}"
 
 
 async def _await(answer: Awaitable[ServerAnswer]) -> ServerAnswer:
