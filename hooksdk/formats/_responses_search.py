@@ -102,13 +102,14 @@ def _with_definitions(item: Message, deferred: Mapping[str, Tool]) -> Message:
         or (item["type"] != "additional_tools" and not is_client(item))
     ):
         return item
+    late = {} if item["type"] == "additional_tools" else {"defer_loading": True}  # what is added is there from then on
     owners: dict[str, list[Tool]] = {}
     for tool in (deferred[name] for name in names_in(item) if name in deferred):
         owners.setdefault(_NO_NAMESPACE.sub("_", tool.owner)[:64] or "tools", []).append(tool)
     written = [
         {
             "type": "namespace", "name": owner, "description": f"Tools of {owner}",
-            "tools": [{**function_of(tool), "defer_loading": True} for tool in tools],
+            "tools": [{**function_of(tool), **late} for tool in tools],
         }
         for owner, tools in owners.items()
     ]  # fmt: skip

@@ -14,6 +14,8 @@ import pytest
 from hooksdk import Session, hooks
 from hooksdk.agent import Limits, run_agent
 from hooksdk.errors import WrongArgument
+from hooksdk.formats import get_format
+from hooksdk.histories import read_history
 from hooksdk.hooks import BeforeToolCall, Block, Trace
 from hooksdk.models.anthropic import AnthropicModel
 from hooksdk.models.openai_responses import OpenAIResponsesModel
@@ -21,6 +23,7 @@ from hooksdk.records import AttemptStarted, Revealed
 from hooksdk.stores import JsonlStore, Store
 from hooksdk.testing import Turn, call, open_session
 from hooksdk.testing.server import ScriptedServer, refuse
+from hooksdk.trimming import problem
 from tests.builtin_plugins.searching import filler, make
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
@@ -384,3 +387,20 @@ def test_endpoints_and_models_that_take_it_are_known(
     kind: Callable[..., Any], name: str, options: dict[str, Any], deferral: str
 ) -> None:
     assert kind(name, **options).deferral == deferral
+
+
+@pytest.mark.parametrize("deferral", ["search", "additions"])
+@pytest.mark.parametrize("into", ["openai-chat", "anthropic", "openai-responses", "gemini"])
+async def test_the_session_is_read_into_every_format_and_what_is_lost_is_named(
+    form: str, deferral: str, into: str
+) -> None:
+    async with a_session(prefetch=2) as session, ScriptedServer(find_and_make) as server:
+        await run_agent(session, model_of(server, form, deferral), "Create a word document.", tools=CATALOG)
+        messages = session.messages
+    read = read_history(messages, form, into=into)
+    assert problem(read.messages, into) is None
+    calls = [one.name for message in read.messages for one in get_format(into).calls(message)]
+    assert calls == (["tool_search", "create_document"] if deferral == "search" else ["create_document"])
+    lost = {"search": "tool_reference" if form == "anthropic" else "", "additions": "tool"}[deferral]
+    assert form == into or any(lost in note for note in [*read.notes, ""])
+    assert "put in: an error result" not in str(read.notes)
