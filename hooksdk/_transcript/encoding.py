@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from hooksdk import schema
 from hooksdk._schema.fresh import peek
@@ -18,8 +17,7 @@ from hooksdk.formats import FoundResult, Message
 from hooksdk.values import clip, is_object
 
 
-@dataclass(frozen=True, slots=True)
-class MessageParts:
+class MessageParts(NamedTuple):
     """What a format says of one message."""
 
     calls: Sequence[ToolCall]
@@ -140,9 +138,9 @@ def request_of(call: ToolCall) -> str:
 
 def summary_of(call: ToolCall | None) -> str:
     """The arguments of a call in one short line."""
-    if call is None or call.arguments is None:
+    arguments = None if call is None else peek(call, "arguments")
+    if arguments is None:
         return ""
-    arguments = call.arguments
     try:
         text = arguments if isinstance(arguments, str) else schema.canonical(arguments)
     except ValueError:
