@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from hooksdk import schema
 from hooksdk._schema.fresh import peek
@@ -19,8 +18,7 @@ from hooksdk.formats.kit import arguments_of
 from hooksdk.values import clip, is_list, is_object
 
 
-@dataclass(frozen=True, slots=True)
-class MessageParts:
+class MessageParts(NamedTuple):
     """What a format says of one message."""
 
     calls: Sequence[ToolCall]
@@ -150,9 +148,10 @@ LONG_ARGUMENT = 200
 
 def long_arguments(call: ToolCall) -> Iterator[tuple[str, str]]:
     """The arguments of a call that a note may stand for, each with its text: that of a value which is no text is its JSON."""
-    if isinstance(call.arguments, str) and len(call.arguments) <= LONG_ARGUMENT:
+    arguments = peek(call, "arguments")
+    if isinstance(arguments, str) and len(arguments) <= LONG_ARGUMENT:
         return
-    for name, value in (arguments_of(call.arguments) or {}).items():
+    for name, value in (arguments_of(arguments) or {}).items():
         text = value if isinstance(value, str) else encode(value).decode() if is_list(value) or is_object(value) else ""
         if len(text) > LONG_ARGUMENT:
             yield name, text
@@ -160,9 +159,9 @@ def long_arguments(call: ToolCall) -> Iterator[tuple[str, str]]:
 
 def summary_of(call: ToolCall | None) -> str:
     """The arguments of a call in one short line."""
-    if call is None or call.arguments is None:
+    arguments = None if call is None else peek(call, "arguments")
+    if arguments is None:
         return ""
-    arguments = call.arguments
     try:
         text = arguments if isinstance(arguments, str) else schema.canonical(arguments)
     except ValueError:
