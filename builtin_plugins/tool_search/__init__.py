@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import anyio.to_thread
@@ -19,7 +20,7 @@ from builtin_plugins.tool_search._answers.answers import compact, describe, numb
 from builtin_plugins.tool_search._answers.listing import listing_budget, owners_in
 from builtin_plugins.tool_search._answers.scope import Refusal, Scope
 from builtin_plugins.tool_search._answers.streak import Streak
-from builtin_plugins.tool_search._bridge.tools import bridge_tools, client_tools, fill
+from builtin_plugins.tool_search._bridge.tools import bridge_tools, client_tools, fill, native_search
 from builtin_plugins.tool_search._bridge.unwrapping import Unwrapping
 from builtin_plugins.tool_search._config import Config
 from builtin_plugins.tool_search._names import Names
@@ -32,8 +33,10 @@ from builtin_plugins.tool_search._sentences import (
     DESCRIPTIONS,
     HOW_TO_CALL,
     HOW_TO_CALL_IN_SCRIPT,
+    HOW_TO_CALL_NATIVELY,
     MORE_TOOLS,
     MORE_TOOLS_IN_SCRIPT,
+    NATIVE_SEARCH,
 )
 from builtin_plugins.tool_search.rankers import load_ranker
 from hooksdk import Catalog, PluginState, Storage, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
@@ -59,6 +62,8 @@ UNKNOWN_WINDOW_TOKENS = 20_000
 logger = logging.getLogger("hooksdk")
 
 
+MOST_REFERENCES = 5
+"""Tools that one search shows natively: a provider that compacts a conversation keeps a bounded number of references."""
 MAX_PROMPT = 1_000
 """Characters of what the user asked that tell which tool a made-up name means."""
 INDEX_SECONDS = 300.0
@@ -112,6 +117,8 @@ class ToolSearch:
         self._deferred: frozenset[str] = frozenset()
         self._names = Names(config.names)
         self._in_script = False
+        self._native = False
+        """The provider hides the tools, and shows what a search found."""
         self._unwrapping = Unwrapping(config.nested, {})
         self._streak = Streak()
         self._reach = Reach(config, state)
@@ -130,6 +137,12 @@ class ToolSearch:
             self._reach.none()
             return None
         self._deferred = frozenset(tool.name for tool in tools)
+        self._native = self._reach.native = self._is_native(event)
+        if self._native:
+            self._reach.none()
+            if event.deferral == "additions":
+                await self._reach.add(tools, event.prompts, lambda: self._indexes.of([*event.catalog]))
+            return self._offer_natively(tools)
         self._in_script = self._reach.in_script = await self._scripts_run()
         answers = {} if self._in_script else {"tool_search": self._find, "tool_describe": self._show}
         self._unwrapping = Unwrapping(self._config.nested, answers)
@@ -148,6 +161,19 @@ class ToolSearch:
             bridge = client_tools(owners_in(tools, event.catalog.missing), executors, self._names)
         hint = self._names.fill(HOW_TO_CALL)
         return Search(tools=bridge, defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
+
+    def _is_native(self, event: AssembleTools) -> bool:
+        if self._config.native == "off" or self._config.mode == "code" or event.expose is not None:
+            return False
+        return event.deferral in ("search", "additions") or (self._config.native == "on" and event.deferral is None)
+
+    def _offer_natively(self, tools: Sequence[Tool]) -> Search:
+        self._in_script = False
+        self._unwrapping = Unwrapping(self._config.nested, {"tool_search": self._find})
+        description = self._config.descriptions.get("tool_search") or self._names.fill(NATIVE_SEARCH)
+        search = native_search(fill(description, tools), self._default_limit, self._search, self._names)
+        hint = self._names.fill(HOW_TO_CALL_NATIVELY)
+        return Search(tools=search, defer=sorted(self._deferred), call_hint=hint, declare=True)
 
     async def _scripts_run(self) -> bool:
         """Whether calls are made in scripts: in code mode, where the sandbox starts. Else the model would have one tool that always
@@ -186,6 +212,10 @@ class ToolSearch:
     @hooks.unwrap_tool_call
     async def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
         """Turn `tool_call` into the call that it stands for, and answer a name that no tool has with those that may fit."""
+        if (
+            self._native and event.tool is None and event.call.name == "tool_search"
+        ):  # as a provider's own search has no name
+            return ToolCall(event.call.id, self._names.search, event.call.arguments)
         try:
             call = self._unwrapping.call(event, self._scope(event.catalog, finds=False))
         except Refusal:
@@ -269,7 +299,11 @@ class ToolSearch:
         answer = self._find(arguments, context.catalog)
         context.count("searches", len(answer["results"]))
         context.count("hits", sum(map(_hits_in, answer["results"])))
-        return ToolResult(compact(answer))
+        if not self._native:
+            return ToolResult(compact(answer))
+        references = _references(answer["results"])
+        context.count("references", len(references))
+        return ToolResult(compact(answer), references=references)
 
     def _find(self, arguments: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
         arguments = self._without_wrapper(arguments)
@@ -313,3 +347,10 @@ class ToolSearch:
 
 def _hits_in(group: dict[str, Any]) -> int:
     return len(group["hits"])
+
+
+def _references(groups: Sequence[dict[str, Any]]) -> list[str]:
+    """The best hits of all queries in turns; those that fit badly only where no other is."""
+    hits = [hit for rank in zip_longest(*(group["hits"] for group in groups)) for hit in rank if hit]
+    fitting = [hit["name"] for hit in hits if "weak" not in hit]
+    return list(dict.fromkeys(fitting or (hit["name"] for hit in hits)))[:MOST_REFERENCES]

@@ -65,8 +65,11 @@ class Config(BaseModel):
     prefetch_tokens: int = 2_000
     """Tokens that the schemas of the prefetched and the revealed tools and the signatures may take together, 0 to 100,000."""
     reveal: Annotated[Literal["auto", "on", "off"], BeforeValidator(_tri_state)] = "auto"
-    """Whether what a search found well, or a call used, is shown directly from the next model call on. `auto`: on, since no
-    provider that is supported so far hides tools by itself."""
+    """Whether what a search found well, or a call used, is shown directly from the next model call on. `auto`: on, but where the
+    provider itself hides the tools: it shows what was found."""
+    native: Annotated[Literal["auto", "on", "off"], BeforeValidator(_tri_state)] = "auto"
+    """Whether the provider itself hides the tools, where its requests can declare them. `auto`: where the endpoint and the model are
+    known to take it; `on`: wherever the format can; `off`: never."""
     ranker: str = "bm25"
     """`bm25`, `rank-bm25` (needs that extra), or a ranker of your own as `package.module:factory`."""
     descriptions: dict[str, str] = Field(default_factory=dict[str, str])

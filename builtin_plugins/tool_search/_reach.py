@@ -40,6 +40,8 @@ class Reach:
         self._reveals = config.reveal != "off"
         self.in_script = False
         """Whether calls are made in scripts, which need no schemas."""
+        self.native = False
+        """Whether the provider hides the tools, and shows what a search found."""
         self._state = state
         self._hidden: Mapping[str, Tool] = {}
         """What may be shown, by name: the granted tools that the bridge stands for."""
@@ -79,6 +81,13 @@ class Reach:
             self._choose(newest, [hit for hits in older for hit in hits])
         self._remember()
         return [*self._shown]
+
+    async def add(self, tools: Sequence[Tool], prompts: Sequence[str], ranker: Callable[[], Ranker]) -> None:
+        """Where the provider adds tools at the end of the conversation: what fits the newest prompt waits for the next request. The
+        budget is each prompt's own."""
+        self._hidden, self._shown = {tool.name: tool for tool in tools}, []
+        hits = (await self._searched(prompts[:1], ranker))[0] if self._count and prompts and self._budget else []
+        self._waiting = dict.fromkeys([hit.name for hit in hits if hit.near][: self._count])
 
     def _choose(self, newest: Sequence[Hit], older: Sequence[Hit]) -> None:
         """Show the nearest that the budget takes beside what was called, by their signatures the next ones for the newest
@@ -177,7 +186,7 @@ class Reach:
         self._wait([name], first=True)
 
     def _wait(self, names: Iterable[str], *, first: bool = False) -> None:
-        if self._reveals and not self.in_script:
+        if self._reveals and not self.in_script and not self.native:
             new = dict.fromkeys(name for name in names if name in self._hidden and name not in self._shown)
             self._waiting = {**new, **self._waiting} if first else {**self._waiting, **new}
 
