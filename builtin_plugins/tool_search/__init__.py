@@ -17,6 +17,7 @@ import anyio.to_thread
 
 from builtin_plugins.tool_search._answers.answers import compact, describe, number_of, search, texts_of
 from builtin_plugins.tool_search._answers.listing import listing_budget, owners_in
+from builtin_plugins.tool_search._answers.returned import Returned, form_of
 from builtin_plugins.tool_search._answers.scope import Refusal, Scope
 from builtin_plugins.tool_search._answers.streak import Streak
 from builtin_plugins.tool_search._bridge.tools import bridge_tools, client_tools, fill
@@ -112,6 +113,7 @@ class ToolSearch:
         self._unwrapping = Unwrapping(config.nested, {})
         self._streak = Streak()
         self._reach = Reach(config, state)
+        self._returned = Returned(state)
         self._prompt = ""
 
     @hooks.assemble_tools.last(timeout=INDEX_SECONDS)
@@ -192,13 +194,19 @@ class ToolSearch:
 
     def _scope(self, catalog: Catalog, *, finds: bool = True) -> Scope:
         ranker = (lambda: self._indexes.of([*catalog])) if finds else None
-        return Scope(catalog, self._deferred, self._names, ranker, in_script=self._in_script, prompt=self._prompt)
+        return Scope(
+            catalog, self._deferred, self._names, ranker, in_script=self._in_script, prompt=self._prompt,
+            returns=self._returned.of,
+        )  # fmt: skip
 
     @hooks.after_tool_call
     async def end_streak(self, event: AfterToolCall) -> None:
         """A model that calls a tool, also a shown one, has stopped searching; a name that it made up is none."""
         if event.tool is not None and not event.tool.bridge:
             self._streak.end()
+            if event.status == "ok" and self._deferred and self._returned.wants(event.tool):
+                # In a thread, as a result may be large.
+                self._returned.note(event.tool, await anyio.to_thread.run_sync(form_of, event.result))
             if event.status == "ok" and event.tool.name in self._deferred:
                 await self._indexes.called(event.tool, self._storage)
 
@@ -250,6 +258,7 @@ class ToolSearch:
             default_limit=self._default_limit,
             max_limit=self._config.max_search_limit,
             names=self._names,
+            returns=self._returned.of,
         )
 
     def _search(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:

@@ -38,7 +38,7 @@ LONGEST_NAME = 300
 MAX_ANSWER = 16_000
 """Characters of what comes back from it."""
 MAX_RETURNS = 8_000
-"""Characters of an output schema that `describe` shows."""
+"""Characters of an output schema that `describe` shows whole."""
 CALLS_SECONDS = 300.0
 """What the calls of one script may take together, unless one of the tools alone may take longer."""
 
@@ -57,13 +57,14 @@ def code_tool(
     default_limit: int,
     max_limit: int,
     names: Names,
+    returns: Callable[[Tool], str],
 ) -> Tool:
     """`tool_search_code` with this description. A script has `seconds` of its own time; `slowest` is the longest time
     that a tool may take."""
 
     async def run(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         code = _read_code(arguments.get("code"), names.code)
-        script = _Functions(context, lambda: ranker(context), default_limit, max_limit, names)
+        script = _Functions(context, lambda: ranker(context), default_limit, max_limit, names, returns)
         functions = {"search": script.search, "describe": script.describe, "call": script.call}
         return script.answer(await sandbox.run(code, functions, Limits(seconds=seconds)))
 
@@ -104,6 +105,7 @@ class _Functions:
     default_limit: int
     max_limit: int
     names: Names
+    returns: Callable[[Tool], str]
     done: list[str] = field(default_factory=list[str])
     """The tools whose calls succeeded, in the order in which the calls ended."""
     failed: list[str] = field(default_factory=list[str])
@@ -130,7 +132,9 @@ class _Functions:
     def _scope(self) -> Scope:
         """Every granted tool: a script may call those that are shown, too."""
         catalog = self.context.catalog
-        return Scope(catalog, frozenset(tool.name for tool in catalog), self.names, in_script=True)
+        return Scope(
+            catalog, frozenset(tool.name for tool in catalog), self.names, in_script=True, returns=self.returns
+        )
 
     async def describe(self, /, name: object = None, **keywords: object) -> dict[str, Any]:
         """Description and schemas of one tool."""
@@ -141,9 +145,10 @@ class _Functions:
         except Refusal as error:
             raise ValueError(reason_of(error).replace(f"{self.names.search} ", "search ")) from None
         answer = {"name": tool.name, **described(tool)}
-        returns = tool.output_schema
-        fits = returns is not None and len(compact(returns)) <= MAX_RETURNS
-        return as_json({**answer, "returns": returns} if fits else answer)
+        form: object = tool.output_schema
+        if form is None or len(compact(form)) > MAX_RETURNS:
+            form = self.returns(tool)
+        return as_json({**answer, "returns": form} if form else answer)
 
     async def call(self, /, *positional: object, **keywords: object) -> Any:
         """Call a tool like any other call: every policy sees it."""
