@@ -20,6 +20,7 @@ from builtin_plugins.tool_search._answers.listing import listing_budget, owners_
 from builtin_plugins.tool_search._answers.returned import Returned, form_of
 from builtin_plugins.tool_search._answers.scope import Refusal, Scope
 from builtin_plugins.tool_search._answers.streak import Streak
+from builtin_plugins.tool_search._bridge.batch import Batch
 from builtin_plugins.tool_search._bridge.tools import bridge_tools, client_tools, fill
 from builtin_plugins.tool_search._bridge.unwrapping import Unwrapping
 from builtin_plugins.tool_search._config import Config
@@ -33,6 +34,7 @@ from builtin_plugins.tool_search._sentences import (
     DESCRIPTIONS,
     HOW_TO_CALL,
     HOW_TO_CALL_IN_SCRIPT,
+    not_offered,
 )
 from builtin_plugins.tool_search.rankers import load_ranker
 from hooksdk import Catalog, PluginState, Storage, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
@@ -139,11 +141,12 @@ class ToolSearch:
             code = self._code_tool(descriptions, tools)
             hint = self._names.fill(HOW_TO_CALL_IN_SCRIPT)
             return Search(tools=[code], defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
-        executors = {"tool_search": self._search, "tool_describe": self._describe}
+        executors = {"tool_search": self._search, "tool_describe": self._describe, "tool_call": self._call_batch}
+        slowest = max(tool.timeout for tool in tools)
         if event.expose is None:
-            bridge = bridge_tools(descriptions, self._default_limit, executors, self._names)
+            bridge = bridge_tools(descriptions, self._default_limit, executors, self._names, slowest)
         else:
-            bridge = client_tools(owners_in(tools, event.catalog.missing), executors, self._names)
+            bridge = client_tools(owners_in(tools, event.catalog.missing), executors, self._names, slowest)
         hint = self._names.fill(HOW_TO_CALL)
         return Search(tools=bridge, defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
 
@@ -191,6 +194,22 @@ class ToolSearch:
         except Refusal as refused:
             return self._streak.refuse((event.call.name, repr(event.call.arguments)), refused, scope)
         raise AssertionError("what was refused is refused again")
+
+    async def _call_batch(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        """What `tool_call` of several calls answers; one of a single call was unwrapped."""
+        # A bridge within a batch is refused, with what it would have answered.
+        unwrapping = Unwrapping("refuse", self._unwrapping.answers)
+        entries = unwrapping.batch(arguments, self._scope(context.catalog, finds=False))
+        if entries is None:
+            raise ToolError(not_offered(context.call.name))
+
+        async def meant(entry: object) -> tuple[str, dict[str, Any]]:
+            try:
+                return unwrapping.meant(entry, self._scope(context.catalog, finds=False))
+            except Refusal:  # in a thread, with a search for what was meant
+                return await anyio.to_thread.run_sync(unwrapping.meant, entry, self._scope(context.catalog))
+
+        return await Batch(context, meant).run(entries)
 
     def _scope(self, catalog: Catalog, *, finds: bool = True) -> Scope:
         ranker = (lambda: self._indexes.of([*catalog])) if finds else None

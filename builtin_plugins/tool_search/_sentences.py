@@ -15,7 +15,7 @@ DESCRIPTIONS: Mapping[str, str] = {
         '{owners}. Give one or several queries in a few keywords, such as {"queries": ["create github issue"]}. '
         "Each hit comes with its call signature: use it through tool_call."
     ),
-    "tool_describe": "Show the full JSON Schema of tools, when a call signature is not enough.",
+    "tool_describe": "Show the JSON Schema of tools, when a signature is not enough.",
     "tool_call": "Call a tool that tool_search found. Tools that are shown to you are called directly.",
     "tool_search_code": """\
 Run a short Python script that finds tools and calls them. It reaches {count} tools, shown or not. Sources (not tools): {owners}. \
