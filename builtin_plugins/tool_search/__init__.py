@@ -30,6 +30,7 @@ from builtin_plugins.tool_search._ranking.learned import Learning, Memory
 from builtin_plugins.tool_search._reach import Reach
 from builtin_plugins.tool_search._script.sandbox import Sandbox, why_not
 from builtin_plugins.tool_search._script.tool import code_tool
+from builtin_plugins.tool_search._script.variables import SessionVariables
 from builtin_plugins.tool_search._sentences import (
     DESCRIPTIONS,
     HOW_TO_CALL,
@@ -116,6 +117,7 @@ class ToolSearch:
         self._streak = Streak()
         self._reach = Reach(config, state)
         self._returned = Returned(state)
+        self._variables = SessionVariables(state)
         self._prompt = ""
 
     @hooks.assemble_tools.last(timeout=INDEX_SECONDS)
@@ -278,6 +280,7 @@ class ToolSearch:
             max_limit=self._config.max_search_limit,
             names=self._names,
             returns=self._returned.of,
+            variables=self._variables,
         )
 
     def _search(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:

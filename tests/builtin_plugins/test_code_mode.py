@@ -469,7 +469,9 @@ async def test_what_was_never_awaited_is_said_in_place_of_its_value() -> None:
 
 async def test_a_script_without_a_value_says_so() -> None:
     async with coding() as script:
-        assert (await script.answer("x = 1"))["note"] == "the script printed nothing, and its last line has no value"
+        assert (await script.answer("for x in [1]: pass"))[
+            "note"
+        ] == "the script printed nothing, and its last line has no value"
 
 
 # Policies, and what is seen of a call
