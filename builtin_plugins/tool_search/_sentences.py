@@ -21,15 +21,15 @@ DESCRIPTIONS: Mapping[str, str] = {
 Run a short Python script that finds tools and calls them. It reaches {count} tools, shown or not. Sources (not tools): {owners}. \
 Only a script can call what is not shown. It has three functions, and each needs await:
 search(query, limit=5) -> list of dicts with name, call (the signature), description
-describe(name) -> dict with description, parameters (JSON Schema) and, where known, returns
-call(name, {arguments}) -> what the tool answers: a dict or list where it is JSON, else text
+describe(name) -> dict with description, parameters (JSON Schema), returns where known
+call(name, {arguments}) -> its answer: a dict or list where it is JSON, else text
 Example:
 hits = await search("create issue")
 print(hits[0]["call"])
 await call("create_issue", {"title": "It is broken"})
 What it prints and the value of its last line come back; what it assigns outside of functions (JSON values) is there in your next \
-script. await asyncio.gather(call(...), call(...)) runs calls at once (no return_exceptions). A blocked or failed call raises an \
-exception. Limited Python: no yield, no inheritance, no files or network; import only asyncio, json, re, math, datetime, \
+script. await asyncio.gather(call(...), call(...)) runs calls at once (no return_exceptions). A blocked or failed call raises. \
+Limited Python: no yield, no inheritance, no files or network; import only asyncio, json, re, math, datetime, \
 collections, itertools, functools.""",
 }
 """What the model reads of each bridge tool unless the configuration says otherwise."""
