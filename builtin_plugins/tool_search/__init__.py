@@ -171,11 +171,15 @@ class ToolSearch:
         names = self._reach.revealed()
         return Reveal(names) if names else None
 
-    @hooks.transform_tool_result
-    def note_use(self, event: TransformToolResult) -> None:
-        """A call of a hidden tool, also one that was refused for its arguments: its schema is worth showing."""
-        if event.tool is not None:
-            self._reach.used(event.tool.name)
+    @hooks.transform_tool_result.last
+    async def note_use(self, event: TransformToolResult) -> None:
+        """A call of a hidden tool, also one that was refused for its arguments: its schema is worth showing. What it returned is
+        noted as the other plugins have left it, before the model can ask for it."""
+        if event.tool is None:
+            return
+        self._reach.used(event.tool.name)
+        if self._deferred and not event.result.is_error and not event.tool.bridge and self._returned.wants(event.tool):
+            self._returned.note(event.tool, await form_of(event.result))
 
     @hooks.unwrap_tool_call
     async def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
@@ -207,9 +211,11 @@ class ToolSearch:
 
         async def meant(entry: object) -> tuple[str, dict[str, Any]]:
             try:
-                return unwrapping.meant(entry, self._scope(context.catalog, finds=False))
+                call = unwrapping.meant(entry, self._scope(context.catalog, finds=False))
             except Refusal:  # in a thread, with a search for what was meant
-                return await anyio.to_thread.run_sync(unwrapping.meant, entry, self._scope(context.catalog))
+                call = await anyio.to_thread.run_sync(unwrapping.meant, entry, self._scope(context.catalog))
+            self._streak.end()
+            return call
 
         return await Batch(context, meant).run(entries)
 
@@ -225,9 +231,6 @@ class ToolSearch:
         """A model that calls a tool, also a shown one, has stopped searching; a name that it made up is none."""
         if event.tool is not None and not event.tool.bridge:
             self._streak.end()
-            if event.status == "ok" and self._deferred and self._returned.wants(event.tool):
-                # In a thread, as a result may be large.
-                self._returned.note(event.tool, await anyio.to_thread.run_sync(form_of, event.result))
             if event.status == "ok" and event.tool.name in self._deferred:
                 await self._indexes.called(event.tool, self._storage)
 

@@ -192,7 +192,6 @@ async def test_a_signature_says_what_a_call_of_an_earlier_script_answered() -> N
         code = 'hits = await search("count stock")\n[hits[0]["call"], (await describe("count_stock")).get("returns")]'
         assert await script.value(code) == ["count_stock()", None]
         await script.value('(await call("count_stock"))["total"]')
-        await script.played.observed()
         form = "{total: integer, fruit: string}"
         assert await script.value(code) == [f"count_stock() -> {form}", form]
 

@@ -274,6 +274,29 @@ async def test_core_tools_and_bridges_are_refused_as_they_are_in_a_single_call()
         assert '{"calls":[' in itself[2]
 
 
+async def test_a_tool_policy_that_denies_by_default_lets_the_batch_through_and_judges_what_is_in_it() -> None:
+    config = {
+        "allow": ["tool_search", "tool_policy"],
+        "plugins": {
+            "tool_search": {"config": {"enabled": "on"}},
+            "tool_policy": {"config": {"default": "deny", "rules": [{"tools": "create_*", "action": "allow"}]}},
+        },
+    }
+    async with playing(tools=CATALOG, config=config) as opened:
+        stage = Search(opened.host, opened.session, opened.run)
+        results = told(await batch(stage, ISSUE, EMAIL, {"name": "mcp:gmail:send_email", "arguments": {"to": "a"}}))
+    assert [status for _, status, _ in results] == ["ok", "not_called", "not_called"]
+    assert "withheld" in results[1][2]
+
+
+async def test_a_search_that_follows_a_batch_is_the_first_again() -> None:
+    async with searching() as stage:
+        for _ in range(2):
+            answer = await stage.search("create issue")
+            assert "searches_without_a_call" not in answer
+            await batch(stage, ISSUE, EMAIL)
+
+
 async def test_a_policy_may_judge_the_batch_itself() -> None:
     class OneByOne:
         @hooks.before_tool_call(tools="tool_call")

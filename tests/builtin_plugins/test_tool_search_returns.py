@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,8 +97,15 @@ ANSWERS: list[tuple[object, str]] = [
 
 
 @pytest.mark.parametrize(("answer", "told"), ANSWERS)
-def test_a_result_is_told_by_its_keys_and_types(answer: object, told: str) -> None:
-    assert form_of(ToolResult(answer if isinstance(answer, str) else json.dumps(answer))) == told
+async def test_a_result_is_told_by_its_keys_and_types(answer: object, told: str) -> None:
+    assert await form_of(ToolResult(answer if isinstance(answer, str) else json.dumps(answer))) == told
+
+
+async def test_a_large_result_is_read_and_a_huge_one_is_not() -> None:
+    rows = [{"id": number, "body": "x" * 1_000} for number in range(100)]
+    assert await form_of(ToolResult(json.dumps(rows))) == "{id: integer, body: string}[]"
+    assert await form_of(ToolResult(json.dumps(rows * 10))) == ""
+    assert await form_of(ToolResult("[" * 15_000)) == ""
 
 
 VALUES = st.recursive(
@@ -110,7 +118,7 @@ VALUES = st.recursive(
 def test_any_result_has_a_short_form_that_holds_no_value(value: Any) -> None:
     marked: Any = {"secret_of": {"at": "s3cr3t-value", "number": 48151623, "more": value}, "list": ["s3cr3t-value"]}
     for one in (value, marked):
-        told = form_of(ToolResult(json.dumps(one)))
+        told = anyio.run(form_of, ToolResult(json.dumps(one)))
         assert len(told) <= MAX_RETURNS
         assert "s3cr3t" not in told
         assert "48151623" not in told
@@ -132,7 +140,6 @@ async def test_after_a_call_its_signature_says_what_it_answered_and_where_the_sc
         assert await call_in(stage, "count stock") == "count_stock()"
         for name in ("count_stock", "list_issues"):
             await stage.call("tool_call", {"name": name, "arguments": {"title": "x"} if name == "list_issues" else {}})
-        await stage.observed()
         assert await call_in(stage, "count stock") == "count_stock() -> {total: integer, fruit: string}"
         assert "issues: {id: integer" in await call_in(stage, "list issues")
         about = await stage.describe("count_stock")
@@ -145,7 +152,6 @@ async def test_a_fuller_result_replaces_an_empty_one_and_is_not_replaced_by_it()
         told: list[str] = []
         for _ in range(5):
             await stage.call("list_rows")
-            await stage.observed()
             told.append((await call_in(stage, "list rows")).removeprefix("list_rows() -> "))
     assert told == ["{rows: any[]}", *["{rows: {id: integer}[]}"] * 4]
 
@@ -160,7 +166,6 @@ async def test_a_failed_call_and_what_a_plugin_takes_out_tell_nothing() -> None:
     async with searching([failing, answering("list_rows", {"rows": 1})], Redact) as stage:
         for name in ("fetch_page", "list_rows"):
             await stage.call(name)
-        await stage.observed()
         assert await call_in(stage, "fetch page") == "fetch_page()"
         assert await call_in(stage, "list rows") == "list_rows()"
 
@@ -177,7 +182,6 @@ async def test_a_secret_in_a_key_is_told_as_its_placeholder_or_not_at_all() -> N
     login = make("login", "Log in.", token="string").copy(execute=log_in)
     async with searching([login], Vault) as stage:
         await stage.call("login", {"token": "{{secret:TOKEN}}"})
-        await stage.observed()
         assert "hunter2" not in await call_in(stage, "log in")
 
 
@@ -202,6 +206,5 @@ async def test_the_tools_whose_results_were_seen_last_are_remembered() -> None:
     async with searching(tools) as stage:
         for tool in tools:
             await stage.call(tool.name)
-        await stage.observed()
         about = (await stage.describe("tool_0", f"tool_{MAX_TOOLS}"))["tools"]
     assert ["returns" in one for one in about.values()] == [False, True]

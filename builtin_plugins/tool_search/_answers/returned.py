@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast, final
 
+import anyio.to_thread
+
 from builtin_plugins.tool_search._answers.signatures import returns
 from hooksdk import PluginState, Tool, ToolResult
 
@@ -14,6 +16,8 @@ MAX_TOOLS = 100
 """Tools whose results are remembered in a session, those that were seen last."""
 MAX_READ = 1_000_000
 """Characters of a result that is read."""
+THREAD_FROM = 20_000
+"""Characters from which on it is read in a thread."""
 MAX_ITEMS = 20
 """Items of a list, the first ones, that tell what it holds."""
 MAX_KEYS = 40
@@ -54,10 +58,14 @@ class Returned:
         self._state["returned"] = {**self._forms}
 
 
-def form_of(result: ToolResult) -> str:
+async def form_of(result: ToolResult) -> str:
     """Keys and types of a result that is JSON, in the words of a signature; empty for any other."""
     if len(result.text) > MAX_READ:
         return ""
+    return _form_of(result) if len(result.text) < THREAD_FROM else await anyio.to_thread.run_sync(_form_of, result)
+
+
+def _form_of(result: ToolResult) -> str:
     value = result.structured
     if value is None and result.text.lstrip()[:1] in {"{", "["}:
         try:
