@@ -47,7 +47,13 @@ def bridge_tools(
             "calls": {**_CALLS, "description": "Or several at once: [{name, arguments}]."},
         },
     }
-    return _tools(descriptions, parameters, executors, names, slowest)
+    offered = {name: properties for name, properties in parameters.items() if name in descriptions}
+    return _tools(descriptions, offered, executors, names, slowest)
+
+
+def native_search(description: str, default_limit: int, search: Executor, names: Names) -> list[Tool]:
+    """`tool_search` alone, where the provider shows what it found: what is found is called by its own name."""
+    return bridge_tools({"tool_search": description}, default_limit, {"tool_search": search}, names, 0)
 
 
 def client_tools(owners: str, executors: Mapping[str, Executor], names: Names, slowest: float) -> list[Tool]:
