@@ -46,7 +46,7 @@ RankerFactory = Callable[[Sequence[Document]], Ranker]
 """Makes a ranker for the documents of one catalog, which it leaves as they are."""
 
 
-# How often the words of a field stand in a document, in the order of `_words.tool_words`: rank-bm25 knows no fields.
+# How often the words of a field stand in a document, in the order of `tool_text`: rank-bm25 knows no fields.
 _REPEATS = (4, 2, 1, 1, 1, 1, 2)
 _QUERY_LIMIT = 512
 # Only hits of short queries can be weak: the right tool shares few words with a sentence, and there are no synonyms.

@@ -174,9 +174,9 @@ class Schema(dict[str, Any]):
 
     reads = 0
 
-    def get(self, *arguments: Any) -> Any:
+    def items(self) -> Any:
         self.reads += 1
-        return super().get(*arguments)
+        return super().items()
 
 
 def test_of_a_changed_catalog_only_the_changed_tools_are_split_again() -> None:

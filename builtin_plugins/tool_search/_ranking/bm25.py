@@ -22,7 +22,7 @@ from builtin_plugins.tool_search._ranking.lexicon import (
 )
 from builtin_plugins.tool_search._ranking.owners import Owners
 from builtin_plugins.tool_search._ranking.postings import FIELD_BITS, FIELD_MASK, Postings
-from builtin_plugins.tool_search._ranking.purpose import only_reads, purpose
+from builtin_plugins.tool_search._ranking.purpose import only_reads
 from builtin_plugins.tool_search._ranking.ranked import Ranked
 from builtin_plugins.tool_search._ranking.spelling import Spellings
 from builtin_plugins.tool_search._ranking.stems import stem
@@ -102,8 +102,8 @@ class Bm25Ranker:
         self._postings = Postings(documents)
         self._index = self._postings.index
         self._size = len(self._postings.ids)
-        self._purposes = [_PURPOSE.get(purpose(document), 1.0) for document in documents]
-        self._owners = Owners(documents)
+        self._purposes = [_PURPOSE.get(purpose, 1.0) for purpose in self._postings.purposes]
+        self._owners = Owners(self._postings.owners)
         self._forget()
 
     def _forget(self) -> None:
@@ -117,7 +117,7 @@ class Bm25Ranker:
 
     @cached_property
     def _spellings(self) -> Spellings:
-        return Spellings(self._postings.words)
+        return Spellings(self._postings.words())
 
     def search(self, query: str, limit: int) -> list[Ranked]:
         """Answer at most `limit` tools, the best first; equal ones by their ids."""
