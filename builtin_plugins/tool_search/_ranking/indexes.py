@@ -39,7 +39,7 @@ class _Parameters(Mapping[str, Any]):
         return len(self._own)
 
 
-class _Documents(Sequence[Document]):
+class Documents(Sequence[Document]):
     """What a ranker knows of tools, made when it is asked for: the copies of a large catalog's schemas never lie there all at
     once, which would keep the garbage collector busy for a fifth of the time that an index takes."""
 
@@ -51,7 +51,7 @@ class _Documents(Sequence[Document]):
     @overload
     def __getitem__(self, place: slice) -> Sequence[Document]: ...
     def __getitem__(self, place: int | slice) -> Document | Sequence[Document]:
-        return _Documents(self._tools[place]) if isinstance(place, slice) else _document(self._tools[place])
+        return Documents(self._tools[place]) if isinstance(place, slice) else _document(self._tools[place])
 
     def __iter__(self) -> Iterator[Document]:
         return map(_document, self._tools)
@@ -78,7 +78,7 @@ class Indexes:
             if key in self._rankers:
                 self._rankers.move_to_end(key)
                 return self._rankers[key][0]
-        ranker = self._factory(_Documents(tools))
+        ranker = self._factory(Documents(tools))
         with self._lock:
             self._rankers[key] = (ranker, max(len(tools), _SMALLEST))
             size = sum(count for _, count in self._rankers.values())

@@ -1,0 +1,144 @@
+"""The vectors of tools, made while sessions work, and kept in the plugin's storage for the processes that come."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from base64 import b64decode, b64encode
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import Any, cast
+
+import anyio
+
+from builtin_plugins.tool_search._ranking.embedded import EmbeddedRankers
+from builtin_plugins.tool_search._ranking.entries import Document
+from builtin_plugins.tool_search._ranking.vectors import BATCH, Vectors, key_of
+from hooksdk import Storage
+from hooksdk.tasks import in_abandonable_thread
+
+logger = logging.getLogger("hooksdk.tool_search")
+
+MAX_KEPT = 20_000
+"""Vectors that are kept, at 1 kB each: where there are more, those of tools that the catalog no longer has are forgotten."""
+_PREFIX = "vectors:"
+_PROBE = Document(id="", name="probe", description="Tell whether two models are the same.", parameters=None, owner="")
+_SAME = 0.99  # the least cosine of what one model makes of one text, on whatever machine
+
+
+class Keeping:
+    """What makes the vectors of a host's tools in the background. All its methods are for the host's loop."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        self._vectors = vectors
+        self._storage: Storage | None = None
+        self._wanted: list[Document] = []
+        self._wake = anyio.Event()
+        self._loading = anyio.Lock()
+        self._loaded = False
+        self._thread = anyio.CapacityLimiter(1)
+
+    async def want(self, documents: Sequence[Document], storage: Storage) -> None:
+        """Have the vectors of these tools made, unless they are there. Waits for those that were kept, once, and for none that is
+        made."""
+        if not (missing := self._vectors.missing(documents)):
+            return
+        async with self._loading:
+            if not self._loaded:
+                self._loaded = True
+                try:
+                    await self._load(storage, {key_of(one) for one in missing})
+                except Exception:
+                    logger.warning("tool_search: the vectors that were kept cannot be read", exc_info=True)
+        self._storage, self._wanted = storage, missing
+        self._wake.set()
+
+    async def work(self) -> None:
+        """Make what is wanted, until it is cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake = anyio.Event()
+            try:
+                await self._make(cast("Storage", self._storage), self._wanted)
+            except Exception:
+                logger.warning("tool_search: vectors were made that cannot be kept", exc_info=True)
+
+    async def _make(self, storage: Storage, wanted: Sequence[Document]) -> None:
+        missing = self._vectors.missing(wanted)
+        probe = (await self._rows([_PROBE])).get(key_of(_PROBE)) if missing else None
+        for start in range(0, len(missing) if probe is not None else 0, BATCH):
+            rows = await self._rows(missing[start : start + BATCH])
+            if not rows:  # what failed is tried again with the next run
+                return
+            name = hashlib.blake2b("\n".join(rows).encode(), digest_size=8).hexdigest()
+            value = {"probe": _text(probe), "rows": {key: _text(row) for key, row in rows.items()}}
+            await storage.set(f"{self._prefix}{name}", value)
+
+    @property
+    def _prefix(self) -> str:
+        return f"{_PREFIX}{self._vectors.name}:"
+
+    async def _rows(self, documents: Sequence[Document]) -> dict[str, Any]:
+        return await in_abandonable_thread(self._vectors.make, documents, limiter=self._thread)
+
+    async def _load(self, storage: Storage, wanted: set[str]) -> None:
+        """Read what was kept, and forget what is damaged or of another model, and of too much what is not wanted."""
+        keys = [key for key in await storage.keys() if key.startswith(self._prefix)]
+        if not keys:
+            return
+        probe = (await self._rows([_PROBE])).get(key_of(_PROBE))
+        if probe is None:
+            return
+        kept: dict[str, dict[str, Any]] = {}
+        for key in keys:
+            rows = _read(await storage.get(key), probe)
+            if rows is None:
+                await storage.delete(key)
+            else:
+                kept[key] = rows
+        surplus = sum(map(len, kept.values())) - MAX_KEPT
+        for key, rows in kept.items():
+            if surplus > 0 and wanted.isdisjoint(rows):
+                surplus -= len(rows)
+                await storage.delete(key)
+            else:
+                self._vectors.add(rows)
+
+
+@asynccontextmanager
+async def keeping(factory: object) -> AsyncGenerator[Keeping | None, None]:
+    """What makes and keeps the vectors of a factory's rankers, as long as the block lasts; None where they need none."""
+    if not isinstance(factory, EmbeddedRankers):
+        yield None
+        return
+    factory.waits = False
+    kept = Keeping(factory.vectors)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(kept.work)
+        yield kept
+        tasks.cancel_scope.cancel()
+
+
+def _text(row: Any) -> str:
+    return b64encode(row.astype("<f2").tobytes()).decode()
+
+
+def _row(text: object) -> Any:
+    np: Any = import_module("numpy")
+    row = np.frombuffer(b64decode(cast("str", text), validate=True), dtype="<f2").astype(np.float32)
+    if not np.isfinite(row).all():
+        raise ValueError("no numbers")
+    return row
+
+
+def _read(value: object, probe: Any) -> dict[str, Any] | None:
+    """The vectors that were kept; None where they are damaged, or where another model made them."""
+    try:
+        kept = cast("Mapping[str, Any]", value)
+        before = _row(kept["probe"])
+        rows = {str(key): _row(text) for key, text in cast("Mapping[str, str]", kept["rows"]).items()}
+        fits = all(row.shape == probe.shape for row in (before, *rows.values()))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    return rows if fits and float(before @ probe) >= _SAME else None
