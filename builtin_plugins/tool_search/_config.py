@@ -62,7 +62,8 @@ class Config(BaseModel):
     """Whether what a search found well, or a call used, is shown directly from the next model call on. `auto`: on, since no
     provider that is supported so far hides tools by itself."""
     ranker: str = "bm25"
-    """`bm25`, `rank-bm25` (needs that extra), or a ranker of your own as `package.module:factory`."""
+    """`bm25`, `embeddings` or `rank-bm25` (need these extras), `embeddings:package.module:function` for vectors of your own, or a
+    ranker of your own as `package.module:factory`."""
     descriptions: dict[str, str] = Field(default_factory=dict[str, str])
     """Other descriptions of the bridge tools, by their names; `{count}` and `{owners}` of the deferred tools are
     filled in."""

@@ -28,7 +28,7 @@ from builtin_plugins.tool_search._ranking.entries import Document, entries
 from builtin_plugins.tool_search._ranking.meaning import MeaningRanker, missing_package
 from builtin_plugins.tool_search._ranking.ranked import Ranked, Ranker
 from builtin_plugins.tool_search._ranking.stems import stem
-from builtin_plugins.tool_search._ranking.vectors import Embeddings, Vectors, read_embeddings
+from builtin_plugins.tool_search._ranking.vectors import Embeddings, Vectors
 from builtin_plugins.tool_search._ranking.words import split_words
 from hooksdk.errors import did_you_mean
 
@@ -126,12 +126,12 @@ def load_ranker(name: str, vocabulary: Mapping[str, list[str]] | None = None) ->
             raise ValueError(f"{name!r} needs {package}: pip install 'hooksdk[embeddings]'")
         own = name.removeprefix(_OWN_VECTORS)
         try:
-            embeddings = read_embeddings(_import(own))
+            vectors = Vectors(own, cast("Embeddings", _import(own)))
         except ValueError:
             raise
         except Exception as error:  # whatever a foreign class raises
             raise ValueError(f"{own!r} cannot be made ({type(error).__name__}: {error})") from None
-        return EmbeddedRankers(Vectors(own, embeddings), vocabulary)
+        return EmbeddedRankers(vectors, vocabulary)
     if name == "rank-bm25":
         try:
             import_module("rank_bm25")

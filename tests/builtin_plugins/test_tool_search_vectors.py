@@ -12,9 +12,9 @@ import anyio
 import pytest
 
 from builtin_plugins.tool_search import ToolSearch
-from builtin_plugins.tool_search._ranking.vectors import BATCH, Vectors, read_embeddings
+from builtin_plugins.tool_search._ranking.vectors import BATCH
 from builtin_plugins.tool_search._reach import nearest
-from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, EmbeddedRanker, load_ranker
+from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, EmbeddedRanker, Vectors, load_ranker
 from hooksdk import Tool
 from hooksdk.stores.memory import MemoryStore
 from tests.builtin_plugins.searching import BRIDGE, Search, configuration, make
@@ -124,11 +124,12 @@ def test_an_object_with_the_methods_of_langchains_embeddings_tells_queries_and_t
             return [1.0, 0.0] if text == "a roof" else [0.0, 1.0]
 
     for value in (Asymmetric(), Asymmetric):
-        vectors = Vectors("a", read_embeddings(value))
+        vectors = Vectors("a", value)
         vectors.make(documents(3))
         assert EmbeddedRanker(documents(3), vectors).search("a roof", 1)[0].id == "search_listings"
 
 
+@pytest.mark.both_loops
 async def test_until_all_vectors_of_a_catalog_are_made_the_words_rank_alone_and_no_run_waits() -> None:
     model.may_answer.clear()
     store = MemoryStore()
@@ -145,6 +146,7 @@ async def test_until_all_vectors_of_a_catalog_are_made_the_words_rank_alone_and_
     assert len(model.tools) == 3 * BATCH
 
 
+@pytest.mark.both_loops
 async def test_vectors_are_kept_so_that_the_next_process_asks_for_none_and_its_first_search_has_them() -> None:
     store = MemoryStore()
     catalog = tools(2 * BATCH)
@@ -160,6 +162,7 @@ async def test_vectors_are_kept_so_that_the_next_process_asks_for_none_and_its_f
     assert model.tools == []
 
 
+@pytest.mark.both_loops
 async def test_of_a_changed_catalog_only_the_new_tools_are_asked_for_and_a_few_are_made_by_the_search() -> None:
     store = MemoryStore()
     async with embedding(tools(2 * BATCH), store):
@@ -202,6 +205,7 @@ async def test_what_was_kept_by_another_model_or_is_damaged_is_made_anew(damage:
         assert (await stage.hits("somewhere to live"))[0] == "search_listings"
 
 
+@pytest.mark.both_loops
 async def test_where_the_function_fails_the_words_rank_and_the_log_says_so_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -222,17 +226,18 @@ async def test_where_the_function_fails_the_words_rank_and_the_log_says_so_once(
     ],
 )  # fmt: skip
 def test_an_answer_that_is_no_vector_for_each_text_counts_as_a_failure(answer: Any) -> None:
-    vectors = Vectors("f", read_embeddings(lambda _texts: answer))  # pyright: ignore[reportUnknownLambdaType,reportUnknownArgumentType]
+    vectors = Vectors("f", lambda _texts: answer)  # pyright: ignore[reportUnknownLambdaType,reportUnknownArgumentType]
     assert vectors.make(documents(3)) == {}
     assert [hit.id for hit in EmbeddedRanker(documents(3), vectors).search("find houses", 3)] == ["search_listings"]
 
 
 def test_vectors_of_different_lengths_are_not_compared() -> None:
-    vectors = Vectors("f", read_embeddings(lambda texts: [[1.0] * (2 + len(texts))] * len(texts)))  # pyright: ignore
+    vectors = Vectors("f", lambda texts: [[1.0] * (2 + len(texts))] * len(texts))  # pyright: ignore
     vectors.make(documents(3))
     assert [hit.id for hit in EmbeddedRanker(documents(3), vectors).search("find houses", 3)] == ["search_listings"]
 
 
+@pytest.mark.both_loops
 async def test_a_host_closes_while_vectors_are_being_made() -> None:
     model.may_answer.clear()
     with anyio.fail_after(15):

@@ -21,6 +21,8 @@ from builtin_plugins.tool_search._ranking.vectors import QUERY, tool_text
 WEIGHT = 0.8
 """What a cosine of 1 counts, where the best hit by words counts 1: chosen of .3, .5 and .8 on every second query of the
 retrieval sets (docs/benchmarks.md has the others)."""
+TEXT = 500
+"""Characters of a description that are read."""
 DEPTH = 50
 """Hits by words, and by meaning, that are looked at."""
 TABLE = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json")
@@ -37,7 +39,7 @@ class MeaningRanker:
     def __init__(self, documents: Sequence[Document], *, vocabulary: Mapping[str, list[str]] | None = None) -> None:
         self._words = Bm25Ranker(documents, vocabulary=vocabulary)
         self._ids = [document.id for document in documents]
-        tokens = _tokens([tool_text(document) for document in documents])
+        tokens = _tokens([tool_text(document, TEXT) for document in documents])
         self._counts = Counter(token for each in tokens for token in set(each))
         self._vectors: Any = self._mean_of(tokens)
 
