@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -17,6 +17,7 @@ from builtin_plugins.tool_search._reach import nearest
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, EmbeddedRanker, Vectors, load_ranker
 from hooksdk import Tool
 from hooksdk.stores.memory import MemoryStore
+from hooksdk.testing import open_host
 from tests.builtin_plugins.searching import BRIDGE, Search, configuration, make
 from tests.stage import playing
 
@@ -32,14 +33,17 @@ class Model:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.may_answer = threading.Event()
-        self.may_answer.set()
+        """What the function waits for once so many batches were made."""
+        self.batches = 1_000
         self.turned = False
         self.fails = False
 
     def __call__(self, texts: Sequence[str]) -> list[list[float]]:
         self.texts += texts
         if len(texts) > 1:
-            self.may_answer.wait(20)
+            self.batches -= 1
+            if self.batches < 0:
+                self.may_answer.wait(20)
         if self.fails:
             raise ConnectionError("nobody listens")
         return [self._vector(text.lower()) for text in texts]
@@ -87,14 +91,17 @@ async def embedding(catalog: Sequence[Tool], store: MemoryStore | None = None) -
         yield Search(stage.host, stage.session, stage.run)
 
 
-async def kept(store: MemoryStore) -> list[str]:
-    return [key for key in await store.list_keys("tool_search") if key.startswith("vectors:")]
+async def kept(store: MemoryStore) -> set[str]:
+    """The tools whose vectors are kept."""
+    keys = [key for key in await store.list_keys("tool_search") if key.startswith("vectors:")]
+    values = [await store.get_value("tool_search", key) for key in keys]
+    return {str(name) for value in values for name in cast("dict[str, Any]", value).get("rows", ())}
 
 
-async def until(condition: Callable[[], Any]) -> None:
-    """Wait for what the background does; the test fails where it never comes."""
+async def until_kept(store: MemoryStore, count: int) -> None:
+    """Wait until the background has kept so many vectors; the test fails where it never does."""
     with anyio.fail_after(20):
-        while not await condition():
+        while len(await kept(store)) != count:
             await anyio.sleep(0.01)
 
 
@@ -131,17 +138,13 @@ def test_an_object_with_the_methods_of_langchains_embeddings_tells_queries_and_t
 
 @pytest.mark.both_loops
 async def test_until_all_vectors_of_a_catalog_are_made_the_words_rank_alone_and_no_run_waits() -> None:
-    model.may_answer.clear()
+    model.batches = 0
     store = MemoryStore()
     async with embedding(tools(3 * BATCH), store) as stage:
         assert await stage.hits("somewhere to live") == []
         assert await stage.hits("find houses") == ["search_listings"]
         model.may_answer.set()
-
-        async def ready() -> bool:
-            return len(await kept(store)) == 3
-
-        await until(ready)
+        await until_kept(store, 3 * BATCH)
         assert (await stage.hits("somewhere to live"))[0] == "search_listings"
     assert len(model.tools) == 3 * BATCH
 
@@ -151,11 +154,7 @@ async def test_vectors_are_kept_so_that_the_next_process_asks_for_none_and_its_f
     store = MemoryStore()
     catalog = tools(2 * BATCH)
     async with embedding(catalog, store):
-
-        async def ready() -> bool:
-            return len(await kept(store)) == 2
-
-        await until(ready)
+        await until_kept(store, 2 * BATCH)
     model.texts.clear()
     async with embedding(catalog, store) as stage:
         assert (await stage.hits("somewhere to live"))[0] == "search_listings"
@@ -166,43 +165,66 @@ async def test_vectors_are_kept_so_that_the_next_process_asks_for_none_and_its_f
 async def test_of_a_changed_catalog_only_the_new_tools_are_asked_for_and_a_few_are_made_by_the_search() -> None:
     store = MemoryStore()
     async with embedding(tools(2 * BATCH), store):
-
-        async def ready() -> bool:
-            return len(await kept(store)) == 2
-
-        await until(ready)
+        await until_kept(store, 2 * BATCH)
     model.texts.clear()
-    model.may_answer.clear()  # a batch would wait: one tool is asked for alone
+    model.batches = 0  # a batch would wait: one tool is asked for alone
     async with embedding([*tools(2 * BATCH), make("mail_it", "Put it into the box.", "demo")], store) as stage:
         assert (await stage.hits("somewhere to live"))[0] == "search_listings"
     assert set(model.tools) == {"demo mail: Put it into the box."}
+
+
+@pytest.mark.both_loops
+async def test_what_a_search_made_is_kept_with_the_next_run() -> None:
+    store = MemoryStore()
+    config = configuration(enabled="on", ranker=f"embeddings:{PLACE}")
+    async with open_host("tool_search", config=config, store=store) as host:
+        for _ in range(2):
+            async with host.session() as session, session.run("somewhere to live") as run:
+                await run.resolve_tools(tools(3))
+        await until_kept(store, 3)
+
+
+@pytest.mark.both_loops
+async def test_a_host_that_closes_while_vectors_are_made_keeps_those_that_it_has() -> None:
+    store = MemoryStore()
+    model.batches = 1
+    async with embedding(tools(3 * BATCH), store) as stage:
+        assert stage.offered == BRIDGE
+        with anyio.fail_after(20):
+            while len(model.tools) <= BATCH:  # the second batch is begun
+                await anyio.sleep(0.01)
+    assert len(await kept(store)) == BATCH
+    model.may_answer.set()
+    model.texts.clear()
+    async with embedding(tools(3 * BATCH), store):
+        await until_kept(store, 3 * BATCH)
+    assert len(model.tools) == 2 * BATCH
 
 
 @pytest.mark.parametrize("damage", ["another model", "no object", "no numbers", "nothing in it"])
 async def test_what_was_kept_by_another_model_or_is_damaged_is_made_anew(damage: str) -> None:
     store = MemoryStore()
     catalog = tools(2 * BATCH)
-
-    async def ready() -> bool:
-        return len(await kept(store)) == 2
-
     async with embedding(catalog, store):
-        await until(ready)
-    before = await kept(store)
+        await until_kept(store, 2 * BATCH)
     if damage == "another model":
         model.turned = True
     else:
-        values = {"no object": [1], "no numbers": {"probe": "AAAA", "rows": {"a": 5}}, "nothing in it": {}}
-        for key in before:
+        values: dict[str, Any] = {
+            "no object": {"rows": [1]},
+            "no numbers": {"probe": "AAAA", "rows": {"a": 5}},
+            "nothing in it": {},
+        }
+        for key in await store.list_keys("tool_search"):
             await store.set_value("tool_search", key, values[damage])
     model.texts.clear()
     async with embedding(catalog, store) as stage:
-
-        async def again() -> bool:
-            return len(model.tools) == 2 * BATCH and len(await kept(store)) == 2
-
-        await until(again)
+        with anyio.fail_after(20):
+            while len(model.tools) < 2 * BATCH:
+                await anyio.sleep(0.01)
+        await until_kept(store, 2 * BATCH)
         assert (await stage.hits("somewhere to live"))[0] == "search_listings"
+    assert len(model.tools) == 2 * BATCH
 
 
 @pytest.mark.both_loops
@@ -227,7 +249,7 @@ async def test_where_the_function_fails_the_words_rank_and_the_log_says_so_once(
 )  # fmt: skip
 def test_an_answer_that_is_no_vector_for_each_text_counts_as_a_failure(answer: Any) -> None:
     vectors = Vectors("f", lambda _texts: answer)  # pyright: ignore[reportUnknownLambdaType,reportUnknownArgumentType]
-    assert vectors.make(documents(3)) == {}
+    assert not vectors.make(documents(3))
     assert [hit.id for hit in EmbeddedRanker(documents(3), vectors).search("find houses", 3)] == ["search_listings"]
 
 
@@ -239,7 +261,7 @@ def test_vectors_of_different_lengths_are_not_compared() -> None:
 
 @pytest.mark.both_loops
 async def test_a_host_closes_while_vectors_are_being_made() -> None:
-    model.may_answer.clear()
+    model.batches = 0
     with anyio.fail_after(15):
         async with embedding(tools(2 * BATCH)) as stage:
             assert stage.offered == BRIDGE

@@ -22,8 +22,10 @@ logger = logging.getLogger("hooksdk.tool_search")
 
 MAX_KEPT = 20_000
 """Vectors that are kept, at 1 kB each: where there are more, those of tools that the catalog no longer has are forgotten."""
+TOGETHER = 256
+"""Vectors under one key: a store of files writes all of a plugin's values anew for each."""
 _PREFIX = "vectors:"
-_PROBE = Document(id="", name="probe", description="Tell whether two models are the same.", parameters=None, owner="")
+_PROBE = "Whether two models are the same is told by what they make of this text."
 _SAME = 0.99  # the least cosine of what one model makes of one text, on whatever machine
 
 
@@ -33,7 +35,8 @@ class Keeping:
     def __init__(self, vectors: Vectors) -> None:
         self._vectors = vectors
         self._storage: Storage | None = None
-        self._wanted: list[Document] = []
+        self._sign: Any = None
+        self._wanted: Sequence[Document] = ()
         self._wake = anyio.Event()
         self._loading = anyio.Lock()
         self._loaded = False
@@ -42,53 +45,66 @@ class Keeping:
     async def want(self, documents: Sequence[Document], storage: Storage) -> None:
         """Have the vectors of these tools made, unless they are there. Waits for those that were kept, once, and for none that is
         made."""
-        if not (missing := self._vectors.missing(documents)):
-            return
-        async with self._loading:
-            if not self._loaded:
-                self._loaded = True
-                try:
-                    await self._load(storage, {key_of(one) for one in missing})
-                except Exception:
-                    logger.warning("tool_search: the vectors that were kept cannot be read", exc_info=True)
-        self._storage, self._wanted = storage, missing
-        self._wake.set()
+        missing = self._vectors.missing(documents)
+        if missing:
+            async with self._loading:
+                if not self._loaded:
+                    self._loaded = True
+                    try:
+                        await self._load(storage, {key_of(one) for one in missing})
+                    except Exception:
+                        logger.warning("tool_search: the vectors that were kept cannot be read", exc_info=True)
+        if missing or self._vectors.made:
+            self._storage, self._wanted = storage, missing
+            self._wake.set()
 
     async def work(self) -> None:
-        """Make what is wanted, until it is cancelled."""
+        """Make what is wanted and keep what was made, by a search too, until it is cancelled."""
         while True:
             await self._wake.wait()
             self._wake = anyio.Event()
             try:
-                await self._make(cast("Storage", self._storage), self._wanted)
+                await self._make(self._vectors.missing(self._wanted))
             except Exception:
                 logger.warning("tool_search: vectors were made that cannot be kept", exc_info=True)
 
-    async def _make(self, storage: Storage, wanted: Sequence[Document]) -> None:
-        missing = self._vectors.missing(wanted)
-        probe = (await self._rows([_PROBE])).get(key_of(_PROBE)) if missing else None
-        for start in range(0, len(missing) if probe is not None else 0, BATCH):
-            rows = await self._rows(missing[start : start + BATCH])
-            if not rows:  # what failed is tried again with the next run
-                return
+    async def _make(self, missing: Sequence[Document]) -> None:
+        if await self._probe() is None:
+            return
+        try:
+            for start in range(0, len(missing), BATCH):
+                part = missing[start : start + BATCH]
+                if not await in_abandonable_thread(self._vectors.make, part, limiter=self._thread):
+                    return  # with the next run it is tried again
+                if self._vectors.made >= TOGETHER:
+                    await self._keep()
+        finally:
+            with anyio.CancelScope(shield=True):  # a host that closes early keeps what it made
+                await self._keep()
+
+    async def _keep(self) -> None:
+        if (rows := self._vectors.take_made()) and self._storage is not None:
             name = hashlib.blake2b("\n".join(rows).encode(), digest_size=8).hexdigest()
-            value = {"probe": _text(probe), "rows": {key: _text(row) for key, row in rows.items()}}
-            await storage.set(f"{self._prefix}{name}", value)
+            value = {"probe": _text(self._sign), "rows": {key: _text(row) for key, row in rows.items()}}
+            await self._storage.set(f"{self._prefix}{name}", value)
+
+    async def _probe(self) -> Any:
+        """What the model makes of one text, by which it is known again."""
+        if self._sign is None:
+            rows = await in_abandonable_thread(self._vectors.of_texts, [_PROBE], limiter=self._thread)
+            self._sign = None if rows is None else rows[0]
+        return self._sign
 
     @property
     def _prefix(self) -> str:
         return f"{_PREFIX}{self._vectors.name}:"
-
-    async def _rows(self, documents: Sequence[Document]) -> dict[str, Any]:
-        return await in_abandonable_thread(self._vectors.make, documents, limiter=self._thread)
 
     async def _load(self, storage: Storage, wanted: set[str]) -> None:
         """Read what was kept, and forget what is damaged or of another model, and of too much what is not wanted."""
         keys = [key for key in await storage.keys() if key.startswith(self._prefix)]
         if not keys:
             return
-        probe = (await self._rows([_PROBE])).get(key_of(_PROBE))
-        if probe is None:
+        if (probe := await self._probe()) is None:
             return
         kept: dict[str, dict[str, Any]] = {}
         for key in keys:

@@ -83,6 +83,7 @@ class Vectors:
         self.name = name
         self._embeddings = _read(embeddings)
         self._rows: dict[str, Any] = {}
+        self._made: dict[str, Any] = {}
         self._calling = threading.Lock()
         self._lock = threading.Lock()
         self._problems: set[str] = set()
@@ -92,27 +93,41 @@ class Vectors:
         rows = self._rows
         return [*{key: one for one in documents if (key := key_of(one)) not in rows}.values()]
 
-    def make(self, documents: Sequence[Document]) -> dict[str, Any]:
-        """Make the vectors of some tools, and answer them by key; none where the function fails, which is logged once."""
-        made: dict[str, Any] = {}
+    def make(self, documents: Sequence[Document]) -> bool:
+        """Make the vectors of some tools. False where the function fails, which is logged once; the rest is left then."""
         for start in range(0, len(documents), BATCH):
             part = documents[start : start + BATCH]
-            texts = [tool_text(one) for one in part]
-            rows = self._call(lambda texts=texts: self._embeddings.embed_documents(texts), len(part))
+            rows = self.of_texts([tool_text(one) for one in part])
             if rows is None:
-                break
+                return False
             new = dict(zip(map(key_of, part), rows, strict=True))
             self.add(new)
-            made |= new
-        return made
+            with self._lock:
+                self._made = {**self._made, **new}
+        return True
 
     def add(self, rows: dict[str, Any]) -> None:
-        """Hold vectors that were made before."""
+        """Hold vectors that were made before, by key."""
         with self._lock:
             held = {**self._rows, **rows}
             for key in [*held][: max(0, len(held) - MAX_VECTORS)]:
                 del held[key]
             self._rows = held
+
+    @property
+    def made(self) -> int:
+        """How many were made that nobody has taken yet."""
+        return len(self._made)
+
+    def take_made(self) -> dict[str, Any]:
+        """What was made since this was asked last, by key: for whoever keeps it."""
+        with self._lock:
+            made, self._made = self._made, {}
+        return made
+
+    def of_texts(self, texts: list[str]) -> Any:
+        """A row for each text of a tool; None where the function fails, which is logged once."""
+        return self._call(lambda: self._embeddings.embed_documents(texts), len(texts))
 
     def table(self, keys: Sequence[str]) -> Any:
         """A row for each tool; None while one is missing, or has another length than the others."""
