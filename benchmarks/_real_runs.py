@@ -17,6 +17,7 @@ from _scenario_tools import deferrable_tools, fixtures
 from hooksdk import Catalog, Tool, schema
 from hooksdk.agent import Limits, Model, Outcome, run_agent
 from hooksdk.hooks import AfterModelCall, AfterToolCall, AfterToolsResolved
+from hooksdk.stores import Store
 from hooksdk.testing import Recorder, open_host, recorder
 
 __all__ = ["MODES", "Job", "Result", "available", "jobs", "play", "prefetched"]
@@ -27,6 +28,7 @@ MODES: Mapping[str, Mapping[str, Any] | None] = {
     "code": {"enabled": "on", "mode": "code", "prefetch": 0, "reveal": "off"},
     "prefetch": {"enabled": "on", "mode": "tools", "prefetch": 6, "reveal": "off"},
     "prefetch+reveal": {"enabled": "on", "mode": "tools", "prefetch": 6, "reveal": "on"},
+    "signatures": {"enabled": "on", "mode": "tools", "prefetch": 0, "prefetch_signatures": 6, "reveal": "off"},
     "bridges": None,
 }
 """Settings of tool_search; None for the three bridges in the manner of Hermes Agent."""
@@ -153,9 +155,11 @@ class Executors:
 
 
 async def play(
-    job: Job, mode: str, model: Model, *, limits: Limits, settings: Mapping[str, Any], plugins: Sequence[str] = ()
-) -> Result:
-    """Run one job in one mode. `settings` are more of tool_search; `plugins` are installed ones to load beside it."""
+    job: Job, mode: str, model: Model, *, limits: Limits, settings: Mapping[str, Any], plugins: Sequence[str] = (),
+    store: Store | None = None,
+) -> Result:  # fmt: skip
+    """Run one job in one mode. `settings` are more of tool_search; `plugins` are installed ones to load beside it. With a `store` all
+    jobs of a mode are prompts of one session in it."""
     right = list(dict.fromkeys(key for step in job.steps for key in step))
     executors = Executors(job, shown=neighbours(right, SHOWN_WHEN_OFF) if mode == "off" and not job.scenario else None)
     watched = recorder("after_tools_resolved", "after_model_call", "after_tool_call")
@@ -165,11 +169,12 @@ async def play(
     result = Result(job.id, mode)
     began = time.monotonic()
     async with (
-        open_host(*searching, *plugins, watched, config=config) as host,
-        host.session(job.id) as session,
+        open_host(*searching, *plugins, watched, config=config, store=store) as host,
+        host.session(mode if store else job.id) as session,
     ):
+        before = len(session.messages)
         outcome = await run_agent(session, model, job.prompt, tools=executors.tools, system=SYSTEM, limits=limits)
-        messages = list(session.messages)
+        messages = list(session.messages)[before:]
     result.seconds = round(time.monotonic() - began, 1)
     read(result, job, executors.called, watched, messages, outcome, settings.get("names", {}))
     return result

@@ -262,14 +262,13 @@ class Agent:
     tried: Counter[str] = field(default_factory=Counter[str])
     """How many of its queries were tried for a step."""
     described: set[str] = field(default_factory=set[str])
+    offered: set[str] = field(default_factory=set[str])
+    """The names of all tools that it was shown so far."""
 
     def work(self) -> Thinking:
         if not self.plan:
             return calculate(self.prompt)
-        self.learn(
-            Candidate(name, definition["description"], read_schema(definition["parameters"]), direct=True)
-            for name, definition in self.turn.definitions.items()
-        )
+        self.learn_definitions()
         try:
             while self.open_steps():
                 moves = [*self.calls(), *self.looks()]
@@ -279,9 +278,19 @@ class Agent:
                 self.turn = yield Reply(calls=[call for call, _ in moves])
                 for (_, take), result in zip(moves, self.turn.results, strict=True):
                     take(result)
+                self.learn_definitions()
         except Stuck as stuck:
             return str(stuck)
         return "I am done."
+
+    def learn_definitions(self) -> None:
+        """Learn what is offered since the last turn."""
+        new = {name: one for name, one in self.turn.definitions.items() if name not in self.offered}
+        self.offered |= new.keys()
+        self.learn(
+            Candidate(name, definition["description"], read_schema(definition["parameters"]), direct=True)
+            for name, definition in new.items()
+        )
 
     def open_steps(self) -> list[Step]:
         return [step for step in self.plan if step.name not in self.results]

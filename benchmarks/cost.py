@@ -49,6 +49,8 @@ FOLDER = data_folder() / "transcripts"
 SESSIONS = {"customers": "tau-*.jsonl", "programmer": "swe-*.jsonl"}
 NOTE = 30
 """Tokens that stand in a cleared result's place."""
+LONG_ARGUMENT = 200
+"""Characters from which on an argument can be shortened."""
 SHORTEST_VALUE = 4
 """Characters of the shortest value that is looked for: shorter ones stand everywhere."""
 
@@ -123,6 +125,7 @@ POLICIES: dict[str, Callable[[Prices], Policy]] = {
     "clear_tool_results, keep 3": lambda prices: clearing(Clearing(keep=3), prices),
     "clear_tool_results, at least 5,000": lambda prices: clearing(Clearing(clear_at_least=5_000), prices),
 }  # fmt: skip
+POLICIES["clear_tool_results, arguments as well"] = POLICIES["clear_tool_results"]
 RULE = "clear_tool_results"
 """Begins the names of the policies that go by the prices."""
 ORACLE = "all that is old, at the best moments"
@@ -144,10 +147,12 @@ class Recorder:
         return Usage()
 
 
-def record(messages: Sequence[Message], policy: Policy) -> tuple[list[list[CacheBlock]], int]:
-    """The requests of a history under a policy, and how often something was cleared."""
+def record(
+    messages: Sequence[Message], policy: Policy, *, arguments: bool = False
+) -> tuple[list[list[CacheBlock]], int]:
+    """The requests of a history under a policy, which may see `arguments` as well, and how often something was cleared."""
     recorder = Recorder()
-    bill = replay(messages, FORM, policy, cache=recorder, marks=no_marks)
+    bill = replay(messages, FORM, policy, cache=recorder, marks=no_marks, arguments=arguments)
     return recorder.requests, bill.drains
 
 
@@ -244,34 +249,45 @@ def _values(value: object) -> list[str]:
     return [text] if len(text) >= SHORTEST_VALUE else []
 
 
-def needed_values(messages: Sequence[Message]) -> list[tuple[int, frozenset[int]]]:
-    """For each value in a call's arguments that stood in earlier results alone: which reply made the call, as a number of the
-    request, and the messages with these results."""
-    needed: list[tuple[int, frozenset[int]]] = []
+Needed = list[tuple[int, frozenset[int]]]
+"""By value: the number of the request whose reply used it, and the messages that it stood in."""
+
+
+def needed_values(messages: Sequence[Message]) -> Needed:
+    """The values in calls' arguments that stood in earlier results alone."""
+    return _needed(messages, in_arguments=False)
+
+
+def _needed(messages: Sequence[Message], *, in_arguments: bool) -> Needed:
+    """The same; or those that stood in long arguments of earlier calls, and in results, alone."""
+    needed: Needed = []
     request = -1
-    said, results = "", dict[int, str]()
+    said, sources_of = "", dict[int, str]()
     for position, message in enumerate(messages):
         texts = [found.text for found in FORM.results(message)]
-        calls = FORM.calls(message)
+        leaves = [leaf for call in FORM.calls(message) for leaf in _values(arguments_of(call))]
         request += FORM.is_reply(message)
-        for value in (leaf for call in calls for leaf in _values(arguments_of(call))):
-            sources = frozenset(at for at, text in results.items() if value in text)
-            if sources and value not in said:
+        for value in leaves:
+            sources = frozenset(at for at, text in sources_of.items() if value in text)
+            if sources and value not in said and (not in_arguments or any(FORM.calls(messages[at]) for at in sources)):
                 needed.append((request, sources))
-        if texts:
-            results[position] = "\n".join(texts)
-        else:
-            said += (
-                "\n"
-                + FORM.text(message)
-                + "".join(f"\n{leaf}" for call in calls for leaf in _values(arguments_of(call)))
+        long = [leaf for leaf in leaves if in_arguments and len(leaf) > LONG_ARGUMENT]
+        if texts or long:
+            sources_of[position] = "\n".join([*texts, *long])
+        if not texts:
+            said += "".join(
+                f"\n{text}" for text in [FORM.text(message), *(leaf for leaf in leaves if leaf not in long)]
             )
     return needed
 
 
-def lost(needed: Sequence[tuple[int, frozenset[int]]], requests: Sequence[Sequence[CacheBlock]]) -> int:
-    """How many of them no result in the request had any more."""
-    cleared = [{block.message for block in request if block.trimmed} for request in requests]
+def lost(needed: Needed, requests: Sequence[Sequence[CacheBlock]], whole: Sequence[Sequence[CacheBlock]]) -> int:
+    """How many of them no message of the request had any more. `whole` are the requests of the untrimmed history."""
+    sizes = [{block.message: block.tokens for block in request if block.tokens} for request in whole]
+    cleared = [
+        {block.message for block in request if block.trimmed or 0 < block.tokens < sizes[at][block.message]}
+        for at, request in enumerate(requests)
+    ]
     return sum(sources <= cleared[request] for request, sources in needed)
 
 
@@ -287,7 +303,8 @@ def long_session(pattern: str, folder: Path = FOLDER) -> list[Message]:
 def measure(messages: Sequence[Message]) -> list[list[str]]:
     """The rows: shares of the untrimmed bill in each cache. Drains and losses are those with Anthropic's prices."""
     needed = needed_values(messages)
-    untrimmed = [price_of(record(messages, never)[0], column) for column in COLUMNS]
+    as_sent = record(messages, never)[0]
+    untrimmed = [price_of(as_sent, column) for column in COLUMNS]
     table: list[list[str]] = []
     for name in [*POLICIES, ORACLE]:
         recorded: dict[Any, tuple[list[list[CacheBlock]], int]] = {}
@@ -302,10 +319,13 @@ def measure(messages: Sequence[Message]) -> list[list[str]]:
             )
             if key not in recorded:
                 policy = best_moments(messages, column) if name == ORACLE else POLICIES[name](column.prices)
-                recorded[key] = record(messages, policy)
+                recorded[key] = record(messages, policy, arguments=name.endswith("arguments as well"))
             shares.append(_share(price_of(recorded[key][0], column) / whole))
         requests, drains = next(iter(recorded.values()))
-        table.append([name, *shares, str(drains), str(lost(needed, requests))])
+        losses = str(lost(needed, requests, as_sent))
+        if name.endswith("arguments as well"):
+            losses += f" + {lost(_needed(messages, in_arguments=True), requests, as_sent)}"
+        table.append([name, *shares, str(drains), losses])
     return table
 
 

@@ -1,4 +1,4 @@
-"""A real model at work: 40 tasks over 1,860 tools, and the five 20-tool scenarios, in six ways of showing it the tools.
+"""A real model at work: 40 tasks over 1,860 tools, and the five 20-tool scenarios, in seven ways of showing it the tools.
 
     python benchmarks/real_model.py --base-url http://127.0.0.1:8000/v1 --model NAME [--json FILE]
 
@@ -29,6 +29,7 @@ from _real_tasks import TASKS
 
 from hooksdk.agent import Limits
 from hooksdk.models.openai import OpenAIModel
+from hooksdk.stores import MemoryStore
 
 SCENARIOS = ("A", "B", "C", "D", "E")
 BUDGETS = ((4, 2_000), (6, 2_000), (10, 4_000))
@@ -57,6 +58,9 @@ def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--text-calls", action="store_true", help='Limits(text_calls="run"): calls written as text are made'
+    )
+    parser.add_argument(
+        "--one-session", action="store_true", help="all tasks of a mode are prompts of one session (a new one for each)"
     )
     parser.add_argument("--window", type=int, default=32_768, help="the model's context window (32,768)")
     parser.add_argument("--max-tokens", type=int, default=512, help="tokens of one reply (512)")
@@ -99,6 +103,7 @@ def variant_of(options: argparse.Namespace) -> dict[str, Any]:
         "window",
         "max_tokens",
         "seed",
+        "one_session",
     )
     variant = {name: getattr(options, name) for name in names}
     return {**variant, "turns": 1} if options.first_move else variant
@@ -124,6 +129,7 @@ async def play_all(options: argparse.Namespace, chosen_jobs: Sequence[Job]) -> l
     modes = [mode for mode in options.modes if not told_off(mode)]
     limits = Limits(turns=variant["turns"], text_calls="run" if options.text_calls else "notice")
     pairs = [(mode, job) for mode in modes for job in chosen_jobs]
+    store = MemoryStore() if options.one_session else None
     async with OpenAIModel(
         options.model, base_url=options.base_url, api_key=os.environ.get("OPENAI_API_KEY") or "none",
         context_window=options.window, max_tokens=options.max_tokens, timeout=options.timeout,
@@ -133,7 +139,9 @@ async def play_all(options: argparse.Namespace, chosen_jobs: Sequence[Job]) -> l
             if (job.id, mode) in known:
                 continue
             try:
-                result = await play(job, mode, model, limits=limits, settings=options.settings, plugins=options.plugins)
+                result = await play(
+                    job, mode, model, limits=limits, settings=options.settings, plugins=options.plugins, store=store
+                )
             except Exception as error:  # one request that fails must not lose the others
                 result = Result(job.id, mode, error=f"{type(error).__name__}: {error}")
             known[job.id, mode] = result

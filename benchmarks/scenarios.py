@@ -1,10 +1,11 @@
 """The 20-tool scenarios of Hermes Agent's tool search, played with every tool shown, with tool search, and with code mode.
 
-    python benchmarks/scenarios.py [--json] [--mode off|tools|code|prefetch ...] [--keep DIR]
+    python benchmarks/scenarios.py [--json] [--mode off|tools|code|prefetch|native|added ...] [--keep DIR]
 
-Several modes are given as `--mode off code` or as `--mode off --mode code`; without it all four are played.
+Several modes are given as `--mode off code` or as `--mode off --mode code`; without it all are played.
 
-Each scenario runs over the whole stack: `run_agent`, a host with the tool_search plugin, `OpenAIModel` over HTTP, and on
+Each scenario runs over the whole stack: `run_agent`, a host with the tool_search plugin, `OpenAIModel` over HTTP (where the
+provider hides the tools `OpenAIResponsesModel`), and on
 the other side a `ScriptedServer` whose model (`_scenario_model.py`) goes by what the request holds and nothing else. First
 with the 20 tools and four core tools, then with the 527 tools of livemcp around the 20.
 
@@ -41,13 +42,18 @@ from _scenario_tools import core_tools, deferrable_tools, fixtures
 from builtin_plugins.tool_search.rankers import Document, load_ranker
 from hooksdk import Catalog, schema
 from hooksdk.agent import Limits, Outcome, run_agent
+from hooksdk.formats import get_format
 from hooksdk.hooks import AfterToolCall, AfterToolsResolved, BeforeToolCall, RewriteToolCall, TransformToolResult
 from hooksdk.models.openai import OpenAIModel
+from hooksdk.models.openai_responses import OpenAIResponsesModel
 from hooksdk.testing import Recorder, open_host, recorder
 from hooksdk.testing.server import ScriptedServer
+from hooksdk.tools import Deferral
 
-MODES = ("off", "tools", "code", "prefetch")
-"""`tools` and `code` are the bridge alone; `prefetch` is tool search as it is by default."""
+MODES = ("off", "tools", "code", "prefetch", "native", "added")
+"""`tools` and `code` are the bridge alone; `prefetch` is tool search as it is by default. In `native` the provider hides the tools, in
+`added` what a prompt asks for is added at the conversation's end as well: both by default where the provider can."""
+NATIVE: Mapping[str, Deferral] = {"native": "search", "added": "additions"}
 JUDGING = {
     "rewrite_tool_call": RewriteToolCall, "before_tool_call": BeforeToolCall,
     "transform_tool_result": TransformToolResult, "after_tool_call": AfterToolCall,
@@ -124,7 +130,7 @@ async def play(scenario: Mapping[str, Any], mode: str, around: bool, **search: A
         called.append(Called(name, dict(arguments), time.perf_counter()))
 
     watched = recorder("after_tools_resolved", *JUDGING)
-    bare = {"mode": mode, "prefetch": 0, "reveal": "off"} if mode != "prefetch" else {}
+    bare = {} if mode in ("prefetch", *NATIVE) else {"mode": mode, "prefetch": 0, "reveal": "off"}
     settings = {"enabled": "off"} if mode == "off" else {"enabled": "on", **bare, **search}
     config = {"plugins": {"tool_search": {"config": settings}}}
     with tempfile.TemporaryDirectory() as place:
@@ -134,7 +140,7 @@ async def play(scenario: Mapping[str, Any], mode: str, around: bool, **search: A
         tools = [*core_tools(folder, log), *deferrable_tools(around, log)]
         async with (
             ScriptedServer(scripted_agent(scenario["prompt"], plan_of(scenario))) as server,
-            OpenAIModel("scripted", base_url=server.openai_url, api_key="none", context_window=200_000) as model,
+            model_of(server, mode) as model,
             open_host("tool_search", watched, config=config) as host,
             host.session("scenario") as session,
         ):
@@ -143,7 +149,7 @@ async def play(scenario: Mapping[str, Any], mode: str, around: bool, **search: A
             outcome = await run_agent(
                 session, model, scenario["prompt"], tools=tools, system=SYSTEM, limits=limits, workspace_dir=place
             )
-            messages = list(session.messages)
+            messages = as_chat(session.messages) if mode in NATIVE else list(session.messages)
     record = Record(scenario["id"], mode, len(tools) - len(fixtures()["core_tools_visible"]))
     record.messages = messages
     record.turns = outcome.turns
@@ -156,8 +162,31 @@ async def play(scenario: Mapping[str, Any], mode: str, around: bool, **search: A
     return record
 
 
+def model_of(server: ScriptedServer, mode: str) -> OpenAIModel | OpenAIResponsesModel:
+    if mode not in NATIVE:
+        return OpenAIModel("scripted", base_url=server.openai_url, api_key="none", context_window=200_000)
+    return OpenAIResponsesModel(
+        "scripted", base_url=server.openai_url, api_key="none", context_window=200_000, deferral=NATIVE[mode]
+    )
+
+
+def as_chat(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The items of Responses as messages of the other API, as far as they are looked at here."""
+    form, messages = get_format("openai-responses"), list[dict[str, Any]]()
+    for item in items:
+        calls = form.calls(item)
+        written = [{"function": {"name": one.name, "arguments": json.dumps(json_of(one.arguments))}} for one in calls]
+        role = "assistant" if form.is_reply(item) else item.get("role", "tool")
+        messages.append({"role": role, "content": form.text(item), **({"tool_calls": written} if written else {})})
+    return messages
+
+
+def json_of(arguments: Any) -> Any:
+    return json.loads(arguments) if isinstance(arguments, str) else arguments
+
+
 def measure_tokens(record: Record, requests: Sequence[dict[str, Any]]) -> None:
-    prompts = [[*body["tools"], *body["messages"]] for body in requests]
+    prompts = [[*body["tools"], *body.get("messages", body.get("input", ()))] for body in requests]
     record.schema_tokens = [estimated(body["tools"]) for body in requests]
     record.prompt_tokens = [estimated(parts) for parts in prompts]
     record.cached_price = price(prompts, [])

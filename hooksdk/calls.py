@@ -90,6 +90,9 @@ class ToolResult:
     """The machine-readable form that a tool with an output schema answers, a fresh copy, or None."""
     meta: Fresh[dict[str, Any] | None] = field(default=Fresh(), hash=False)
     """What an MCP server says beside the result under `_meta`, for clients and not for models; a fresh copy, or None."""
+    references: tuple[str, ...] = ()
+    """Names of tools that a search has met, of those that the request declares without showing them (`run.definitions`): where
+    the provider takes them, they stand in the text's place, and the model sees the tools from there on."""
 
     def __init__(
         self,
@@ -99,6 +102,7 @@ class ToolResult:
         blocks: Iterable[Mapping[str, Any]] = (),
         structured: object = None,
         meta: Mapping[str, Any] | None = None,
+        references: Iterable[str] = (),
     ) -> None:
         if text is not None and type(text) is not str:
             check("ToolResult(text=...)", text, str, "text", "A value that is not text goes into structured=...")
@@ -118,6 +122,11 @@ class ToolResult:
         put(self, "text", text)
         put(self, "is_error", is_error)
         put(self, "plain", not content)
+        put(
+            self,
+            "references",
+            tuple(check_list("ToolResult(references=...)", references, "names") if references else ()),
+        )
         blocks = content or [{"type": "text", "text": text}]
         put_fresh(self, blocks=blocks, structured=structured, meta=meta)
 
@@ -131,7 +140,9 @@ class ToolResult:
         is left out unless it is passed, and `meta` is: they may say what the text is to say no longer."""
         others = [block for block in self.blocks if block.get("type") != "text"]
         blocks = [] if self.plain else [{"type": "text", "text": text}, *others]
-        return ToolResult(text, is_error=self.is_error, blocks=blocks, structured=structured)
+        return ToolResult(
+            text, is_error=self.is_error, blocks=blocks, structured=structured, references=self.references
+        )
 
     def __repr__(self) -> str:
         start = self.text if len(self.text) <= 60 else self.text[:57] + "..."
@@ -190,6 +201,9 @@ class ResultInfo:
     small: bool = False
     """True when it is not `trimmable` only because a trim would save little: `trim(..., small=True)` shortens it all the same,
     for a request that would be too long else."""
+    argument: str = ""
+    """The argument of the call that this describes instead of its result, in `results.list(arguments=True)`: its handle is
+    `r17.content`, its `position` that of the call."""
 
     @property
     def trimmable(self) -> bool:

@@ -17,7 +17,7 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import did_you_mean
 from hooksdk.records import CallStatus, EndReason, SessionEndReason
-from hooksdk.tools import Expose, Tool
+from hooksdk.tools import Deferral, Expose, Tool
 from hooksdk.transcript import Results, TranscriptEditor
 
 __all__ = [
@@ -105,6 +105,9 @@ class AssembleTools(Event):
     """How a gateway's client is to be shown the tools: as the plugin decides (`auto`), behind a bridge whatever they cost
     (`bridge`, `hybrid`), all of them (`direct`). What is offered is listed to the client then, so short words save its tokens.
     None in an agent's own run."""
+    deferral: Deferral | None = None
+    """How the run's requests can declare tools that the model is not shown. None: its format could, and nobody said whether
+    its provider takes it."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,10 @@ class Offer(Checked):
 class Search(Offer):
     """An `Offer` whose tools find, show and call other tools through the run, and do nothing else: they are bridges, with
     executors too. Without the grant `search` it counts as an `Offer`."""
+
+    declare: bool = False
+    """Declare what is deferred to the provider, which shows a tool from where a result of the search refers to it
+    (`ToolResult.references`). Only where `event.deferral` is not `off`."""
 
 
 @define(kind="transform", timeout=15, grant="offer", answer_grants={Search: "search"})
@@ -196,7 +203,8 @@ class Trim(Checked):
 
 @dataclass(frozen=True)
 class Reveal(Checked):
-    """Granted tools, by name, to offer from this request on: `run.offered` grows by those that it lacks."""
+    """Granted tools, by name, to offer from this request on: `run.offered` grows by those that it lacks. Those that are
+    declared to a provider which takes additions are added by a message at the end of the conversation instead."""
 
     names: Sequence[str]
 

@@ -114,6 +114,8 @@ class AttemptStarted(Record):
     """`run.retry()` has begun the next attempt."""
 
     attempt: int
+    reason: str = ""
+    """Why, where the host said it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from hooksdk._run.compaction import Compaction
 from hooksdk._run.judged import JudgedCall, judge_call
 from hooksdk._run.masked import MaskedEditor
 from hooksdk._run.messages import PreparedMessages
+from hooksdk._run.options import check_options
 from hooksdk._run.parts import RunParts
 from hooksdk._run.prompts import prompt_text
 from hooksdk._run.room import record_again
@@ -34,12 +35,12 @@ from hooksdk._tasks.shielding import run_shielded
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import AsyncOnly, PolicyFailed, RunBlocked, check
-from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, SdkObject
+from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, ProviderJson, SdkObject
 from hooksdk.formats.intake import as_tools, messages_in, usage_in
 from hooksdk.formats.kit import replies_in
 from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.records import AttemptStarted, Content, ModelCalled, ModelReplied, RunEnded, RunStarted
-from hooksdk.tools import Tool
+from hooksdk.tools import Deferral, Tool
 
 __all__ = ["Compaction", "JudgedCall", "PreparedMessages", "Run"]
 
@@ -114,6 +115,12 @@ class Run(AsyncOnly):
     def offered(self) -> Sequence[Tool]:
         """What the model is shown now: it may grow with `prepare_messages`, at its end. Read it before each request."""
         return self._state.offered
+
+    @property
+    def definitions(self) -> list[ProviderJson]:
+        """What is offered now as the `tools` of a request, with what is declared to the provider without being shown, where a
+        plugin does that (`session.run(deferral=...)`); else `run.format.tools(run.offered)`. Ask after `prepare_messages`."""
+        return self._state.declared.definitions(self._state.offered)
 
     @property
     def stats(self) -> dict[str, Any]:
@@ -213,6 +220,7 @@ class Run(AsyncOnly):
         match. With `follow` your list is the truth: of a fork, or of a list that was filtered or rewritten, the results keep
         their trims, and no compaction is told."""
         self._state.check_transcript()
+        self._state.keeps_list = messages is not None
         if messages is not None:
             await self._show_replies(await messaging.take_messages(self._state, messages, follow=follow))
         await self._transcript.close_turn("not run: no result came before the next model call")
@@ -317,11 +325,15 @@ class Run(AsyncOnly):
         finally:
             self._compacting = False
 
-    async def retry(self) -> None:
-        """Begin the next attempt, such as with another model: resolve the tools anew, then go on."""
+    async def retry(self, *, deferral: Deferral | None = None, reason: str = "") -> None:
+        """Begin the next attempt, such as with another model: resolve the tools anew, then go on. `deferral` takes the place of
+        what was said when the run began, such as `off` for a provider that refused declared tools. The trace has the `reason`."""
         self._state.check_open()
+        check_options(deferral=deferral)
+        if deferral is not None:
+            self._state.declared.say(deferral)
         self._state.info = replace(self.info, attempt=self.info.attempt + 1)
-        await self._state.trace(AttemptStarted(attempt=self.info.attempt))
+        await self._state.trace(AttemptStarted(attempt=self.info.attempt, reason=reason))
 
     def pause(self, reason: str) -> None:
         """Let the run end as `paused` when the block is left: calls without a result stay open for the next run."""

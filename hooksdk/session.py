@@ -35,7 +35,7 @@ from hooksdk.hooks import RunInfo, SessionEndReason
 from hooksdk.patterns import ToolPattern
 from hooksdk.records import SessionEnded, SessionStarted
 from hooksdk.run import Run
-from hooksdk.tools import Expose, Tool
+from hooksdk.tools import Deferral, Expose, Tool
 from hooksdk.transcript import DrainReport, Results, SessionLog, Transcript
 from hooksdk.trimming import guess_format, repair
 
@@ -273,6 +273,7 @@ class Session(AsyncOnly):
         transcript: bool = True,
         withhold: Callable[[Tool], str | None] | None = None,
         expose: Expose | None = None,
+        deferral: Deferral | None = None,
     ) -> Run:
         """A run of this session, to use as `async with session.run(...) as run`.
 
@@ -282,7 +283,8 @@ class Session(AsyncOnly):
         subagent. `approver` answers in this run, in the place of the host's. `transcript=False` is for a host without a model: calls
         go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
         tool, plugins' own among them: one that it answers a reason for is not granted to this run. `expose` is how a client that
-        lists the tools is shown them, for the plugins that search (`AssembleTools.expose`). Entering raises `RunAlreadyOpen`,
+        lists the tools is shown them, for the plugins that search (`AssembleTools.expose`). `deferral` says whether your requests
+        have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. Entering raises `RunAlreadyOpen`,
         `RunBlocked` or `PolicyFailed`.
         """
         dispatcher, states, own_transcript = self._dispatcher, self._states, self._need_transcript()
@@ -293,14 +295,16 @@ class Session(AsyncOnly):
             self.id, parent=self._parent, parent_run=parent_run, agent_id=agent_id, workspace_dir=workspace_dir,
             requester=requester, trigger=trigger, metadata=metadata, provider=provider, model=model, transcript=transcript,
         )  # fmt: skip
-        check_options(context_window=context_window, approver=approver, withhold=withhold, expose=expose)
+        check_options(
+            context_window=context_window, approver=approver, withhold=withhold, expose=expose, deferral=deferral
+        )
         registry = self._parts.registry
         parts = RunParts(
             dispatcher=dispatcher, transcript=own_transcript, store=self._parts.store, format=get_format(format),
             tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states,
             secrets=self._secrets, open_run=self._open_run,
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call",
-            contracts=registry.contracts, expose=expose, unmatched=self._unmatched,
+            contracts=registry.contracts, expose=expose, deferral=deferral, unmatched=self._unmatched,
             missing_grants=registry.missing_conversation(), transcript_kept=transcript, withhold=withhold,
         )  # fmt: skip
         return Run(parts, info, input=json_value("session.run(input)", input), context_window=context_window)

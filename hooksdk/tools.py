@@ -20,11 +20,14 @@ from hooksdk.patterns import SOURCES, Source
 from hooksdk.values import SdkObject
 
 __all__ = [
-    "Annotations", "Expose", "Source", "Tool", "ToolCall", "ToolResult", "definitions_in", "is_marked", "marked_tools", "tool",
+    "Annotations", "Deferral", "Expose", "Source", "Tool", "ToolCall", "ToolResult", "definitions_in", "is_marked", "marked_tools", "tool",
 ]  # fmt: skip
 
 Expose = Literal["auto", "bridge", "direct", "hybrid"]
 """How the client of a gateway is shown the tools."""
+Deferral = Literal["off", "search", "additions"]
+"""How the requests of a run can declare tools that the model is not shown: not at all; so that it sees those to which the result
+of a search refers; or besides those that a message adds later. Where nobody said it, None."""
 DEFAULT_TIMEOUT = 120.0
 """Seconds that a tool may take unless it says otherwise."""
 

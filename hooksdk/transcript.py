@@ -123,9 +123,10 @@ class Results:
             raise self._missing_grant
         return self._transcript
 
-    def list(self) -> Sequence[ResultInfo]:
-        """All results, oldest first, without their bodies."""
-        return self._may_use(grant=False).list_results()
+    def list(self, *, arguments: bool = False) -> Sequence[ResultInfo]:
+        """All results, oldest first, without their bodies. With `arguments` also the long arguments of each call, before its
+        result: they are read, trimmed and restored in the same way, by handles such as `r17.content`."""
+        return self._may_use(grant=False).list_results(arguments=arguments)
 
     def message_tokens(self) -> builtins.list[int]:
         """The size of each stored message as the model sees it, in tokens, at the index that `ResultInfo.position` names:

@@ -238,7 +238,7 @@ def parse_arguments(raw: object) -> JsonObject:
     """Read the arguments of a call as a model or its client wrote them. Raises `BadArguments`.
 
     A dict is copied, nothing is no arguments, text must be strict JSON for one object; such text written as a JSON string once
-    more is unwrapped.
+    more is unwrapped. An object under `UNREADABLE` stands for what could not be read, and says why.
     """
     try:
         if isinstance(raw, (bytes, bytearray)):
@@ -251,7 +251,10 @@ def parse_arguments(raw: object) -> JsonObject:
         if isinstance(raw, str) and isinstance(value, str):
             value = read_json(value) if value.strip(" \t\r\n") else {}
         if isinstance(value, Mapping):
-            return dict(clone(cast("JsonObject", value)))
+            arguments = dict(clone(cast("JsonObject", value)))
+            if list(arguments) == [UNREADABLE]:
+                raise BadArguments(str(arguments[UNREADABLE]))
+            return arguments
         reason = f"this is a JSON {kind_of(value)}"
     except (BadArguments, Uncloneable, UnicodeDecodeError) as error:
         reason = str(error)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from hooksdk import errors
-from hooksdk.formats import HasRules, MessageFormat
+from hooksdk.formats import HasArguments, HasDeferral, HasRules, MessageFormat
 from hooksdk.hooks import HOOKS
 from hooksdk.transcript import SessionLog, Store
 
@@ -199,7 +199,7 @@ def assigned(node: ast.stmt) -> list[str]:
 @functools.cache
 def promised() -> frozenset[str]:
     """Methods that a protocol documents, for whoever implements them."""
-    protocols = (MessageFormat, HasRules, Store, SessionLog)
+    protocols = (MessageFormat, HasArguments, HasDeferral, HasRules, Store, SessionLog)
     return frozenset(name for one in protocols for name, value in vars(one).items() if inspect.getdoc(value))
 
 

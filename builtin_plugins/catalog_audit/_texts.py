@@ -17,7 +17,7 @@ _TAGS = "tag characters"
 _SELECTORS = "variation selectors in a row"
 _DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 _DRAWN_AS_NOTHING = re.compile(
-    "(?<!GAP|INE) FILLER|GRAPHEME JOINER|VOWEL INHERENT|FREE VARIATION SELECTOR|PATTERN BLANK|NULL NOTEHEAD"
+    "(?<!GAP|INE|ACE) FILLER|GRAPHEME JOINER|VOWEL INHERENT|FREE VARIATION SELECTOR|PATTERN BLANK|NULL NOTEHEAD"
 )
 """In the names of letters and signs."""
 # Looked for in texts without blanks at their end; `+` after a quantifier keeps hostile ones from taking long.

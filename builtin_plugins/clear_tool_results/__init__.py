@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
-from hooksdk import PluginState, hooks
+from hooksdk import PluginState, ResultInfo, hooks
 from hooksdk.costs import PRICES, Clearing, TrimCost, cache_prices, usage_of
 from hooksdk.hooks import AfterModelCall, AgentEnd, BeforeModelCall, Trim
 from hooksdk.transcript import Results
@@ -40,6 +41,8 @@ class ClearToolResults:
         """Tokens that clearing must save. Unset: what the provider's cache makes worth its while."""
         exclude_tools: list[str] = Field(default_factory=list)
         """Tools whose results stay, by name."""
+        clear_arguments: bool = False
+        """Whether long arguments of the calls are cleared, too, as soon as the result of the call may be."""
         protect: NonNegativeInt = DEFAULTS.protect
         """Tokens at the end of the conversation in which results stay."""
         cache_read: NonNegativeFloat | None = None
@@ -58,6 +61,7 @@ class ClearToolResults:
         given = {"read": config.cache_read, "write": config.cache_write, "life": config.cache_life}
         self._given = {name: value for name, value in given.items() if value is not None}
         self._prices = replace(PRICES, **self._given)
+        self._arguments = config.clear_arguments
         self._expected = deque[int]()
         """For each request that no reply is known of yet: tokens that the cache should hold behind a trim, 0 without one."""
         self._held = 0
@@ -90,7 +94,7 @@ class ClearToolResults:
         """Tokens before the first trim, which a cache of beginnings holds on; 0 where nothing is trimmed."""
         if choice is None:
             return 0
-        first = min(info.position for info in results.list() if info.handle in choice[0])
+        first = min(info.position for info in self._list(results) if info.handle in choice[0])
         return sum(results.message_tokens()[: first if self._cached is None else min(first, self._cached)])
 
     @hooks.after_model_call
@@ -127,11 +131,14 @@ class ClearToolResults:
         for handle in choice[0] if choice else ():
             await event.transcript.trim(handle, reason=_reason(choice[1]) if choice else "", small=True)
 
+    def _list(self, results: Results) -> Sequence[ResultInfo]:
+        return results.list(arguments=self._arguments)
+
     def _choose(self, results: Results) -> tuple[list[str], TrimCost] | None:
         # Wall-clock time, because the session may have been closed in between.
         age = 0 if self._last_request is None else max(time.time() - self._last_request, 0)
         return self._rule.choose(
-            results.list(), results.message_tokens(), context_window=self._context_window, cached=self._cached, age=age,
+            self._list(results), results.message_tokens(), context_window=self._context_window, cached=self._cached, age=age,
             prices=self._prices,
         )  # fmt: skip
 

@@ -209,7 +209,7 @@ class _Search:
                 own -= word != "--"
                 if word == SPLIT:
                     yield place
-            elif word == "--" or re.match(r"[A-Za-z_]\w*=", word):
+            elif word == "--" or (program not in JOINING and re.match(r"[A-Za-z_]\w*=", word)):
                 pass
             elif word == SPLIT:
                 yield place

@@ -7,6 +7,7 @@ window must fill it first, and the note in a trimmed result's place names `recal
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -15,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from hooksdk import Annotations, ResultInfo, ToolContext, ToolError, ToolResult, TrimReceipt, hooks, tool
 from hooksdk.costs import estimate
 from hooksdk.errors import HookSDKError, UnknownResult
-from hooksdk.hooks import NarrowTools, Withhold
+from hooksdk.hooks import BeforeToolCall, Block, NarrowTools, Withhold
 from hooksdk.transcript import Results
 
 __all__ = ["ToolResults"]
@@ -29,7 +30,9 @@ MISSED = {
     "gone": "nothing was trimmed: the result was compacted away before the trim was applied",
 }
 
-Reference = Annotated[str, Field(description="The handle, such as r17, or the call id.")]
+ARGUMENT_NOTE = re.compile(r"\[Argument (\S+) of \S+ was trimmed: ")
+
+Reference = Annotated[str, Field(description="The handle, such as r17 (r17.content: an argument), or the call id.")]
 
 
 class ToolResults:
@@ -53,15 +56,27 @@ class ToolResults:
         own = [tool.id for tool in event.tools if tool.source == "plugin" and tool.owner == "tool_results"]
         return Withhold(own, "this run keeps no transcript") if own and not event.info.transcript else None
 
+    @hooks.before_tool_call
+    def keep_notes_out(self, event: BeforeToolCall) -> Block | None:
+        """Models repeat what they see: a note where a text was would be written into a file."""
+        for name, value in event.arguments.items():
+            if isinstance(value, str) and (note := ARGUMENT_NOTE.match(value)):
+                return Block(
+                    f"'{name}' is the note in the place of a trimmed argument, not its text: read it with "
+                    f"recall-tool-result ({note[1]}) and write it whole"
+                )
+        return None
+
     @tool(name="list-tool-results", core=True, disposable=True, annotations=Annotations(read_only=True))
     async def list_results(
         self,
         context: ToolContext,
         min_characters: Annotated[int, Field(ge=0, description="Only results of at least this size.")] = 0,
         only_trimmable: Annotated[bool, Field(description="Only results that can be trimmed now.")] = False,
+        with_arguments: Annotated[bool, Field(description="Long arguments of the calls as well.")] = False,
     ) -> str:
         """List earlier tool results with their sizes, newest last, to find those that can be trimmed. Never their text."""
-        results = context.results.list()
+        results = context.results.list(arguments=with_arguments)
         matches = [
             info for info in results if info.characters >= min_characters and (info.trimmable or not only_trimmable)
         ]
@@ -78,7 +93,7 @@ class ToolResults:
         replacement: Annotated[str | None, Field(description="What to keep of it: the facts you still need.")] = None,
         reason: Annotated[str, Field(description="Why it is not needed whole any more.")] = "",
     ) -> ToolResult:
-        """Shorten one earlier tool result that is not needed whole any more. recall-tool-result gets it back."""
+        """Shorten one earlier tool result, or argument, that is not needed whole any more. recall-tool-result gets it back."""
         try:
             receipt = await context.results.trim(id, replacement, reason=reason)
         except UnknownResult as error:
@@ -95,7 +110,7 @@ class ToolResults:
         offset: Annotated[int, Field(ge=0, description="The character to begin with.")] = 0,
         limit: Annotated[int | None, Field(ge=1, description="How many characters to read.")] = None,
     ) -> ToolResult:
-        """Read an earlier tool result again as it was, whether it is trimmed or not. A long one comes in parts."""
+        """Read an earlier tool result, or argument, again as it was, trimmed or not. A long one comes in parts."""
         try:
             blocks = context.results.recall(id).blocks
         except UnknownResult as error:
@@ -165,7 +180,7 @@ def _row(info: ResultInfo) -> dict[str, Any]:
 
 def _pay_back(results: Results) -> str:
     """One line about everything that is queued: it is drained together."""
-    queued = [info for info in results.list() if info.queued]
+    queued = [info for info in results.list(arguments=True) if info.queued]
     requests = estimate(queued, results.message_tokens()).pays_back_after
     trims = "this trim" if len(queued) == 1 else f"the {len(queued)} trims that wait"
     if not requests:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import anyio.to_thread
@@ -19,7 +20,7 @@ from builtin_plugins.tool_search._answers.answers import compact, describe, numb
 from builtin_plugins.tool_search._answers.listing import listing_budget, owners_in
 from builtin_plugins.tool_search._answers.scope import Refusal, Scope
 from builtin_plugins.tool_search._answers.streak import Streak
-from builtin_plugins.tool_search._bridge.tools import bridge_tools, client_tools, fill
+from builtin_plugins.tool_search._bridge.tools import bridge_tools, client_tools, fill, native_search
 from builtin_plugins.tool_search._bridge.unwrapping import Unwrapping
 from builtin_plugins.tool_search._config import Config
 from builtin_plugins.tool_search._names import Names
@@ -33,11 +34,16 @@ from builtin_plugins.tool_search._sentences import (
     DESCRIPTIONS,
     HOW_TO_CALL,
     HOW_TO_CALL_IN_SCRIPT,
+    HOW_TO_CALL_NATIVELY,
+    MORE_TOOLS,
+    MORE_TOOLS_IN_SCRIPT,
+    NATIVE_SEARCH,
 )
 from builtin_plugins.tool_search.rankers import load_ranker
 from hooksdk import Catalog, PluginState, Storage, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
 from hooksdk.config import Notice
 from hooksdk.hooks import (
+    AddContext,
     AfterToolCall,
     AssembleTools,
     BeforeModelCall,
@@ -57,6 +63,8 @@ UNKNOWN_WINDOW_TOKENS = 20_000
 logger = logging.getLogger("hooksdk")
 
 
+MOST_REFERENCES = 5
+"""Tools that one search shows natively: a provider that compacts a conversation keeps a bounded number of references."""
 MAX_PROMPT = 1_000
 """Characters of what the user asked that tell which tool a made-up name means."""
 INDEX_SECONDS = 300.0
@@ -113,6 +121,8 @@ class ToolSearch:
         self._deferred: frozenset[str] = frozenset()
         self._names = Names(config.names)
         self._in_script = False
+        self._native = False
+        """The provider hides the tools, and shows what a search found."""
         self._unwrapping = Unwrapping(config.nested, {})
         self._streak = Streak()
         self._reach = Reach(config, state)
@@ -122,6 +132,7 @@ class ToolSearch:
     async def offer_bridge(self, event: AssembleTools) -> Search | None:
         """Defer the deferrable tools when they are worth it."""
         self._streak.begin(event.run_id, event.attempt)
+        self._reach.begin(event.run_id, event.attempt)
         self._prompt = event.prompts[0][:MAX_PROMPT] if event.prompts else ""
         tools = [tool for tool in event.deferrable if not any(pattern.matches(tool) for pattern in self._pinned)]
         self._warn_of_core(event)
@@ -130,6 +141,12 @@ class ToolSearch:
             self._reach.none()
             return None
         self._deferred = frozenset(tool.name for tool in tools)
+        self._native = self._reach.native = self._is_native(event)
+        if self._native:
+            self._reach.none()
+            if event.deferral == "additions":
+                await self._reach.add(tools, event.prompts, lambda: self._indexes.of([*event.catalog]))
+            return self._offer_natively(tools)
         self._in_script = self._reach.in_script = await self._scripts_run()
         answers = {} if self._in_script else {"tool_search": self._find, "tool_describe": self._show}
         self._unwrapping = Unwrapping(self._config.nested, answers)
@@ -151,6 +168,19 @@ class ToolSearch:
         hint = self._names.fill(HOW_TO_CALL)
         return Search(tools=bridge, defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
 
+    def _is_native(self, event: AssembleTools) -> bool:
+        if self._config.native == "off" or self._config.mode == "code" or event.expose is not None:
+            return False
+        return event.deferral in ("search", "additions") or (self._config.native == "on" and event.deferral is None)
+
+    def _offer_natively(self, tools: Sequence[Tool]) -> Search:
+        self._in_script = False
+        self._unwrapping = Unwrapping(self._config.nested, {"tool_search": self._find})
+        description = self._config.descriptions.get("tool_search") or self._names.fill(NATIVE_SEARCH)
+        search = native_search(fill(description, tools), self._default_limit, self._search, self._names)
+        hint = self._names.fill(HOW_TO_CALL_NATIVELY)
+        return Search(tools=search, defer=sorted(self._deferred), call_hint=hint, declare=True)
+
     async def _scripts_run(self) -> bool:
         """Whether calls are made in scripts: in code mode, where the sandbox starts. Else the model would have one tool that always
         fails."""
@@ -170,15 +200,28 @@ class ToolSearch:
         names = self._reach.revealed()
         return Reveal(names) if names else None
 
+    @hooks.before_model_call
+    def show_signatures(self, event: BeforeModelCall) -> AddContext | None:  # noqa: ARG002 - a handler takes its event
+        """Behind the prompt, at the end of what a provider's cache holds."""
+        rows = self._reach.signatures()
+        heading = self._names.fill(MORE_TOOLS_IN_SCRIPT if self._in_script else MORE_TOOLS)
+        return AddContext("\n".join([heading, *rows.values()])) if rows else None
+
     @hooks.transform_tool_result
     def note_use(self, event: TransformToolResult) -> None:
         """A call of a hidden tool, also one that was refused for its arguments: its schema is worth showing."""
+        if self._reach.answered(event.tool.name if event.tool is not None else event.call.name):
+            event.count("signatures_used", 1)
         if event.tool is not None:
             self._reach.used(event.tool.name)
 
     @hooks.unwrap_tool_call
     async def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
         """Turn `tool_call` into the call that it stands for, and answer a name that no tool has with those that may fit."""
+        if (
+            self._native and event.tool is None and event.call.name == "tool_search"
+        ):  # as a provider's own search has no name
+            return ToolCall(event.call.id, self._names.search, event.call.arguments)
         try:
             call = self._unwrapping.call(event, self._scope(event.catalog, finds=False))
         except Refusal:
@@ -262,7 +305,11 @@ class ToolSearch:
         answer = self._find(arguments, context.catalog)
         context.count("searches", len(answer["results"]))
         context.count("hits", sum(map(_hits_in, answer["results"])))
-        return ToolResult(compact(answer))
+        if not self._native:
+            return ToolResult(compact(answer))
+        references = _references(answer["results"])
+        context.count("references", len(references))
+        return ToolResult(compact(answer), references=references)
 
     def _find(self, arguments: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
         arguments = self._without_wrapper(arguments)
@@ -306,3 +353,10 @@ class ToolSearch:
 
 def _hits_in(group: dict[str, Any]) -> int:
     return len(group["hits"])
+
+
+def _references(groups: Sequence[dict[str, Any]]) -> list[str]:
+    """The best hits of all queries in turns; those that fit badly only where no other is."""
+    hits = [hit for rank in zip_longest(*(group["hits"] for group in groups)) for hit in rank if hit]
+    fitting = [hit["name"] for hit in hits if "weak" not in hit]
+    return list(dict.fromkeys(fitting or (hit["name"] for hit in hits)))[:MOST_REFERENCES]

@@ -19,6 +19,9 @@ from hooksdk.patterns import check_patterns
 
 logger = logging.getLogger("hooksdk.tool_search")
 
+SIGNATURES = 6
+"""Signatures behind a prompt, unless the configuration says how many."""
+
 _WORDS = {
     "true": "on",
     "yes": "on",
@@ -56,11 +59,17 @@ class Config(BaseModel):
     """Patterns of tools that are always shown."""
     prefetch: int = 6
     """Tools nearest to what the user asked that are shown directly, 0 to 50; 0: none."""
+    prefetch_signatures: int | None = None
+    """The next ones, of which the call signatures are shown behind the prompt, 0 to 50. Unless it is given: 6, and none where
+    `prefetch` is 0."""
     prefetch_tokens: int = 2_000
-    """Tokens that the schemas of the prefetched and the revealed tools may take together, 0 to 100,000."""
+    """Tokens that the schemas of the prefetched and the revealed tools and the signatures may take together, 0 to 100,000."""
     reveal: Annotated[Literal["auto", "on", "off"], BeforeValidator(_tri_state)] = "auto"
-    """Whether what a search found well, or a call used, is shown directly from the next model call on. `auto`: on, since no
-    provider that is supported so far hides tools by itself."""
+    """Whether what a search found well, or a call used, is shown directly from the next model call on. `auto`: on, but where the
+    provider itself hides the tools: it shows what was found."""
+    native: Annotated[Literal["auto", "on", "off"], BeforeValidator(_tri_state)] = "auto"
+    """Whether the provider itself hides the tools, where its requests can declare them. `auto`: where the endpoint and the model are
+    known to take it; `on`: wherever the format can; `off`: never."""
     ranker: str = "bm25"
     """`bm25`, `embeddings` or `rank-bm25` (need these extras), `embeddings:package.module:function` for vectors of your own, or a
     ranker of your own as `package.module:factory`."""
@@ -79,6 +88,12 @@ class Config(BaseModel):
     learn: bool = False
     """Whether tools that were called after a search are lifted when alike words are searched again. What is kept in the
     plugin's storage are salted hashes of words."""
+
+    @property
+    def signatures(self) -> int:
+        """How many signatures are shown behind a prompt."""
+        own = self.prefetch_signatures
+        return own if own is not None else SIGNATURES if self.prefetch else 0
 
     @classmethod
     def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
@@ -111,10 +126,11 @@ class Config(BaseModel):
     def _clamp_limit(cls, value: int, info: ValidationInfo) -> int:
         return int(_clamp(info.field_name or "", value, 1, info.data.get("max_search_limit", 50)))
 
-    @field_validator("prefetch", "prefetch_tokens")
+    @field_validator("prefetch", "prefetch_signatures", "prefetch_tokens")
     @classmethod
-    def _clamp_prefetch(cls, value: int, info: ValidationInfo) -> int:
-        return int(_clamp(info.field_name or "", value, 0, 50 if info.field_name == "prefetch" else 100_000))
+    def _clamp_prefetch(cls, value: int | None, info: ValidationInfo) -> int | None:
+        most = 100_000 if info.field_name == "prefetch_tokens" else 50
+        return None if value is None else int(_clamp(info.field_name or "", value, 0, most))
 
     @field_validator("mode")
     @classmethod

@@ -1,33 +1,33 @@
 """What is shown directly beside the bridge: the tools nearest to what the user asked, and those that a search found well or
 a call used. What is new stands at the end; for it makes room, where the budget is full, what was shown for earlier prompts and
-never called. The rest stays in its order, and with it a provider's cache of what stands before the first change."""
+never called. The rest stays in its order, and with it a provider's cache of what stands before the first change.
+
+The next ones are a second tier: their call signatures stand behind the prompt, in the requests that answer it, until something
+is called. There is nothing behind them that a cache could lose.
+"""
 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, zip_longest
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import anyio.to_thread
 
+from builtin_plugins.tool_search._answers.signatures import row
 from builtin_plugins.tool_search._config import Config
-from builtin_plugins.tool_search._ranking.purpose import wants_words
+from builtin_plugins.tool_search._nearest.hits import Hit, nearest
+from builtin_plugins.tool_search._nearest.siblings import without_siblings
+from builtin_plugins.tool_search._sentences import MORE_TOOLS
 from builtin_plugins.tool_search.rankers import Ranker
-from hooksdk import PluginState, Tool
+from hooksdk import PluginState, Tool, schema
 
 logger = logging.getLogger("hooksdk.tool_search")
 
 DEEPER = 3
 """So many times as many hits are looked at as are wanted: those that do not fit the budget are passed over."""
-MAX_STEPS = 8
-"""Sentences of a prompt that are searched one by one, beside the whole of it."""
 BEST_HITS = 2
 """Hits of one query that are revealed at most."""
-EVIDENCE, EVIDENCE_BESIDE_WORDS = 0.37, 0.74
-"""What has to speak for a hit that is prefetched (see `Ranked.evidence`), and where words are asked for rather than a tool."""
-_STEP_END = re.compile(r"(?<=[.!?;])\s+|[\u3002\uff01\uff1f\uff1b]|\n+|,?\s+(?:and\s+)?then\s+")
 
 
 class Reach:
@@ -35,10 +35,13 @@ class Reach:
 
     def __init__(self, config: Config, state: PluginState) -> None:
         self._count = config.prefetch
+        self._signatures = config.signatures
         self._budget = config.prefetch_tokens
         self._reveals = config.reveal != "off"
         self.in_script = False
         """Whether calls are made in scripts, which need no schemas."""
+        self.native = False
+        """Whether the provider hides the tools, and shows what a search found."""
         self._state = state
         self._hidden: Mapping[str, Tool] = {}
         """What may be shown, by name: the granted tools that the bridge stands for."""
@@ -47,11 +50,22 @@ class Reach:
         """Those that were called, the last one last."""
         self._waiting: dict[str, None] = {}
         """Names to reveal before the next model call, those that were called first."""
+        self._attempt = ("", 0)
+        self._is_answered = False
+        """Whether something was called for the prompt, so that its signatures have been read."""
+        self._rows: dict[str, str] = {}
+        """What is shown by its signature, by name."""
 
     def none(self) -> None:
         """Nothing is hidden in this attempt."""
         self._hidden, self._shown = {}, []
         self._waiting.clear()
+        self._rows.clear()
+
+    def begin(self, run_id: str, attempt: int) -> None:
+        """Tools are resolved: in a new attempt nothing was called yet."""
+        if self._attempt != (run_id, attempt):
+            self._attempt, self._is_answered = (run_id, attempt), False
 
     async def prefetch(self, tools: Sequence[Tool], prompts: Sequence[str], ranker: Callable[[], Ranker]) -> list[str]:
         """The names to show of these hidden tools: what was shown before, and behind it what fits the prompts, the newest first.
@@ -59,30 +73,78 @@ class Reach:
         self._hidden = {tool.name: tool for tool in tools}
         before: list[str] = [name for name in self._state.get("shown", list[str]()) if name in self._hidden]
         self._shown = []
+        self._rows.clear()
         for name in before:
             self._show(name)
-        if self._count and prompts and self._budget:
-            self._make_room(await self._searched(prompts, ranker))
+        if (self._count or self._signatures) and prompts and self._budget:
+            newest, *older = await self._searched(prompts, ranker)
+            self._choose(newest, [hit for hits in older for hit in hits])
         self._remember()
         return [*self._shown]
 
-    def _make_room(self, wanted: Sequence[str]) -> None:
-        """Show the best of these that the budget takes beside what was called, and no more of what was not than it takes then."""
+    async def add(self, tools: Sequence[Tool], prompts: Sequence[str], ranker: Callable[[], Ranker]) -> None:
+        """Where the provider adds tools at the end of the conversation: what fits the newest prompt waits for the next request. The
+        budget is each prompt's own."""
+        self._hidden, self._shown = {tool.name: tool for tool in tools}, []
+        hits = (await self._searched(prompts[:1], ranker))[0] if self._count and prompts and self._budget else []
+        self._waiting = dict.fromkeys([hit.name for hit in hits if hit.near][: self._count])
+
+    def _choose(self, newest: Sequence[Hit], older: Sequence[Hit]) -> None:
+        """Show the nearest that the budget takes beside what was called, by their signatures the next ones for the newest
+        prompt, and no more of what was not called than it takes then."""
         stay = self._kept()
-        room = self._budget - sum(self._hidden[name].tokens for name in stay)
-        chosen = [name for name in wanted if name in stay]
-        for name in wanted:
-            if len(chosen) >= self._count:
-                break
-            if name not in stay and self._hidden[name].tokens <= room:
-                room -= self._hidden[name].tokens
+        room = self._budget - self._tokens(stay)
+        hits = {hit.name: hit for hit in (*older, *newest)}
+        names = list(dict.fromkeys(hit.name for hit in (*newest, *older)))
+        chosen = [name for name in names if name in stay][: self._count]
+        for name in (name for name in names if hits[name].near and name not in stay):
+            tokens = self._hidden[name].tokens
+            if len(chosen) < self._count and tokens <= room:
+                room -= tokens
                 chosen.append(name)
-        new = [name for name in chosen if name not in self._shown]
+        others = [hit.name for hit in newest if hit.name not in stay and hit.name not in chosen]
+        rows = self._rows_within(room, [name for name in others if name not in self._shown])
+        self._make_room(stay.union(chosen), rows, others)
+        self._shown += [name for name in chosen if name not in self._shown]
+        room = self._budget - self._tokens(self._shown)
+        self._rows = self._rows_within(room, [name for name in others if name not in self._shown])
+
+    def _tokens(self, names: Iterable[str]) -> int:
+        return sum(self._hidden[name].tokens for name in names)
+
+    def _rows_within(self, room: int, names: Sequence[str]) -> dict[str, str]:
+        """The signatures of the first of these for which there is room."""
+        rows: dict[str, str] = {}
+        room -= schema.estimate_tokens(MORE_TOOLS)
+        for name in names:
+            if len(rows) == self._signatures or self._is_answered:
+                break
+            text = row(self._hidden[name])
+            if (tokens := schema.estimate_tokens(text)) <= room:
+                room -= tokens
+                rows[name] = text
+        return rows
+
+    def _make_room(self, wanted: Collection[str], rows: Mapping[str, str], fits: Collection[str]) -> None:
+        """Of what is shown and not wanted, drop as much as keeps the others from the budget: the oldest first, and what fits
+        the prompt, too, last."""
+        tokens = self._tokens({*self._shown, *wanted}) + _cost(rows)
         gone = set[str]()
-        for name in (name for name in self._shown if name not in stay and name not in chosen):
-            if sum(self._hidden[one].tokens for one in (*self._shown, *new) if one not in gone) > self._budget:
+        for name in sorted((name for name in self._shown if name not in wanted), key=lambda name: name in fits):
+            if tokens > self._budget:
                 gone.add(name)
-        self._shown = [*(name for name in self._shown if name not in gone), *new]
+                tokens -= self._hidden[name].tokens
+        self._shown = [name for name in self._shown if name not in gone]
+
+    def signatures(self) -> Mapping[str, str]:
+        """The lines of the second tier, by name, while nothing has been called for the prompt."""
+        return {} if self._is_answered else self._rows
+
+    def answered(self, name: str) -> bool:
+        """Something was called, whatever came of it. Tells whether it was shown by its signature."""
+        told = not self._is_answered and name in self._rows
+        self._is_answered = True
+        return told
 
     def _kept(self) -> set[str]:
         """What was called, the last ones, as far as they take half of the budget: the rest is for what is asked now."""
@@ -94,17 +156,20 @@ class Reach:
             kept.add(name)
         return kept
 
-    async def _searched(self, prompts: Sequence[str], ranker: Callable[[], Ranker]) -> list[str]:
-        hidden, depth = self._hidden, self._count * DEEPER
+    async def _searched(self, prompts: Sequence[str], ranker: Callable[[], Ranker]) -> list[list[Hit]]:
+        """What fits each of the prompts."""
+        hidden, depth = self._hidden, max(self._count, self._signatures) * DEEPER
 
-        def search() -> list[str]:
-            return [name for name in nearest(ranker(), prompts, depth) if name in hidden]
+        def search() -> list[list[Hit]]:
+            index = ranker()
+            lists = ([hit for hit in nearest(index, prompt, depth) if hit.name in hidden] for prompt in prompts)
+            return [without_siblings(hits, hidden, prompt) for hits, prompt in zip(lists, prompts, strict=True)]
 
         try:
             return await anyio.to_thread.run_sync(search, abandon_on_cancel=True)
         except Exception:
             logger.warning("tool_search: nothing is prefetched, since the search of the prompt failed", exc_info=True)
-        return []
+        return [[]]
 
     def found(self, groups: Iterable[Mapping[str, Any]]) -> None:
         """A search has answered: its best hits are revealed, those that fit badly never."""
@@ -121,7 +186,7 @@ class Reach:
         self._wait([name], first=True)
 
     def _wait(self, names: Iterable[str], *, first: bool = False) -> None:
-        if self._reveals and not self.in_script:
+        if self._reveals and not self.in_script and not self.native:
             new = dict.fromkeys(name for name in names if name in self._hidden and name not in self._shown)
             self._waiting = {**new, **self._waiting} if first else {**self._waiting, **new}
 
@@ -134,8 +199,7 @@ class Reach:
         return names
 
     def _show(self, name: str) -> bool:
-        used = sum(self._hidden[one].tokens for one in self._shown)
-        if used + self._hidden[name].tokens > self._budget:
+        if self._tokens(self._shown) + self._hidden[name].tokens > self._budget:
             return False
         self._shown.append(name)
         return True
@@ -146,27 +210,6 @@ class Reach:
                 self._state[key] = [*names]
 
 
-def nearest(ranker: Ranker, prompts: Sequence[str], count: int) -> list[str]:
-    """The names of the tools that fit what was asked, the best first, and none that fits badly. A prompt of several
-    sentences is searched as a whole and by each of them."""
-    names: dict[str, None] = {}
-    for prompt in prompts:
-        lists = [_hits(ranker, query, count) for query in (prompt, *steps(prompt))]
-        names.update(dict.fromkeys(_in_turns(lists)))
-    return [*names][:count]
-
-
-def steps(prompt: str) -> list[str]:
-    """The sentences of a prompt, where there are several."""
-    parts = [part for part in _STEP_END.split(prompt) if len(part.split()) > 1]
-    return parts[:MAX_STEPS] if len(parts) > 1 else []
-
-
-def _hits(ranker: Ranker, query: str, count: int) -> list[str]:
-    least = EVIDENCE_BESIDE_WORDS if wants_words(query) else EVIDENCE
-    hits = ranker.search(query, count)
-    return [hit.id for hit in hits if not hit.weak and (hit.evidence is None or hit.evidence >= least)]
-
-
-def _in_turns(lists: Iterable[Sequence[str]]) -> Iterator[str]:
-    return (name for name in chain.from_iterable(zip_longest(*lists)) if name is not None)
+def _cost(rows: Mapping[str, str]) -> int:
+    """The tokens of these lines with what stands above them."""
+    return sum(map(schema.estimate_tokens, (MORE_TOOLS, *rows.values()))) if rows else 0

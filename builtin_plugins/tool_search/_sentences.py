@@ -34,16 +34,33 @@ import only asyncio, json, re, math, datetime, collections, itertools, functools
 """What the model reads of each bridge tool unless the configuration says otherwise."""
 
 
+NATIVE_SEARCH = (
+    "Find tools. Call this first whenever none of the tools that you have does exactly what is asked; do not write files or "
+    "run commands in place of such a tool. It knows {count} more tools. Sources (not tools): {owners}. Give one or several "
+    'queries in a few keywords, such as {"queries": ["create github issue"]}. What it finds is yours to call from then on.'
+)
+"""What the model reads of `tool_search` where the provider shows what it found."""
+
+
 def not_offered(name: str) -> str:
     """What a call of a bridge tool reads that this run does not offer, such as in a small catalog."""
     return f"'{name}' was not run: it is not offered to you now. Call the tools that are, each by its own name."
 
 
 HOW_TO_CALL = "Call such a tool through tool_call, with its name and its arguments; tool_search finds the exact name."
+HOW_TO_CALL_NATIVELY = "Find it with tool_search first; then call it by its own name."
 HOW_TO_CALL_IN_SCRIPT = (
     "Call such a tool in a script for tool_search_code, with await call(name, arguments); await search(queries) "
     "finds the exact name."
 )
+
+MORE_TOOLS = (
+    "(Not from the user: more tools that may fit what was asked. Call them through tool_call, with name and arguments.)"
+)
+MORE_TOOLS_IN_SCRIPT = (
+    "(Not from the user: more tools that may fit what was asked. Call them in a script for tool_search_code.)"
+)
+"""Above the signatures behind a prompt."""
 
 SOME_HITS = (
     "Searching more will hardly help. Call the best hit through tool_call if it fits; if nothing does, the capability does "

@@ -87,8 +87,9 @@ def own_result(result: ToolResult) -> ToolResult:
     blocks = () if result.plain else result.blocks
     text = str.__str__(result.text)
     return ToolResult(
-        text, is_error=bool(result.is_error), blocks=blocks, structured=result.structured, meta=result.meta
-    )
+        text, is_error=bool(result.is_error), blocks=blocks, structured=result.structured, meta=result.meta,
+        references=result.references,
+    )  # fmt: skip
 
 
 def read_signature(function: Callable[..., Any], *, late: bool = False) -> Signature | None:

@@ -43,7 +43,6 @@ def _utf8(*mark: str, octal: bool = False) -> list[str]:
 
 _BACKSLASH = [
     r"\\[^uUx0-3\r\n]",  # by far the most frequent
-    _row(r"\\", "u", "[dD]", "[89abAB]", _HEX, _HEX, r"\\", "u", "[dD]", "[c-fC-F]", _HEX, _HEX),
     *_utf8(r"\\", "x"), *_utf8(r"\\", octal=True),
     _row(r"\\", "u", *[_HEX] * 4), _row(r"\\", "U", *[_HEX] * 8), _row(r"\\", "x", *[_HEX] * 2),
     _row(r"\\", "[ux]", r"\{", f"(?:{_HEX}{_WRAP}){{1,6}}") + r"\}",
@@ -80,6 +79,11 @@ _BESIDE_HEX = re.compile(
     rf"({_OFFSET}(?={_HEX}{{2}})|[ \t]{{2,80}}\|.{{0,16}}\|?$|[ \t]{{2,80}}.{{1,16}}$)", re.MULTILINE
 )
 _BESIDE_TEXT = re.compile(rf"({_OFFSET}(?:{_BYTES})(?:{_HEX}{{2}}[ \t]{{2}})?[ \t]{{0,80}}\|?|\|?\r?\n)", re.MULTILINE)
+_PAIR = re.compile(rf"([\ud800-\udbff]{_WRAP}[\udc00-\udfff])")
+"""One character beyond 65535, of which JSON and JavaScript escape the halves."""
+_SIGNS = re.compile("([%$])")
+_TWO_SIGNS = re.compile(r"%\s{0,20}%"), re.compile(r"\$\s{0,20}\$")
+"""Each by itself: what begins with one certain character is looked for ten times faster."""
 _CONTROL = {
     "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0",
 }  # fmt: skip
@@ -122,25 +126,36 @@ def ends_of(text: str) -> tuple[str, str]:
     return "" if parts[1] else parts[2], "" if parts[-2] else parts[-3]
 
 
-def readings(text: str) -> Iterator[Reading]:
-    """The text as it is and with its escapes undone, as often as there are any; and what mail and hex dumps hold."""
+def readings(text: str, depth: int = MAX_DEPTH) -> Iterator[Reading]:
+    """The text as it is and with its escapes undone, as often as there are any; what mail and hex dumps hold; and the last one
+    without `%` and `$`, where two of them stood together: then it is not known whether one was meant."""
     written = Reading(text)
     if "=3D" in text or (("=\n" in text or "=\r\n" in text) and _SOFT_BREAK.search(text)):
-        yield from _decoded(_rewritten(written, _QUOTED_PRINTABLE, _of_mail))
-    for reading in _decoded(written):
+        yield from _decoded(_rewritten(written, _QUOTED_PRINTABLE, _of_mail), depth)
+    reading, doubled = written, False
+    for reading in _decoded(written, depth):
         yield reading
+        doubled = doubled or any(two.search(reading.text) for two in _TWO_SIGNS)
         if ("0: " in reading.text or "0  " in reading.text) and _DUMP.search(reading.text):
             yield _rewritten(reading, _BESIDE_HEX, _nothing)
             yield _rewritten(reading, _BESIDE_TEXT, _nothing)
+    if doubled:
+        yield Reading(without_signs(reading.text), reading, _SIGNS, _nothing)
 
 
-def _decoded(reading: Reading) -> Iterator[Reading]:
-    for _ in range(MAX_DEPTH):
+def without_signs(text: str) -> str:
+    """Without `%` and `$`, of which two often stand for one."""
+    return text.replace("%", "").replace("$", "")
+
+
+def _decoded(reading: Reading, depth: int = MAX_DEPTH) -> Iterator[Reading]:
+    for _ in range(depth):
         yield reading
         decoded = _rewritten(reading, ESCAPES, _plain)
         if decoded.text == reading.text:
             return
-        reading = decoded
+        halves = not decoded.text.isascii() and _PAIR.search(decoded.text)
+        reading = _rewritten(decoded, _PAIR, _joined) if halves else decoded
     yield reading
 
 
@@ -178,6 +193,10 @@ def _nothing(_token: str) -> str:
     return ""
 
 
+def _joined(pair: str) -> str:
+    return (pair[0] + pair[-1]).encode("utf-16", "surrogatepass").decode("utf-16")
+
+
 def _of_mail(token: str) -> str:
     return unquote(re.sub(_SOFT, "", token).replace("=", "%"))
 
@@ -208,8 +227,6 @@ def _of_backslash(token: str) -> str:
         raw = bytes(int(octal, 8) for octal in token.split("\\")[1:])
     elif "\\" not in more:
         return chr(int(more, 16))
-    elif kind == "u":
-        return bytes.fromhex(token.replace("\\u", "")).decode("utf-16-be")
     else:
         raw = bytes.fromhex(token.replace("\\x", ""))
     return raw.decode() if len(raw) > 1 else chr(raw[0])

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from hooksdk._masking.escapes import fold, unescaped
+from hooksdk._masking.escapes import fold, unescaped, without_signs
 
 MIN_LOOSE = 8
 """Characters from which a form is found in any case, and across line ends, blanks and quotes. A shorter one, so loosely
@@ -26,7 +26,9 @@ _HALF_ESCAPE = re.compile(r"(?:%[0-9a-fA-F]?|\\(?:[uUx][0-9a-fA-F]{0,3})?|&#?)$"
 
 def texts_of(value: str) -> Iterator[str]:
     """The value itself, as text: with its escapes undone in case that somebody undoes them, and its lines."""
-    others = (_HALF_ESCAPE.sub("", value), *unescaped(value))
+    others = [_HALF_ESCAPE.sub("", value), *unescaped(value)]
+    if not fold(bare := without_signs(others[-1])).isalpha():  # not the word in `$password`
+        others.append(bare)
     for text in dict.fromkeys((value, value.strip(), *(text for text in others if len(text.strip()) >= MIN_OTHER))):
         yield from dict.fromkeys((text, unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text)))
         if not text.isascii() and len(text) >= MIN_LOOSE:

@@ -114,7 +114,10 @@ class SecretMask:
             return result
         blocks = () if result.plain else self.value(result.blocks)
         structured, meta, text = self.value(result.structured), self.value(result.meta), self.text(result.text)
-        return ToolResult(text, is_error=result.is_error, blocks=blocks, structured=structured, meta=meta)
+        is_error, references = result.is_error, result.references
+        return ToolResult(
+            text, is_error=is_error, blocks=blocks, structured=structured, meta=meta, references=references
+        )
 
     def record(self, record: Traced) -> Traced:
         """The same for a trace record and what it is about; its numbers are counts and times."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from hooksdk._masking.escapes import Reading, Span, ends_of, fold, fold_bytes, folded, readings
+from hooksdk._masking.escapes import MAX_DEPTH, Reading, Span, ends_of, fold, fold_bytes, folded, readings, unescaped
 from hooksdk._masking.forms import in_base64, in_numbers, is_loose, quoted, texts_of
 from hooksdk._masking.parts import Parts
 from hooksdk._masking.sieve import Sieve
@@ -34,7 +34,9 @@ class Matcher:
         self._exact: dict[str, _Form] = {}
         self._loose: dict[str, _Form] = {}
         self._parts = Parts()
+        self._depth = MAX_DEPTH
         for name, value in sorted(values):
+            self._depth = max(self._depth, MAX_DEPTH + len(unescaped(value)))  # its own escapes are undone as well
             for text in filter(str.strip, texts_of(value)):
                 if is_loose(text):
                     form = fold(text)
@@ -54,7 +56,7 @@ class Matcher:
             return []
         hits: list[Hit] = []
         before = b""
-        for reading in readings(text):
+        for reading in readings(text, self._depth):
             if exact := [form for form in self._exact if form in reading.text]:
                 hits += _search(reading, reading, exact, self._exact)
             raw = fold_bytes(reading.text)

@@ -21,12 +21,12 @@ from hooksdk.errors import (
     refuse,
 )
 from hooksdk.hooks import RunInfo
-from hooksdk.tools import Expose
+from hooksdk.tools import Deferral, Expose
 from hooksdk.values import plain
 
 TRIGGERS = ("user", "schedule", "subagent", "other")
 """What may begin a run."""
-EXPOSE = get_args(Expose)
+EXPOSE, DEFERRALS = get_args(Expose), get_args(Deferral)
 
 
 def make_info(
@@ -71,15 +71,22 @@ def make_info(
     )  # fmt: skip
 
 
-def check_options(*, context_window: object, approver: object, withhold: object, expose: object) -> None:
+def check_options(
+    *,
+    context_window: object = None,
+    approver: object = None,
+    withhold: object = None,
+    expose: object = None,
+    deferral: object = None,
+) -> None:
     """The rest of what `session.run` takes."""
     check_number("session.run(context_window=...)", context_window, "context_window=128_000", optional=True)
     check_function("session.run(approver=...)", approver, "async def (request) -> Approval")
     check_function("session.run(withhold=...)", withhold, "def (tool) -> the reason, or None")
-    if expose not in (None, *EXPOSE):
-        refuse(
-            "session.run(expose=...)", expose, f"one of {', '.join(EXPOSE)}", did_you_mean(str(expose), EXPOSE).strip()
-        )
+    for name, value, known in (("expose", expose, EXPOSE), ("deferral", deferral, DEFERRALS)):
+        if value not in (None, *known):
+            hint = did_you_mean(str(value), known).strip()
+            refuse(f"session.run({name}=...)", value, f"one of {', '.join(known)}", hint)
 
 
 def json_value(where: str, value: Any) -> Any:

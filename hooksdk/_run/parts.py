@@ -19,7 +19,7 @@ from hooksdk.formats import MessageFormat
 from hooksdk.hooks import RunInfo
 from hooksdk.patterns import ToolPattern
 from hooksdk.state import PluginHost, PluginState
-from hooksdk.tools import Expose, Tool
+from hooksdk.tools import Deferral, Expose, Tool
 from hooksdk.transcript import Store, Transcript
 
 OWN_IDS = "hooksdk."
@@ -67,6 +67,8 @@ class RunParts:
     """The names of tools that plugins' manifests list, by plugin; one that is not here may have any."""
     expose: Expose | None = None
     """How the client of a gateway is shown the tools."""
+    deferral: Deferral | None = None
+    """What the host said of its requests."""
     unmatched: UnmatchedNames = field(default_factory=UnmatchedNames)
     drain_early: bool = False
     """Drain queued trims before each model call already."""

@@ -15,6 +15,7 @@ from hooksdk import schema
 from hooksdk._approvals.request import ApprovalRequest, Question
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._masking.mask import SecretMask
+from hooksdk._run.deferral import Declared
 from hooksdk._run.parts import RunParts
 from hooksdk._run.shadow import RunResults
 from hooksdk._run.stats import RunStats
@@ -147,6 +148,8 @@ class RunState:
     """Names of bridges that another tool has, too: that tool is renamed."""
     call_hint: str = ""
     """How the model calls what it is not shown."""
+    keeps_list: bool = False
+    """The host passes its own list of messages, and not the transcript's."""
     asked_model: bool = False
     """Messages were prepared for the model, and no reply is recorded since: the calls of the newest recorded one are over."""
     reminder: str | None = None
@@ -164,6 +167,7 @@ class RunState:
         """How many records of the session could not be written when the run began."""
         self._ids: set[str] = set()
         self._ids_of: Catalog | None = None
+        self.declared = Declared(self.parts.format, self.parts.deferral)
         self.secrets: SecretMask = self.parts.secrets
         self.stats = RunStats(self.secrets.text)
 

@@ -10,6 +10,7 @@ from hooksdk import hooks
 from hooksdk._run.prompts import prompts_of
 from hooksdk._run.state import RunState
 from hooksdk._tasks.background import logger
+from hooksdk._transcript.journal import Ledger
 from hooksdk.catalog import Catalog, build_catalog
 from hooksdk.errors import PolicyFailed, check_list
 from hooksdk.patterns import ToolPattern, near_tools
@@ -37,6 +38,7 @@ class Settlement:
     bridges: dict[str, Tool] = field(default_factory=dict[str, Tool])
     hints: list[str] = field(default_factory=list[str])
     prefetched: list[str] = field(default_factory=list[str])
+    declared: set[str] = field(default_factory=set[str])
 
 
 def with_core(tools: Sequence[Tool], core: Sequence[str]) -> list[Tool]:
@@ -69,6 +71,8 @@ async def settle_tools(
     state.catalog, state.bridges, state.runnable = settlement.catalog, settlement.bridges, settlement.runnable
     state.call_hint = " ".join(settlement.hints)
     state.prefetched = tuple(settlement.prefetched)
+    declared = (tool for tool in settlement.catalog if tool.name in settlement.declared)
+    state.declared.tools = {tool.name: tool for tool in sorted(declared, key=lambda tool: tool.name)}
     state.offered = (*offered, *_hidden(state, state.revealed, offered))
     return list(state.offered)
 
@@ -84,9 +88,12 @@ async def reveal(state: RunState, answer: hooks.Reveal, plugin: str) -> None:
     """Offer these tools from now on, after all others. Those that are not granted are the handler's failure; the others are
     shown."""
     names = _names_in(answer.names, "Reveal")
-    if more := _hidden(state, names, state.offered):
-        state.offered = (*state.offered, *more)
-        state.revealed += [tool.name for tool in more]
+    hidden = _hidden(state, names, state.offered)
+    added = await _add(state, hidden)
+    if added is None:
+        state.offered = (*state.offered, *hidden) if hidden else state.offered
+        state.revealed += [tool.name for tool in hidden]
+    if more := hidden if added is None else added:
         state.stats.revealed(more)
         tokens = sum(tool.tokens for tool in more)
         await state.trace(Revealed(plugin=plugin, names=tuple(tool.name for tool in more), tokens=tokens))
@@ -94,6 +101,16 @@ async def reveal(state: RunState, answer: hooks.Reveal, plugin: str) -> None:
         reason = state.tools.withheld.get(missing[0])
         why = f"it is withheld ({reason})" if reason else "no granted tool has this name"
         raise ValueError(f"Reveal(names=...) holds '{missing[0]}': {why}")
+
+
+async def _add(state: RunState, tools: Sequence[Tool]) -> list[Tool] | None:
+    """Add those of these declared tools that the conversation does not show yet by a message at its end, and answer them; None
+    where that cannot be. A host that keeps a list of its own would miss the message."""
+    transcript = state.parts.transcript
+    new = None if state.keeps_list else state.declared.not_added(tools, transcript.ask(Ledger.as_shown))
+    if new:
+        await transcript.append([state.declared.addition(new)])
+    return new
 
 
 async def _granted(state: RunState, tools: Sequence[Tool], earlier: set[str], missing: Mapping[str, str]) -> Settlement:
@@ -170,7 +187,7 @@ async def assemble_tools(
         tokens = sum(tool.tokens for tool in deferrable)
         return hooks.AssembleTools(
             info=state.info, deferrable=deferrable, context_window=state.context_window, tokens=tokens,
-            catalog=catalog, prompts=asked, expose=state.parts.expose,
+            catalog=catalog, prompts=asked, expose=state.parts.expose, deferral=state.declared.deferral,
         )  # fmt: skip
 
     def taken(names: Iterable[str]) -> list[str]:
@@ -204,6 +221,7 @@ class _Offer:
     deferred: frozenset[str]
     call_hint: str
     prefetched: tuple[str, ...]
+    declares: bool
 
 
 def _read_offer(
@@ -222,7 +240,11 @@ def _read_offer(
     for name in (*answer.defer, *prefetched):
         if name not in shown or shown[name].core:
             raise ValueError(f"'{name}' is not one of the deferrable tools")
-    return _Offer(tools, frozenset(answer.defer) - prefetched.keys(), answer.call_hint, tuple(prefetched))
+    declares = isinstance(answer, hooks.Search) and answer.declare
+    if declares and state.declared.deferral == "off":
+        raise ValueError("the run's requests cannot declare tools: ask event.deferral")
+    deferred = frozenset(answer.defer) - prefetched.keys()
+    return _Offer(tools, deferred, answer.call_hint, tuple(prefetched), declares)
 
 
 async def _offer(state: RunState, settlement: Settlement, offers: Sequence[_Offer]) -> list[Tool]:
@@ -240,6 +262,7 @@ async def _offer(state: RunState, settlement: Settlement, offers: Sequence[_Offe
         if settlement.bridges.keys() >= offer.tools.keys():
             hidden |= offer.deferred
             prefetched |= dict.fromkeys(offer.prefetched)
+            settlement.declared |= offer.deferred if offer.declares else frozenset()
             if offer.call_hint:
                 settlement.hints.append(offer.call_hint)
     shown = {tool.name: tool for tool in settlement.catalog if tool.name not in hidden}

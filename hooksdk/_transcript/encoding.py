@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, final
 
 from hooksdk import schema
 from hooksdk._schema.fresh import peek
@@ -15,11 +14,11 @@ from hooksdk._tasks.background import logger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import StoreError
 from hooksdk.formats import FoundResult, Message
-from hooksdk.values import clip, is_object
+from hooksdk.formats.kit import arguments_of
+from hooksdk.values import clip, is_list, is_object
 
 
-@dataclass(frozen=True, slots=True)
-class MessageParts:
+class MessageParts(NamedTuple):
     """What a format says of one message."""
 
     calls: Sequence[ToolCall]
@@ -100,13 +99,18 @@ def is_same(place: str, stored: object, value: object) -> bool:
 def save_result(result: ToolResult) -> dict[str, Any]:
     """A result as JSON."""
     fields: dict[str, Any] = {"text": result.text, "is_error": result.is_error, "structured": result.structured}
+    if result.references:
+        fields["references"] = [*result.references]
     return fields if result.plain else {**fields, "blocks": result.blocks}
 
 
 def load_result(fields: dict[str, Any]) -> ToolResult:
     """The result that was saved."""
     blocks, structured = fields.get("blocks", ()), fields.get("structured")
-    return ToolResult(fields["text"], is_error=fields["is_error"], blocks=blocks, structured=structured)
+    return ToolResult(
+        fields["text"], is_error=fields["is_error"], blocks=blocks, structured=structured,
+        references=fields.get("references", ()),
+    )  # fmt: skip
 
 
 def plain_result(result: ToolResult) -> ToolResult:
@@ -138,11 +142,26 @@ def request_of(call: ToolCall) -> str:
         return repr((call.name, call.arguments))
 
 
+LONG_ARGUMENT = 200
+"""Characters; no note in an argument's place is longer."""
+
+
+def long_arguments(call: ToolCall) -> Iterator[tuple[str, str]]:
+    """The arguments of a call that a note may stand for, each with its text: that of a value which is no text is its JSON."""
+    arguments = peek(call, "arguments")
+    if isinstance(arguments, str) and len(arguments) <= LONG_ARGUMENT:
+        return
+    for name, value in (arguments_of(arguments) or {}).items():
+        text = value if isinstance(value, str) else encode(value).decode() if is_list(value) or is_object(value) else ""
+        if len(text) > LONG_ARGUMENT:
+            yield name, text
+
+
 def summary_of(call: ToolCall | None) -> str:
     """The arguments of a call in one short line."""
-    if call is None or call.arguments is None:
+    arguments = None if call is None else peek(call, "arguments")
+    if arguments is None:
         return ""
-    arguments = call.arguments
     try:
         text = arguments if isinstance(arguments, str) else schema.canonical(arguments)
     except ValueError:

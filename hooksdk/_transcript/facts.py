@@ -11,23 +11,23 @@ import json
 import re
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast, final, overload
 
 from hooksdk import schema
-from hooksdk._transcript.encoding import EncodedMessage, MessageParts, request_of, summary_of
+from hooksdk._transcript.encoding import EncodedMessage, MessageParts, encode, long_arguments, request_of, summary_of
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.loose_ends import LooseEnds, is_loose_end
 from hooksdk._transcript.messages import Messages
 from hooksdk._transcript.trims import note
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.formats import FoundResult, Message, MessageFormat
+from hooksdk.formats import FoundResult, HasArguments, Message, MessageFormat
 from hooksdk.formats.content import size_of
-from hooksdk.formats.kit import answered_ids
+from hooksdk.formats.kit import answered_ids, arguments_of
 
-FACTS_VERSION: Final = 3
+FACTS_VERSION: Final = 4
 """Of what is said about a message. Raise it when a format finds other calls or results in the same message, or when sizes are
 estimated otherwise: what an earlier version kept is not used then."""
 
@@ -90,12 +90,17 @@ class Facts:
         self.tokens: array[int] = array("q")
         self.errors: array[int] = array("B")
         self.refusals: array[int] = array("I")
+        self.argument_calls: array[int] = array("I")
+        """By long argument, of which most calls have none: the number of its call."""
+        self.argument_names: array[int] = array("I")
+        self.argument_characters: array[int] = array("q")
+        self.argument_tokens: array[int] = array("q")
         self._columns = list(vars(self))
         self._format = message_format
         self.ids = Words()
         """Of calls and results."""
         self.names = Words()
-        """Of tools."""
+        """Of tools, and of long arguments."""
         self.reasons = Words([""])
         """Why results cannot be shortened; number 0 of those that can."""
         self.summaries: list[str] = []
@@ -111,6 +116,11 @@ class Facts:
             self.call_ids.append(self.ids.number(call.id))
             self.call_names.append(self.names.number(call.name))
             self.summaries.append(summary_of(call))
+            for name, text in long_arguments(call) if isinstance(self._format, HasArguments) else ():
+                self.argument_calls.append(len(self.call_ids) - 1)
+                self.argument_names.append(self.names.number(name))
+                self.argument_characters.append(len(text))
+                self.argument_tokens.append(schema.estimate_tokens(text))
         for result in parts.results:
             size = size_of(result.content)
             self.result_ids.append(self.ids.number(result.call_id))
@@ -137,6 +147,10 @@ class Facts:
     def results_at(self, position: int) -> range:
         """The numbers of a message's results."""
         return range(self.results_end[position - 1] if position else 0, self.results_end[position])
+
+    def arguments_of(self, call: int) -> range:
+        """The numbers of a call's long arguments."""
+        return range(bisect_left(self.argument_calls, call), bisect_right(self.argument_calls, call))
 
     def call_place(self, number: int) -> tuple[int, int]:
         """The position of the message that made a call, and which of its calls it is."""
@@ -181,7 +195,8 @@ class Facts:
         return facts if start == len(data) else None
 
 
-_HANDLE = re.compile(r"r([1-9][0-9]*)")
+_HANDLE = re.compile(r"r([1-9][0-9]*)(?:\.(.+))?", re.DOTALL)
+"""Of a result, and of an argument of its call."""
 
 
 @dataclass(slots=True)
@@ -208,20 +223,31 @@ _NONE = Marks()
 @final
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One result of the stored messages: where its row is."""
+    """One result of the stored messages, or a long argument of the call that it answers: where its row is."""
 
     table: ResultRows = field(repr=False)
     number: int
     """Among all results, from 0."""
+    argument: int = -1
+    """Which of all long arguments it is, from 0; -1 for the result itself."""
 
     @property
     def handle(self) -> str:
-        return f"r{self.number + 1}"
+        handle = f"r{self.number + 1}"
+        return handle if self.argument < 0 else f"{handle}.{self.argument_name}"
+
+    @property
+    def argument_name(self) -> str:
+        """Of the argument; empty for a result."""
+        facts = self.table.facts
+        return "" if self.argument < 0 else facts.names.texts[facts.argument_names[self.argument]]
 
     @property
     def position(self) -> int:
-        """Of its message."""
-        return self.table.positions[self.number]
+        """Of the message with the result, or with the call of the argument."""
+        if self.argument < 0:
+            return self.table.positions[self.number]
+        return self.table.facts.call_place(self.table.facts.argument_calls[self.argument])[0]
 
     @property
     def index(self) -> int:
@@ -239,21 +265,23 @@ class ResultRow:
 
     @property
     def characters(self) -> int:
-        return self.table.facts.characters[self.number]
+        facts = self.table.facts
+        return facts.characters[self.number] if self.argument < 0 else facts.argument_characters[self.argument]
 
     @property
     def tokens(self) -> int:
-        return self.table.facts.tokens[self.number]
+        facts = self.table.facts
+        return facts.tokens[self.number] if self.argument < 0 else facts.argument_tokens[self.argument]
 
     @property
     def is_error(self) -> bool:
-        return bool(self.table.facts.errors[self.number])
+        return self.argument < 0 and bool(self.table.facts.errors[self.number])
 
     @property
     def refusal(self) -> str | None:
         """Why it cannot be shortened."""
         facts = self.table.facts
-        return facts.reasons.texts[facts.refusals[self.number]] or None
+        return None if self.argument >= 0 else facts.reasons.texts[facts.refusals[self.number]] or None
 
     @property
     def turn(self) -> int:
@@ -270,7 +298,8 @@ class ResultRow:
     def tool(self) -> str:
         """The name of the tool that ran; empty where no call is known."""
         facts, call = self.table.facts, self.call
-        return self.marks.ran or ("" if call is None else facts.names.texts[facts.call_names[call]])
+        ran = self.table.marks.get(self.number, _NONE).ran
+        return ran or ("" if call is None else facts.names.texts[facts.call_names[call]])
 
     @property
     def summary(self) -> str:
@@ -280,17 +309,24 @@ class ResultRow:
     @property
     def note(self) -> str:
         """What a trim puts in its place at least."""
-        return note(self.handle, self.tool, self.characters, is_error=self.is_error, in_session=self.table.in_session)
+        return note(
+            self.handle, self.tool, self.characters, is_error=self.is_error, in_session=self.table.in_session,
+            what="Result" if self.argument < 0 else "Argument",
+        )  # fmt: skip
 
     @property
     def marks(self) -> Marks:
         """What the journal says of it, to read."""
-        return self.table.marks.get(self.number, _NONE)
+        return self.table.marks.get(self._key, _NONE)
 
     @property
     def own_marks(self) -> Marks:
         """The same, to write."""
-        return self.table.marks.setdefault(self.number, Marks())
+        return self.table.marks.setdefault(self._key, Marks())
+
+    @property
+    def _key(self) -> int:
+        return self.number if self.argument < 0 else ~self.argument
 
     @property
     def short_text(self) -> str | None:
@@ -320,6 +356,9 @@ class ResultRows(Sequence[ResultRow]):
         self.turns: array[int] = array("I")
         self.calls: array[int] = array("i")
         self.marks: dict[int, Marks] = {}
+        """By the number of a result, and by `~number` of an argument."""
+        self.answers: dict[int, int] = {}
+        """By the number of a call with long arguments: the result that answers it."""
         self._newest: array[int] = array("i")
         """By id, as its number: the last result with it, or -1."""
         self._before: array[int] = array("i")
@@ -339,6 +378,8 @@ class ResultRows(Sequence[ResultRow]):
         self.occurrences.append(0 if before < 0 else self.occurrences[before] + 1)
         self._before.append(before)
         self._newest[call_id] = number
+        if call >= 0 and self.facts.arguments_of(call):
+            self.answers.setdefault(call, number)
         return ResultRow(self, number)
 
     def __len__(self) -> int:
@@ -361,11 +402,27 @@ class ResultRows(Sequence[ResultRow]):
         """The results of one stored message, in order."""
         return [ResultRow(self, number) for number in self.facts.results_at(position)]
 
+    def with_arguments(self, record: ResultRow) -> list[ResultRow]:
+        """The long arguments of the call that a result answers, and the result."""
+        call = record.call
+        is_answer = call is not None and self.answers.get(call) == record.number
+        arguments = self.facts.arguments_of(call) if call is not None and is_answer else ()
+        return [*(ResultRow(self, record.number, argument) for argument in arguments), record]
+
+    def arguments_at(self, position: int) -> list[tuple[int, list[ResultRow]]]:
+        """The long arguments in one stored message, by the call: which one of the message it is, from 0."""
+        numbers = self.facts.calls_at(position)
+        calls = ((index, self.answers[number]) for index, number in enumerate(numbers) if number in self.answers)
+        return [(index, self.with_arguments(ResultRow(self, result))[:-1]) for index, result in calls]
+
     def by_handle(self, handle: str) -> ResultRow | None:
-        """The result that goes by a handle."""
+        """The result, or the argument, that goes by a handle."""
         match = _HANDLE.fullmatch(handle)
-        number = int(match[1]) - 1 if match and len(handle) < 20 else len(self)
-        return ResultRow(self, number) if number < len(self) else None
+        number = int(match[1]) - 1 if match and len(match[1]) < 20 else len(self)
+        if match is None or number >= len(self):
+            return None
+        record, name = ResultRow(self, number), match[2] or ""
+        return next((row for row in self.with_arguments(record) if row.argument_name == name), None)
 
     def by_id(self, call_id: str) -> list[ResultRow]:
         """The results whose call has this id, oldest first."""
@@ -578,8 +635,13 @@ class Turns:
     # Results
 
     def body(self, record: ResultRow) -> FoundResult:
-        """The stored result itself."""
+        """The stored result itself, or the argument in the form of one."""
         position = record.position
+        if record.argument >= 0:
+            call = self.call_at(self.facts.argument_calls[record.argument])
+            value: object = (arguments_of(call.arguments) or {})[record.argument_name]
+            text = value if isinstance(value, str) else encode(value).decode()
+            return FoundResult(call_id=call.id, index=0, text=text, content=value, is_error=False, why_not=None)
         if self._results_read[0] != position:  # one message may hold hundreds of results
             self._results_read = position, self.need_format().results(self.messages[position])
         return self._results_read[1][record.index]
@@ -590,10 +652,13 @@ class Turns:
         if marks.content_hash is None:
             marks.content_hash = schema.fingerprint(self.body(record).content)
         place: dict[str, Any] = {"position": record.position, "call_id": record.call_id}
+        if record.argument >= 0:
+            place["argument"] = record.argument_name
         return {**place, "occurrence": record.occurrence, "hash": marks.content_hash}
 
     def addressed(self, address: dict[str, Any]) -> ResultRow | None:
         """The result that a trim was made for, if it still stands there with the same content."""
         same_id, occurrence = self.records.by_id(str(address["call_id"])), int(address["occurrence"])
-        record = same_id[occurrence] if occurrence < len(same_id) else None
+        rows = self.records.with_arguments(same_id[occurrence]) if occurrence < len(same_id) else ()
+        record = next((row for row in rows if row.argument_name == address.get("argument", "")), None)
         return record if record and self.address(record) == address else None

@@ -40,7 +40,7 @@ from hooksdk._transcript.trims import (
     saves_enough,
 )
 from hooksdk.calls import ResultInfo, ToolCall
-from hooksdk.formats import HasRules, Message, MessageFormat
+from hooksdk.formats import HasArguments, HasRules, Message, MessageFormat
 from hooksdk.formats.sending import CallIds, call_ids, sendable
 
 
@@ -172,10 +172,14 @@ class Ledger(Turns):
             self._show(position)
 
     def _show(self, position: int) -> None:
-        message = self.messages[position]
+        message, message_format = self.messages[position], self.need_format()
         for record in self.records.at(position):
             if record.short_text is not None:
-                message = self.need_format().replace(message, record.index, record.short_text)
+                message = message_format.replace(message, record.index, record.short_text)
+        for index, rows in self.records.arguments_at(position):
+            texts = {row.argument_name: row.short_text for row in rows if row.short_text is not None}
+            if texts and isinstance(message_format, HasArguments):
+                message = message_format.with_arguments(message, index, texts)
         self.trimmed_messages[position] = message
         if position < len(self.tokens_at):
             self.tokens_at[position] = -1
@@ -257,12 +261,19 @@ class Ledger(Turns):
         """True when it is too short for a trim, and longer than the note in its place all the same."""
         return saves_enough(record.tokens, schema.estimate_tokens(record.note), least=1)
 
+    def infos(self, *, arguments: bool = False) -> list[ResultInfo]:
+        """All results as plugins see them; with the long `arguments` of each call before its result."""
+        records = self.records
+        return [
+            self.info(row) for record in records for row in (records.with_arguments(record) if arguments else [record])
+        ]
+
     def info(self, record: ResultRow) -> ResultInfo:
         """The result as plugins see it."""
         marks, handle = record.marks, record.handle
         is_shared = any(each != record for each in self.records.by_id(handle))
         return ResultInfo(
-            handle=handle.upper() if is_shared else handle,  # not the spelling of another one's call id
+            handle=handle.replace("r", "R", 1) if is_shared else handle,  # not the spelling of another one's call id
             call_id=record.call_id,
             tool=record.tool,
             position=record.position,
@@ -271,12 +282,13 @@ class Ledger(Turns):
             turns_ago=self.replies - record.turn,
             arguments=record.summary,
             is_error=record.is_error,
-            disposable=marks.disposable,
+            disposable=self.records.marks.get(record.number, marks).disposable,
             trimmed=marks.short_text is not None,
             queued=marks.queued_entry is not None and marks.queued_entry["kind"] == "trim",
             why_not=(why_not := self.why_not(record)),
             small=why_not == TOO_SHORT and self.is_small(record),
             missed_trim=marks.missed_trim,
+            argument=record.argument_name,
         )
 
     # The view

@@ -49,7 +49,11 @@ class Messages(Sequence[Message]):
         self._bytes = 0
 
     def append(self, message: Message, size: int = 0) -> None:
-        """One more, which is stored already, in `size` bytes."""
+        """One more, which is stored already, in `size` bytes. While a long session is read none is kept: nearly all would be let
+        go of again, and the garbage collector would look through them meanwhile."""
+        if self._lazy and self.source is None and self._first:
+            self._first += 1
+            return
         self._kept.append(message)
         if self._lazy:
             self._sizes.append(size)
@@ -62,6 +66,8 @@ class Messages(Sequence[Message]):
         while self._bytes > KEPT_BYTES and count < len(self._kept) - 1:
             self._bytes -= self._sizes[count]
             count += 1
+        if self.source is None:
+            count, self._bytes = len(self._kept), 0
         del self._kept[:count], self._sizes[:count]
         self._first += count
 

@@ -11,7 +11,7 @@ from hooksdk._transcript.facts import Facts
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.messages import Messages
 from hooksdk._transcript.rewriting import shorter_journal
-from hooksdk._transcript.storage import LazyLog, RewritableLog, SessionLog
+from hooksdk._transcript.storage import LazyLog, RewritableLog, SessionLog, offers
 from hooksdk.errors import HookSDKError, StoreError
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 
@@ -20,9 +20,9 @@ async def read_ledger(
     log: SessionLog, session_id: str, message_format: MessageFormat | None
 ) -> tuple[Ledger, list[Entry]]:
     """The ledger of what is stored, and its journal. The format is the one that the journal names, where none is given."""
-    reader = _Reader(message_format, lazy=isinstance(log, LazyLog))
+    reader = _Reader(message_format, lazy=offers(log, LazyLog))
     try:
-        if isinstance(log, LazyLog):
+        if offers(log, LazyLog):
             reader.messages.source = await log.read_lazily(reader)
         else:
             messages, journal = await log.read()
@@ -35,7 +35,7 @@ async def read_ledger(
 
 async def keep_index(log: SessionLog, ledger: Ledger) -> None:
     """Let the log keep what the next reading need not find out again, if that is worth it."""
-    if isinstance(log, LazyLog) and log.index_is_due and _is_ours(ledger.format):
+    if offers(log, LazyLog) and log.index_is_due and _is_ours(ledger.format):
         try:
             await log.keep_index(await in_thread(ledger.facts.dump), ledger.count)
         except HookSDKError as error:
@@ -44,7 +44,7 @@ async def keep_index(log: SessionLog, ledger: Ledger) -> None:
 
 async def shorten_journal(session_id: str, log: SessionLog, journal: list[Entry], ledger: Ledger) -> None:
     """Store a journal that is mostly void anew, where the store can do that."""
-    if not isinstance(log, RewritableLog) or not ledger.format:
+    if not offers(log, RewritableLog) or not ledger.format:
         return
     shorter = await in_thread(shorter_journal, journal, ledger)
     if shorter is not None:

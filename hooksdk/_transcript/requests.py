@@ -62,7 +62,8 @@ def _short_text(ledger: Ledger, record: ResultRow, replacement: str | None, *, l
 
     def fits(text: str) -> bool:
         # The kind of the content stays, as every format promises. Only this result is written: one message may hold hundreds.
-        new: object = [{"type": "text", "text": text, **cache_marks(content)}] if is_list(content) else text
+        in_parts = is_list(content) and record.argument < 0
+        new: object = [{"type": "text", "text": text, **cache_marks(content)}] if in_parts else text
         is_shorter = len(text) <= most * record.characters and len(encode(new)) <= most * stored_length
         return is_shorter and saves_enough(tokens, tokens_of(text), least)
 
@@ -92,11 +93,13 @@ def find_record(ledger: Ledger, reference: str) -> ResultRow:
     """The result meant by a handle or an unambiguous call id. Raises `UnknownResult`, which names the nearest."""
     reference, records = reference.strip(), ledger.records
     same_id = records.by_id(reference)
-    if record := records.by_handle(reference.lower()):
+    handle, dot, argument = reference.partition(".")
+    if record := records.by_handle(f"{handle.lower()}{dot}{argument}"):
         if others := [each.handle for each in same_id if each != record]:
             problem = f"it is the handle of one result ({record.tool or '?'}) and the call id of another ({others[0]})"
             raise UnknownResult(
-                reference, f"{problem}. Write {reference.upper()} for the handle, {others[0]} for the other"
+                reference,
+                f"{problem}. Write {record.handle.replace('r', 'R', 1)} for the handle, {others[0]} for the other",
             )
         return record
     if len(same_id) == 1:

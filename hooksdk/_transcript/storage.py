@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, final, runtime_checkable
+from typing import Any, Protocol, TypeGuard, TypeVar, cast, final, runtime_checkable
 
 from hooksdk._tasks.limits import describe
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.messages import MessageSource
 from hooksdk.errors import HookSDKError, StoreError
 from hooksdk.formats import Message
+
+T = TypeVar("T")
 
 
 def unknown_session(session_id: str) -> StoreError:
@@ -75,11 +77,11 @@ def with_store_errors(log: SessionLog, session_id: str) -> SessionLog:
 @final
 class _Named:
     def __init__(self, log: SessionLog, where: str) -> None:
-        self._log = log
+        self.log = log
         self._where = where
 
     def __getattr__(self, name: str) -> Any:
-        value: Any = getattr(self._log, name)
+        value: Any = getattr(self.log, name)
         if not callable(value):
             return value
         method = cast("Callable[..., Awaitable[Any]]", value)
@@ -93,6 +95,12 @@ class _Named:
 
         setattr(self, name, call)
         return call
+
+
+def offers(log: object, besides: type[T]) -> TypeGuard[T]:
+    """True when a log has the members of this protocol. The store's own is asked: from Python 3.12 on `isinstance` does not see
+    what `__getattr__` passes on."""
+    return isinstance(log.log if isinstance(log, _Named) else log, besides)
 
 
 @runtime_checkable

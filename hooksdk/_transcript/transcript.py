@@ -301,9 +301,9 @@ class Transcript:
         """How many trims and restores wait for the drain."""
         return len(self._ledger.queue)
 
-    def list_results(self) -> list[ResultInfo]:
-        """All results, oldest first, without their bodies."""
-        return [self._ledger.info(record) for record in self._ledger.records]
+    def list_results(self, *, arguments: bool = False) -> list[ResultInfo]:
+        """All results, oldest first, without their bodies; with the long `arguments` of each call before its result."""
+        return self._ledger.infos(arguments=arguments)
 
     def ask(self, question: Callable[[Ledger], T]) -> T:
         """What a pure function says of all that is known now."""

@@ -61,15 +61,19 @@ def clean(text: str, max_chars: int) -> str:
     return clip(NOTE.sub("(", encodable(text).strip()), max_chars)
 
 
-def note(handle: str, tool: str, characters: int, *, is_error: bool, in_session: bool) -> str:
-    """The host's own words for a trimmed result. Plain ASCII without quotes: as long in JSON as in characters.
+def note(handle: str, tool: str, characters: int, *, is_error: bool, in_session: bool, what: str = "Result") -> str:
+    """The host's own words for a trimmed result, or argument. Plain ASCII without quotes: as long in JSON as in characters.
 
     Only a session can have the tool that gets it back. An error still begins with "Error": in some formats nothing else says
     that it is one.
     """
-    name = re.sub(r"[^A-Za-z0-9_.:/-]", "_", tool)[:64] or "a tool"
+    name, handle = _plain_name(tool) or "a tool", _plain_name(handle)
     recall = f" Where recall-tool-result is offered, its id {handle} gets it back." if in_session else ""
-    return f"{'Error: ' if is_error else ''}[Result {handle} of {name} was trimmed: {characters:,} characters.{recall}]"
+    return f"{'Error: ' if is_error else ''}[{what} {handle} of {name} was trimmed: {characters:,} characters.{recall}]"
+
+
+def _plain_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.:/-]", "_", name)[:64]
 
 
 def saves_enough(before: int, after: int, least: int = MIN_TOKENS_SAVED) -> bool:

@@ -104,7 +104,7 @@ class Conversation:
             if self.run is None:
                 self.session = await self._opened()
                 approver = None if self._all.host.approver is not None else ask_later
-                options: dict[str, Any] = {"approver": approver, **self._all.options, **more}
+                options: dict[str, Any] = {"approver": approver, "deferral": "off", **self._all.options, **more}
                 run = self.session.run(prompt, **options)
                 try:
                     await run.__aenter__()

@@ -23,7 +23,16 @@ from hooksdk.costs import usage_of
 from hooksdk.errors import ApprovalPending, WrongArgument, check, check_function, check_text, refuse
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, get_format
 from hooksdk.formats.intake import as_tools, messages_in
-from hooksdk.models import Model, ModelReply, ModelUnavailable, OnText, StreamingModel, current_session, get_model
+from hooksdk.models import (
+    DeferralRefused,
+    Model,
+    ModelReply,
+    ModelUnavailable,
+    OnText,
+    StreamingModel,
+    current_session,
+    get_model,
+)
 from hooksdk.run import Run
 from hooksdk.session import Session
 from hooksdk.tools import Tool
@@ -136,7 +145,7 @@ async def run_agent(
 ) -> Outcome:
     """Run the agent until it answers without calling a tool, or a limit is reached.
 
-    `model` is a model, or the name of one as `"openai:gpt-5"` or `"anthropic:claude-sonnet-5-5"`, whose key is found in the
+    `model` is a model, or the name of one as `get_model` takes it, such as `"openai:gpt-5"`, whose key is found in the
     environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause
     left open. `system` is recorded when the session has no messages yet. `tools` are those of `Run.resolve_tools`: functions,
     `Tool`s, a provider's JSON; or a function that answers them, which is asked again for each attempt. `approver` answers in
@@ -166,6 +175,7 @@ async def run_agent(
         prompt, agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger,
         metadata=metadata, provider=getattr(model, "provider", None), model=model.name,
         context_window=model.context_window, format=message_format, approver=approver,
+        deferral=getattr(model, "deferral", None),
     )  # fmt: skip
     given = tools if callable(tools) else tuple(as_tools(tools, "run_agent(tools=...)"))
     loop = _Loop(run, model, message_format, given, limits, on_text)
@@ -187,7 +197,9 @@ def _check_model(model: object) -> None:
         refuse("run_agent(..., model)", model, wanted, f"Give an instance: {model.__name__}(...)")
     missing = [name for name in ("name", "format", "context_window", "reply") if not hasattr(model, name)]
     if missing:
-        advice = "OpenAIModel(...) and AnthropicModel(...) in hooksdk.models make one over the provider's SDK"
+        advice = (
+            "OpenAIModel(...), OpenAIResponsesModel(...) and AnthropicModel(...) in hooksdk.models make one over an SDK"
+        )
         refuse("run_agent(..., model)", model, f"{wanted}; it has no {', '.join(missing)}", advice)
 
 
@@ -199,8 +211,6 @@ class _Loop:
     tools: tuple[Tool, ...] | Callable[[], GivenTools]
     limits: Limits
     on_text: OnText | None
-    offered: Sequence[Tool] | None = None
-    """What the definitions are of: a plugin may have more offered before any request."""
     definitions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     text: str = ""
     turns: int = 0
@@ -263,12 +273,14 @@ class _Loop:
     async def ask_model(self) -> ModelReply:
         while True:
             messages = self.shown = await self.run.prepare_messages()
-            if self.run.offered is not self.offered:
-                self.offered = self.run.offered
-                self.definitions = self.message_format.tools(self.offered)
+            self.definitions = self.run.definitions
             session = current_session.set(self.run.info.session_id)
             try:
                 reply = await self.ask(messages)
+            except DeferralRefused as error:
+                await self.run.retry(deferral="off", reason=str(error))
+                await self.resolve_tools()
+                continue
             except ModelUnavailable as error:
                 if self.run.info.attempt >= self.limits.attempts:
                     raise

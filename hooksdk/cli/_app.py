@@ -185,7 +185,7 @@ def run_agent(
         typer.Option(
             metavar="PROVIDER:NAME",
             callback=_model,
-            help="Such as openai:gpt-5 or anthropic:claude-sonnet-4-5; by default that of the session that goes on.",
+            help="Such as openai:gpt-5, openai-responses:gpt-5 or anthropic:claude-sonnet-4-5; by default that of the session that goes on.",
         ),
     ] = None,
     prompt: Annotated[

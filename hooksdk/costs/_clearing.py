@@ -70,7 +70,8 @@ class Clearing:
         age: float = 0,
         prices: Prices = PRICES,
     ) -> tuple[list[str], TrimCost] | None:
-        """The handles of the results to clear now, with what that costs; None while it does not pay.
+        """The handles of the results to clear now, with what that costs; None while it does not pay. `results` may have
+        arguments among them (`results.list(arguments=True)`), which stay as long as the result of their call.
 
         It pays when the requests to come cost less with it, if there will be as many as there were since the first result.
         A cache that is older than its life is lost anyway. Where trims are queued, their drain costs the cache from the
@@ -120,7 +121,7 @@ class Clearing:
     def _candidates(
         self, results: Sequence[ResultInfo], message_tokens: Sequence[int], *, small: bool
     ) -> list[ResultInfo]:
-        others = [info for info in results if not info.disposable]
+        others = [info for info in results if not info.disposable and not info.argument]
         newest = {info.handle for info in others[len(others) - self.keep :]} if self.keep else set[str]()
         end, room = len(message_tokens), self.protect
         while end and room > 0:
@@ -130,5 +131,5 @@ class Clearing:
             info
             for info in results
             if (info.trimmable or (small and info.small)) and info.tokens > NOTE_TOKENS and info.position < end
-            and info.handle not in newest and info.tool not in self.exclude_tools
+            and info.handle.partition(".")[0] not in newest and info.tool not in self.exclude_tools
         ]  # fmt: skip

@@ -107,12 +107,13 @@ def replay(
     marks: Marks = choose_marks,
     pause: float = 0,
     lossless: bool = False,
+    arguments: bool = False,
 ) -> Bill:
-    """Play a history under a policy: one request before every message that the model wrote. `cache` is the provider's; by
+    """Play a history under a policy: one request before every reply of the model. `cache` is the provider's; by
     default one with these prices that serves every beginning. `marks` are the request's, where the cache asks for some: by
     default those that our own client places. `pause` is how many seconds pass between the end of a run and the next one;
     within a run the cache stays warm. `lossless` leaves out what trims cost: with `at_each_request` that is the least which
-    trims could bring the bill down to."""
+    trims could bring the bill down to. With `arguments` the policy sees the long arguments of calls as well."""
     ledger = Ledger(message_format)
     sender = Sender(cache or PrefixCache(prices, least=0, step=1), marks)
     requests, trims, drains, cached = 0, 0, 0, 0
@@ -123,7 +124,7 @@ def replay(
         if policy is never:
             return
         moment = Moment(
-            results=[ledger.info(record) for record in ledger.records], message_tokens=message_tokens(ledger),
+            results=ledger.infos(arguments=arguments), message_tokens=message_tokens(ledger),
             cached=cached, agent_end=agent_end, age=now - last_request,
         )  # fmt: skip
         if handles := policy(moment):
@@ -136,7 +137,7 @@ def replay(
             drains += 1
 
     for position, message in enumerate(messages):
-        if message_format.is_reply(message):
+        if _begins_reply(messages, position, message_format):
             ask(agent_end=False)
             sender.send(request_of(ledger, messages[:position], message_format, lossless=lossless), now)
             requests, cached, last_request = requests + 1, position, now
@@ -199,9 +200,20 @@ def request_of(
     return blocks
 
 
-def _ends_run(messages: Sequence[Message], position: int, message_format: MessageFormat) -> bool:
-    """True for an answer without calls that the person speaks after, or nobody."""
-    message = messages[position]
-    if not message_format.is_reply(message) or message_format.calls(message):
+def _begins_reply(messages: Sequence[Message], position: int, message_format: MessageFormat) -> bool:
+    """True for the first message of a reply, which may have several."""
+    if not message_format.is_reply(messages[position]):
         return False
-    return position + 1 == len(messages) or not message_format.is_reply(messages[position + 1])
+    return not (message_format.joined and position and message_format.is_reply(messages[position - 1]))
+
+
+def _ends_run(messages: Sequence[Message], position: int, message_format: MessageFormat) -> bool:
+    """True for the end of a reply without calls that the person speaks after, or nobody."""
+    if not message_format.is_reply(messages[position]):
+        return False
+    if position + 1 < len(messages) and message_format.is_reply(messages[position + 1]):
+        return False
+    start = position
+    while not _begins_reply(messages, start, message_format):
+        start -= 1
+    return not any(map(message_format.calls, messages[start : position + 1]))

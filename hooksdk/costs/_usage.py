@@ -18,7 +18,7 @@ class Usage:
     read: int = 0
     """Those that the provider's cache held."""
     written: int = 0
-    """Those that it took, where the provider charges for that: Anthropic alone says so."""
+    """Those that it took, where the provider counts them: Anthropic does, and OpenAI for models whose cache charges for it."""
     written_1h: int = 0
     """Of `written`, those that it keeps for an hour, which costs more."""
     output: int = 0
@@ -57,9 +57,10 @@ def usage_of(counts: Mapping[str, Any] | None) -> Usage | None:
     if read is None:
         details = as_object(counts.get("prompt_tokens_details")) or as_object(counts.get("input_tokens_details"))
         read = _count(details, "cached_tokens") or _count(counts, "cachedContentTokenCount") or 0
+        written = written or _count(details, "cache_write_tokens") or 0
     hour = _count(as_object(counts.get("cache_creation")), "ephemeral_1h_input_tokens") or 0
     return Usage(
-        fresh=(prompt or 0) if apart else max((prompt or 0) - read, 0), read=read, written=written, written_1h=min(hour, written),
+        fresh=(prompt or 0) if apart else max((prompt or 0) - read - written, 0), read=read, written=written, written_1h=min(hour, written),
         output=(output or 0) + (_count(counts, "thoughtsTokenCount") or 0),
     )  # fmt: skip
 

@@ -8,6 +8,8 @@ from hooksdk.formats._base import (
     GivenMessage,
     GivenTool,
     GivenTools,
+    HasArguments,
+    HasDeferral,
     HasLooseEnds,
     HasRules,
     Message,
@@ -17,8 +19,8 @@ from hooksdk.formats._base import (
 from hooksdk.values import SdkObject
 
 __all__ = [
-    "FORMATS", "FoundResult", "GivenMessage", "GivenTool", "GivenTools", "HasLooseEnds", "HasRules", "Message", "MessageFormat", "ProviderJson",
-    "SdkObject", "get_format",
+    "FORMATS", "FoundResult", "GivenMessage", "GivenTool", "GivenTools", "HasArguments", "HasDeferral", "HasLooseEnds", "HasRules", "Message",
+    "MessageFormat", "ProviderJson", "SdkObject", "get_format",
 ]  # fmt: skip
 
 FORMATS = ("openai-chat", "anthropic", "openai-responses", "gemini")

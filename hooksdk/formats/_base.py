@@ -126,6 +126,40 @@ class HasLooseEnds(Protocol):
 
 
 @runtime_checkable
+class HasArguments(Protocol):
+    """What a `MessageFormat` may have besides, so that long arguments of old calls can be shortened."""
+
+    def with_arguments(self, message: Message, index: int, arguments: Mapping[str, str]) -> Message:
+        """A copy in which these arguments of call number `index` are the given texts. The others stay, and so does the form
+        in which arguments are written. What the call holds must be an object of JSON, written out or not."""
+        ...
+
+
+@runtime_checkable
+class HasDeferral(Protocol):
+    """What a `MessageFormat` may have besides, where its provider takes tools that the model is not shown before a search, or
+    an addition, refers to them."""
+
+    def deferred_tools(self, tools: Sequence[Tool], deferred: Sequence[Tool]) -> list[ProviderJson]:
+        """The tools of a request in which the `deferred` ones are declared, and not shown. Of `tools` the one that searches
+        (`Tool.search`) finds them."""
+        ...
+
+    def with_deferred(self, messages: Sequence[Message], deferred: Mapping[str, Tool]) -> list[Message]:
+        """The messages of a request that declares these tools, by name: what refers to others is left out. Where there are none
+        at all, searches and what they found stand there as those of any other tool."""
+        ...
+
+    def references(self, messages: Sequence[Message]) -> list[str]:
+        """The names of the tools to which these messages refer, in order, each once."""
+        ...
+
+    def addition(self, names: Sequence[str]) -> Message:
+        """The message from which on the model is shown these."""
+        ...
+
+
+@runtime_checkable
 class HasRules(Protocol):
     """What a `MessageFormat` may have besides, where its provider refuses more than calls without results. Then the view is
     mended by it, and `hooksdk.trimming.problem` tells of it."""

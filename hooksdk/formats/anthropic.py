@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
@@ -16,12 +16,14 @@ from hooksdk.formats.kit import (
     as_text,
     clean_text,
     fitting_id,
+    for_call,
     input_of,
     make_call,
     media_of,
     named,
     parameters_for,
     parts_of,
+    with_arguments,
 )
 from hooksdk.tools import Tool
 from hooksdk.values import as_list, as_object, is_list, is_object
@@ -115,6 +117,48 @@ class Anthropic:
         used = [block for block in blocks if block.get("type") == "tool_use"]
         return [make_call(block.get("id"), block.get("name"), block.get("input")) for block in used]
 
+    def deferred_tools(self, tools: Sequence[Tool], deferred: Sequence[Tool]) -> list[ProviderJson]:
+        """The deferred ones have `defer_loading`: https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool."""
+        return [*self.tools(tools), *({**tool, "defer_loading": True} for tool in self.tools(deferred))]
+
+    def with_deferred(self, messages: Sequence[Message], deferred: Mapping[str, Tool]) -> list[Message]:
+        """A reference to a tool that the request does not declare is refused, and so is an addition that does not stand right
+        before a reply or at the end: https://github.com/earendil-works/pi/pull/9548."""
+        whole: list[Message] = []
+        waiting: list[Message] = []
+        for message in messages:
+            if _additions(message):
+                content = [block for block in message["content"] if _added(block) in ("", *deferred)]
+                waiting += [{**message, "content": content}] if content else []
+                continue
+            if self.is_reply(message):
+                whole += waiting
+                waiting = []
+            whole.append(_with_references(message, deferred))
+        return [*whole, *waiting]
+
+    def references(self, messages: Sequence[Message]) -> list[str]:
+        names: dict[str, None] = {}
+        for message in messages:
+            for block in map(as_object, as_list(message.get("content"))):
+                parts = [block, *map(as_object, as_list(block.get("content")))]
+                names.update(dict.fromkeys(name for part in parts if (name := _added(part) or _referenced(part))))
+        return [*names]
+
+    def addition(self, names: Sequence[str]) -> Message:
+        """A message of the system in the middle of the conversation:
+        https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages."""
+        tools = [{"type": "tool_reference", "name": name} for name in names]
+        return {"role": "system", "content": [{"type": "tool_addition", "tool": tool} for tool in tools]}
+
+    def with_arguments(self, message: Message, index: int, arguments: Mapping[str, str]) -> Message:
+        def changed(block: Any, texts: Mapping[str, str]) -> Any | None:
+            if as_object(block).get("type") != "tool_use":
+                return None
+            return {**block, "input": with_arguments(block.get("input"), texts)} if texts else block
+
+        return {**message, "content": named(as_list(message.get("content")), for_call(index, arguments), changed)}
+
     def results(self, message: Message) -> list[FoundResult]:
         results: list[FoundResult] = []
         for index, place in enumerate(_places(message)):
@@ -199,6 +243,42 @@ class Anthropic:
             }
             for tool in tools
         ]
+
+
+def _added(block: object) -> str:
+    """The tool that a block adds; empty for any other block."""
+    tool = as_object(as_object(block).get("tool")) if as_object(block).get("type") == "tool_addition" else {}
+    return str(tool.get("name") or "")
+
+
+def _additions(message: Message) -> bool:
+    return message.get("role") == "system" and any(map(_added, as_list(message.get("content"))))
+
+
+def _referenced(block: object) -> str:
+    """The tool that a part of a result refers to; empty for any other part."""
+    part = as_object(block)
+    return str(part.get("tool_name") or "") if part.get("type") == "tool_reference" else ""
+
+
+def _with_references(message: Message, deferred: Mapping[str, Tool]) -> Message:
+    """The message with references to these tools alone; without any the names stand there as text."""
+    places = [
+        place for place in _places(message) if any(map(_referenced, as_list(message["content"][place].get("content"))))
+    ]
+    if not places:
+        return message
+    content = list(message["content"])
+    for place in places:
+        parts = as_list(content[place]["content"])
+        names = [name for part in parts if (name := _referenced(part)) and name not in deferred]
+        if names:
+            text = (
+                f"No tool that is still here. Gone: {', '.join(names)}." if deferred else f"Found: {', '.join(names)}."
+            )
+            shown = [part for part in parts if _referenced(part) not in names]
+            content[place] = {**content[place], "content": shown or [{"type": "text", "text": text}]}
+    return {**message, "content": content}
 
 
 def _places(message: Message) -> list[int]:
@@ -295,6 +375,8 @@ def _result_block(call: ToolCall, result: ToolResult) -> dict[str, Any]:
 
 
 def _content(result: ToolResult) -> str | list[dict[str, Any]]:
+    if result.references and not result.is_error:
+        return [{"type": "tool_reference", "tool_name": clean_text(name)} for name in result.references]
     parts = parts_of(result)
     if result.is_error or all(isinstance(part, str) for part in parts):
         plain = result.plain and result.text

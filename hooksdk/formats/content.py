@@ -20,8 +20,8 @@ _TEXTS = ("text", "input_text", "output_text")
 """Types of parts that are text."""
 _MARKS = ("cache_control", "prompt_cache_breakpoint")
 """Keys by which parts of content say that a cached prefix ends with them."""
-NOTE = re.compile(r"\[(?=Result \S+ of \S+ was trimmed)")
-"""How the host's note in a trimmed result's place begins."""
+NOTE = re.compile(r"\[(?=(Result|Argument) \S+ of \S+ was trimmed)")
+"""How the host's note in the place of a trimmed result, or of a trimmed argument, begins."""
 IMAGE_TOKENS = 1_600
 """What an image counts as: about what Anthropic's documentation gives for one of 1.15 megapixels, to which larger ones are
 scaled down. The true cost depends on its size in pixels, which is not read here."""

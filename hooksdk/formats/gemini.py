@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
@@ -16,6 +16,7 @@ from hooksdk.formats.kit import (
     as_text,
     clean_text,
     fitting_id,
+    for_call,
     input_of,
     make_call,
     media_of,
@@ -23,6 +24,7 @@ from hooksdk.formats.kit import (
     parameters_for,
     parts_of,
     to_json,
+    with_arguments,
     with_context,
 )
 from hooksdk.tools import Tool
@@ -110,6 +112,15 @@ class Gemini:
                 same_name[str(name)] += 1
             calls.append(make_call(call_id, name, call.get("args")))
         return calls
+
+    def with_arguments(self, message: Message, index: int, arguments: Mapping[str, str]) -> Message:
+        def changed(part: Any, texts: Mapping[str, str]) -> Any | None:
+            key = next((key for key in ("functionCall", "function_call") if _either(part, key)), None)
+            if key is None or not texts:
+                return None if key is None else part
+            return {**part, key: {**part[key], "args": with_arguments(part[key].get("args"), texts)}}
+
+        return {**message, "parts": named(as_list(message.get("parts")), for_call(index, arguments), changed)}
 
     def results(self, message: Message) -> list[FoundResult]:
         results: list[FoundResult] = []

@@ -13,6 +13,7 @@ from hooksdk import schema
 from hooksdk.calls import ToolCall
 from hooksdk.errors import WrongArgument, check_list, check_mapping, refuse
 from hooksdk.formats._base import GivenTools, Message, MessageFormat
+from hooksdk.formats.openai_responses import as_input
 from hooksdk.tools import Tool, definitions_in, is_marked
 from hooksdk.values import as_object, is_list, is_mapping, is_object, is_sdk_object, is_sequence, plain
 
@@ -84,7 +85,8 @@ def _answer(body: Message, message_format: MessageFormat, where: str) -> Given |
     elif is_object(body.get("message")) and "finish_reason" in body:
         found = "openai-chat", Given([body["message"]], None, body["finish_reason"])
     elif body.get("object") == "response" and is_list(body.get("output")):
-        found = "openai-responses", Given(body["output"], usage, body.get("status"))
+        reason = as_object(body.get("incomplete_details")).get("reason")
+        found = "openai-responses", Given(body["output"], usage, reason or body.get("status"))
     elif is_list(body.get("candidates")) and "role" not in body:
         candidate = _only(body["candidates"], "candidates", where)
         found = "gemini", Given(_message(candidate.get("content"), where), usage, candidate.get("finishReason"))
@@ -118,6 +120,8 @@ def _message(message: object, where: str) -> list[Message]:
 def _sendable(message: Message, message_format: MessageFormat) -> Message:
     """An SDK's message as a request takes it."""
     sent: Message = _without_parsed(message)
+    if message_format.name == "openai-responses":
+        return as_input(sent)
     if sent.get("role") != "assistant":
         return sent
     if message_format.name == "openai-chat":

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from hooksdk import schema
 from hooksdk.calls import ToolCall, ToolResult
@@ -20,11 +20,12 @@ from hooksdk.tools import Tool
 from hooksdk.values import UNREADABLE, JsonObject, as_object, is_list, is_object
 
 __all__ = [
-    "BEGINNING", "NO_CONTENT", "NO_MESSAGE", "SAYS_ERROR", "AnyCall", "answered_ids", "as_text", "clean_text", "encodable",
-    "fitting_id", "input_of", "make_call", "media_of", "named", "parameters_for", "parts_of", "replies_in", "text_with_error",
-    "to_json", "with_call_ids", "with_context", "with_readable_arguments",
+    "BEGINNING", "NO_CONTENT", "NO_MESSAGE", "SAYS_ERROR", "AnyCall", "answered_ids", "arguments_of", "as_text", "clean_text",
+    "encodable", "fitting_id", "for_call", "input_of", "make_call", "media_of", "named", "parameters_for", "parts_of", "replies_in",
+    "text_with_error", "to_json", "with_arguments", "with_call_ids", "with_context", "with_readable_arguments",
 ]  # fmt: skip
 
+T = TypeVar("T")
 NO_MESSAGE = "The tool failed without a message."
 """Stands where an error result has no text; an empty error is refused by Anthropic and tells a model nothing."""
 NO_CONTENT = "(no content)"
@@ -107,15 +108,32 @@ def as_text(part: str | JsonObject) -> str:
 
 def input_of(arguments: object) -> Any:
     """The arguments of a call as an object that can be sent; any other text stands under `INVALID_JSON`."""
-    value: object = arguments
-    if isinstance(arguments, str):
-        try:
-            value = json.loads(arguments)
-        except (ValueError, RecursionError):
-            value = None
-    if is_object(value):
+    value = arguments_of(arguments)
+    if value is not None:
         return encodable(value)
     return {} if arguments is None else {"INVALID_JSON": clean_text(str(arguments))}
+
+
+def arguments_of(written: object) -> dict[str, Any] | None:
+    """The arguments of a call, an object or the text of one; None for anything else."""
+    if isinstance(written, str):
+        try:
+            written = json.loads(written)
+        except (ValueError, RecursionError):
+            return None
+    return written if is_object(written) else None
+
+
+def for_call(index: int, arguments: Mapping[str, str]) -> list[Mapping[str, str]]:
+    """What `named` puts into the calls of a message, so that number `index` gets these arguments."""
+    others: list[Mapping[str, str]] = [{}] * index
+    return [*others, arguments]
+
+
+def with_arguments(written: object, arguments: Mapping[str, str]) -> Any:
+    """The arguments of a call with these texts in them, written as they were."""
+    changed = {**(arguments_of(written) or {}), **{name: clean_text(text) for name, text in arguments.items()}}
+    return to_json(changed) if isinstance(written, str) else changed
 
 
 def media_of(part: str | JsonObject, media_types: Collection[str]) -> tuple[str, str] | None:
@@ -155,8 +173,8 @@ def fitting_id(call_id: str, suffix: str, *, most: int | None = None, others: re
     return f"{stem if most is None else stem[: most - len(suffix)]}{suffix}"
 
 
-def named(parts: Iterable[Any], ids: Iterable[str], with_id: Callable[[Any, str], Any | None]) -> list[Any]:
-    """The parts, with the next of the ids in each for which `with_id` answers a copy."""
+def named(parts: Iterable[Any], ids: Iterable[T], with_id: Callable[[Any, T], Any | None]) -> list[Any]:
+    """The parts, with the next of the ids (or of what else belongs into calls) in each for which `with_id` answers a copy."""
     names = list(ids)
     whole: list[Any] = []
     for part in parts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
@@ -12,11 +12,13 @@ from hooksdk.formats.kit import (
     SAYS_ERROR,
     clean_text,
     fitting_id,
+    for_call,
     make_call,
     named,
     parameters_for,
     text_with_error,
     to_json,
+    with_arguments,
     with_context,
 )
 from hooksdk.tools import Tool
@@ -124,6 +126,20 @@ class OpenAIChat:
             calls.append(make_call(f"{_LEGACY}{legacy.get('name')}", legacy.get("name"), legacy.get("arguments")))
         return calls
 
+    def with_arguments(self, message: Message, index: int, arguments: Mapping[str, str]) -> Message:
+        def changed(each: Any, texts: Mapping[str, str]) -> Any | None:
+            call = as_object(each)
+            if not call or not texts:
+                return each if call else None
+            if is_object(call.get("custom")):
+                return {**call, "custom": {**call["custom"], **texts}}
+            return {**call, "function": _with_arguments(as_object(call.get("function")), texts)}
+
+        calls = as_list(message.get("tool_calls"))
+        if index < sum(bool(as_object(each)) for each in calls):
+            return {**message, "tool_calls": named(calls, for_call(index, arguments), changed)}
+        return {**message, "function_call": _with_arguments(as_object(message.get("function_call")), arguments)}
+
     def results(self, message: Message) -> list[FoundResult]:
         role = message.get("role")
         if role not in _ANSWERS:
@@ -194,6 +210,10 @@ class OpenAIChat:
             }
             for tool in tools
         ]
+
+
+def _with_arguments(function: dict[str, Any], arguments: Mapping[str, str]) -> dict[str, Any]:
+    return {**function, "arguments": with_arguments(function.get("arguments"), arguments)}
 
 
 def _check_content(role: str, content: object) -> str | None:

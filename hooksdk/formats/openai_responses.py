@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats._base import FoundResult, Message, ProviderJson
+from hooksdk.formats._responses_search import (
+    DECLARING,
+    SEARCH_NAME,
+    by_name,
+    function_of,
+    is_client,
+    names_in,
+    names_text,
+    search_tool,
+    written_for,
+)
 from hooksdk.formats.content import cache_marks, content_text, kind_in_words, prose
 from hooksdk.formats.kit import (
     SAYS_ERROR,
+    arguments_of,
     as_text,
     clean_text,
     fitting_id,
     make_call,
     media_of,
-    parameters_for,
     parts_of,
     text_with_error,
     to_json,
+    with_arguments,
     with_context,
 )
 from hooksdk.tools import Tool
 from hooksdk.values import as_list, as_object, is_list, is_object
 
-__all__ = ["OpenAIResponses"]
+__all__ = ["OpenAIResponses", "as_input"]
 
 _ROLES = ("user", "system", "developer", "assistant")
 _AUTHORS = (*_ROLES, "tool", "human", "ai")
 """What other stores write as the `type` of their messages, such as LangChain and Claude Code."""
 _CUSTOM = "custom_tool_call:"
 """Starts the id of a custom tool's call, since such a call must be answered by an item of another type."""
-_CALLS = {"function_call": "", "custom_tool_call": _CUSTOM}
+_SEARCH = "tool_search:"
+"""Starts the id of a call of the search that the provider knows, which has no name."""
+_CALLS = {"function_call": "", "custom_tool_call": _CUSTOM, "tool_search_call": _SEARCH}
 """What the ids of the calls begin with, by the type of the item."""
-_RESULTS = {"function_call_output": "", "custom_tool_call_output": _CUSTOM}
+_RESULTS = {"function_call_output": "", "custom_tool_call_output": _CUSTOM, "tool_search_output": _SEARCH}
 _PARTS = ("input_text", "input_image", "input_file")
 """Types of parts inside a result that a trim may replace."""
 _FOREIGN = {
@@ -49,6 +63,10 @@ _MOST_IN_ID = 64
 _ITEM_IDS = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc"}
 """What the `id` of an item must begin with."""
 _THINKING = ("thinking", "redacted_thinking", "reasoning")
+_OUTPUT_ONLY = ("created_by",)
+"""Fields of answers that no item of a request has, by the types of OpenAI's SDK."""
+_MAY_BE_NULL = ("code", "outputs", "result")
+"""Fields of hosted tools' items that a request must have, null or not, by the same types."""
 
 
 class OpenAIResponses:
@@ -58,6 +76,9 @@ class OpenAIResponses:
     Reasoning, ids and encrypted content stay as they are. A call goes by its `call_id`; that of a custom tool by
     `custom_tool_call:` and its `call_id`, with its text in `{"input": text}`. The API has no error flag: an error begins
     with "Error:". Items of other types (hosted tools, shells, computers) count neither as calls nor as results.
+
+    A search for tools that the client executes is a call of `tool_search` by `tool_search:` and its `call_id`. What it found,
+    and what is added (`additional_tools`), is stored by the names; `with_deferred` writes the definitions.
     """
 
     name: str = "openai-responses"
@@ -93,12 +114,12 @@ class OpenAIResponses:
         """True for reasoning: the API refuses it without the item that it led to."""
         return _item_type(message) == "reasoning"
 
-    def sendable_id(self, call_id: str, suffix: str = "") -> str:
-        prefix = _CUSTOM if call_id.startswith(_CUSTOM) else ""
-        return prefix + fitting_id(call_id.removeprefix(prefix), suffix, most=_MOST_IN_ID)
+    def sendable_id(self, call_id: str, suffix: str = "") -> str | None:
+        prefix, own_id = _split(call_id)
+        return prefix + fitting_id(own_id, suffix, most=_MOST_IN_ID) if own_id or not prefix else None
 
     def with_call_ids(self, message: Message, ids: Sequence[str]) -> Message:
-        return {**message, "call_id": ids[0].removeprefix(_CUSTOM)} if ids else message
+        return {**message, "call_id": _split(ids[0])[1]} if ids and _split(ids[0])[1] else message
 
     def mend(self, message: Message) -> tuple[Message, str]:
         """Parts are named after who speaks, thinking has no place among them, and an item's own `id` begins with its kind, or
@@ -131,17 +152,32 @@ class OpenAIResponses:
         item_type = _item_type(message)
         if item_type not in _CALLS:
             return []
-        custom = item_type == "custom_tool_call"
+        custom, search = item_type == "custom_tool_call", item_type == "tool_search_call"
         call_id = message.get("call_id")
         arguments = {"input": message.get("input")} if custom else message.get("arguments")
-        call_id = f"{_CALLS[item_type]}{call_id}" if isinstance(call_id, str) else ""
-        return [make_call(call_id, message.get("name"), arguments)]
+        call_id = f"{_CALLS[item_type]}{call_id}" if isinstance(call_id, str) else _SEARCH if search else ""
+        return [make_call(call_id, SEARCH_NAME if search else message.get("name"), arguments)]
+
+    def with_arguments(self, message: Message, index: int, arguments: Mapping[str, str]) -> Message:
+        del index  # an item is one call
+        if _item_type(message) == "custom_tool_call":
+            return {**message, **arguments}
+        return {**message, "arguments": with_arguments(message.get("arguments"), arguments)}
 
     def results(self, message: Message) -> list[FoundResult]:
         item_type = _item_type(message)
         if item_type not in _RESULTS:
             return []
         call_id, content = message.get("call_id"), message.get("output")
+        if item_type == "tool_search_output":
+            call_id = f"{_SEARCH}{call_id}" if isinstance(call_id, str) else ""
+            tools, why_not = message.get("tools"), "it holds the definitions of tools that later calls use"
+            return [
+                FoundResult(
+                    call_id=call_id, index=0, text=names_text(names_in(message)), content=tools, is_error=False, why_not=why_not,
+                    name=SEARCH_NAME,
+                )
+            ]  # fmt: skip
         text = content_text(content)
         return [
             FoundResult(
@@ -166,7 +202,25 @@ class OpenAIResponses:
         }
 
     def result_messages(self, answered: Sequence[tuple[ToolCall, ToolResult]]) -> list[Message]:
-        return [_answer(call, _output(result)) for call, result in answered]
+        return [_answer(call, result) for call, result in answered]
+
+    def deferred_tools(self, tools: Sequence[Tool], deferred: Sequence[Tool]) -> list[ProviderJson]:
+        """The search is the provider's own, executed by the client; the deferred ones are declared by what it answers:
+        https://developers.openai.com/api/docs/guides/tools-tool-search."""
+        del deferred
+        return [search_tool(tool) if tool.search else function_of(tool) for tool in tools]
+
+    def with_deferred(self, messages: Sequence[Message], deferred: Mapping[str, Tool]) -> list[Message]:
+        """A call's `namespace` has to be one that an item before it declares: https://github.com/github/copilot-cli/issues/4519."""
+        return written_for(messages, deferred)
+
+    def references(self, messages: Sequence[Message]) -> list[str]:
+        items = (item for item in messages if item.get("type") in DECLARING)
+        return list(dict.fromkeys(name for item in items for name in names_in(item)))
+
+    def addition(self, names: Sequence[str]) -> Message:
+        """An item of the developer's: https://developers.openai.com/api/reference/resources/responses."""
+        return {"type": "additional_tools", "role": "developer", "tools": by_name(names)}
 
     def add_context(self, messages: Sequence[Message], text: str) -> list[Message]:
         return with_context(self, messages, text, _with_context)
@@ -199,23 +253,40 @@ class OpenAIResponses:
         return text or next((each for each in refusals if isinstance(each, str)), "")
 
     def tools(self, tools: Sequence[Tool]) -> list[ProviderJson]:
-        """The definitions, not `strict`: that is the API's own default, and it refuses schemas with optional parameters."""
-        return [
-            {
-                "type": "function",
-                "name": clean_text(tool.name),
-                "description": clean_text(tool.description),
-                "parameters": parameters_for(tool),
-                "strict": False,
-            }
-            for tool in tools
-        ]
+        return [function_of(tool) for tool in tools]
+
+
+def as_input(item: Message) -> Message:
+    """An item of a response's `output` as the next request takes it: without fields that only answers have, without nulls, and
+    reasoning without a `status` ("Unknown parameter: 'input[1].status'", https://github.com/BerriAI/litellm/issues/13420).
+
+    ```python
+    from hooksdk.formats.openai_responses import as_input
+
+    call = {"type": "function_call", "call_id": "call_1", "name": "now", "arguments": "{}", "namespace": "clock"}
+    assert as_input({**call, "caller": None}) == call
+    ```
+    """
+    only_output = (*_OUTPUT_ONLY, "status") if item.get("type") == "reasoning" else _OUTPUT_ONLY
+    return {
+        key: value
+        for key, value in item.items()
+        if key not in only_output and (value is not None or key in _MAY_BE_NULL)
+    }
 
 
 def _item_type(message: Message) -> str:
-    """The type of an item without a role; empty for messages."""
+    """The type of an item without a role; empty for messages, and for a search that the provider executes."""
     item_type = message.get("type")
+    if item_type in ("tool_search_call", "tool_search_output") and not is_client(message):
+        return ""
     return item_type if isinstance(item_type, str) and message.get("role") is None else ""
+
+
+def _split(call_id: str) -> tuple[str, str]:
+    """What an id begins with, and the item's own `call_id`."""
+    prefix = next((prefix for prefix in (_CUSTOM, _SEARCH) if call_id.startswith(prefix)), "")
+    return prefix, call_id.removeprefix(prefix)
 
 
 def _check_item(item_type: str, item: Message) -> str | None:
@@ -225,6 +296,8 @@ def _check_item(item_type: str, item: Message) -> str | None:
         return f"'{item_type}' is no type of an item: who wrote a message stands in its 'role'"
     if item_type not in _CALLS and item_type not in _RESULTS:
         return None
+    if item_type in ("tool_search_call", "tool_search_output"):
+        return None  # what the provider makes of them is its own
     if not isinstance(item.get("call_id"), str):
         return f"a {item_type} needs a 'call_id' of text"
     if item_type in _RESULTS:
@@ -282,17 +355,26 @@ def _media(part: str | dict[str, Any]) -> dict[str, Any] | None:
     return {"type": "input_image", "detail": "auto", "image_url": url}
 
 
-def _answer(call: ToolCall, output: str | list[dict[str, Any]]) -> Message:
-    if call.id.startswith(_CUSTOM):
-        return {"type": "custom_tool_call_output", "call_id": call.id.removeprefix(_CUSTOM), "output": output}
-    return {"type": "function_call_output", "call_id": call.id, "output": output}
+def _answer(call: ToolCall, result: ToolResult) -> Message:
+    prefix, call_id = _split(call.id)
+    if prefix == _SEARCH:
+        found = {"execution": "client", "status": "completed", "tools": by_name(result.references)}
+        return {"type": "tool_search_output", **({"call_id": call_id} if call_id else {}), **found}
+    return {
+        "type": f"{'custom_tool' if prefix else 'function'}_call_output",
+        "call_id": call_id,
+        "output": _output(result),
+    }
 
 
 def _call_item(call: ToolCall) -> Message:
     arguments = call.arguments
-    if call.id.startswith(_CUSTOM):
+    prefix, call_id = _split(call.id)
+    if prefix == _SEARCH:
+        about = {"execution": "client", "status": "completed", "arguments": arguments_of(arguments) or {}}
+        return {"type": "tool_search_call", "call_id": call_id, **about}
+    if prefix:
         text = as_object(arguments).get("input", "")
-        call_id = call.id.removeprefix(_CUSTOM)
         return {"type": "custom_tool_call", "call_id": call_id, "name": call.name, "input": clean_text(str(text))}
     written = clean_text(arguments) if isinstance(arguments, str) else to_json({} if arguments is None else arguments)
     return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": written}

@@ -165,7 +165,8 @@ def _read(request: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, An
         if not is_list(listed):
             return content
         copies = [dict(value) if is_object(value) else value for value in listed]
-        for value in filter(is_object, copies):
+        # The cache does not know of tools that are declared and not shown, and they may have no mark.
+        for value in (value for value in copies if is_object(value) and not value.get("defer_loading")):
             values.append(value)
             blocks.append(_block(value, blocks, section, message, role))
         return copies

@@ -108,6 +108,8 @@ def put(draft: Draft, message: JsonObject, key: str = "", place: str = "") -> No
             draft.result(str(block.get("tool_use_id")), block.get("content"), is_error=is_error, place=place)
     others = [block for block in blocks if block.get("type") != "tool_result"]
     if role == "system":
+        if any(block.get("type") in ("tool_addition", "tool_removal") for block in others):
+            draft.lose("tools that a message adds or removes")
         draft.system("\n".join(str(block.get("text", "")) for block in others))
     else:
         draft.user(others)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hooksdk.formats.kit import SAYS_ERROR
+from hooksdk.formats.openai_responses import OpenAIResponses
 from hooksdk.histories._draft import Draft
 from hooksdk.histories._source import Source
 from hooksdk.histories._turns import call_block, json_text, media_block, text_block
@@ -53,6 +54,13 @@ def convert(source: Source, draft: Draft) -> None:
                 draft.note("a custom tool's call is a function's here, with its text under 'input'")
             name = item.get("name") or item_type.removesuffix("_call")
             draft.reply([call_block(item["call_id"], name, arguments)], key)
+        elif item_type == "tool_search_output" and "call_id" in item:
+            names = OpenAIResponses().references([item])
+            draft.result(
+                str(item["call_id"]),
+                f"Found: {', '.join(names)}." if names else "No tool was found.",
+                place=source.place(index),
+            )
         elif item_type.endswith("_call_output") and "call_id" in item:
             output = item.get("output")
             content = _blocks(output, draft) if is_list(output) else json_text(output)
@@ -62,7 +70,7 @@ def convert(source: Source, draft: Draft) -> None:
             draft.lose(f"items of type '{item_type}'")
         else:
             raise source.wrong(index, "a Responses item: a 'type', or a 'role' of user, assistant, system or developer")
-        if item_type.endswith("_call_output") or role in ("user", "system", "developer"):
+        if item_type.endswith(("_call_output", "_search_output")) or role in ("user", "system", "developer"):
             reply += 1
 
 

@@ -5,16 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 from hooksdk.errors import WrongArgument, check, did_you_mean
-from hooksdk.models._protocol import Model, ModelReply, ModelUnavailable, OnText, StreamingModel, current_session
+from hooksdk.models._protocol import (
+    DeferralRefused,
+    Model,
+    ModelReply,
+    ModelUnavailable,
+    OnText,
+    StreamingModel,
+    current_session,
+)
 
-__all__ = ["Model", "ModelReply", "ModelUnavailable", "OnText", "StreamingModel", "current_session", "get_model"]
+__all__ = [
+    "DeferralRefused",
+    "Model",
+    "ModelReply",
+    "ModelUnavailable",
+    "OnText",
+    "StreamingModel",
+    "current_session",
+    "get_model",
+]
 
-_PROVIDERS = ("openai", "anthropic")
-_EXAMPLES = "openai:gpt-5 or anthropic:claude-sonnet-5-5"
+_PROVIDERS = ("openai", "openai-responses", "anthropic")
+_EXAMPLES = "openai:gpt-5, openai-responses:gpt-5 or anthropic:claude-sonnet-5-5"
 
 
 def get_model(name: str, **options: Any) -> Any:
-    """A model by `PROVIDER:NAME`, such as `openai:gpt-5`: an `OpenAIModel` or an `AnthropicModel`, made with these options.
+    """A model by `PROVIDER:NAME`, made with these options: an `OpenAIModel` for `openai:gpt-5`, an `OpenAIResponsesModel` for
+    `openai-responses:gpt-5`, an `AnthropicModel` for `anthropic:claude-sonnet-5-5`.
 
     Raises `WrongArgument` for another provider, and `ConfigError` where its SDK is not installed.
     """
@@ -29,6 +47,10 @@ def get_model(name: str, **options: Any) -> Any:
         from hooksdk.models.openai import OpenAIModel
 
         return OpenAIModel(model.strip(), **options)
+    if provider == "openai-responses":
+        from hooksdk.models.openai_responses import OpenAIResponsesModel
+
+        return OpenAIResponsesModel(model.strip(), **options)
     from hooksdk.models.anthropic import AnthropicModel
 
     return AnthropicModel(model.strip(), **options)

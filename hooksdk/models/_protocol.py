@@ -39,7 +39,8 @@ class ModelReply:
 
 
 class Model(Protocol):
-    """A model as the loop needs it. A `provider` attribute is passed on to events where there is one.
+    """A model as the loop needs it. A `provider` attribute is passed on to events where there is one, and a `deferral` says whether
+    its requests can declare tools that the model is not shown (`session.run(deferral=...)`).
 
     ```python
     from hooksdk.agent import Model, ModelReply
@@ -103,6 +104,25 @@ class StreamingModel(Model, Protocol):
     ) -> ModelReply:
         """As `reply`, with each piece of the prose given to `on_text` before the next is read."""
         ...
+
+
+@dataclass(eq=False)
+class DeferralRefused(HookSDKError):
+    """A model raises this when its provider refused what has to do with tools that the request declares without showing them:
+    the loop begins another attempt without any.
+
+    ```python
+    from hooksdk.models import DeferralRefused
+
+    error = DeferralRefused("the server does not know 'defer_loading'")
+    assert str(error) == "the server does not know 'defer_loading'"
+    ```
+    """
+
+    problem: str
+
+    def __str__(self) -> str:
+        return self.problem
 
 
 @dataclass(eq=False)

@@ -12,13 +12,15 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import anyio
 
-from hooksdk.errors import ConfigError, check, check_function, check_mapping, check_number, check_text
-from hooksdk.formats import Message
-from hooksdk.models._protocol import ModelReply, ModelUnavailable, OnText
+from hooksdk.errors import ConfigError, check, check_function, check_mapping, check_number, check_text, refuse
+from hooksdk.formats import HasDeferral, Message, get_format
+from hooksdk.models._deferral import WORDS_OF_REFUSALS, has_refused, known_deferral, remember_refusal
+from hooksdk.models._protocol import DeferralRefused, ModelReply, ModelUnavailable, OnText
+from hooksdk.tools import Deferral
 from hooksdk.values import as_object
 
 _TEMPORARY_STATUSES = (408, 409, 425, 429)
@@ -26,7 +28,9 @@ _TEMPORARY_STATUSES = (408, 409, 425, 429)
 _PERMANENT_ERRORS = (
     "insufficient_quota",
     "billing",
-    "invalid_request",
+    "invalid_",
+    "context_length",
+    "policy",
     "authentication",
     "permission",
     "not_found",
@@ -49,6 +53,8 @@ class SdkModel(ABC):
     format: ClassVar[str]
     _package: ClassVar[str]
     _client_class: ClassVar[str]
+    _default_url: ClassVar[str] = ""
+    """The endpoint where none is given."""
 
     def __init__(
         self,
@@ -62,6 +68,7 @@ class SdkModel(ABC):
         timeout: float,
         headers: Mapping[str, str] | None,
         extra: Mapping[str, Any] | None,
+        deferral: Deferral | Literal["auto"] = "off",
     ) -> None:
         who = type(self).__name__
         check(f"{who}(name)", name, str, "the model's name, such as 'gpt-5'")
@@ -83,6 +90,20 @@ class SdkModel(ABC):
         self._options |= {key: value for key, value in (("base_url", base_url), ("api_key", api_key)) if value}
         self._shared: Any = None
         self._failures = 0
+        if deferral not in ("auto", *get_args(Deferral)):
+            refuse(f"{who}(deferral=...)", deferral, f"'auto' or one of {', '.join(get_args(Deferral))}")
+        self._deferral: Deferral | Literal["auto"] = deferral
+        self._endpoint = base_url or os.environ.get(f"{self._package.upper()}_BASE_URL") or self._default_url
+
+    @property
+    def deferral(self) -> Deferral:
+        """How requests to this model can declare tools that it is not shown: as it was given, or as the table of endpoints and models
+        says; `off` once it was refused."""
+        if not isinstance(get_format(self.format), HasDeferral) or has_refused(self._endpoint, self.name):
+            return "off"
+        if self._deferral != "auto":
+            return self._deferral
+        return known_deferral(self._endpoint, self.name, self._options["default_headers"])
 
     async def __aenter__(self) -> Self:
         self._shared = self._make_client()
@@ -119,6 +140,9 @@ class SdkModel(ABC):
                 reply = await self._ask(client, self._request(messages, tools, streamed=streamed), on_text)
             except Exception as error:
                 self._check_key(error)
+                if self._refuses_deferral(error):
+                    remember_refusal(self._endpoint, self.name)
+                    raise DeferralRefused(f"{self.provider} ({self.name}): {_message_of(error)}") from error
                 problem = self._temporary(error)
                 if problem is None:
                     raise
@@ -168,6 +192,12 @@ class SdkModel(ABC):
         no_key = type(error).__name__ == "OpenAIError" or (type(error) is TypeError and "authentication" in str(error))
         if no_key and not os.environ.get(variable) and "api_key" not in self._options:
             raise ConfigError(self.provider, (f"no key was found; set {variable}",)) from error
+
+    def _refuses_deferral(self, error: Any) -> bool:
+        if self.deferral == "off" or not isinstance(error, self._sdk.APIError):
+            return False
+        text = f"{_words_of(error.body)} {_message_of(error)}".lower()
+        return getattr(error, "status_code", 400) == 400 and any(word in text for word in WORDS_OF_REFUSALS)
 
     def _temporary(self, error: Exception) -> str | None:
         """What went wrong, in a few words, if another attempt may succeed; else None."""

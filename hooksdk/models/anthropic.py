@@ -17,6 +17,7 @@ from hooksdk.formats import Message
 from hooksdk.formats.prompt_cache import CacheMarks
 from hooksdk.models._protocol import ModelReply, OnText
 from hooksdk.models._shared import SdkModel, Unreadable, pass_on, plain, without
+from hooksdk.tools import Deferral
 from hooksdk.values import is_list, is_object
 
 __all__ = ["AnthropicModel"]
@@ -38,6 +39,9 @@ class AnthropicModel(SdkModel):
     `cache` is the provider's prompt cache, without which every prompt costs its full price: `auto` marks what it shall keep
     for five minutes, `1h` for an hour, `off` marks nothing (`hooksdk.formats.prompt_cache.CacheMarks`).
 
+    `deferral` is whether requests can declare tools that the model is not shown, for tool search: `auto` as the endpoint and the
+    model are known to take them (`additions` only with its beta in `headers`), or as you say it: `search`, `additions`, `off`.
+
     Thinking blocks and their signatures are kept. A call that `max_tokens` cut off is recorded with its arguments under
     `INVALID_JSON`, so that it is refused, never run on half of them.
 
@@ -47,6 +51,7 @@ class AnthropicModel(SdkModel):
     format = "anthropic"
     _package = "anthropic"
     _client_class = "AsyncAnthropic"
+    _default_url = "https://api.anthropic.com"
 
     def __init__(
         self,
@@ -62,11 +67,12 @@ class AnthropicModel(SdkModel):
         headers: Mapping[str, str] | None = None,
         extra: Mapping[str, Any] | None = None,
         cache: Literal["auto", "1h", "off"] = "auto",
+        deferral: Deferral | Literal["auto"] = "auto",
         provider: str = "anthropic",
     ) -> None:
         super().__init__(
             name, base_url=base_url, api_key=api_key, context_window=context_window, stream=stream, on_text=on_text,
-            timeout=timeout, headers=headers, extra=extra,
+            timeout=timeout, headers=headers, extra=extra, deferral=deferral,
         )  # fmt: skip
         if cache not in ("auto", "1h", "off"):
             refuse("AnthropicModel(cache=...)", cache, "'auto', '1h' or 'off'")

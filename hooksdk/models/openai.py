@@ -8,14 +8,14 @@ Needs `pip install 'hooksdk[openai]'`. The SDK is made for asyncio.
 
 from __future__ import annotations
 
-import hashlib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 from hooksdk.formats import Message
-from hooksdk.models._protocol import ModelReply, OnText, current_session
-from hooksdk.models._shared import SdkModel, Unreadable, pass_on, plain, without
+from hooksdk.models._openai import OpenAISdkModel
+from hooksdk.models._protocol import ModelReply, OnText
+from hooksdk.models._shared import Unreadable, pass_on, plain, without
 from hooksdk.values import is_list, is_object
 
 __all__ = ["OpenAIModel"]
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 
 @final
-class OpenAIModel(SdkModel):
+class OpenAIModel(OpenAISdkModel):
     """A model behind OpenAI's Chat Completions API or a compatible one, such as vLLM's, Ollama's or OpenRouter's.
 
     `base_url` and `api_key` are the SDK's, which reads `OPENAI_API_KEY` where none is given. `max_tokens` limits a
@@ -38,37 +38,12 @@ class OpenAIModel(SdkModel):
     """
 
     format = "openai-chat"
-    _package = "openai"
-    _client_class = "AsyncOpenAI"
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        context_window: int | None = None,
-        max_tokens: int | None = None,
-        stream: bool = False,
-        on_text: OnText | None = None,
-        timeout: float = 600.0,
-        headers: Mapping[str, str] | None = None,
-        extra: Mapping[str, Any] | None = None,
-        provider: str = "openai",
-    ) -> None:
-        super().__init__(
-            name, base_url=base_url, api_key=api_key, context_window=context_window, stream=stream, on_text=on_text,
-            timeout=timeout, headers=headers, extra=extra,
-        )  # fmt: skip
-        self.provider = provider
-        self._limit = {"max_tokens" if base_url else "max_completion_tokens": max_tokens}
-        self._sends_cache_key = base_url is None
 
     def _request(self, messages: Sequence[Message], tools: Sequence[Json], *, streamed: bool) -> Json:
-        stream_options = {"include_usage": True} if streamed else None
         return self._body({
-            "messages": list(messages), "tools": list(tools) or None, "stream_options": stream_options, **self._limit,
-            "prompt_cache_key": _cache_key() if self._sends_cache_key else None,
+            "messages": list(messages), "tools": list(tools) or None, "prompt_cache_key": self._cache_key(),
+            "max_completion_tokens" if self._asks_openai else "max_tokens": self._max_tokens,
+            "stream_options": {"include_usage": True} if streamed else None,
         }, streamed=streamed)  # fmt: skip
 
     async def _ask(self, client: Any, request: Json, on_text: OnText | None) -> ModelReply:
@@ -85,12 +60,6 @@ class OpenAIModel(SdkModel):
             async for chunk in answer:
                 await pass_on(streamed_reply.add(plain(chunk)), on_text)
         return streamed_reply.reply()
-
-
-def _cache_key() -> str | None:
-    """The same for all requests of a session, and nothing that says which: ids may name people."""
-    session = current_session.get()
-    return hashlib.blake2b(session.encode(), digest_size=16).hexdigest() if session else None
 
 
 def _read(answer: Json) -> ModelReply:
@@ -156,7 +125,7 @@ class _StreamedReply:
                     self._add_call(call)
             elif name != "role":
                 _join(self.message, name, value)
-        text = delta.get("content")
+        text = delta.get("content") or delta.get("refusal")
         return text if isinstance(text, str) else ""
 
     def _add_call(self, part: Json) -> None:

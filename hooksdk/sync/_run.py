@@ -13,12 +13,12 @@ from hooksdk import transcript as transcript_side
 from hooksdk.approvals import YES, Approval, ApprovalRequest
 from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog, T
-from hooksdk.formats import GivenMessage, GivenTools, MessageFormat, SdkObject
+from hooksdk.formats import GivenMessage, GivenTools, MessageFormat, ProviderJson, SdkObject
 from hooksdk.hooks import RunInfo
 from hooksdk.records import CallStatus
 from hooksdk.run import PreparedMessages
 from hooksdk.sync._portal import Opened, Twin
-from hooksdk.tools import Tool
+from hooksdk.tools import Deferral, Tool
 
 
 class Results(Twin[transcript_side.Results]):
@@ -26,9 +26,10 @@ class Results(Twin[transcript_side.Results]):
     by its call id. Unknown or ambiguous references raise `UnknownResult` with the nearest handles.
     """
 
-    def list(self) -> Sequence[ResultInfo]:
-        """All results, oldest first, without their bodies."""
-        return self._do("list")
+    def list(self, *, arguments: bool = False) -> Sequence[ResultInfo]:
+        """All results, oldest first, without their bodies. With `arguments` also the long arguments of each call, before its
+        result: they are read, trimmed and restored in the same way, by handles such as `r17.content`."""
+        return self._do("list", arguments=arguments)
 
     def message_tokens(self) -> builtins.list[int]:
         """The size of each stored message as the model sees it, in tokens, at the index that `ResultInfo.position` names:
@@ -205,6 +206,12 @@ class Run(Opened[run_side.Run]):
         return self._read("offered")
 
     @property
+    def definitions(self) -> list[ProviderJson]:
+        """What is offered now as the `tools` of a request, with what is declared to the provider without being shown, where a
+        plugin does that (`session.run(deferral=...)`); else `run.format.tools(run.offered)`. Ask after `prepare_messages`."""
+        return self._read("definitions")
+
+    @property
     def stats(self) -> dict[str, Any]:
         """Counters of this run so far: `docs/reference/stats.md` names them."""
         return self._read("stats")
@@ -281,9 +288,10 @@ class Run(Opened[run_side.Run]):
         with self._block("compaction") as value:
             yield Compaction(value, self.portal)
 
-    def retry(self) -> None:
-        """Begin the next attempt, such as with another model: resolve the tools anew, then go on."""
-        self._call("retry")
+    def retry(self, *, deferral: Deferral | None = None, reason: str = "") -> None:
+        """Begin the next attempt, such as with another model: resolve the tools anew, then go on. `deferral` takes the place of
+        what was said when the run began, such as `off` for a provider that refused declared tools. The trace has the `reason`."""
+        self._call("retry", deferral=deferral, reason=reason)
 
     def pause(self, reason: str) -> None:
         """Let the run end as `paused` when the block is left: calls without a result stay open for the next run."""

@@ -20,7 +20,7 @@ from hooksdk.sync._host import OpenedHost
 from hooksdk.sync._plain import Approver, PlainModel, as_async, as_model
 from hooksdk.sync._portal import Opened
 from hooksdk.sync._run import Results, Run, Storage
-from hooksdk.tools import Expose, Tool
+from hooksdk.tools import Deferral, Expose, Tool
 from hooksdk.transcript import DrainReport, Store
 
 
@@ -134,6 +134,7 @@ class Session(Opened[session_side.Session]):
         transcript: bool = True,
         withhold: Callable[[Tool], str | None] | None = None,
         expose: Expose | None = None,
+        deferral: Deferral | None = None,
     ) -> Run:
         """A run of this session, to use as `with session.run(...) as run`.
 
@@ -143,7 +144,8 @@ class Session(Opened[session_side.Session]):
         subagent. `approver` answers in this run, in the place of the host's. `transcript=False` is for a host without a model: calls
         go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
         tool, plugins' own among them: one that it answers a reason for is not granted to this run. `expose` is how a client that
-        lists the tools is shown them, for the plugins that search (`AssembleTools.expose`). Entering raises `RunAlreadyOpen`,
+        lists the tools is shown them, for the plugins that search (`AssembleTools.expose`). `deferral` says whether your requests
+        have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. Entering raises `RunAlreadyOpen`,
         `RunBlocked` or `PolicyFailed`."""
         return Run(
             self._do(
@@ -162,6 +164,7 @@ class Session(Opened[session_side.Session]):
                 transcript=transcript,
                 withhold=withhold,
                 expose=expose,
+                deferral=deferral,
             ),
             self.portal,
         )
@@ -291,7 +294,7 @@ def run_agent(
 ) -> Outcome:
     """Run the agent until it answers without calling a tool, or a limit is reached.
 
-    `model` is a model, or the name of one as `"openai:gpt-5"` or `"anthropic:claude-sonnet-5-5"`, whose key is found in the
+    `model` is a model, or the name of one as `get_model` takes it, such as `"openai:gpt-5"`, whose key is found in the
     environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause
     left open. `system` is recorded when the session has no messages yet. `tools` are those of `Run.resolve_tools`: functions,
     `Tool`s, a provider's JSON; or a function that answers them, which is asked again for each attempt. `approver` answers in

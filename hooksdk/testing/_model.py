@@ -11,8 +11,9 @@ from typing import Any, final
 from hooksdk import schema
 from hooksdk.agent import ModelReply
 from hooksdk.calls import ToolCall
-from hooksdk.formats import Message, MessageFormat, get_format
+from hooksdk.formats import HasDeferral, Message, MessageFormat, get_format
 from hooksdk.formats.kit import replies_in, with_call_ids
+from hooksdk.values import as_list
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ class ScriptedModel:
         """The script's reply to these messages."""
         turn = read_turn(self._message_format, len(self.turns) + 1, messages, tools)
         self.turns.append(turn)
-        answer = _as_reply(await self._ask(turn))
+        answer = as_reply(await self._ask(turn))
         calls = [ToolCall(one.id or self._next_id(), one.tool, one.arguments) for one in answer.calls]
         message, *more = self._message_format.reply_messages(answer.text, calls)
         estimate = {
@@ -219,7 +220,10 @@ def read_turn(
         for one in with_call_ids(message_format.results(message), calls)
     ]
     prompts = (message_format.text(message) for message in reversed(messages) if message.get("role") == "user")
-    definitions = [_definition(one) for tool in tools for one in _functions(tool)]
+    seen = message_format.references(messages) if isinstance(message_format, HasDeferral) else ()
+    shown = [tool for tool in tools if not tool.get("defer_loading") or tool.get("name") in seen]
+    declared = [tool for message in messages for tool in as_list(message.get("tools"))]
+    definitions = [_definition(one) for tool in [*shown, *declared] for one in _functions(tool)]
     return Turn(
         number=number, messages=list(messages), tools=list(tools), prompt=next((text for text in prompts if text), ""),
         results=results, definitions={one["name"]: one for one in definitions if one["name"]},
@@ -227,7 +231,10 @@ def read_turn(
 
 
 def _functions(tool: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The functions in one entry of a request's tools; those of a namespace go by `NAMESPACE.NAME`."""
+    """The functions in one entry of a request's tools; those of a namespace go by `NAMESPACE.NAME`, a search that the client
+    executes by `tool_search`."""
+    if tool.get("type") == "tool_search":
+        return [{"name": "tool_search", **tool}]
     if tool.get("type") == "namespace":
         return [{**one, "name": f"{tool['name']}.{one['name']}"} for one in tool.get("tools", ())]
     return tool.get("functionDeclarations", [tool])
@@ -241,7 +248,8 @@ def _definition(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "description": description, "parameters": parameters}
 
 
-def _as_reply(answer: Answer) -> Reply:
+def as_reply(answer: Answer) -> Reply:
+    """What a script answered, as a reply."""
     if isinstance(answer, Reply):
         return answer
     if isinstance(answer, str):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hooksdk import schema
+from hooksdk.calls import ToolCall
 from hooksdk.costs import Usage
 from hooksdk.formats import Message
+from hooksdk.testing._model import Reply, Turn
 from hooksdk.testing._pieces import pieces
 from hooksdk.testing._wire_responses import responses_answer, responses_events, responses_messages
+from hooksdk.values import as_list, is_object
 
 Body = dict[str, Any]
 
@@ -34,19 +37,49 @@ def sent_messages(format_name: str, body: Mapping[str, Any]) -> list[Message]:
     return messages
 
 
-def error_body(format_name: str, status: int, text: str, code: str | None = None) -> Body:
+def own_messages(answer: object) -> list[Message]:
+    """The messages of an answer that a script writes in the provider's shape, one or a list; none of any other."""
+    return [answer] if is_object(answer) else [each for each in as_list(answer) if is_object(each)]
+
+
+def calls_in(reply: Reply, turn: Turn, body: Body, format_name: str, next_id: Callable[[], str]) -> list[ToolCall]:
+    """The calls of a reply as a model of this provider makes them: of Responses a search that the client executes, and a tool in a
+    namespace."""
+    calls = [ToolCall(one.id or next_id(), one.tool, one.arguments) for one in reply.calls]
+    if format_name != "openai-responses":
+        return calls
+    searches = any(tool.get("type") == "tool_search" for tool in body.get("tools") or ())
+    return [_of_responses(call, turn.offered, searches=searches) for call in calls]
+
+
+def _of_responses(call: ToolCall, names: Sequence[str], *, searches: bool) -> ToolCall:
+    if searches and call.name == "tool_search":
+        return ToolCall(f"tool_search:{call.id}", call.name, call.arguments)
+    inside = [name for name in names if name.rpartition(".")[2] == call.name]
+    return ToolCall(call.id, inside[0], call.arguments) if call.name not in names and len(inside) == 1 else call
+
+
+def error_body(format_name: str, status: int, text: str, code: str | None = None, param: str | None = None) -> Body:
     """The body of a refusal. A code of its own is the type of an error in Anthropic's API, which has no codes."""
     kind = _ERRORS.get(status, "api_error")
     if format_name == "anthropic":
         return {"type": "error", "error": {"type": code or kind, "message": text}}
-    return {"error": {"message": text, "type": kind, "param": None, "code": code}}
+    return {"error": {"message": text, "type": kind, "param": param, "code": code}}
 
 
 def error_event(format_name: str, body: Body) -> str:
     """The same inside a stream."""
     name = "event: error\n" if format_name in ("anthropic", "openai-responses") else ""
     if format_name == "openai-responses":
-        body = {"type": "error", "param": None, "sequence_number": 0, **body["error"]}
+        error = body["error"]
+        code = error["code"] or error["type"]
+        body = {
+            "type": "error",
+            "sequence_number": 0,
+            "code": code,
+            "message": error["message"],
+            "param": error["param"],
+        }
     return f"{name}data: {_line(body)}\n\n"
 
 

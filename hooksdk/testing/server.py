@@ -33,19 +33,28 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from types import TracebackType
-from typing import Any, Literal, Self, final
+from typing import Any, Literal, Self, cast, final
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from hooksdk.calls import ToolCall
 from hooksdk.costs import MarkedCache, PrefixCache, PromptCache
 from hooksdk.formats import FORMATS, Message, get_format
 from hooksdk.formats.prompt_cache import request_blocks
-from hooksdk.testing._model import Answer, Call, Reply, Turn, read_turn
-from hooksdk.testing._wire import answer_body, answer_events, error_body, error_event, sent_messages
+from hooksdk.testing._model import Answer, Reply, Turn, as_reply, read_turn
+from hooksdk.testing._wire import (
+    answer_body,
+    answer_events,
+    calls_in,
+    error_body,
+    error_event,
+    own_messages,
+    sent_messages,
+)
+from hooksdk.testing._wire_refusals import refusal_of
 
 __all__ = ["Fault", "ScriptedServer", "SeenRequest", "ServerScript", "cut", "garble", "hang", "interrupt", "refuse"]
 
@@ -63,7 +72,7 @@ class Fault:
     """Something that goes wrong; made by `refuse`, `interrupt`, `hang`, `cut` and `garble`."""
 
     kind: Literal["refuse", "interrupt", "hang", "cut", "garble"]
-    answer: Answer | Message = ""
+    answer: Answer | Message | Sequence[Message] = ""
     """What the server was about to say."""
     status: int = 200
     retry_after: float | str | None = None
@@ -99,9 +108,10 @@ def garble(answer: Answer | Message = "This is garbled.") -> Fault:
     return Fault(kind="garble", answer=answer)
 
 
-ServerAnswer = Answer | Message | Fault
+ServerAnswer = Answer | Message | Sequence[Message] | Fault
 ServerScript = Callable[[Turn], ServerAnswer | Awaitable[ServerAnswer]] | Sequence[ServerAnswer]
-"""As for `ScriptedModel`; an answer may also be a whole message in the provider's shape, or a `Fault`."""
+"""As for `ScriptedModel`; an answer may also be a whole message in the provider's shape, a list of Responses' items, or a
+`Fault`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,8 +133,9 @@ class ScriptedServer:
 
     The script is that of a `ScriptedModel`: a function of the `Turn`, or a list of answers. A plain function is called in
     a thread of the server, one call at a time; an async one in the event loop of the test, asyncio's or trio's. It may
-    also answer with a `Fault`, or with a whole message in the provider's shape. An exception that it raises reaches
-    the client as status 400, and raised again when the `async with` block ends without an error of its own.
+    also answer with a `Fault`, or with a whole message in the provider's shape: of Responses an item, a list of them, or a
+    whole `response`. An exception that it raises reaches the client as status 400, and raised again when the `async with`
+    block ends without an error of its own. What OpenAI is known to refuse at `/v1/responses` is refused in its words.
 
     Where a reply names no usage, its prompt is counted as the provider's cache would (`hooksdk.costs`): what it held, and
     what it took.
@@ -142,7 +153,7 @@ class ScriptedServer:
             name: MarkedCache() if name == "anthropic" else PrefixCache() for name in FORMATS
         }
         self._errors: list[Exception] = []
-        self._calls = 0
+        self._next_id: Callable[[], str] = map("c{}".format, count(1)).__next__
         self._one_at_a_time = threading.Lock()
         self._portal = anyio.from_thread.BlockingPortal()
         self._http: _Http | None = None
@@ -208,8 +219,10 @@ class ScriptedServer:
         message_format = get_format(format_name)
         with self._one_at_a_time:
             self.requests.append(request)
+            if refusal := refusal_of(format_name, request.body, request.headers):
+                return refuse(refusal.status), error_body(format_name, 400, refusal.text, refusal.code, refusal.param)
             messages = sent_messages(format_name, request.body)
-            turn = read_turn(message_format, len(self.requests), messages, request.body.get("tools") or ())
+            turn = read_turn(message_format, len(self.turns) + 1, messages, request.body.get("tools") or ())
             self.turns.append(turn)
             try:
                 answer = self._ask(turn)
@@ -217,13 +230,13 @@ class ScriptedServer:
                 if self._http is not None and not self._http.over.is_set():
                     self._errors.append(error)
                 answer = refuse(400, text=f"The script raised {type(error).__name__}: {error}")
-            fault = answer if isinstance(answer, Fault) else None
-            answer = answer.answer if isinstance(answer, Fault) else answer
+            fault, answer = (answer, answer.answer) if isinstance(answer, Fault) else (None, answer)
             if fault and fault.kind == "refuse":
                 return fault, error_body(format_name, fault.status, fault.text, fault.code)
-            reply = _as_reply(answer)
-            calls = [ToolCall(one.id or self._next_id(), one.tool, one.arguments) for one in reply.calls]
-            messages = [answer] if isinstance(answer, dict) else message_format.reply_messages(reply.text, calls)
+            own = own_messages(answer)
+            reply = Reply() if own else as_reply(cast("Answer", answer))
+            calls = calls_in(reply, turn, request.body, format_name, self._next_id)
+            messages = own or message_format.reply_messages(reply.text, calls)
             used = self._caches[format_name].send(request_blocks(format_name, request.body))
             return fault, answer_body(
                 format_name, request.body, messages, turn.number, reply.usage, reply.stop_reason, used
@@ -246,21 +259,9 @@ class ScriptedServer:
             task.cancel()
         return task.result()
 
-    def _next_id(self) -> str:
-        self._calls += 1
-        return f"c{self._calls}"
-
 
 async def _await(answer: Awaitable[ServerAnswer]) -> ServerAnswer:
     return await answer
-
-
-def _as_reply(answer: Answer | Message) -> Reply:
-    if isinstance(answer, (Reply, str)):
-        return Reply(answer) if isinstance(answer, str) else answer
-    if isinstance(answer, dict):
-        return Reply()
-    return Reply(calls=[answer] if isinstance(answer, Call) else answer)
 
 
 _Answering = Callable[[SeenRequest, str], tuple[Fault | None, dict[str, Any]]]

@@ -45,14 +45,19 @@ class NotTrimmed(HookSDKError, ValueError):
     """A result that cannot be trimmed; the text says which and why."""
 
 
-def list_results(messages: Sequence[GivenMessage], format: str | MessageFormat | None = None) -> list[ResultInfo]:  # noqa: A002 - the field's own word
+def list_results(
+    messages: Sequence[GivenMessage],
+    format: str | MessageFormat | None = None,  # noqa: A002 - the field's own word
+    *,
+    arguments: bool = False,
+) -> list[ResultInfo]:
     """The tool results in these messages, oldest first, without their bodies: sizes, tools, and whether each can be trimmed.
+    With `arguments` also the long arguments of each call, before its result: `read` and `trim` take their handles as well.
 
     `format` is a name or a format of your own; None guesses it. Raises `ConfigError` with the place of a message that is not
     of the format.
     """
-    ledger = _ledger(messages, format)
-    return [ledger.info(record) for record in ledger.records]
+    return _ledger(messages, format).infos(arguments=arguments)
 
 
 def read(messages: Sequence[GivenMessage], reference: str, format: str | MessageFormat | None = None) -> ToolResult:  # noqa: A002

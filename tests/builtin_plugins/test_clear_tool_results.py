@@ -88,6 +88,28 @@ async def test_excluded_tools_keep_their_results() -> None:
         assert trimmed(session) == []
 
 
+def write(path: str, content: str) -> str:
+    """Write a file."""
+    return f"{path}: {len(content)} characters"
+
+
+@pytest.mark.parametrize(
+    ("settings", "handles"),
+    [
+        ({}, []),
+        ({"clear_arguments": True}, ["r1.content", "r2.content", "r3.content"]),
+        ({"clear_arguments": True, "keep": 2}, ["r1.content", "r2.content"]),
+        ({"clear_arguments": True, "exclude_tools": ["write"]}, []),
+    ],
+)
+async def test_what_the_model_wrote_is_cleared_where_that_is_asked_for(
+    settings: dict[str, Any], handles: list[str]
+) -> None:
+    async with open_session(PLUGIN, tools=[write], config=config(cache_life=0, trigger=2_000, **settings)) as session:
+        await play(session, [*(call("write", path=f"{at}.md", content=LONG) for at in range(4)), "Written."])
+        assert [info.handle for info in session.results.list(arguments=True) if info.trimmed] == handles
+
+
 async def test_a_trigger_up_to_1_is_a_share_of_the_context_window() -> None:
     settings = config(cache_life=0, trigger=0.5)
     async with open_session(PLUGIN, tools=[fetch], config=settings) as session:

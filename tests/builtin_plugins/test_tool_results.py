@@ -151,6 +151,28 @@ async def test_a_trim_of_a_result_that_was_changed_meanwhile_is_told_in_the_next
         assert "last_trim" not in (await model.rows())[0]
 
 
+async def test_long_arguments_are_listed_trimmed_and_read_again_when_they_are_asked_for():
+    async with a_model() as model:
+        await model.fetch(LONG)
+        await model.run.record({"role": "assistant", "content": "Read."})
+        rows = await model.rows(with_arguments=True)
+        assert [(row["handle"], row["trimmable"]) for row in rows] == [("r1.text", True), ("r1", True)]
+        answer = await model.call("trim-tool-result", {"id": "r1.text"})
+        assert json.loads(answer.text)["status"] == "queued"
+        assert (await model.call("recall-tool-result", {"id": "r1.text"})).text == LONG
+
+
+async def test_a_call_that_repeats_the_note_of_an_argument_does_not_run():
+    async with a_model() as model:
+        await model.fetch(LONG)
+        await model.call("list-tool-results")
+        receipt = await model.session.results.trim("r1.text")
+        assert receipt.status == "queued"
+        result = await model.call("fetch", {"text": receipt.text})
+        assert result.is_error
+        assert "read it with recall-tool-result (r1.text) and write it whole" in result.text
+
+
 async def test_small_results_can_be_filtered_out():
     async with a_model() as model:
         await model.fetch("short")

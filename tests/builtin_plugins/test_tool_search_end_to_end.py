@@ -17,10 +17,11 @@ from hooksdk.formats import get_format
 from hooksdk.hooks import AfterToolCall, AfterToolsResolved
 from hooksdk.testing import Call, Turn, call, open_session, say
 from hooksdk.testing.server import ScriptedServer, SeenRequest
+from hooksdk.values import parse_arguments
 from tests.hooksdk.provider_rules import tool_violations, violations
-from tests.hooksdk.providers import FORMATS, model_of
+from tests.hooksdk.providers import FORMATS, model_of, sent
 
-NO_MARKS: dict[str, dict[str, Any]] = {"openai-chat": {}, "anthropic": {"cache": "off"}}
+NO_MARKS: dict[str, dict[str, Any]] = {"openai-chat": {}, "openai-responses": {}, "anthropic": {"cache": "off"}}
 """The definitions and messages are compared as they are, without the marks of the prompt cache."""
 from tests.measured import DATA
 
@@ -97,22 +98,15 @@ class Ran:
 
     def calls(self) -> list[tuple[str, object]]:
         """Name and arguments of each call as the stored transcript has them."""
-        replies = [message for message in self.stored if message["role"] == "assistant"]
-        if self.form == "anthropic":
-            blocks = [block for message in replies for block in message["content"] if block["type"] == "tool_use"]
-            return [(block["name"], block["input"]) for block in blocks]
-        functions = [one["function"] for message in replies for one in message.get("tool_calls", ())]
-        return [(function["name"], json.loads(function["arguments"])) for function in functions]
+        calls = [one for message in self.stored for one in get_format(self.form).calls(message)]
+        return [(one.name, parse_arguments(one.arguments)) for one in calls]
 
     def result(self, name: str) -> object:
         """What the stored transcript has as the result of the one call that the model made by this name."""
         called = [at for at, (written, _) in enumerate(self.calls()) if written == name]
         assert len(called) == 1, f"{name} was called {len(called)} times"
-        results = [message for message in self.stored if message["role"] == "tool"]
-        if self.form == "anthropic":
-            users = [message["content"] for message in self.stored if message["role"] == "user"]
-            results = [block for blocks in users if not isinstance(blocks, str) for block in blocks]
-        return results[called[0]]["content"]
+        results = [one for message in self.stored for one in get_format(self.form).results(message)]
+        return results[called[0]].content
 
 
 async def play(form: str, enabled: str, folder: Path) -> Ran:
@@ -170,7 +164,7 @@ async def search(form: str, anyio_backend: str, tmp_path_factory: pytest.TempPat
 
 def names_sent(request: SeenRequest, form: str) -> list[str]:
     tools: list[Json] = request.body["tools"]
-    return [one["name"] if form == "anthropic" else one["function"]["name"] for one in tools]
+    return [one["function"]["name"] if form == "openai-chat" else one["name"] for one in tools]
 
 
 async def test_both_modes_reach_the_same_tool_with_the_same_arguments(direct: Ran, search: Ran) -> None:
@@ -197,7 +191,7 @@ async def test_what_is_sent_in_either_mode_is_what_the_provider_takes(direct: Ra
     assert tool_violations(form, direct.requests[0].body["tools"][::30]) == []  # a sample: its rules take their time
     assert tool_violations(form, search.requests[0].body["tools"]) == []
     for request in (*direct.requests, *search.requests):
-        assert violations(form, request.body["messages"]) == []
+        assert violations(form, sent(request)) == []
 
 
 async def test_search_sends_several_times_less_although_it_takes_two_more_turns(direct: Ran, search: Ran) -> None:
@@ -251,13 +245,13 @@ async def test_the_stored_transcript_keeps_what_the_model_wrote_and_the_same_res
     ]
     assert direct.result(TARGET) == search.result("tool_call")
     assert direct.result("read_file") == search.result("read_file")
-    assert direct.stored[-1] == search.stored[-1]
+    assert direct.text == search.text
 
 
 async def test_the_next_request_carries_the_transcript_as_it_is_stored(search: Ran, form: str) -> None:
     """With Anthropic the system message is a field of its own."""
-    stored = [message for message in search.stored if form == "openai-chat" or message["role"] != "system"]
-    assert search.requests[-1].body["messages"] == stored[:-1]
+    stored = [message for message in search.stored if form != "anthropic" or message["role"] != "system"]
+    assert sent(search.requests[-1]) == stored[:-1]
 
 
 # The twenty tools

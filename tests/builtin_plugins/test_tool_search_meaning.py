@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from builtin_plugins.tool_search import ToolSearch
+from builtin_plugins.tool_search._nearest.hits import nearest
 from builtin_plugins.tool_search._ranking.meaning import missing_package
-from builtin_plugins.tool_search._reach import nearest
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, MeaningRanker, load_ranker
 from tests.builtin_plugins.searching import CATALOG, searching
 from tests.measured import RETRIEVAL
@@ -43,7 +43,7 @@ def test_words_still_decide_where_they_are_shared() -> None:
 
 @pytest.mark.parametrize("prompt", ["thanks, that is great", "somewhere to live"])
 def test_what_the_meaning_alone_finds_is_not_shown_unasked(prompt: str) -> None:
-    assert nearest(MeaningRanker(TOOLS), [prompt], 6) == []
+    assert nearest(MeaningRanker(TOOLS), prompt, 6) == []
 
 
 @pytest.mark.parametrize(("query", "limit"), [("", 5), ("\0 \u2028", 5), ("send", 0)])

@@ -13,8 +13,9 @@ import pytest
 from searching import BRIDGE, CREATE_ISSUE, GET_FORECAST, READ_FILE, SEND_EMAIL, configuration, filler, make
 
 from builtin_plugins.tool_search import ToolSearch
+from builtin_plugins.tool_search._nearest.hits import nearest, steps
 from builtin_plugins.tool_search._ranking.indexes import Indexes
-from builtin_plugins.tool_search._reach import Reach, nearest, steps
+from builtin_plugins.tool_search._reach import Reach
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, Ranked, load_ranker
 from hooksdk import Host, MemoryStore, PluginState, Run, Session, Tool, ToolCall, hooks
 from hooksdk.catalog import build_catalog
@@ -167,7 +168,7 @@ def test_a_hit_of_a_ranker_that_tells_no_evidence_is_prefetched() -> None:
         def search(self, query: str, limit: int) -> list[Ranked]:
             return [Ranked("told", 1.0, weak=False, evidence=0.1), Ranked("untold", 0.5, weak=False)][:limit]
 
-    assert nearest(Names(), ["Why is the sky blue?"], 6) == ["untold"]
+    assert [hit.name for hit in nearest(Names(), "Why is the sky blue?", 6)] == ["untold"]
 
 
 async def test_a_tool_that_does_not_fit_the_budget_is_passed_over_for_the_next_smaller_one() -> None:

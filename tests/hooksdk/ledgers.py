@@ -42,9 +42,10 @@ async def play_steps(transcript: Transcript, steps: list[tuple[Any, ...]], form:
     first = transcript.count + 1
     await transcript.append([form.user("begin")])
     for number, (kind, *details) in enumerate(steps, first):
-        handles = [info.handle for info in transcript.list_results()]
+        handles = [info.handle for info in transcript.list_results(arguments=True)]
         if kind == "turn":
             calls = [call(number, "same" if details[1] else f"c{number}-{each}", f"tool{each}") for each in range(3)]
+            calls[1].arguments["text"] = f"{number} " * 300
             await transcript.append(form.reply_messages("", calls))
             order: list[int] = details[0][: 3 if number % 4 else 2]
             for each in order:
@@ -82,7 +83,7 @@ def knowledge(ledger: Ledger) -> dict[str, Any]:
         "facts": ledger.facts.dump(),
         "records": [{row: getattr(record, row) for row in rows} for record in ledger.records],
         "marks": [repr(record.marks) for record in ledger.records],
-        "infos": [asdict(ledger.info(record)) for record in ledger.records],
+        "infos": [asdict(info) for info in ledger.infos(arguments=True)],
         "bodies": [repr(ledger.body(record)) for record in ledger.records],
         "slots": [repr([getattr(slot, name) for name in slots]) for slot in ledger.slots],
         "states": json.dumps(ledger.states, sort_keys=True),

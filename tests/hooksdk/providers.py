@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,21 +10,38 @@ from typing import Any
 from hooksdk import Session, Tool
 from hooksdk.models.anthropic import AnthropicModel
 from hooksdk.models.openai import OpenAIModel
+from hooksdk.models.openai_responses import OpenAIResponsesModel
 from hooksdk.testing import Turn
-from hooksdk.testing.server import ScriptedServer, ServerScript
+from hooksdk.testing.server import ScriptedServer, SeenRequest, ServerScript
 from tests.hooksdk.provider_rules import tool_violations, violations
 
 Json = dict[str, Any]
-Model = OpenAIModel | AnthropicModel
+Model = OpenAIModel | OpenAIResponsesModel | AnthropicModel
 USER: list[Json] = [{"role": "user", "content": "hi"}]
-FORMATS = ["openai-chat", "anthropic"]
+FORMATS = ["openai-chat", "openai-responses", "anthropic"]
+
+
+def sdk_of(form: str) -> Any:
+    """The SDK that its models use."""
+    return importlib.import_module("anthropic" if form == "anthropic" else "openai")
 
 
 def model_of(server: ScriptedServer, form: str, **options: Any) -> Model:
     """A model of the format that talks to the server."""
     if form == "anthropic":
         return AnthropicModel("any", base_url=server.anthropic_url, api_key="none", **options)
-    return OpenAIModel("any", base_url=server.openai_url, api_key="none", **options)
+    kind = OpenAIResponsesModel if form == "openai-responses" else OpenAIModel
+    return kind("any", base_url=server.openai_url, api_key="none", **options)
+
+
+def sent(request: SeenRequest) -> list[Json]:
+    """The messages of a request."""
+    return messages_of(request.body)
+
+
+def messages_of(body: Json) -> list[Json]:
+    """The messages in the body of a request."""
+    return body["input" if "input" in body else "messages"]
 
 
 class Setting:
@@ -38,7 +56,7 @@ class Setting:
     def check(self) -> None:
         """Everything that was sent is what the provider would take."""
         for request in self.server.requests:
-            assert violations(self.form, request.body["messages"]) == []
+            assert violations(self.form, sent(request)) == []
             assert tool_violations(self.form, request.body.get("tools", [])) == []
             assert request.body.get("stream", False) is self.stream
 

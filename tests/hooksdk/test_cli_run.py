@@ -73,7 +73,7 @@ def add_up(turn: Turn) -> Any:
 # What it prints, and where
 
 
-@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+@pytest.mark.parametrize("provider", ["openai", "openai-responses", "anthropic"])
 async def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(provider: str, tmp_path: Path) -> None:
     servers = write_servers(tmp_path / "mcp.json")
     async with ScriptedServer(add_up) as server:
@@ -92,9 +92,10 @@ async def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(provider:
     )
 
 
-async def test_the_last_line_says_what_was_paid_and_of_which_day_the_price_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("provider", ["openai", "openai-responses"])
+async def test_the_last_line_says_what_was_paid_and_of_which_day_the_price_is(provider: str, tmp_path: Path) -> None:
     async with ScriptedServer(["Fine.", "Still fine."]) as server:
-        model = ["--model", "openai:gpt-5"]
+        model = ["--model", f"{provider}:gpt-5"]
         done = await hooksdk("run", *model, "How are you?", folder=tmp_path, server=server)
         told = await hooksdk("run", *model, "--continue", "--json", "And now?", folder=tmp_path, server=server)
     price = r"\$0\.\d{4} by genai-prices [\d.]+ of 20\d\d-\d\d-\d\d"
@@ -302,12 +303,17 @@ async def test_several_files_of_servers_are_started_together(tmp_path: Path) -> 
     assert {"plain__add", "other__add"} <= set(server.turns[0].offered)
 
 
-async def test_a_reply_that_was_cut_off_is_said(tmp_path: Path) -> None:
-    async with ScriptedServer([Reply("Once upon", stop_reason="length")]) as server:
-        done = await hooksdk("run", *MODEL, "--max-tokens", "2", "Tell.", folder=tmp_path, server=server)
+@pytest.mark.parametrize(
+    ("provider", "reason", "limit"),
+    [("openai", "length", "max_tokens"), ("openai-responses", "max_output_tokens", "max_output_tokens")],
+)
+async def test_a_reply_that_was_cut_off_is_said(provider: str, reason: str, limit: str, tmp_path: Path) -> None:
+    async with ScriptedServer([Reply("Once upon", stop_reason=reason)]) as server:
+        arguments = ("--model", f"{provider}:any", "--max-tokens", "2", "Tell.")
+        done = await hooksdk("run", *arguments, folder=tmp_path, server=server)
     assert done.out == "Once upon\n"
     assert "cut off     the model's reply reached its limit of tokens" in done.err
-    assert server.requests[0].body["max_tokens"] == 2
+    assert server.requests[0].body[limit] == 2
 
 
 @pytest.mark.parametrize(
@@ -315,6 +321,7 @@ async def test_a_reply_that_was_cut_off_is_said(tmp_path: Path) -> None:
     [
         ("openai", "", False),
         ("openai", Reply("", stop_reason="content_filter"), True),
+        ("openai-responses", Reply("", stop_reason="content_filter"), True),
         ("anthropic", Reply("", stop_reason="refusal"), True),
     ],
 )
@@ -610,7 +617,7 @@ async def test_a_wrong_setting_of_the_project_ends_it_with_3(tmp_path: Path) -> 
     ("arguments", "told"),
     [
         (("--model", "opnai:x", "Go."), "there is no provider 'opnai'. Did you mean 'openai'?"),
-        (("--model", "mine:x", "Go."), "there is no provider 'mine'. Known: openai, anthropic"),
+        (("--model", "mine:x", "Go."), "there is no provider 'mine'. Known: openai, openai-responses, anthropic"),
         (("--model", "gpt-5", "Go."), "'gpt-5' is not PROVIDER:NAME, such as openai:gpt-5"),
         (("--model", "openai:", "Go."), "'openai:' is not PROVIDER:NAME"),
         (("Go.",), "--model: give one"),

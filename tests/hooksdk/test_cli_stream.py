@@ -24,6 +24,7 @@ from warm import CAN_FORK, start
 from hooksdk.testing import Turn, call, say
 from hooksdk.testing.server import ScriptedServer, cut, hang
 from tests.hooksdk.provider_rules import violations
+from tests.hooksdk.providers import sent
 
 pytestmark = [
     pytest.mark.heavy,
@@ -38,6 +39,8 @@ from hooksdk.hooks import BeforeToolCall, Block
 def judge(event: BeforeToolCall) -> Block:
     return Block("no sums")
 """
+PROVIDERS = {"openai": "openai-chat", "openai-responses": "openai-responses", "anthropic": "anthropic"}
+"""What `--model` names, and the format of its messages."""
 STEERING = "\x1b[2Jevil\x1b]0;title\x07\u202e"
 
 
@@ -93,7 +96,7 @@ async def on_terminal(
     return code, re.sub(r"\x1b\[[\d;]*m", "", shown)
 
 
-@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_the_words_stand_there_as_they_come_and_each_once(provider: str, tmp_path: Path) -> None:
     servers = write_servers(tmp_path / "mcp.json")
     async with ScriptedServer(add_up) as server:
@@ -193,7 +196,7 @@ async def test_a_stream_that_breaks_off_is_said_and_the_answer_comes_anew(tmp_pa
     assert "Once." in lines[notice:]
 
 
-@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+@pytest.mark.parametrize("provider", PROVIDERS)
 async def test_ctrl_c_in_the_middle_of_the_words_leaves_a_session_that_goes_on(provider: str, tmp_path: Path) -> None:
     servers = write_servers(tmp_path / "mcp.json")
     script: list[Any] = [say("I add.", call("add", a=2, b=3)), hang("Once upon a time there was a"), "Here I am."]
@@ -205,9 +208,8 @@ async def test_ctrl_c_in_the_middle_of_the_words_leaves_a_session_that_goes_on(p
         assert re.search(r"^Once.*$", shown, re.MULTILINE), "what came so far stands there, and ends its line"
         done = await hooksdk("run", *kept, "Are you there?", folder=tmp_path, server=server)
         assert (done.code, done.out) == (0, "Here I am.\n")
-        form = "anthropic" if provider == "anthropic" else "openai-chat"
         for request in server.requests:
-            assert violations(form, request.body["messages"]) == []
+            assert violations(PROVIDERS[provider], sent(request)) == []
 
 
 async def test_two_equal_calls_in_one_turn_are_told_apart(tmp_path: Path) -> None:

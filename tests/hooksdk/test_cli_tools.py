@@ -245,15 +245,18 @@ async def test_a_prompt_shows_what_is_prefetched_for_it_and_what_the_first_reque
     servers = write_servers(tmp_path / "mcp.json", house=HOUSE)
     asked = ("tools", "search", "--as-prompt", "please sweep the cellar", "--mcp", servers)
     told = (await hooksdk(*asked, "--json", folder=tmp_path)).json()
-    names = [tool["name"] for tool in told["prefetched"]]
-    assert names[0] == "sweep_cellar"
-    assert len(names) == 6
+    assert [tool["name"] for tool in told["prefetched"]] == ["sweep_cellar"]
     tokens = told["tokens"]
     assert tokens["prefetched"] == sum(tool["tokens"] for tool in told["prefetched"]) <= 2_000
-    assert tokens["request"] == tokens["without_prefetch"] + tokens["prefetched"] < tokens["all_shown"]
+    assert (
+        tokens["request"] == tokens["without_prefetch"] + tokens["prefetched"] + tokens["added"] < tokens["all_shown"]
+    )
+    (behind,) = told["added"]
     lines = (await hooksdk(*asked, folder=tmp_path)).out.splitlines()
     assert lines[1].split()[:2] == ["house", "sweep_cellar"]
-    assert lines[-3].startswith(f"prefetched   6 tools, {tokens['prefetched']:,} tokens, beside the bridge's ")
+    assert f"behind the prompt, in this request alone ({tokens['added']:,} tokens):" in lines
+    assert f"  {behind.splitlines()[-1]}" in lines
+    assert lines[-3].startswith(f"prefetched   1 tool, {tokens['prefetched']:,} tokens, beside the bridge's ")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from transcripts import ANTHROPIC, OPENAI, body, call, history, opened
+from transcripts import ANTHROPIC, OPENAI, RESPONSES, body, call, history, opened
 
 from hooksdk import schema
 from hooksdk.calls import ResultInfo, ToolResult
@@ -245,6 +245,27 @@ def test_the_estimate_is_what_the_replay_then_finds(form: MessageFormat) -> None
     saved = replay(messages, form).price - replay(messages, form, once).price
     ((cost, later),) = estimates
     assert saved == pytest.approx(cost.gain(later), rel=0.02)
+
+
+@pytest.mark.parametrize("form", [OPENAI, RESPONSES], ids=["openai-chat", "openai-responses"])
+def test_a_reply_is_one_request_however_many_items_it_has_and_a_run_ends_behind_one_without_calls(
+    form: MessageFormat,
+) -> None:
+    calls = [call(number) for number in range(2)]
+    reply = form.reply_messages("I read both.", calls)
+    if form is RESPONSES:
+        reasoning: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+        reply = [reasoning, *reply[1:], reply[0]]
+    results = form.result_messages([(one, ToolResult(LONG)) for one in calls])
+    messages = [form.user("Read."), *reply, *results, *form.reply_messages("Done.")]
+    ends: list[bool] = []
+
+    def watch(moment: Moment) -> list[str]:
+        ends.append(moment.agent_end)
+        return []
+
+    assert replay(messages, form, watch).requests == 2
+    assert ends == [False, False, True]
 
 
 def test_policies_differ_in_when_they_trim() -> None:

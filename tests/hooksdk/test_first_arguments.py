@@ -20,6 +20,7 @@ from hooksdk.errors import ConfigError, HookUseError, ToolSchemaError, WrongArgu
 from hooksdk.models import get_model
 from hooksdk.models.anthropic import AnthropicModel
 from hooksdk.models.openai import OpenAIModel
+from hooksdk.models.openai_responses import OpenAIResponsesModel
 from hooksdk.testing import ScriptedModel, call, open_session, play
 from hooksdk.trimming import guess_format, list_results
 
@@ -208,6 +209,7 @@ DOORS: dict[str, Door] = {
     **{f"Limits({name}=)": plain(lambda value, name=name: Limits(**{name: value}))
        for name in ("turns", "tokens", "seconds", "parallel", "attempts", "reminders")},
     "OpenAIModel()": plain(OpenAIModel),
+    "OpenAIResponsesModel()": plain(OpenAIResponsesModel),
     "AnthropicModel()": plain(AnthropicModel),
     **{f"OpenAIModel({name}=)": plain(lambda value, name=name: OpenAIModel("gpt", **{name: value})) for name in MODEL_OPTIONS},
     "get_model()": plain(get_model),

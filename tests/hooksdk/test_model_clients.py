@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from hooksdk import Tool, ToolCall, hooks
+from hooksdk import Tool, hooks
 from hooksdk.agent import run_agent
 from hooksdk.formats import get_format
 from hooksdk.models.openai import OpenAIModel
 from hooksdk.testing import Call, Reply, Turn, call, open_session, say
+from hooksdk.values import parse_arguments
 from tests.hooksdk.provider_rules import violations
-from tests.hooksdk.providers import FORMATS, TOOLS, USER, Json, Serve, replies, serving
+from tests.hooksdk.providers import FORMATS, TOOLS, USER, Json, Serve, replies, sent, serving
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
@@ -48,10 +49,16 @@ async def test_a_reply_is_recorded_as_the_format_has_it(serve: Serve, form: str)
     form_object = get_format(form)
     async with setting.model() as model:
         reply = await model.reply(USER, form_object.tools(TOOLS))
-    calls = [ToolCall("c1", "read_file", {"path": "a"}), ToolCall("c2", "read_file", {"path": "ü"})]
-    assert reply.message == form_object.reply("Two files.", calls)
-    assert form_object.check(reply.message) is None
-    assert reply.stop_reason == ("tool_use" if form == "anthropic" else "tool_calls")
+    messages = [reply.message, *reply.more]
+    calls = [each for message in messages for each in form_object.calls(message)]
+    assert [form_object.check(message) for message in messages] == [None] * len(messages)
+    assert "".join(map(form_object.text, messages)) == "Two files."
+    assert [(one.id, one.name, parse_arguments(one.arguments)) for one in calls] == [
+        ("c1", "read_file", {"path": "a"}),
+        ("c2", "read_file", {"path": "ü"}),
+    ]
+    reasons = {"anthropic": "tool_use", "openai-chat": "tool_calls", "openai-responses": "completed"}
+    assert reply.stop_reason == reasons[form]
 
 
 async def test_usage_is_kept_without_nulls(serve: Serve, form: str):
@@ -64,12 +71,13 @@ async def test_usage_is_kept_without_nulls(serve: Serve, form: str):
 
 async def test_messages_and_tools_are_sent_as_they_are(serve: Serve, form: str):
     setting = serve(["ok"])
-    messages = [{"role": "user", "content": [{"type": "text", "text": "look", "cache_control": {"type": "ephemeral"}}]}]
+    kind = "input_text" if form == "openai-responses" else "text"
+    messages = [{"role": "user", "content": [{"type": kind, "text": "look", "cache_control": {"type": "ephemeral"}}]}]
     tools = get_format(form).tools(TOOLS)
     async with setting.model(**({"cache": "off"} if form == "anthropic" else {})) as model:
         await model.reply(messages, tools)
     (request,) = setting.server.requests
-    assert (request.body["model"], request.body["messages"], request.body["tools"]) == ("any", messages, tools)
+    assert (request.body["model"], sent(request), request.body["tools"]) == ("any", messages, tools)
 
 
 async def test_no_tools_are_no_empty_list(serve: Serve):
@@ -105,11 +113,12 @@ async def test_the_prose_is_told_as_it_comes(serve: Serve):
         assert (len(told) > 1, "".join(told)) == (True, "Once upon a time")
 
 
-async def test_the_limit_of_a_reply_goes_by_the_name_that_the_server_knows(serve: Serve):
+async def test_the_limit_of_a_reply_goes_by_the_name_that_the_server_knows(serve: Serve, form: str):
     setting = serve(["ok"])
     async with setting.model(max_tokens=99) as model:
         await model.reply(USER, [])
-    assert setting.server.requests[0].body["max_tokens"] == 99
+    name = "max_output_tokens" if form == "openai-responses" else "max_tokens"
+    assert setting.server.requests[0].body[name] == 99
 
 
 def test_openai_itself_wants_another_name_for_the_limit():
@@ -193,13 +202,18 @@ async def test_what_a_request_may_not_have_is_left_out_and_what_servers_add_is_k
     assert second == {"role": "assistant", "content": ""}
 
 
-@pytest.mark.parametrize("form", ["openai-chat"], indirect=True)
-async def test_a_refusal_is_the_text_of_the_reply(serve: Serve):
-    async with (
-        open_session() as session,
-        serve([{"role": "assistant", "content": None, "refusal": "I will not."}]).model() as model,
-    ):
-        assert (await run_agent(session, model, "go")).text == "I will not."
+@pytest.mark.parametrize("form", ["openai-chat", "openai-responses"], indirect=True)
+async def test_a_refusal_is_the_text_of_the_reply_and_told_as_it_comes(serve: Serve, form: str):
+    part = {"type": "refusal", "refusal": "I will not."}
+    refused: Json = {"role": "assistant", "content": None, "refusal": "I will not."}
+    if form == "openai-responses":
+        refused = {"type": "message", "role": "assistant", "content": [part]}
+    told: list[str] = []
+    setting = serve([refused])
+    setting.stream = True
+    async with open_session() as session, setting.model() as model:
+        outcome = await run_agent(session, model, "go", on_text=told.append)
+    assert (len(told) > 1, "".join(told), outcome.text) == (True, "I will not.", "I will not.")
 
 
 @pytest.mark.parametrize("form", ["openai-chat"], indirect=True)
@@ -256,4 +270,4 @@ async def test_plugins_read_provider_and_model(serve: Serve, form: str):
 
     async with open_session(Watch) as session, serve(["ok"]).model() as model:
         await run_agent(session, model, "go")
-    assert seen == [("openai" if form == "openai-chat" else "anthropic", "any")]
+    assert seen == [("anthropic" if form == "anthropic" else "openai", "any")]

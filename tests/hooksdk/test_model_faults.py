@@ -17,9 +17,10 @@ from hooksdk.formats import get_format
 from hooksdk.hooks import AgentEnd
 from hooksdk.models.anthropic import AnthropicModel
 from hooksdk.models.openai import OpenAIModel
+from hooksdk.models.openai_responses import OpenAIResponsesModel
 from hooksdk.testing import call, open_session, recorder
 from hooksdk.testing.server import ScriptedServer, cut, garble, hang, interrupt, refuse
-from tests.hooksdk.providers import FORMATS, TOOLS, USER, Json, Model, Serve, model_of, serving
+from tests.hooksdk.providers import FORMATS, TOOLS, USER, Json, Model, Serve, model_of, sdk_of, serving
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
@@ -80,7 +81,7 @@ async def test_the_time_to_wait_is_the_servers_or_grows(serve: Serve, kind: str)
 
 @pytest.mark.parametrize("status", [400, 401])
 async def test_an_error_that_stays_ends_the_run_with_the_sdks_own(serve: Serve, form: str, status: int):
-    sdk = sys.modules["openai" if form == "openai-chat" else "anthropic"]
+    sdk = sdk_of(form)
     setting = serve([refuse(status, text="No such thing.")])
     ends = recorder("agent_end")
     async with open_session(ends) as session, setting.model() as model:
@@ -144,13 +145,13 @@ async def test_calls_that_a_server_numbers_all_alike_stay_apart(serve: Serve):
 
 
 async def test_an_error_inside_an_answer_that_no_waiting_changes_is_the_sdks_own(serve: Serve, form: str):
-    sdk = sys.modules["openai" if form == "openai-chat" else "anthropic"]
+    sdk = sdk_of(form)
     async with serve([interrupt("Once", status=400, text="too long")]).model() as model:
         with pytest.raises(sdk.APIError, match="too long"):
             await model.reply(USER, [])
 
 
-@pytest.mark.parametrize("form", ["openai-chat"], indirect=True)
+@pytest.mark.parametrize("form", ["openai-chat", "openai-responses"], indirect=True)
 async def test_a_used_up_quota_is_no_rate_limit(serve: Serve):
     import openai
 
@@ -172,9 +173,9 @@ async def test_a_connection_is_kept_inside_the_block_and_closed_after_it(serve: 
             await anyio.sleep(0.01)
 
 
-@pytest.mark.parametrize("kind", [OpenAIModel, AnthropicModel])
+@pytest.mark.parametrize("kind", [OpenAIModel, OpenAIResponsesModel, AnthropicModel])
 def test_a_missing_package_is_one_error_with_the_command(kind: type[Model], monkeypatch: pytest.MonkeyPatch):
-    package = "openai" if kind is OpenAIModel else "anthropic"
+    package = "anthropic" if kind is AnthropicModel else "openai"
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Without(package), *sys.meta_path])

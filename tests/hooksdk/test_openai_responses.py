@@ -72,6 +72,33 @@ async def test_the_output_of_a_response_is_one_reply_with_all_its_calls() -> Non
     assert [event.stop_reason for event in seen] == [None, None, None, "completed"]
 
 
+async def test_a_whole_response_is_recorded_as_a_request_takes_it_and_says_why_it_ended() -> None:
+    search: Message = {
+        "type": "tool_search_call",
+        "id": "tsc_1",
+        "call_id": None,
+        "execution": "server",
+        "arguments": {},
+    }
+    response: Message = {
+        "object": "response", "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"},
+        "output": [{**REASONING, "status": "completed"}, {**search, "created_by": "model"}, {**PROSE, "phase": None}],
+    }  # fmt: skip
+    seen: list[AfterModelCall] = []
+
+    class Watch:
+        @hooks.after_model_call
+        async def reply(self, event: AfterModelCall) -> None:
+            seen.append(event)
+
+    async with open_session(Watch) as session, session.run(format="openai-responses") as run:
+        await run.record(USER)
+        await run.record(response)
+        reasoning = {key: value for key, value in REASONING.items() if value is not None}
+        assert session.messages[1:] == [reasoning, {key: search[key] for key in search if key != "call_id"}, PROSE]
+    assert seen[-1].stop_reason == "max_output_tokens"
+
+
 async def test_items_that_are_recorded_as_they_are_streamed_are_one_reply() -> None:
     async with opened(MemoryStore(), form=RESPONSES) as transcript:
         for each in (USER, REASONING, item(1), item(2), PROSE):

@@ -21,10 +21,11 @@ from hooksdk.hooks import AddContext, BeforeModelCall, Trim
 from hooksdk.models import ModelReply, current_session
 from hooksdk.models.anthropic import AnthropicModel
 from hooksdk.models.openai import OpenAIModel
+from hooksdk.models.openai_responses import OpenAIResponsesModel
 from hooksdk.testing import Turn, call, open_session
 from hooksdk.testing.server import ScriptedServer
 from hooksdk.values import as_list, as_object, is_list, is_object
-from tests.hooksdk.providers import FORMATS, TOOLS, model_of
+from tests.hooksdk.providers import FORMATS, TOOLS, messages_of, model_of
 
 Json = dict[str, Any]
 LONG = "word " * 400
@@ -300,7 +301,7 @@ async def test_a_trimmed_conversation_costs_at_anthropic_nearly_what_a_cache_of_
 async def test_two_requests_of_a_run_begin_alike_up_to_what_was_trimmed_or_added(form: str):
     requests = await bodies(form, 12)
     for before, after in itertools.pairwise(requests):
-        one, other = (without_marks(json.loads(json.dumps(each["messages"]))) for each in (before, after))
+        one, other = (without_marks(json.loads(json.dumps(messages_of(each)))) for each in (before, after))
         alike = next((at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right), len(one))
         trimmed = [at for at, message in enumerate(other) if "was trimmed" in json.dumps(message)]
         new = [at for at in trimmed if at < len(one) and "was trimmed" not in json.dumps(one[at])]
@@ -347,11 +348,14 @@ async def test_anthropics_client_asks_for_the_cache_unless_it_is_told_not_to():
         AnthropicModel("any", cache="always")  # pyright: ignore[reportArgumentType] - the mistake
 
 
-def test_openai_itself_is_told_a_key_that_is_the_sessions_and_does_not_name_it():
+@pytest.mark.parametrize("kind", [OpenAIModel, OpenAIResponsesModel])
+def test_openai_itself_is_told_a_key_that_is_the_sessions_and_does_not_name_it(
+    kind: type[OpenAIModel | OpenAIResponsesModel], monkeypatch: pytest.MonkeyPatch
+):
     def key(session: str, base_url: str | None = None) -> Any:
         token = current_session.set(session)
         try:
-            model = OpenAIModel("gpt", base_url=base_url, api_key="none")
+            model = kind("gpt", base_url=base_url, api_key="none")
             return model._request([], [], streamed=False).get("prompt_cache_key")  # pyright: ignore[reportPrivateUsage] - nobody may be asked
         finally:
             current_session.reset(token)
@@ -360,6 +364,8 @@ def test_openai_itself_is_told_a_key_that_is_the_sessions_and_does_not_name_it()
     assert "ann" not in key("ann")
     assert len(key("ann")) <= 64
     assert key("") is key("ann", "http://127.0.0.1:1/v1") is None
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    assert key("ann") is None
 
 
 @pytest.mark.anyio

@@ -82,7 +82,7 @@ async def test_what_trace_file_writes_of_a_run_fits_the_schema(tmp_path: Path) -
 def test_the_schema_refuses_a_known_kind_with_a_wrong_field() -> None:
     validator: Any = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
     head = {"schema": 1, "time": 1.5, "session_id": "s", "run_id": "r", "attempt": 1, "agent_id": "main"}
-    assert validator.is_valid({**head, "kind": "attempt_started", "attempt": 2})
+    assert validator.is_valid({**head, "kind": "attempt_started", "attempt": 2, "reason": ""})
     assert not validator.is_valid({**head, "kind": "run_started", "trigger": 3, "model": None})
     assert validator.is_valid({**head, "kind": "a_kind_to_come"})
 

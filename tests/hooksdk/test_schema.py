@@ -212,6 +212,8 @@ def test_given_arguments_are_copied():
         (b"\xff", "utf-8"),
         ({1: 2}, "keys must be strings"),
         (object(), "value"),
+        ('{"arguments that cannot be read": "the reply was cut off"}', "the reply was cut off"),
+        ({"arguments that cannot be read": "the reply was cut off"}, "the reply was cut off"),
     ],
 )
 def test_bad_arguments_say_what_came_and_what_to_send(raw: object, said: str):

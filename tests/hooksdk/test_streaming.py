@@ -14,7 +14,7 @@ from hooksdk.agent import Limits, ModelUnavailable, StreamingModel, run_agent
 from hooksdk.testing import Reply, ScriptedModel, Turn, call, open_session, say
 from hooksdk.testing.server import ScriptedServer, cut, hang
 from tests.hooksdk.provider_rules import violations
-from tests.hooksdk.providers import FORMATS, TOOLS, model_of
+from tests.hooksdk.providers import FORMATS, TOOLS, model_of, sent
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
@@ -110,7 +110,7 @@ async def test_a_run_that_is_cancelled_in_the_middle_of_a_stream_leaves_what_a_p
         outcome = await run_agent(session, model, "Are you there?", tools=TOOLS)
         assert outcome.text == "Here I am."
         for request in server.requests:
-            assert violations(form, request.body["messages"]) == []
+            assert violations(form, sent(request)) == []
 
 
 async def test_what_on_text_raises_ends_the_run(form: str) -> None:

@@ -36,6 +36,12 @@ def small_hex(value: str) -> str:
     return "%".join([parts[0], *(part[:2].lower() + part[2:] for part in parts[1:])])
 
 
+def halves(char: str) -> list[str]:
+    """The numbers of UTF-16 that a character is: two beyond 65535."""
+    digits = char.encode("utf-16-be").hex()
+    return [digits[at : at + 4] for at in range(0, len(digits), 4)]
+
+
 def four_digits(value: str) -> str:
     digits = value.encode().hex()
     return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
@@ -103,8 +109,7 @@ OTHERS: dict[str, Writer] = {
     "every character for JavaScript": lambda value: "".join(f"\\x{code:02x}" for code in value.encode()),
     "octal": lambda value: "".join(f"\\{code:03o}" for code in value.encode()),
     "escape() of old JavaScript": lambda value: "".join(
-        char if char.isascii() and char.isalnum() else f"%u{ord(char):04x}" if ord(char) < 65536 else char
-        for char in value
+        char if char.isascii() and char.isalnum() else f"%u{'%u'.join(halves(char))}" for char in value
     ),
     "Rust and PHP": lambda value: "".join(f"\\u{{{ord(char):x}}}" if not char.isalnum() else char for char in value),
     "printf %q": lambda value: "".join(char if char.isalnum() or char in "\r\n" else f"\\{char}" for char in value),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from builtin_plugins.tool_search._answers.listing import not_available
-from builtin_plugins.tool_search._answers.signatures import clip, signature, summary
+from builtin_plugins.tool_search._answers.signatures import clip, row
 from builtin_plugins.tool_search._names import Names
 from builtin_plugins.tool_search._ranking.words import squeeze
 from builtin_plugins.tool_search._sentences import HOW_TO_CALL, HOW_TO_CALL_IN_SCRIPT
@@ -149,9 +149,7 @@ class Scope:
             return ""
         how = f"in a script for {self.names.code}" if self.in_script else f"through {self.names.call}"
         rows = [
-            f"- {signature(tool.name, tool.parameters)}: {summary(tool.description, 80)}".rstrip(": ")
-            + ("" if tool.name in self.deferred else " (is shown to you: call it directly)")
-            for tool in hits
+            row(tool) + ("" if tool.name in self.deferred else " (is shown to you: call it directly)") for tool in hits
         ]
         return "\n".join([f" Tools that may fit, called {how}:", *rows])
 

@@ -7,11 +7,14 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from hooksdk import Tool
 from hooksdk.schema import local_target
 
 MAX_SIGNATURE = 400
 MAX_REQUIRED = 2_000
 """A call without its required parameters cannot work, so they are named beyond `MAX_SIGNATURE`; there is a bound all the same."""
+SENTENCE = 80
+"""Characters of a tool's first sentence in a list."""
 MAX_VALUES = 8
 MAX_DEPTH = 2
 MAX_NESTING = 6
@@ -37,6 +40,11 @@ def signature(
             break
         parts.append(part)
     return f"{name}({', '.join(parts)})"
+
+
+def row(tool: Tool) -> str:
+    """A tool in one line of a list: its signature, and what it does."""
+    return f"- {signature(tool.name, tool.parameters)}: {summary(tool.description, SENTENCE)}".rstrip(": ")
 
 
 def summary(description: str, limit: int = 160) -> str:

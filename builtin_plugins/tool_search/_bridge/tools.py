@@ -44,7 +44,13 @@ def bridge_tools(
             "arguments": {"type": "object", "description": "Its arguments, as in its signature."},
         },
     }
-    return _tools(descriptions, parameters, executors, names)
+    offered = {name: properties for name, properties in parameters.items() if name in descriptions}
+    return _tools(descriptions, offered, executors, names)
+
+
+def native_search(description: str, default_limit: int, search: Executor, names: Names) -> list[Tool]:
+    """`tool_search` alone, where the provider shows what it found: what is found is called by its own name."""
+    return bridge_tools({"tool_search": description}, default_limit, {"tool_search": search}, names)
 
 
 def client_tools(owners: str, executors: Mapping[str, Executor], names: Names) -> list[Tool]:

@@ -97,3 +97,19 @@ def kinds() -> Mapping[str, tuple[Kind, ...]]:
             if example not in kind:
                 found.setdefault(example, {})[kind] = None
     return {one: tuple(of) for one, of in found.items()}
+
+
+@cache
+def destructive_verbs() -> tuple[frozenset[str], ...]:
+    """Stems of verbs that destroy something, those in one group that are said for one another."""
+    return tuple(frozenset(map(stem, line)) for line in _lines("destructive"))
+
+
+@cache
+def opposites() -> tuple[tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]], ...]:
+    """Pairs of verbs of opposite effect: for either side the phrases that name it, each as stems."""
+    pairs: list[tuple[tuple[tuple[str, ...], ...], ...]] = []
+    for line in _lines("opposites"):
+        sides = " ".join(line).split("|")
+        pairs.append(tuple(tuple(tuple(map(stem, phrase.split("_"))) for phrase in side.split()) for side in sides))
+    return tuple((one, two) for one, two in pairs)

@@ -21,17 +21,18 @@ from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.formats import Message
 from hooksdk.models.anthropic import AnthropicModel
 from hooksdk.models.openai import OpenAIModel
+from hooksdk.models.openai_responses import OpenAIResponsesModel
 from hooksdk.stores import SessionSummary, Store, list_summaries
 from hooksdk.values import as_object
 
 ATTEMPTS = 3
 """How often a run is begun in all when the model is unavailable."""
-_EXAMPLES = "openai:gpt-5 or anthropic:claude-sonnet-4-5"
+_EXAMPLES = "openai:gpt-5, openai-responses:gpt-5 or anthropic:claude-sonnet-4-5"
 
 
 @dataclass(frozen=True)
 class _Provider:
-    model: type[OpenAIModel | AnthropicModel]
+    model: type[OpenAIModel | OpenAIResponsesModel | AnthropicModel]
     key: str
     """The variable that holds the key, where nothing else does."""
     url: str
@@ -40,6 +41,7 @@ class _Provider:
 
 _PROVIDERS = {
     "openai": _Provider(OpenAIModel, "OPENAI_API_KEY", "OPENAI_BASE_URL"),
+    "openai-responses": _Provider(OpenAIResponsesModel, "OPENAI_API_KEY", "OPENAI_BASE_URL"),
     "anthropic": _Provider(AnthropicModel, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
 }
 
@@ -84,17 +86,17 @@ class CommandModel:
     """The model of the command line, as an async context manager. Every error that it raises is one line."""
 
     def __init__(self, options: ModelOptions, console: Console, prose: Prose) -> None:
-        self.provider, _, self.name = options.model.partition(":")
+        named, _, self.name = options.model.partition(":")
         self.context_window = options.context_window
         self._console = console
         self._prose = prose
         self._failures = 0
-        provider = self._provider = _PROVIDERS[self.provider]
+        provider = self._provider = _PROVIDERS[named]
         self.format = provider.model.format
         url = options.base_url or os.environ.get(provider.url) or None
         self._place = f" at {re.sub(r'//[^/@]*@', '//', url)}" if url else ""
         more: dict[str, Any] = {} if options.max_tokens is None else {"max_tokens": options.max_tokens}
-        if self.provider == "anthropic":
+        if named == "anthropic":
             more["stream"] = True  # its SDK refuses long replies that are not streamed
         elif url and not os.environ.get(provider.key):
             more["api_key"] = "none"  # servers of one's own want no key, but the SDK does
@@ -102,6 +104,7 @@ class CommandModel:
             self._model = provider.model(self.name, base_url=url, context_window=options.context_window, **more)
         except ConfigError as error:
             raise CommandProblem(f"--model {options.model}: {error.problems[0]}") from error
+        self.provider = self._model.provider
 
     async def __aenter__(self) -> Self:
         try:

@@ -18,7 +18,7 @@ from hooksdk.values import clip
 
 MARKS = {"ok": "[green]✓[/]", "answered": "[green]✓[/]", "blocked": "[red]✗[/]"}
 FINE = ("ok", "answered")
-CUT_OFF = ("length", "max_tokens")
+CUT_OFF = ("length", "max_tokens", "max_output_tokens")
 """How the providers say that a reply was longer than it may be."""
 REFUSED = ("refusal", "content_filter")
 """How they say that the model, or a filter, would not answer."""

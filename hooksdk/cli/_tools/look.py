@@ -188,19 +188,27 @@ async def _prefetch(look: Look, prompt: str) -> dict[str, Any]:
         count = run.stats["prefetched"]
         shown = run.offered[len(run.offered) - count :]  # they stand after all others
         bridges = [tool for tool in run.offered if tool.bridge]
-        whole, words = run.stats["tokens_offered"], schema.estimate_tokens(prompt)
+        await run.record({"role": "user", "content": prompt})
+        added = [*(await run.prepare_messages()).added]
+        whole, words, more = run.stats["tokens_offered"], schema.estimate_tokens(prompt), _tokens_of(added)
         return {
             "schema": 1,
             "prefetched": [_entry(tool, offered=True) for tool in shown],
+            "added": added,
             "tokens": {
                 "prompt": words,
                 "prefetched": sum(tool.tokens for tool in shown),
+                "added": more,
                 "bridge": sum(tool.tokens for tool in bridges),
-                "request": words + whole,
+                "request": words + whole + more,
                 "without_prefetch": words + whole - sum(tool.tokens for tool in shown),
                 "all_shown": words + run.tools.tokens,
             },
         }
+
+
+def _tokens_of(texts: Sequence[str]) -> int:
+    return sum(map(schema.estimate_tokens, texts))
 
 
 def _print_prefetch(shown: Mapping[str, Any]) -> None:
@@ -211,6 +219,11 @@ def _print_prefetch(shown: Mapping[str, Any]) -> None:
             for tool in tools
         ]
         print_columns(("owner", "name", "tokens", "what it does"), rows, numbers="tokens")
+        print()
+    if shown["added"]:
+        print(f"behind the prompt, in this request alone ({tokens['added']:,} tokens):")
+        for line in (line for text in shown["added"] for line in text.splitlines()):
+            print(f"  {printable(line)}")
         print()
     print(
         f"prefetched   {counted(len(tools), 'tool')}, {tokens['prefetched']:,} tokens, beside the bridge's {tokens['bridge']:,}"
