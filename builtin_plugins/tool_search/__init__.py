@@ -141,6 +141,10 @@ class ToolSearch:
             self._reach.none()
             return None
         self._deferred = frozenset(tool.name for tool in tools)
+        if self._config.learn:
+            await self._memory.load(self._storage)  # what other processes have learned by now, too
+        if self._shared.vectors is not None:
+            await self._shared.vectors.want(Documents([*event.catalog]), self._storage)
         self._native = self._reach.native = self._is_native(event)
         if self._native:
             self._reach.none()
@@ -150,10 +154,6 @@ class ToolSearch:
         self._in_script = self._reach.in_script = await self._scripts_run()
         answers = {} if self._in_script else {"tool_search": self._find, "tool_describe": self._show}
         self._unwrapping = Unwrapping(self._config.nested, answers)
-        if self._config.learn:
-            await self._memory.load(self._storage)  # what other processes have learned by now, too
-        if self._shared.vectors is not None:
-            await self._shared.vectors.want(Documents([*event.catalog]), self._storage)
         prefetched = await self._reach.prefetch(tools, event.prompts, lambda: self._indexes.of([*event.catalog]))
         descriptions = self._describe_bridge(tools, event.context_window)
         if self._in_script:

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from searching import CATALOG, searching
 
+from builtin_plugins.tool_search._nearest.hits import nearest
 from builtin_plugins.tool_search._ranking import weights
 from builtin_plugins.tool_search._ranking.indexes import Indexes
 from builtin_plugins.tool_search._ranking.stems import stem
-from builtin_plugins.tool_search._reach import nearest
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, RankBm25Ranker, Ranked, Ranker, load_ranker
 from hooksdk import Tool
 from hooksdk.errors import ConfigError
@@ -417,6 +417,11 @@ async def test_where_a_ranker_of_ones_own_fails_the_built_in_one_answers_and_the
     assert warnings_in(caplog) == [told]
 
 
+def shown(ranker: Ranker, prompt: str) -> list[str]:
+    """What prefetch would show."""
+    return [hit.name for hit in nearest(ranker, prompt, 6)]
+
+
 class TellsNoEvidence(Own):
     """Finds every tool for every query, by whatever it is that such a ranker knows."""
 
@@ -436,14 +441,14 @@ def test_the_hits_of_a_ranker_that_tells_no_evidence_have_that_of_the_words() ->
     assert {hit.id: hit.evidence for hit in ranker.search("send an email", 40)} == {
         one.id: by_words.get(one.id, 0.0) for one in many()
     }
-    assert nearest(ranker, ["send an email"], 6) == ["send_email"]
-    assert nearest(ranker, ["thanks, that is great"], 6) == []
+    assert shown(ranker, "send an email") == ["send_email"]
+    assert shown(ranker, "thanks, that is great") == []
 
 
 def test_evidence_that_a_ranker_tells_stays_as_it_is() -> None:
     ranker = load_ranker(f"{__name__}:TellsSome")(many())
     assert [hit.evidence for hit in ranker.search("thanks", 5)] == [0.9, 0.0]
-    assert nearest(ranker, ["thanks"], 6) == ["send_email"]
+    assert shown(ranker, "thanks") == ["send_email"]
 
 
 def test_in_a_catalog_of_a_few_tools_nobody_tells_evidence() -> None:
@@ -462,8 +467,8 @@ def test_rank_bm25_tells_evidence_so_that_thanks_shows_nothing() -> None:
     (hit,) = ranker.search("send an email", 5)
     assert hit.evidence is not None
     assert 0.37 < hit.evidence < 2
-    assert nearest(ranker, ["send an email"], 6) == ["send_email"]
-    assert nearest(ranker, ["thanks, that is great, but count on me"], 6) == []
+    assert shown(ranker, "send an email") == ["send_email"]
+    assert shown(ranker, "thanks, that is great, but count on me") == []
 
 
 def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:

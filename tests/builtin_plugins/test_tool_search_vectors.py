@@ -12,9 +12,9 @@ import anyio
 import pytest
 
 from builtin_plugins.tool_search import ToolSearch
+from builtin_plugins.tool_search._nearest.hits import nearest
 from builtin_plugins.tool_search._ranking.vectors import BATCH
-from builtin_plugins.tool_search._reach import nearest
-from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, EmbeddedRanker, Vectors, load_ranker
+from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, EmbeddedRanker, Ranker, Vectors, load_ranker
 from hooksdk import Tool
 from hooksdk.stores.memory import MemoryStore
 from hooksdk.testing import open_host
@@ -105,12 +105,17 @@ async def until_kept(store: MemoryStore, count: int) -> None:
             await anyio.sleep(0.01)
 
 
+def shown(ranker: Ranker, prompt: str) -> list[str]:
+    """What prefetch would show."""
+    return [hit.name for hit in nearest(ranker, prompt, 6)]
+
+
 def test_a_function_that_is_named_ranks_by_meaning_and_what_it_alone_finds_is_weak() -> None:
     ranker = load_ranker(f"embeddings:{PLACE}")(documents(30))
     assert Bm25Ranker(documents(30)).search("somewhere to live", 3) == []
     hit, *_ = ranker.search("somewhere to live", 3)
     assert (hit.id, hit.weak, hit.evidence) == ("search_listings", True, 0.0)
-    assert nearest(ranker, ["somewhere to live"], 6) == []
+    assert shown(ranker, "somewhere to live") == []
 
 
 def test_words_bring_their_evidence_whatever_the_meaning_adds() -> None:
@@ -118,8 +123,8 @@ def test_words_bring_their_evidence_whatever_the_meaning_adds() -> None:
     (alone,) = Bm25Ranker(documents(30)).search("find houses", 1)
     hit, *_ = ranker.search("find houses", 3)
     assert (hit.id, hit.weak, hit.evidence) == ("search_listings", False, alone.evidence)
-    assert nearest(ranker, ["find houses"], 6) == ["search_listings"]
-    assert nearest(ranker, ["thanks, that is great"], 6) == []
+    assert shown(ranker, "find houses") == ["search_listings"]
+    assert shown(ranker, "thanks, that is great") == []
 
 
 def test_an_object_with_the_methods_of_langchains_embeddings_tells_queries_and_tools_apart() -> None:
