@@ -28,6 +28,7 @@ RANKERS = {
     "rank-bm25, our words": "peer_rankers:rank_bm25_ours",
     "hooksdk": "ranker:rank",
     "hooksdk, `embeddings`": "ranker:rank_by_meaning",
+    "hooksdk, e5-small": "ranker:rank_by_function",
 }
 SEVERAL = ("task alone, 5 hits", "task alone, 10 hits", "task alone, as many hits", "task and steps, 5 hits each")
 KINDS = ("keyword", "sentence", "task", "typo", "foreign")

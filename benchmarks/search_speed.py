@@ -1,4 +1,4 @@
-"""What finding tools costs, beside rank-bm25, FastMCP's search and Hermes Agent's, in one run.
+"""What finding tools costs, beside rank-bm25, bm25s, FastMCP's search and Hermes Agent's, in one run.
 
     python benchmarks/search_speed.py [--json] [--large] [--path SITE_PACKAGES]
 
@@ -6,7 +6,8 @@ Catalogs are recombined from the retrieval sets (names, descriptions, parameters
 tools). Peers are measured where they can be imported; a package that does not
 install beside this one may lie elsewhere: `--path venv/lib/python3.11/site-packages`. Times are processor time in
 milliseconds; all take turns at each query, and each query is new, though others like it were asked before, as in a process
-that has run for a while. rank-bm25 runs over our words. `--large` adds 100,000 tools with fewer queries; whoever has taken
+that has run for a while. rank-bm25 runs over our words, bm25s with a
+stemmer over names and descriptions alone, and over all texts that we index. `--large` adds 100,000 tools with fewer queries; whoever has taken
 longer than a minute for a size is not asked further there.
 """
 
@@ -19,14 +20,17 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
 from _data import data_folder
 
+from builtin_plugins.tool_search._ranking.entries import stems
 from builtin_plugins.tool_search._ranking.indexes import Indexes
 from builtin_plugins.tool_search._ranking.stems import stem
+from builtin_plugins.tool_search._ranking.words import chunked, tool_text
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, RankBm25Ranker, Ranker
 from hooksdk import Tool, schema
 
@@ -100,6 +104,26 @@ def rank_bm25_search(tools: Sequence[Tool]) -> Search:
     return lambda query: ranker.search(query, 5)
 
 
+def bm25s_search(tools: Sequence[Tool], text: Callable[[Tool], str]) -> Search:
+    bm25s, stemmer = import_module("bm25s"), import_module("Stemmer").Stemmer("english")
+
+    def tokens(texts: Sequence[str]) -> Any:
+        return bm25s.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False)
+
+    index = bm25s.BM25()
+    index.index(tokens([text(tool) for tool in tools]), show_progress=False)
+    most = min(5, len(tools))
+    return lambda query: index.retrieve(tokens([query]), k=most, show_progress=False)
+
+
+def name_and_description(tool: Tool) -> str:
+    return f"{tool.name} {tool.description}"
+
+
+def all_texts(tool: Tool) -> str:
+    return chunked(tool_text(tool.name, tool.description, tool.parameters, tool.owner))
+
+
 def fastmcp_search(tools: Sequence[Tool]) -> Search:
     base, bm25 = (import_module(f"fastmcp.server.transforms.search.{name}") for name in ("base", "bm25"))
     index = bm25._BM25Index()
@@ -118,6 +142,8 @@ def hermes_search(tools: Sequence[Tool]) -> Search:
 
 PEERS = {
     "rank-bm25": ("rank-bm25", rank_bm25_search),
+    "bm25s": ("bm25s", partial(bm25s_search, text=name_and_description)),
+    "bm25s, all texts": ("bm25s", partial(bm25s_search, text=all_texts)),
     "FastMCP": ("fastmcp", fastmcp_search),
     "Hermes": ("hermes-agent", hermes_search),
 }
@@ -144,7 +170,8 @@ class Searchers:
         self._spent: dict[str, float] = {}
 
     def build(self, name: str, make: Callable[[Sequence[Tool]], Search], tools: Sequence[Tool]) -> float:
-        stem.cache_clear()  # nobody is to find the stems that another has paid for
+        stem.cache_clear()
+        stems.clear()  # nobody is to find the stems that another has paid for
         return self._timed(name, lambda: self.searches.update({name: make(tools)}))
 
     def ask(self, name: str, query: str) -> float | None:

@@ -26,7 +26,8 @@ from builtin_plugins.tool_search._bridge.tools import bridge_tools, client_tools
 from builtin_plugins.tool_search._bridge.unwrapping import Unwrapping
 from builtin_plugins.tool_search._config import Config
 from builtin_plugins.tool_search._names import Names
-from builtin_plugins.tool_search._ranking.indexes import Indexes
+from builtin_plugins.tool_search._ranking.indexes import Documents, Indexes
+from builtin_plugins.tool_search._ranking.keeping import Keeping, keeping
 from builtin_plugins.tool_search._ranking.learned import Learning, Memory
 from builtin_plugins.tool_search._reach import Reach
 from builtin_plugins.tool_search._script.sandbox import Sandbox, why_not
@@ -79,6 +80,7 @@ class _Shared:
     """What all sessions of a host have in common: equal catalogs are indexed once, worker processes stay warm."""
 
     indexes: Indexes
+    vectors: Keeping | None = None
     memory: Memory = field(default_factory=Memory)
     sandbox: Sandbox = field(default_factory=Sandbox)
     warned_of_core: bool = False
@@ -103,11 +105,13 @@ class ToolSearch:
     @asynccontextmanager
     async def shared(cls, config: Config) -> AsyncGenerator[_Shared, None]:
         """The indexes and the workers of code mode are shared by all sessions."""
-        shared = _Shared(Indexes(load_ranker(config.ranker, config.vocabulary)))
-        try:
-            yield shared
-        finally:
-            await shared.sandbox.close()
+        factory = load_ranker(config.ranker, config.vocabulary)
+        async with keeping(factory) as kept:
+            shared = _Shared(Indexes(factory), kept)
+            try:
+                yield shared
+            finally:
+                await shared.sandbox.close()
 
     def __init__(self, config: Config, shared: _Shared, storage: Storage, state: PluginState) -> None:
         self._config = config
@@ -143,6 +147,10 @@ class ToolSearch:
             self._reach.none()
             return None
         self._deferred = frozenset(tool.name for tool in tools)
+        if self._config.learn:
+            await self._memory.load(self._storage)  # what other processes have learned by now, too
+        if self._shared.vectors is not None:
+            await self._shared.vectors.want(Documents([*event.catalog]), self._storage)
         self._native = self._reach.native = self._is_native(event)
         if self._native:
             self._reach.none()
@@ -152,8 +160,6 @@ class ToolSearch:
         self._in_script = self._reach.in_script = await self._scripts_run()
         answers = {} if self._in_script else {"tool_search": self._find, "tool_describe": self._show}
         self._unwrapping = Unwrapping(self._config.nested, answers)
-        if self._config.learn:
-            await self._memory.load(self._storage)  # what other processes have learned by now, too
         prefetched = await self._reach.prefetch(tools, event.prompts, lambda: self._indexes.of([*event.catalog]))
         descriptions = self._describe_bridge(tools, event.context_window)
         if self._in_script:

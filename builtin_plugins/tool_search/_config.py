@@ -71,7 +71,8 @@ class Config(BaseModel):
     """Whether the provider itself hides the tools, where its requests can declare them. `auto`: where the endpoint and the model are
     known to take it; `on`: wherever the format can; `off`: never."""
     ranker: str = "bm25"
-    """`bm25`, `rank-bm25` (needs that extra), or a ranker of your own as `package.module:factory`."""
+    """`bm25`, `embeddings` or `rank-bm25` (need these extras), `embeddings:package.module:function` for vectors of your own, or a
+    ranker of your own as `package.module:factory`."""
     descriptions: dict[str, str] = Field(default_factory=dict[str, str])
     """Other descriptions of the bridge tools, by their names; `{count}` and `{owners}` of the deferred tools are
     filled in."""

@@ -16,37 +16,45 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from importlib import import_module
 from itertools import islice
 from typing import Any, TypeVar, cast
 
-from builtin_plugins.tool_search._ranking.bm25 import Bm25Ranker
+from builtin_plugins.tool_search._ranking.bm25 import TELLING, Bm25Ranker
+from builtin_plugins.tool_search._ranking.embedded import EmbeddedRanker, EmbeddedRankers
 from builtin_plugins.tool_search._ranking.entries import Document, entries
 from builtin_plugins.tool_search._ranking.meaning import MeaningRanker, missing_package
 from builtin_plugins.tool_search._ranking.ranked import Ranked, Ranker
 from builtin_plugins.tool_search._ranking.stems import stem
+from builtin_plugins.tool_search._ranking.vectors import Embeddings, Vectors
 from builtin_plugins.tool_search._ranking.words import split_words
 from hooksdk.errors import did_you_mean
 
 __all__ = [
     "Bm25Ranker",
     "Document",
+    "EmbeddedRanker",
+    "Embeddings",
     "MeaningRanker",
     "RankBm25Ranker",
     "Ranked",
     "Ranker",
     "RankerFactory",
+    "Vectors",
     "load_ranker",
 ]
 
 logger = logging.getLogger("hooksdk.tool_search")
 
+_OWN_VECTORS = "embeddings:"
+
 RankerFactory = Callable[[Sequence[Document]], Ranker]
 """Makes a ranker for the documents of one catalog, which it leaves as they are."""
 
 
-# How often the words of a field stand in a document, in the order of `_words.tool_words`: rank-bm25 knows no fields.
+# How often the words of a field stand in a document, in the order of `tool_text`: rank-bm25 knows no fields.
 _REPEATS = (4, 2, 1, 1, 1, 1, 2)
 _QUERY_LIMIT = 512
 # Only hits of short queries can be weak: the right tool shares few words with a sentence, and there are no synonyms.
@@ -67,11 +75,13 @@ class RankBm25Ranker:
         corpus = [_tokens(document) for document in documents]
         self._idf: dict[str, float] = {}
         self._index: Any = None
+        self._rare = 0.0
         if not any(corpus):
             return
         size = len(corpus)
         frequencies = Counter(word for words in corpus for word in set(words))
         self._idf = {word: math.log(1 + (size - df + 0.5) / (df + 0.5)) for word, df in frequencies.items()}
+        self._rare = max(self._idf.values())
         self._index = import_module("rank_bm25").BM25Okapi(corpus)
         self._index.idf = self._idf
 
@@ -82,23 +92,28 @@ class RankBm25Ranker:
             return []
         scores: list[float] = self._index.get_scores(words).tolist()
         best = heapq.nsmallest(limit, ((-score, number) for number, score in enumerate(scores) if score > 0))
-        return [Ranked(self._ids[number], -score, self._is_weak(words, number)) for score, number in best]
+        # What a word weighs at most that only one tool has; in the smallest catalogs rarity tells nothing.
+        rare = (self._index.k1 + 1) * self._rare if len(self._ids) >= TELLING else 0.0
+        return [
+            Ranked(self._ids[number], -score, self._is_weak(words, number), -score / rare if rare else None)
+            for score, number in best
+        ]
 
     def _is_weak(self, words: Sequence[str], number: int) -> bool:
         """Whether the tool has too few of the query's words, where a word that no tool has counts as a rare one."""
         if len(words) > _SHORT:
             return False
-        rare = max(self._idf.values())
-        weights = {word: self._idf.get(word, rare) for word in words}
+        weights = {word: self._idf.get(word, self._rare) for word in words}
         has = self._index.doc_freqs[number]
         return sum(weight for word, weight in weights.items() if word in has) < _WEAK * sum(weights.values())
 
 
 def load_ranker(name: str, vocabulary: Mapping[str, list[str]] | None = None) -> RankerFactory:
-    """The factory that a configuration names: `bm25`, `embeddings`, `rank-bm25` or `package.module:factory`. Raises `ValueError`.
+    """The factory that a configuration names. Raises `ValueError`.
 
-    Where a ranker of your own fails, `bm25` answers in its place. `vocabulary` has a house's own terms, for `bm25` and
-    `embeddings`.
+    `bm25`, `embeddings`, `embeddings:package.module:function` for a function of texts to vectors of your own, `rank-bm25`, or
+    `package.module:factory` for a ranker of your own; where that one fails, `bm25` answers in its place. `vocabulary` has a
+    house's own terms, for `bm25` and `embeddings`.
     """
     if name == "bm25":
         return partial(Bm25Ranker, vocabulary=vocabulary) if vocabulary else Bm25Ranker
@@ -106,30 +121,48 @@ def load_ranker(name: str, vocabulary: Mapping[str, list[str]] | None = None) ->
         if package := missing_package():
             raise ValueError(f"'embeddings' needs {package}: pip install 'hooksdk[embeddings]'")
         return partial(MeaningRanker, vocabulary=vocabulary)
+    if name.startswith(_OWN_VECTORS) and name.count(":") == 2:
+        if package := missing_package(["numpy"]):
+            raise ValueError(f"{name!r} needs {package}: pip install 'hooksdk[embeddings]'")
+        own = name.removeprefix(_OWN_VECTORS)
+        try:
+            vectors = Vectors(own, cast("Embeddings", _import(own)))
+        except ValueError:
+            raise
+        except Exception as error:  # whatever a foreign class raises
+            raise ValueError(f"{own!r} cannot be made ({type(error).__name__}: {error})") from None
+        return EmbeddedRankers(vectors, vocabulary)
     if name == "rank-bm25":
         try:
             import_module("rank_bm25")
         except ImportError as error:
             raise ValueError(f"'rank-bm25' needs {error.name}: pip install 'hooksdk[rank-bm25]'") from None
         return RankBm25Ranker
-    module_name, separator, path = name.partition(":")
-    if not (module_name and separator and path):
+    if ":" not in name.strip(":"):
         hint = did_you_mean(name, ("bm25", "embeddings", "rank-bm25"))
         raise ValueError(
-            f"{name!r} is no ranker: write 'bm25', 'embeddings', 'rank-bm25' or 'package.module:factory'.{hint}"
+            f"{name!r} is no ranker: write 'bm25', 'embeddings', 'embeddings:package.module:function', 'rank-bm25' or "
+            f"'package.module:factory'.{hint}"
         )
-    try:
-        factory: Any = import_module(module_name)
-    except Exception as error:  # whatever a foreign module raises
-        raise ValueError(f"{module_name!r} cannot be imported ({type(error).__name__}: {error})") from None
-    for part in path.split("."):
-        if not hasattr(factory, part):
-            raise ValueError(f"{module_name!r} has no {path!r}.{did_you_mean(part, dir(factory))}")
-        factory = getattr(factory, part)
+    factory = _import(name)
     if not callable(factory):
         kind = type(factory).__name__
         raise ValueError(f"{name!r} is a {kind}, not a factory that takes the documents")  # noqa: TRY004 - pydantic reads it
     return _OwnRankers(name, cast("Callable[[Sequence[Document]], object]", factory))
+
+
+def _import(place: str) -> object:
+    """What stands at `package.module:name`. Raises `ValueError`."""
+    module_name, _, path = place.partition(":")
+    try:
+        value: Any = import_module(module_name)
+    except Exception as error:  # whatever a foreign module raises
+        raise ValueError(f"{module_name!r} cannot be imported ({type(error).__name__}: {error})") from None
+    for part in path.split("."):
+        if not hasattr(value, part):
+            raise ValueError(f"{module_name!r} has no {path!r}.{did_you_mean(part, dir(value))}")
+        value = getattr(value, part)
+    return value
 
 
 def _tokens(document: Document) -> list[str]:
@@ -195,11 +228,18 @@ class _OwnRanker:
             parse = partial(_read_hits, limit=limit)
             hits = self._factory.attempt("search", lambda: own.search(query, limit), parse)
             if hits is not None:
-                return hits
-        return self._stand_in.search(query, limit)
+                return self._with_evidence(hits, query)
+        return self._by_words.search(query, limit)
+
+    def _with_evidence(self, hits: list[Ranked], query: str) -> list[Ranked]:
+        """What the words say for the hits of which the ranker has told nothing: else every prompt would be shown tools."""
+        if all(hit.evidence is not None for hit in hits):
+            return hits
+        words = self._by_words.evidence(query)
+        return [hit if hit.evidence is not None else replace(hit, evidence=words.get(hit.id, 0.0)) for hit in hits]
 
     @cached_property
-    def _stand_in(self) -> Ranker:
+    def _by_words(self) -> Bm25Ranker:
         return Bm25Ranker(self._documents)
 
 

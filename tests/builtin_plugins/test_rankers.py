@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from searching import CATALOG, searching
 
+from builtin_plugins.tool_search._nearest.hits import nearest
 from builtin_plugins.tool_search._ranking import weights
 from builtin_plugins.tool_search._ranking.indexes import Indexes
 from builtin_plugins.tool_search._ranking.stems import stem
@@ -174,9 +175,9 @@ class Schema(dict[str, Any]):
 
     reads = 0
 
-    def get(self, *arguments: Any) -> Any:
+    def items(self) -> Any:
         self.reads += 1
-        return super().get(*arguments)
+        return super().items()
 
 
 def test_of_a_changed_catalog_only_the_changed_tools_are_split_again() -> None:
@@ -293,7 +294,7 @@ async def test_a_ranker_of_ones_own_reads_the_schemas_of_the_tools() -> None:
 @pytest.mark.parametrize(
     ("ranker", "told"),
     [
-        ("bm52", "write 'bm25', 'embeddings', 'rank-bm25' or 'package.module:factory'. Did you mean 'bm25'"),
+        ("bm52", "'rank-bm25' or 'package.module:factory'. Did you mean 'bm25'"),
         ("rank_bm25", "Did you mean 'rank-bm25'"),
         ("no_such_package_at_all:make", "'no_such_package_at_all' cannot be imported"),
         (f"{__name__}:Backward", "has no 'Backward'. Did you mean 'Backwards'"),
@@ -414,6 +415,60 @@ async def test_where_a_ranker_of_ones_own_fails_the_built_in_one_answers_and_the
         assert await played.hits("weather in a city") == ["get_forecast"]
     told = f"tool_search: the ranker '{__name__}:{ranker}' failed, so bm25 answers in its place (told once): {problem}"
     assert warnings_in(caplog) == [told]
+
+
+def shown(ranker: Ranker, prompt: str) -> list[str]:
+    """What prefetch would show."""
+    return [hit.name for hit in nearest(ranker, prompt, 6)]
+
+
+class TellsNoEvidence(Own):
+    """Finds every tool for every query, by whatever it is that such a ranker knows."""
+
+
+class TellsSome(Own):
+    def search(self, query: str, limit: int) -> Any:
+        return [Ranked(self.ids[0], 2.0, weak=False, evidence=0.9), Ranked(self.ids[1], 1.0, weak=False)][:limit]
+
+
+def many() -> list[Document]:
+    return [tool("send_email", "Send an email."), *(tool(f"t{number}", "Count sheep.") for number in range(30))]
+
+
+def test_the_hits_of_a_ranker_that_tells_no_evidence_have_that_of_the_words() -> None:
+    ranker = load_ranker(f"{__name__}:TellsNoEvidence")(many())
+    by_words = {hit.id: hit.evidence for hit in Bm25Ranker(many()).search("send an email", 40)}
+    assert {hit.id: hit.evidence for hit in ranker.search("send an email", 40)} == {
+        one.id: by_words.get(one.id, 0.0) for one in many()
+    }
+    assert shown(ranker, "send an email") == ["send_email"]
+    assert shown(ranker, "thanks, that is great") == []
+
+
+def test_evidence_that_a_ranker_tells_stays_as_it_is() -> None:
+    ranker = load_ranker(f"{__name__}:TellsSome")(many())
+    assert [hit.evidence for hit in ranker.search("thanks", 5)] == [0.9, 0.0]
+    assert shown(ranker, "thanks") == ["send_email"]
+
+
+def test_in_a_catalog_of_a_few_tools_nobody_tells_evidence() -> None:
+    few = many()[:5]
+    for name in ("rank-bm25", f"{__name__}:TellsNoEvidence"):
+        assert {hit.evidence for hit in load_ranker(name)(few).search("send an email", 5)} == {None}
+
+
+def test_the_exact_name_of_a_tool_needs_no_evidence() -> None:
+    ranker = load_ranker(f"{__name__}:TellsNoEvidence")(many())
+    assert ranker.search("send_email", 1)[0].evidence is None
+
+
+def test_rank_bm25_tells_evidence_so_that_thanks_shows_nothing() -> None:
+    ranker = load_ranker("rank-bm25")(many())
+    (hit,) = ranker.search("send an email", 5)
+    assert hit.evidence is not None
+    assert 0.37 < hit.evidence < 2
+    assert shown(ranker, "send an email") == ["send_email"]
+    assert shown(ranker, "thanks, that is great, but count on me") == []
 
 
 def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:

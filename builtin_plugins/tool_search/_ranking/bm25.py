@@ -6,7 +6,6 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
 
@@ -22,10 +21,11 @@ from builtin_plugins.tool_search._ranking.lexicon import (
 )
 from builtin_plugins.tool_search._ranking.owners import Owners
 from builtin_plugins.tool_search._ranking.postings import FIELD_BITS, FIELD_MASK, Postings
-from builtin_plugins.tool_search._ranking.purpose import only_reads, purpose
+from builtin_plugins.tool_search._ranking.purpose import only_reads
 from builtin_plugins.tool_search._ranking.ranked import Ranked
 from builtin_plugins.tool_search._ranking.spelling import Spellings
 from builtin_plugins.tool_search._ranking.stems import stem
+from builtin_plugins.tool_search._ranking.terms import Term, Values, Word, arrays
 from builtin_plugins.tool_search._ranking.vocabulary import by_stem
 from builtin_plugins.tool_search._ranking.weights import K1, WEIGHTS, Gains
 from builtin_plugins.tool_search._ranking.words import split_words, squeeze
@@ -42,7 +42,7 @@ _STRONG = 0.25  # the share of the best score from which on a hit is weighed by 
 _PURPOSE = {"change": 0.8, "read": 1.03}  # how the score of a tool that does so changes where a query asks to know
 # Hits are judged weak by their share of a full score: below _LACKING when a capability is missing from the catalog.
 _JUDGED_WORDS, _LACKING, _SHORT, _WEAK = 6, 0.5, 3, 0.15
-_TELLING = 20  # tools of a catalog from which on the rarity of a word tells something
+TELLING = 20  # tools of a catalog from which on the rarity of a word tells something
 
 _QUERY_LIMIT = 512
 _MAX_VALUES, _RECORD = 2_000_000, 20  # values that the record of one word counts as, besides its own
@@ -53,42 +53,6 @@ _CLAUSE_END = re.compile(
 )
 _QUOTE = re.compile("[\"'“`]")
 _QUOTED_TEXT = re.compile(r"\"[^\"]{2,}\"|(?<!\w)'[^']{2,}'(?!\w)|“[^”]{2,}”|`[^`]{2,}`")
-
-
-@dataclass(slots=True)  # made for each new word: a frozen one takes three times as long to make
-class _Term:
-    """A stem of the catalog: the tools that have it, what it weighs in each, and those that have it in their name."""
-
-    numbers: Sequence[int]
-    values: Sequence[float]
-    in_name: Sequence[int]
-    idf: float
-    prominent: bool
-    """Whether a tool is about it: has it in its name, its first sentence or its owner."""
-
-
-@dataclass(slots=True)
-class _Word:
-    """A word of a query: the tools that it finds, and what it adds to each."""
-
-    text: str
-    stem: str
-    numbers: Sequence[int]
-    values: Sequence[float]
-    in_name: Sequence[int]
-    """The tools that have it, or what stands for it, in their name."""
-    idf: float
-
-
-_Values = tuple[Sequence[int], Sequence[float]]
-"""Numbers of tools, and what is added to each. Arrays, because a common word may have a hundred thousand."""
-
-
-def _arrays(values: Mapping[int, float]) -> _Values:
-    return (array("I", values), array("d", values.values())) if values else _NOTHING
-
-
-_NOTHING: _Values = (), ()
 
 
 class Bm25Ranker:
@@ -102,47 +66,38 @@ class Bm25Ranker:
         self._postings = Postings(documents)
         self._index = self._postings.index
         self._size = len(self._postings.ids)
-        self._purposes = [_PURPOSE.get(purpose(document), 1.0) for document in documents]
-        self._owners = Owners(documents)
+        self._purposes = [_PURPOSE.get(purpose, 1.0) for purpose in self._postings.purposes]
+        self._owners = Owners(self._postings.owners)
         self._forget()
 
     def _forget(self) -> None:
         self._gains = Gains(self._postings)
-        self._terms: dict[str, _Term] = {}
-        self._words: dict[str, _Word] = {}
-        self._parts: dict[str, tuple[_Word, ...]] = {}
-        self._pairs: dict[tuple[str, str], _Values] = {}
-        self._kinds: dict[Kind, _Values] = {}
+        self._terms: dict[str, Term] = {}
+        self._words: dict[str, Word] = {}
+        self._parts: dict[str, tuple[Word, ...]] = {}
+        self._pairs: dict[tuple[str, str], Values] = {}
+        self._kinds: dict[Kind, Values] = {}
         self._room = _MAX_VALUES
 
     @cached_property
     def _spellings(self) -> Spellings:
-        return Spellings(self._postings.words)
+        return Spellings(self._postings.words())
 
     def search(self, query: str, limit: int) -> list[Ranked]:
         """Answer at most `limit` tools, the best first; equal ones by their ids."""
         if limit < 1 or not self._size:
             return []
-        text = query[:_QUERY_LIMIT]
-        texts: list[str] = []
-        clauses: list[list[_Word]] = []
-        for part in _CLAUSE_END.split(text):
-            if words := split_words(part):
-                texts += words
-                clauses.append(self._find(words))
-        all_words = [word for clause in clauses for word in clause]
-        plain = set(split_words(_QUOTED_TEXT.sub(" ", text)) if _QUOTE.search(text) else texts)
-        full_scores = self._sum(all_words, plain)
-        own_scores = self._with_clauses(full_scores, clauses, plain)
-        exact = self._postings.names.get(squeeze(text), ())
-        scores = self._weighed(own_scores, limit, reads=only_reads(text))
+        query = query[:_QUERY_LIMIT]
+        all_words, full_scores, own_scores = self._scores(query)
+        exact = self._postings.names.get(squeeze(query), ())
+        scores = self._weighed(own_scores, limit, reads=only_reads(query))
         if exact:
             scores |= dict.fromkeys(exact, max(scores.values(), default=0.0) + 1.0)
         cut = heapq.nlargest(limit, scores.values())[-1] if len(scores) > limit else 0.0
         ids = self._postings.ids
         best = sorted([(-score, ids[number], number) for number, score in scores.items() if score >= cut])[:limit]
         floor, named = self._floor(all_words)
-        rare = self._idf(1) if self._size >= _TELLING else 0.0
+        rare = self._rare
         return [
             Ranked(name, -score, weak=False)
             if number in exact
@@ -154,6 +109,36 @@ class Bm25Ranker:
             )
             for score, name, number in best
         ]
+
+    def evidence(self, query: str) -> dict[str, float | None]:
+        """What speaks for each tool that shares a word with the query, by its id: see `Ranked.evidence`. Of a tool that is not
+        there nothing speaks for it."""
+        query = query[:_QUERY_LIMIT]
+        ids, rare = self._postings.ids, self._rare
+        if not rare:
+            return dict.fromkeys(ids)
+        _, scores, _ = self._scores(query)
+        exact = self._postings.names.get(squeeze(query), ())
+        found: dict[str, float | None] = {ids[number]: score / rare for number, score in enumerate(scores) if score}
+        return found | dict.fromkeys(ids[number] for number in exact)
+
+    @cached_property
+    def _rare(self) -> float:
+        """What a word weighs that only one tool has; 0 in a catalog where that tells nothing."""
+        return self._idf(1) if self._size >= TELLING else 0.0
+
+    def _scores(self, text: str) -> tuple[Sequence[Word], list[float], list[float]]:
+        """The words of a query; the scores of all tools by them, and with the best that a tool has in one clause."""
+        texts: list[str] = []
+        clauses: list[list[Word]] = []
+        for part in _CLAUSE_END.split(text):
+            if words := split_words(part):
+                texts += words
+                clauses.append(self._find(words))
+        all_words = [word for clause in clauses for word in clause]
+        plain = set(split_words(_QUOTED_TEXT.sub(" ", text)) if _QUOTE.search(text) else texts)
+        full_scores = self._sum(all_words, plain)
+        return all_words, full_scores, self._with_clauses(full_scores, clauses, plain)
 
     def _weighed(self, scores: Sequence[float], limit: int, *, reads: bool) -> dict[int, float]:
         """The scores of the best hits, by what they do and by how well their owner's other tools fit; of all hits where
@@ -168,7 +153,7 @@ class Bm25Ranker:
             return weighed
         return {number: score for number, score in enumerate(scores) if score} | weighed
 
-    def _floor(self, words: Sequence[_Word]) -> tuple[float, set[int]]:
+    def _floor(self, words: Sequence[Word]) -> tuple[float, set[int]]:
         """Tell the score up to which a hit is weak, and the tools that are not weak all the same.
 
         Correct paraphrases score as low as wrong answers do, so only short queries are judged: those that name a capability
@@ -191,7 +176,7 @@ class Bm25Ranker:
         forms = (term, *self._short_forms.get(term, ()), *synonyms().get(term, ()))
         return any(self._term(form).prominent for form in forms if form in self._index)
 
-    def _with_clauses(self, full: list[float], clauses: Sequence[Sequence[_Word]], plain: set[str]) -> list[float]:
+    def _with_clauses(self, full: list[float], clauses: Sequence[Sequence[Word]], plain: set[str]) -> list[float]:
         """The scores of a whole query, with the best that a tool has in one of its clauses."""
         top = max(full)
         if len(clauses) < _CLAUSES or not top:
@@ -204,7 +189,7 @@ class Bm25Ranker:
         whole, share = (1 - _CLAUSE_SHARE) / top, _CLAUSE_SHARE
         return [whole * score + share * own if score else 0.0 for score, own in zip(full, best, strict=True)]
 
-    def _sum(self, words: Sequence[_Word], plain: set[str]) -> list[float]:
+    def _sum(self, words: Sequence[Word], plain: set[str]) -> list[float]:
         """What the words add to each tool, by its number."""
         sums = [0.0] * self._size
         unique = _unique(words)
@@ -216,7 +201,7 @@ class Bm25Ranker:
         for key, (one, two) in pairs.items():
             values = self._pairs.get(key)
             if values is None:
-                values = self._pairs[key] = _arrays(self._pair(one, two))
+                values = self._pairs[key] = arrays(self._pair(one, two))
                 self._use(len(values[0]))
             for number, value in zip(*values, strict=True):
                 sums[number] += value
@@ -228,7 +213,7 @@ class Bm25Ranker:
             sums[number] *= 1 + _NAME_COVERAGE * min(1.0, hits / name_words[number])
         return sums
 
-    def _kinds_of(self, words: Sequence[_Word], plain: set[str]) -> Iterator[_Values]:
+    def _kinds_of(self, words: Sequence[Word], plain: set[str]) -> Iterator[Values]:
         """What the kinds add of which the words name one, each kind once; one that the words name themselves is none."""
         named = {word.stem for word in words}
         wanted = [kind for word in words if not plain or word.text in plain for kind in kinds().get(word.stem, ())]
@@ -236,7 +221,7 @@ class Bm25Ranker:
             if named.isdisjoint(kind):
                 values = self._kinds.get(kind)
                 if values is None:
-                    values = self._kinds[kind] = _arrays(self._kind(kind))
+                    values = self._kinds[kind] = arrays(self._kind(kind))
                     self._use(len(values[0]))
                 yield values
 
@@ -254,9 +239,9 @@ class Bm25Ranker:
         if self._room < 0:
             self._forget()
 
-    def _find(self, words: Iterable[str]) -> list[_Word]:
+    def _find(self, words: Iterable[str]) -> list[Word]:
         """What the words of a text find, and the parts of those that had to be taken apart."""
-        all_parts: list[_Word] = []
+        all_parts: list[Word] = []
         for word in words:
             parts = self._parts.get(word)
             if parts is None:
@@ -264,21 +249,21 @@ class Bm25Ranker:
             all_parts += parts
         return all_parts
 
-    def _word(self, text: str) -> _Word:
+    def _word(self, text: str) -> Word:
         word = self._words.get(text)
         if word is None:
             word = self._words[text] = self._collect(text)
             self._use(len(word.numbers))
         return word
 
-    def _term(self, name: str) -> _Term:
+    def _term(self, name: str) -> Term:
         term = self._terms.get(name)
         if term is None:
             term = self._terms[name] = self._weigh(name)
             self._use(len(term.numbers))
         return term
 
-    def _weigh(self, term: str) -> _Term:
+    def _weigh(self, term: str) -> Term:
         places = self._index[term]
         gains = self._gains
         weights: dict[int, float] = {}
@@ -288,7 +273,7 @@ class Bm25Ranker:
         values = array("d", [weight / (weight + K1) for weight in weights.values()])
         fields = [place & FIELD_MASK for place in places]
         in_name = array("I", dict.fromkeys([place >> FIELD_BITS for place in places if place & FIELD_MASK == NAME]))
-        return _Term(array("I", weights), values, in_name, self._idf(len(values)), not _PROMINENT.isdisjoint(fields))
+        return Term(array("I", weights), values, in_name, self._idf(len(values)), not _PROMINENT.isdisjoint(fields))
 
     def _idf(self, frequency: int) -> float:
         return math.log(1 + (self._size - frequency + 0.5) / (frequency + 0.5))
@@ -335,7 +320,7 @@ class Bm25Ranker:
                 weights.setdefault(other, weight)
         return weights or ({} if own in capabilities() else self._repair(text))
 
-    def _collect(self, text: str) -> _Word:
+    def _collect(self, text: str) -> Word:
         own = stem(text)
         best: dict[int, float] = {}
         in_name: dict[int, None] = {}
@@ -352,9 +337,9 @@ class Bm25Ranker:
                 best = dict(zip(term.numbers, [scale * value for value in term.values], strict=True))
             in_name.update(dict.fromkeys(term.in_name))
         # An unknown word counts as a rare one: in a small catalog it would otherwise outweigh all others.
-        return _Word(text, own, *_arrays(best), array("I", in_name), self._idf(max(1, frequency)))
+        return Word(text, own, *arrays(best), array("I", in_name), self._idf(max(1, frequency)))
 
-    def _pair(self, one: _Word, two: _Word) -> Mapping[int, float]:
+    def _pair(self, one: Word, two: Word) -> Mapping[int, float]:
         """What two neighbouring words add to the tools that have them as neighbours, or as one word."""
         best: dict[int, float] = {}
         for form in (stem(one.text + two.text), initials().get((one.stem, two.stem), "")):
@@ -390,9 +375,9 @@ class Bm25Ranker:
         return {term: _REPAIR * overlap for term, overlap in best}
 
 
-def _unique(words: Sequence[_Word]) -> list[_Word]:
+def _unique(words: Sequence[Word]) -> list[Word]:
     """The words of a text, each in one form."""
-    unique: dict[str, _Word] = {}
+    unique: dict[str, Word] = {}
     for word in words:
         unique.setdefault(word.stem, word)
     return [*unique.values()]

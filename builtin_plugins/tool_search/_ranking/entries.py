@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from builtin_plugins.tool_search._ranking.stems import stem
-from builtin_plugins.tool_search._ranking.words import squeeze, tool_words
+from builtin_plugins.tool_search._ranking.words import APART, FIELD_END, chunked, split_words, squeeze, tool_text
 
 FIELDS = 7
 NAME, FIRST, OWNER = 0, 1, 6
-"""Fields of an entry, in the order of `tool_words`: the name, the first sentence and the owner."""
+"""Fields of an entry, in the order of `tool_text`: the name, the first sentence and the owner."""
 MAX_ENTRIES = 100_000
 """Entries that are kept for catalogs to come, at about 1 kB each."""
+_MAX_CHUNKS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,26 +45,32 @@ class Entry:
 
     text: str
     """The fields, split by tabs; in each, a line break keeps apart words that are no neighbours."""
-    lengths: tuple[int, ...]
-    """Of the fields, in words."""
-    words: str
-    """The words before they were stemmed, each once."""
+    source: str
+    """What it was made of, in chunks between blanks."""
 
     def fields(self) -> list[str]:
         """The stems of each field as a text."""
         return self.text.split("\t")
 
 
+class _Stems(dict[str, str]):
+    """By chunk of a text its stems, each with a blank behind it; stop words have none."""
+
+    def __missing__(self, chunk: str) -> str:
+        if len(self) >= _MAX_CHUNKS:
+            self.clear()
+        text = _SEPARATORS.get(chunk) or "".join([stem(word) + " " for word in split_words(chunk)])
+        self[chunk] = text
+        return text
+
+
+_SEPARATORS = {APART: "\n ", FIELD_END: "\t "}
+stems = _Stems()
+
+
 def _entry(document: Document) -> Entry:
-    words: dict[str, None] = {}
-    fields: list[str] = []
-    lengths: list[int] = []
-    for texts in tool_words(document.name, document.description, document.parameters, document.owner):
-        for text in texts:
-            words.update(dict.fromkeys(text))
-        fields.append(" " + " \n ".join([" ".join(map(stem, text)) for text in texts]) + " " if texts else "")
-        lengths.append(sum(map(len, texts)))
-    return Entry("\t".join(fields), tuple(lengths), " ".join(words))
+    source = chunked(tool_text(document.name, document.description, document.parameters, document.owner))
+    return Entry(" " + "".join(map(stems.__getitem__, source.split())), source)
 
 
 class Entries:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Any
+from typing import Any, overload
 
 from builtin_plugins.tool_search.rankers import Document, Ranker, RankerFactory
 from hooksdk import Annotations, Tool
@@ -39,6 +39,27 @@ class _Parameters(Mapping[str, Any]):
         return len(self._own)
 
 
+class Documents(Sequence[Document]):
+    """What a ranker knows of tools, made when it is asked for: the copies of a large catalog's schemas never lie there all at
+    once, which would keep the garbage collector busy for a fifth of the time that an index takes."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = tools
+
+    @overload
+    def __getitem__(self, place: int) -> Document: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Document]: ...
+    def __getitem__(self, place: int | slice) -> Document | Sequence[Document]:
+        return Documents(self._tools[place]) if isinstance(place, slice) else _document(self._tools[place])
+
+    def __iter__(self) -> Iterator[Document]:
+        return map(_document, self._tools)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+
 class Indexes:
     """Rankers by the fingerprints of what they rank, shared by all sessions of a host. Those used last are kept."""
 
@@ -57,7 +78,7 @@ class Indexes:
             if key in self._rankers:
                 self._rankers.move_to_end(key)
                 return self._rankers[key][0]
-        ranker = self._factory([_document(tool) for tool in tools])
+        ranker = self._factory(Documents(tools))
         with self._lock:
             self._rankers[key] = (ranker, max(len(tools), _SMALLEST))
             size = sum(count for _, count in self._rankers.values())

@@ -7,6 +7,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -15,15 +16,15 @@ from typing import Any
 from builtin_plugins.tool_search._ranking.bm25 import Bm25Ranker
 from builtin_plugins.tool_search._ranking.entries import Document
 from builtin_plugins.tool_search._ranking.ranked import Ranked
-from builtin_plugins.tool_search._ranking.words import split_words
+from builtin_plugins.tool_search._ranking.vectors import QUERY, tool_text
 
 WEIGHT = 0.8
 """What a cosine of 1 counts, where the best hit by words counts 1: chosen of .3, .5 and .8 on every second query of the
 retrieval sets (docs/benchmarks.md has the others)."""
+TEXT = 500
+"""Characters of a description that are read."""
 DEPTH = 50
 """Hits by words, and by meaning, that are looked at."""
-TEXT, QUERY = 500, 512
-"""Characters of a description, and of a query, that are read."""
 TABLE = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json")
 """The files of the package `wordllama`, whose own loader looks for one of them elsewhere."""
 
@@ -38,8 +39,7 @@ class MeaningRanker:
     def __init__(self, documents: Sequence[Document], *, vocabulary: Mapping[str, list[str]] | None = None) -> None:
         self._words = Bm25Ranker(documents, vocabulary=vocabulary)
         self._ids = [document.id for document in documents]
-        self._places = {one: place for place, one in enumerate(self._ids)}
-        tokens = _tokens([_text(document) for document in documents])
+        tokens = _tokens([tool_text(document, TEXT) for document in documents])
         self._counts = Counter(token for each in tokens for token in set(each))
         self._vectors: Any = self._mean_of(tokens)
 
@@ -47,20 +47,8 @@ class MeaningRanker:
         """Answer at most `limit` tools, the best first; equal ones in the order of the catalog."""
         if limit < 1 or not self._ids:
             return []
-        depth = max(limit, DEPTH)
-        ours = {hit.id: hit for hit in self._words.search(query, depth)}
         near: Any = self._vectors @ self._mean_of(_tokens([query[:QUERY]]))[0]
-        best = max((hit.score for hit in ours.values()), default=0.0) or 1.0
-        places: list[int] = (-near).argsort(kind="stable")[:depth].tolist()
-        nearest = [self._ids[place] for place in places if near[place] > 0]
-        scores = {
-            one: (ours[one].score / best if one in ours else 0.0) + WEIGHT * float(near[self._places[one]])
-            for one in dict.fromkeys([*ours, *nearest])
-        }
-        order = sorted(scores, key=lambda one: (-scores[one], self._places[one]))[:limit]
-        by_meaning = Ranked("", 0.0, weak=True, evidence=0.0)
-        words = ((one, ours.get(one, by_meaning)) for one in order)
-        return [Ranked(one, scores[one], weak=hit.weak, evidence=hit.evidence) for one, hit in words]
+        return fused(self._words.search(query, max(limit, DEPTH)), self._ids, WEIGHT * near, limit)
 
     def _mean_of(self, texts: Sequence[Sequence[int]]) -> Any:
         """A row of length 1 for each text; zeros for one without words."""
@@ -75,14 +63,27 @@ class MeaningRanker:
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
 
 
-def missing_package() -> str:
+def fused(hits: Sequence[Ranked], ids: Sequence[str], near: Any, limit: int) -> list[Ranked]:
+    """The hits by words, the best of which counts 1, and the tools that are nearest in meaning, whose `near` is added.
+
+    What the meaning alone finds is weak and has no evidence.
+    """
+    by_words = {hit.id: hit for hit in hits}
+    best = max((hit.score for hit in hits), default=0.0) or 1.0
+    order: list[int] = (-near).argsort(kind="stable")[: max(limit, DEPTH)].tolist()
+    scores: list[tuple[float, int, Ranked]] = []
+    for place in {*order, *(place for place, one in enumerate(ids) if one in by_words)}:
+        hit = by_words.get(ids[place])
+        if hit is not None or near[place] > 0:
+            by_meaning = Ranked(ids[place], 0.0, weak=True, evidence=0.0)
+            scores.append(((hit.score / best if hit else 0.0) + float(near[place]), place, hit or by_meaning))
+    scores.sort(key=lambda one: (-one[0], one[1]))
+    return [replace(hit, score=score) for score, _, hit in scores[:limit]]
+
+
+def missing_package(names: Sequence[str] = ("wordllama", "numpy", "safetensors", "tokenizers")) -> str:
     """What `hooksdk[embeddings]` brings and is not there; empty where all is."""
-    names = ("wordllama", "numpy", "safetensors", "tokenizers")
     return next((name for name in names if not importlib.util.find_spec(name)), "")
-
-
-def _text(document: Document) -> str:
-    return f"{document.owner} {' '.join(split_words(document.name))}: {document.description[:TEXT]}"
 
 
 _loading = threading.Lock()

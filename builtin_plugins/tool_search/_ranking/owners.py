@@ -4,8 +4,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from builtin_plugins.tool_search._ranking.entries import Document
-
 _SHARE: Final = 0.2
 _COUNTED: Final = 5
 
@@ -13,9 +11,9 @@ _COUNTED: Final = 5
 class Owners:
     """The owners of one catalog's tools."""
 
-    def __init__(self, documents: Sequence[Document]) -> None:
+    def __init__(self, owners: Sequence[object]) -> None:
         # Of a ranker's documents the owner may be anything.
-        self._owners = [owner if isinstance(owner := document.owner, str) else "" for document in documents]  # pyright: ignore[reportUnnecessaryIsInstance]
+        self._owners = [owner if isinstance(owner, str) else "" for owner in owners]
         self._counted: dict[str, int] = {}
         """How many tools of each owner count, at most."""
         for owner in self._owners:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from functools import partial
 
 from builtin_plugins.tool_search._ranking.entries import NAME, Document, Entry, entries
+from builtin_plugins.tool_search._ranking.purpose import Purpose, purpose
+from builtin_plugins.tool_search._ranking.words import split_words
 
 FIELD_BITS = 3
 FIELD_MASK = (1 << FIELD_BITS) - 1
@@ -17,25 +19,34 @@ class Postings:
 
     def __init__(self, documents: Iterable[Document]) -> None:
         self.ids: list[str] = []
+        self.owners: list[str] = []
+        self.purposes: list[Purpose] = []
         self.entries: list[Entry] = []
+        self.lengths: list[tuple[int, ...]] = []
+        """Of each tool's fields, in words."""
         self.name_words: list[int] = []
         """How many different stems each tool has in its name."""
-        self.names: dict[str, list[int]] = {}
+        self.names: dict[str, tuple[int, ...]] = {}
         """The numbers of the tools that have an exact name."""
-        self.words: dict[str, None] = {}
-        """The words as they are written."""
         index: defaultdict[str, array[int]] = defaultdict(partial(array, "I"))
         for number, document in enumerate(documents):
             entry = entries.of(document)
             fields = [text.split() for text in entry.fields()]
             self.ids.append(document.id)
+            self.owners.append(document.owner)
+            self.purposes.append(purpose(document))
             self.entries.append(entry)
+            self.lengths.append((*map(len, fields),))
             self.name_words.append(len(set(fields[NAME])))
             for spelling in dict.fromkeys(filter(None, document.spellings())):
-                self.names.setdefault(spelling, []).append(number)
-            self.words.update(dict.fromkeys(entry.words.split()))
+                self.names[spelling] = (*self.names.get(spelling, ()), number)
             for place, stems in enumerate(fields, number << FIELD_BITS):
-                for stem in stems:
-                    index[stem].append(place)
+                for places in map(index.__getitem__, stems):
+                    places.append(place)
         self.index = dict(index)
         """The places of each stem, ascending."""
+
+    def words(self) -> set[str]:
+        """The words of all tools as they are written."""
+        chunks = {chunk for entry in self.entries for chunk in entry.source.split()}
+        return {word for chunk in chunks for word in split_words(chunk)}

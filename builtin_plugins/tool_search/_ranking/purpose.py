@@ -8,6 +8,8 @@ from builtin_plugins.tool_search._ranking.entries import Document
 from builtin_plugins.tool_search._ranking.lexicon import answer_beginnings, changing_verbs, reading_verbs, stop_words
 from builtin_plugins.tool_search._ranking.words import name_words
 
+Purpose = Literal["read", "change", "other"]
+
 _LONGEST = 8  # words of a query that is judged: a longer one asks for several things
 _VERB_PLACES = 3  # words of a name among which its verb is looked for: git_commit, mail_send_message
 _WORD = re.compile(r"[a-z]+")
@@ -26,11 +28,11 @@ def only_reads(query: str) -> bool:
     return bool(words) and changing_verbs().isdisjoint((words[0], words[-1]))
 
 
-def purpose(document: Document) -> Literal["read", "change", "other"]:
+def purpose(document: Document) -> Purpose:
     """What a tool is for, by its annotations, else by the first verb in its name."""
     if document.read_only is not None:
         return "read" if document.read_only else "change"
-    for word in name_words(document.name)[:_VERB_PLACES]:
+    for word in name_words(document.name, _VERB_PLACES):
         if word in reading_verbs():
             return "read"
         if word in changing_verbs():

@@ -14,7 +14,8 @@ class Ranked:
     """The tool covers so little of the query that it is probably not what was asked for."""
     evidence: float | None = None
     """What speaks for the tool, whatever the query's length: its score as a share of what a word weighs that only one tool
-    has. None: not known, as in a catalog of a few tools, or the query is the tool's name."""
+    has. None: not known, as in a catalog of a few tools, or the query is the tool's name; of a ranker of your own also what its
+    words are to say."""
 
 
 class Ranker(Protocol):

@@ -2,8 +2,8 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, islice
 from typing import cast
 
 from builtin_plugins.tool_search._ranking.lexicon import stop_words
@@ -20,6 +20,13 @@ _WORD = re.compile(
     rf"|[{_UNSPACED}]|[^\W_A-Za-z0-9{_UNSPACED}]+"
 )
 _LONGEST_WORD = 40
+APART, FIELD_END = "\x01", "\x02"
+"""In a tool's text: between two texts of a field, so that the words beside it are no neighbours, and between two fields."""
+# No word reaches beyond a chunk, so that each chunk of a catalog is split and stemmed once, wherever it stands.
+_CHUNK = re.compile(rf"[A-Za-z0-9]+|[{APART}{FIELD_END}]|[{_UNSPACED}]|[^\W_A-Za-z0-9{_UNSPACED}]+")
+_SIGNS = bytes([code for code in range(128) if not chr(code).isalnum()])
+_BLANKS = bytes([ord(" ") if code in _SIGNS and chr(code) not in APART + FIELD_END else code for code in range(256)])
+_LOWER = bytes(range(256)).lower()
 
 
 def plain_letters(text: str) -> str:
@@ -38,20 +45,33 @@ def split_words(text: str) -> list[str]:
     ]
 
 
-def name_words(name: object) -> list[str]:
-    """Split an identifier into lower-case words, stop words too."""
-    return [word.lower() for word in _WORD.findall(plain_letters(_text(name, _NAME_LIMIT)))]
+def chunked(text: str) -> str:
+    """A text whose chunks stand between blanks: runs of letters and digits, whose words `split_words` tells, and the separators
+    of a tool's text."""
+    if text.isascii():  # several times as fast as the pattern, and nearly every text is
+        return text.encode().translate(_BLANKS).decode()
+    return " ".join(_CHUNK.findall(plain_letters(text)))
+
+
+def name_words(name: object, count: int | None = None) -> list[str]:
+    """Split an identifier into lower-case words, stop words too: all, or as many as said."""
+    return [word.lower() for word in _WORD.findall(plain_letters(_text(name, _NAME_LIMIT)))[:count]]
 
 
 def squeeze(text: object) -> str:
     """A name so that its case and its separators no longer matter."""
-    return "".join([c for c in plain_letters(_text(text, _NAME_LIMIT)).casefold() if c.isalnum()])
+    name = _text(text, _NAME_LIMIT)
+    if name.isascii():
+        return name.encode().translate(_LOWER, _SIGNS).decode()
+    return "".join([c for c in plain_letters(name).casefold() if c.isalnum()])
 
 
 # Schemas and texts come from strangers: whatever their size, a tool is indexed in bounded time.
 _TEXT_LIMIT, _NAME_LIMIT, _FIELD_LIMIT = 4_000, 200, 20_000
 _SCHEMA_DEPTH, _SCHEMA_NODES, _ENUM_LIMIT = 16, 500, 50
+_CHILDREN = ("properties", "$defs", "definitions")
 _NESTING = ("items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties")
+_INNER = frozenset(("enum", *_CHILDREN, *_NESTING))
 _SENTENCE_END = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n")
 
 
@@ -59,53 +79,71 @@ def _text(value: object, limit: int) -> str:
     return value[:limit] if isinstance(value, str) else ""
 
 
+def _plain(mapping: Mapping[object, object]) -> dict[object, object]:
+    """The first of a mapping's items: one that is no dict itself takes far longer to be asked for keys that it lacks."""
+    plain = cast("dict[object, object]", mapping)
+    return (
+        plain if type(mapping) is dict and len(plain) <= _SCHEMA_NODES else dict(islice(plain.items(), _SCHEMA_NODES))
+    )
+
+
 def _walk(schema: object) -> tuple[list[str], list[str], list[str]]:
     """Collect parameter names, descriptions and enum values, those near the root first."""
     names: list[str] = []
     texts: list[str] = []
     values: list[str] = []
-    queue: list[tuple[object, int]] = [(schema, 0)]
-    visited: set[int] = set()
-    for node, depth in queue:  # grows while it is walked
-        if len(visited) >= _SCHEMA_NODES:
+    level, visited = [schema], set[int]()
+    for _ in range(_SCHEMA_DEPTH + 1):
+        below: list[object] = []
+        for node in level:
+            if len(visited) >= _SCHEMA_NODES:
+                return names, texts, values
+            if id(node) in visited:
+                continue
+            visited.add(id(node))
+            # A plain dict is asked first: whether something is a mapping takes ten times as long.
+            if type(node) is not dict and not isinstance(node, Mapping):
+                if isinstance(node, list):
+                    below += cast("list[object]", node)[:_SCHEMA_NODES]
+                continue
+            mapping = _plain(cast("Mapping[object, object]", node))
+            if isinstance(description := mapping.get("description"), str):
+                texts.append(description[:_TEXT_LIMIT])
+            if _INNER.isdisjoint(mapping):
+                continue
+            enum = mapping.get("enum")
+            if isinstance(enum, list):
+                values += [_text(value, _NAME_LIMIT) for value in cast("list[object]", enum)[:_ENUM_LIMIT]]
+            for key in _CHILDREN:
+                children = mapping.get(key)
+                if isinstance(children, Mapping):
+                    inner = _plain(cast("Mapping[object, object]", children))
+                    if key == "properties":
+                        names += [_text(name, _NAME_LIMIT) for name in inner]
+                    below += inner.values()
+            below += [mapping[key] for key in _NESTING if key in mapping]
+        if not below:
             break
-        if id(node) in visited or depth > _SCHEMA_DEPTH:
-            continue
-        visited.add(id(node))
-        if isinstance(node, list):
-            queue.extend((child, depth + 1) for child in cast("list[object]", node)[:_SCHEMA_NODES])
-        if not isinstance(node, Mapping):
-            continue
-        mapping = cast("Mapping[object, object]", node)
-        texts.append(_text(mapping.get("description"), _TEXT_LIMIT))
-        enum = mapping.get("enum")
-        if isinstance(enum, list):
-            values.extend(_text(value, _NAME_LIMIT) for value in cast("list[object]", enum)[:_ENUM_LIMIT])
-        for key in ("properties", "$defs", "definitions"):
-            children = mapping.get(key)
-            if isinstance(children, Mapping):
-                items = list(islice(cast("Mapping[object, object]", children).items(), _SCHEMA_NODES))
-                if key == "properties":
-                    names.extend(_text(name, _NAME_LIMIT) for name, _ in items)
-                queue.extend((child, depth + 1) for _, child in items)
-        queue.extend((mapping[key], depth + 1) for key in _NESTING if key in mapping)
+        level = below
     return names, texts, values
 
 
-def _split_all(texts: Sequence[str]) -> Iterator[list[str]]:
-    room = _FIELD_LIMIT
-    for text in texts:
-        if room > 0 and (words := split_words(text[:room])):
-            yield words
-        room -= len(text)
+def _joined(texts: Sequence[str]) -> str:
+    """A field: as much of its texts as it may have."""
+    text = f" {APART} ".join(texts)
+    if len(text) > _FIELD_LIMIT:
+        starts = accumulate(map(len, texts), initial=0)
+        cut = [text[: max(0, _FIELD_LIMIT - start)] for text, start in zip(texts, starts, strict=False)]
+        text = f" {APART} ".join(cut)
+    return text.replace(FIELD_END, " ")
 
 
-def tool_words(name: object, description: object, parameters: object, owner: object) -> Iterator[list[list[str]]]:
-    """Split a tool into the words of its fields, each a list of texts.
+def tool_text(name: object, description: object, parameters: object, owner: object) -> str:
+    """All that a tool is found by, with `FIELD_END` between its fields, and `APART` between the texts of one.
 
     The fields are: name, first sentence, rest of the description, names, descriptions and enum values of the
     parameters, owner.
     """
     first, *rest = _SENTENCE_END.split(_text(description, _TEXT_LIMIT).strip(), maxsplit=1)
-    for texts in ([_text(name, _NAME_LIMIT)], [first], rest, *_walk(parameters), [_text(owner, _NAME_LIMIT)]):
-        yield list(_split_all(texts))
+    fields = ([_text(name, _NAME_LIMIT)], [first], rest, *_walk(parameters), [_text(owner, _NAME_LIMIT)])
+    return f" {FIELD_END} ".join([_joined(texts) for texts in fields])
