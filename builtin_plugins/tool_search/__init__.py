@@ -18,7 +18,7 @@ import anyio.to_thread
 
 from builtin_plugins.tool_search._answers.answers import compact, describe, number_of, search, texts_of
 from builtin_plugins.tool_search._answers.listing import listing_budget, owners_in
-from builtin_plugins.tool_search._answers.returned import Returned, form_of
+from builtin_plugins.tool_search._answers.result_forms import ResultForms, form_of
 from builtin_plugins.tool_search._answers.scope import Refusal, Scope
 from builtin_plugins.tool_search._answers.streak import Streak
 from builtin_plugins.tool_search._bridge.batch import Batch
@@ -130,7 +130,7 @@ class ToolSearch:
         self._unwrapping = Unwrapping(config.nested, {})
         self._streak = Streak()
         self._reach = Reach(config, state)
-        self._returned = Returned(state)
+        self._result_forms = ResultForms(state)
         self._variables = SessionVariables(state)
         self._prompt = ""
 
@@ -223,8 +223,13 @@ class ToolSearch:
         if event.tool is None:
             return
         self._reach.used(event.tool.name)
-        if self._deferred and not event.result.is_error and not event.tool.bridge and self._returned.wants(event.tool):
-            self._returned.note(event.tool, await form_of(event.result))
+        if (
+            self._deferred
+            and not event.result.is_error
+            and not event.tool.bridge
+            and self._result_forms.wants(event.tool)
+        ):
+            self._result_forms.note(event.tool, await form_of(event.result))
 
     @hooks.unwrap_tool_call
     async def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
@@ -272,7 +277,7 @@ class ToolSearch:
         ranker = (lambda: self._indexes.of([*catalog])) if finds else None
         return Scope(
             catalog, self._deferred, self._names, ranker, in_script=self._in_script, prompt=self._prompt,
-            returns=self._returned.of,
+            returns=self._result_forms.of,
         )  # fmt: skip
 
     @hooks.after_tool_call
@@ -331,7 +336,7 @@ class ToolSearch:
             default_limit=self._default_limit,
             max_limit=self._config.max_search_limit,
             names=self._names,
-            returns=self._returned.of,
+            returns=self._result_forms.of,
             variables=self._variables,
         )
 

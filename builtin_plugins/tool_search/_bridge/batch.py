@@ -30,7 +30,7 @@ Meant = Callable[[object], Awaitable[tuple[str, dict[str, Any]]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answered:
+class Outcome:
     """What came of one call of a batch."""
 
     name: str
@@ -48,7 +48,7 @@ class Batch:
         self._context = context
         self._meant = meant
         self._turns = anyio.Semaphore(AT_ONCE)
-        self._answers: dict[int, Answered] = {}
+        self._answers: dict[int, Outcome] = {}
         self._interrupt: KeyboardInterrupt | None = None
 
     async def run(self, entries: Sequence[object]) -> ToolResult:
@@ -71,17 +71,17 @@ class Batch:
                 self._interrupt = error
                 scope.cancel()
 
-    async def _answer(self, entry: object) -> Answered:
+    async def _answer(self, entry: object) -> Outcome:
         try:
             name, arguments = await self._meant(entry)
         except Refusal as refused:
-            return Answered(name=_written_name(entry), status="not_called", text=reason_of(refused))
+            return Outcome(name=_written_name(entry), status="not_called", text=reason_of(refused))
         try:
             result = await self._context.call_tool(name, arguments, origin="bridge")
         except Exception as error:  # of the host itself: the other results must not be lost with it
-            return Answered(name=name, status="failed", text=f"'{name}' failed inside the host: {type(error).__name__}")
+            return Outcome(name=name, status="failed", text=f"'{name}' failed inside the host: {type(error).__name__}")
         blocks = [] if result.plain else [block for block in result.blocks if block.get("type") != "text"]
-        return Answered(name=name, status=_status_of(result), text=result.text, blocks=blocks)
+        return Outcome(name=name, status=_status_of(result), text=result.text, blocks=blocks)
 
 
 def _status_of(result: ToolResult) -> Status:
@@ -95,7 +95,7 @@ def _written_name(entry: object) -> str:
     return clip(name, LONGEST_NAME) if isinstance(name, str) else ""
 
 
-def _together(answers: Sequence[Answered]) -> ToolResult:
+def _together(answers: Sequence[Outcome]) -> ToolResult:
     """One result of all of them: JSON, so that no tool's text can pass for another one's."""
     parts = [_part(number, one) for number, one in enumerate(answers, 1)]
     text = '{"results":[' + ",\n".join(parts) + "]}"
@@ -104,12 +104,12 @@ def _together(answers: Sequence[Answered]) -> ToolResult:
     return ToolResult(text, is_error=all(one.status != "ok" for one in answers), blocks=blocks)
 
 
-def _part(number: int, answered: Answered) -> str:
-    head: dict[str, Any] = {"call": number, "name": answered.name, "status": answered.status}
-    if answered.blocks:
-        head["attached"] = len(answered.blocks)
+def _part(number: int, outcome: Outcome) -> str:
+    head: dict[str, Any] = {"call": number, "name": outcome.name, "status": outcome.status}
+    if outcome.blocks:
+        head["attached"] = len(outcome.blocks)
     # A text that is JSON stands as it is: as a text within JSON each of its quotes would cost a character more.
-    written = answered.text if _is_json(answered.text) else compact(answered.text)
+    written = outcome.text if _is_json(outcome.text) else compact(outcome.text)
     return f'{compact(head)[:-1]},"result":{written}}}'
 
 

@@ -19,12 +19,12 @@ import anyio
 import anyio.to_thread
 
 from builtin_plugins.tool_search._script.script import (
-    Assigned,
     Function,
     Limits,
     OverLimit,
     Printout,
     Script,
+    Variable,
     read_variables,
 )
 from builtin_plugins.tool_search._script.serialise import PRELUDE_FILE, READING, prelude
@@ -76,7 +76,7 @@ class ScriptResult:
     """Why it failed, with the line."""
     not_awaited: Sequence[str] = ()
     """The calls that it did not wait for: given up, or never begun."""
-    variables: Mapping[str, Assigned] | None = None
+    variables: Mapping[str, Variable] | None = None
     """What it has left in the variables that were asked for; None where that cannot be told, as after a script that was
     stopped."""
 
@@ -239,7 +239,7 @@ class _Worker:
                 os.kill(self._pid, getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
-async def _read_variables(worker: _Worker, variables: Variables) -> Mapping[str, Assigned] | None:
+async def _read_variables(worker: _Worker, variables: Variables) -> Mapping[str, Variable] | None:
     """What the script has left. Whatever goes wrong here: it was run, and its value counts."""
     import pydantic_monty as monty
 

@@ -78,7 +78,7 @@ class OverLimit(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assigned:
+class Variable:
     """What a script has left in one of its global variables."""
 
     value: object = None
@@ -268,7 +268,7 @@ def _read(text: str) -> list[Any]:
 
 async def read_variables(
     step: Step, session: monty.MontySession, names: Sequence[str], most: int, room: int
-) -> dict[str, Assigned]:
+) -> dict[str, Variable]:
     """What a script that has ended has left in these global variables; see `reading_variables`. Those that there are not are
     left out."""
     import pydantic_monty as monty
@@ -278,13 +278,13 @@ async def read_variables(
         snapshot = await step(snapshot.resume)  # there is no such variable
     if not isinstance(snapshot, monty.MontyComplete):
         raise OverLimit("It changed what writes its variables.")
-    assigned: dict[str, Assigned] = {}
+    assigned: dict[str, Variable] = {}
     for entry in await step(lambda: _read(str(snapshot.output))):
         match entry:
             case [str(name), [value]] if name in names:
-                assigned[name] = Assigned(value=value)
+                assigned[name] = Variable(value=value)
             case [str(name), str(problem)] if name in names:
-                assigned[name] = Assigned(problem=problem)
+                assigned[name] = Variable(problem=problem)
             case _:
                 raise OverLimit("It changed what writes its variables.")
     return assigned

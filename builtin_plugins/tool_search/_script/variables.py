@@ -12,7 +12,7 @@ from typing import Any, final
 from builtin_plugins.tool_search._answers.parts import compact
 from builtin_plugins.tool_search._script.last_value import TEXT_OR_COMMENT, statements
 from builtin_plugins.tool_search._script.sandbox import Variables
-from builtin_plugins.tool_search._script.script import Assigned
+from builtin_plugins.tool_search._script.script import Variable
 from builtin_plugins.tool_search._sentences import SCRIPT_MODULES
 from hooksdk import PluginState
 
@@ -111,7 +111,7 @@ class SessionVariables:
         others = sum(len(text) for name, text in self._texts.items() if name not in names)
         return Variables(values, names, MAX_VALUE, MAX_ALL - others)
 
-    def take(self, assigned: Mapping[str, Assigned]) -> list[str]:
+    def take(self, assigned: Mapping[str, Variable]) -> list[str]:
         """Keep what a script has left. Answers why the others are not kept; what they were before is gone."""
         problems: list[str] = []
         for name, one in assigned.items():

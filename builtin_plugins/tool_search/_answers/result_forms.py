@@ -30,7 +30,7 @@ _UNKNOWN = re.compile(r"\b(?:any|null)\b")
 
 
 @final
-class Returned:
+class ResultForms:
     """What is known of the results of a session's tools, by their names; kept with the session."""
 
     def __init__(self, state: PluginState) -> None:
