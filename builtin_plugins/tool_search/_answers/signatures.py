@@ -56,8 +56,9 @@ def returns(output_schema: Mapping[str, Any] | None) -> str:
 
 
 def row(tool: Tool) -> str:
-    """A tool in one line of a list: its signature, and what it does."""
-    return f"- {signature(tool.name, tool.parameters)}: {summary(tool.description, SENTENCE)}".rstrip(": ")
+    """A tool in one line of a list, whatever its owner wrote: its signature, and what it does."""
+    line = f"- {signature(tool.name, tool.parameters)}: {summary(tool.description, SENTENCE)}".rstrip(": ")
+    return " ".join(line.split())
 
 
 def summary(description: str, limit: int = 160) -> str:
